@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 MOST_EDITABLE = 200_000
+_NO_TEXT = "Only texts can be anonymised: keep, relabel or remove this sample."
 _DONE = {
     "keep": "kept",
     "anonymise": "to be anonymised",
@@ -49,12 +50,15 @@ class Deciding:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Decisions that the page offers for these samples. Only texts can be anonymised.
+        """Decisions that the page offers for these samples.
 
-        "relabel" needs a class, which only `DecisionLog.decide` takes.
+        Only texts can be anonymised, and only samples of two or more classes relabelled.
         """
-        offered = (c for c in CHOICES if c != "relabel")
-        return tuple(c for c in offered if c != "anonymise" or self._reader.editable)
+        without = {
+            "anonymise": not self._reader.editable,
+            "relabel": len(self._items.class_names) < 2,
+        }
+        return tuple(choice for choice in CHOICES if not without.get(choice))
 
     def codes(self) -> NDArray[np.int8]:
         """Return each sample's decision as its number in `CHOICES`."""
@@ -70,18 +74,27 @@ class Deciding:
         """Return what the page shows beside the samples."""
         return {
             "choices": list(self.choices),
+            "refused": {} if self._reader.editable else {"anonymise": _NO_TEXT},
+            "classes": [self._items.class_name(i) for i in range(len(self._items.class_names))],
             "undo": self.log.undo_levels,
             "decided": len(self.log),
             "problem": readable(self.log.problem),
         }
 
-    def decide(self, positions: Sequence[int], decision: str | None, note: str | None) -> str:
+    def decide(
+        self,
+        positions: Sequence[int],
+        decision: str | None,
+        note: str | None,
+        to: int | None = None,
+    ) -> str:
         """Decide on these samples, and say what was done.
 
         Raises
         ------
         ValueError
-            If the decision is not to be had here, or a sample's id or note cannot be kept.
+            If the decision is not to be had here, the new class does not exist, or a sample's id
+            or note cannot be kept.
         """
         decision = None if decision is None else spelled(decision)
         if decision is not None and decision not in self.choices:
@@ -91,12 +104,30 @@ class Deciding:
             )
         if decision == "anonymise" and self.log.edits_file is None:
             raise ValueError(NO_FILE)
-        changed = self.log.decide(map(self._items.name, positions), decision, note)
+        new = None if decision != "relabel" else self._class_of(positions, to)
+        changed = self.log.decide(map(self._items.name, positions), decision, note, new)
         if decision is None:
             return "Note saved." if changed else ""
+        done = _DONE[decision] if new is None else f"to be relabelled as {_quoted(new)}"
         if len(positions) == 1:
-            return f"{_quoted(self._items.name(positions[0]))} is {_DONE[decision]}."
-        return f"{changed} of {len(positions)} samples changed: now {_DONE[decision]}."
+            return f"{_quoted(self._items.name(positions[0]))} is {done}."
+        return f"{changed} of {len(positions)} samples changed: now {done}."
+
+    def _class_of(self, positions: Sequence[int], to: int | None) -> str:
+        """Return the name of the class that samples are to be relabelled to, or raise."""
+        names = self._items.class_names
+        if to is None or not 0 <= to < len(names):
+            raise ValueError(
+                f"there is no class {to}: choose one of the {len(names)} classes to relabel to"
+            )
+        if self._reader.kind == "mcq":
+            short = [p for p in positions if to >= len(self._reader.card(p).options)]
+            if short:
+                raise ValueError(
+                    f"{_quoted(self._items.name(short[0]))} has no option {_quoted(names[to])}: "
+                    "choose one of its options"
+                )
+        return names[to]
 
     def undo(self) -> str:
         """Take the last step back, and say so."""

@@ -188,10 +188,10 @@ class Inspection(AtThreshold):
             in_background(work, "memowidgets-detail")
 
     def _hear_decide(self, asked: Decide) -> None:
-        decision, note = asked.get("decision"), asked.get("note")
+        decision, note, to = asked.get("decision"), asked.get("note"), asked.get("to")
         if "expected" not in asked:
             positions = [self._checked(position) for position in asked.get("positions", [])]
-            self._reply(asked, self._deciding.decide(positions, decision, note))
+            self._reply(asked, self._deciding.decide(positions, decision, note, to))
             return
         of_all: Decide = {**asked, "decision": asked.get("only", ANY)}
         found = self._found_by(self._rows, of_all)
@@ -201,7 +201,7 @@ class Inspection(AtThreshold):
             self._reply(asked, text, done=False, count=len(found), these=these)
             return
         positions = self._rows.positions[found].tolist()
-        self._reply(asked, self._deciding.decide(positions, decision, note))
+        self._reply(asked, self._deciding.decide(positions, decision, note, to))
 
     def _hear_edit(self, asked: EditText) -> None:
         self._reply(asked, self._deciding.edit(self._checked(asked["position"]), asked["words"]))
@@ -364,7 +364,7 @@ class Inspection(AtThreshold):
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
             "eta": rows.eta,
-            "choices": list(self._deciding.choices),
+            "decisions": self._deciding.status(),
             "kept": self._log.kept,
             "more": self._detail is not None,
         }
@@ -393,7 +393,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     nor a saved notebook holds any of them.
 
     The keyboard does all: arrows choose a sample, Enter opens it, Escape closes it; K keeps, A
-    anonymises, R removes, U makes undecided, Z undoes.
+    anonymises, R removes, L relabels, U makes undecided, Z undoes.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         and ``"score:<name>"`` for each of `extras`.
     decision : str
         Show the samples with this decision only: ``"any"``, ``"undecided"``, ``"keep"``,
-        ``"anonymise"``, ``"remove"``.
+        ``"anonymise"``, ``"remove"``, ``"relabel"``.
     tau : float
         Threshold of the filters.
     selected : int or None

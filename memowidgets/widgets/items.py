@@ -100,6 +100,7 @@ class Items:
             "logLira": _at(rows.log_lira, row),
             "right": None if rows.right is None else bool(rows.right[row]),
             "decision": made.decision,
+            "to": _cut(made.to, MOST_ID),
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
             **self._judgement(rows, row),
             **_shown(card, pixels, most),
@@ -263,6 +264,7 @@ def known_of(detail: SampleDetail, rows: Rows, items: Items, pixels: bytearray) 
             for position, distance in detail.neighbours
         ],
         "notes": [readable(note) for note in detail.notes],
+        "guess": detail.guess,
     }
 
 

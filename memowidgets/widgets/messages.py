@@ -69,13 +69,14 @@ class Decide(Shown):
     """A decision or a note, on these positions or on all samples that the filter shows.
 
     ``expected`` says which samples the user agreed to, as ``these`` of a page, and ``only`` which
-    decision the filter was for.
+    decision the filter was for. ``to`` is the number of the new class, for "relabel".
     """
 
     type: Literal["decide"]
     request: NotRequired[str]
     positions: NotRequired[list[int]]
     note: NotRequired[str]
+    to: NotRequired[int]
     only: NotRequired[str]
     expected: NotRequired[str]
 
@@ -222,6 +223,7 @@ class Item(Content):
     logLira: float | None
     right: bool | None
     decision: str
+    to: str
     note: str
     guess: str
     guessProbability: float | None
@@ -239,9 +241,15 @@ class Glimpse(Content):
 
 
 class DecisionStatus(TypedDict):
-    """What was decided so far; ``problem`` says why decisions are in memory alone."""
+    """What can be decided and was; ``problem`` says why decisions are in memory alone.
+
+    ``refused`` has a sentence for each decision that makes no sense for these samples, and
+    ``classes`` all that a sample can be relabelled to.
+    """
 
     choices: list[str]
+    refused: dict[str, str]
+    classes: list[str]
     undo: int
     decided: int
     problem: str
@@ -288,7 +296,10 @@ class Shadows(TypedDict):
 
 
 class Known(TypedDict):
-    """What the source knows of an opened sample; ``fixed`` where nothing can be computed."""
+    """What the source knows of an opened sample; ``fixed`` where nothing can be computed.
+
+    ``guess`` is the number of the class that the finished model gives.
+    """
 
     title: str
     checkpoints: list[Named]
@@ -299,6 +310,7 @@ class Known(TypedDict):
     shadows: Shadows | None
     neighbours: list[Glimpse]
     notes: list[str]
+    guess: NotRequired[int | None]
     fixed: NotRequired[bool]
 
 
@@ -352,7 +364,7 @@ class Opened(TypedDict):
     scoreName: str
     digits: int
     eta: float | None
-    choices: list[str]
+    decisions: DecisionStatus
     kept: bool
     more: bool
     edit: Editing

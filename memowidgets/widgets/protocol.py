@@ -135,6 +135,8 @@ class SampleDetail:
         Positions of the samples whose representations are nearest, and how far they are.
     notes : sequence of str
         What is missing, and why.
+    guess : int, optional
+        Class that the finished model gives.
     """
 
     title: str
@@ -145,6 +147,7 @@ class SampleDetail:
     shadows: ShadowGaps | None = None
     neighbours: Sequence[tuple[int, float]] = ()
     notes: Sequence[str] = ()
+    guess: int | None = None
 
 
 class Samples(Protocol):

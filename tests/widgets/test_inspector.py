@@ -247,7 +247,7 @@ def test_decisions_filter_and_count(digits):
     assert [item["position"] for item in content["items"]] == positions
     assert content["items"][0]["decision"] == "remove"
     assert content["counts"]["all"] == 3
-    assert content["byDecision"] == {"keep": 0, "remove": 3, "undecided": 197}
+    assert content["byDecision"] == {"keep": 0, "remove": 3, "relabel": 0, "undecided": 197}
     assert content["decisions"]["undo"] == 1
     assert digits.decisions.values.tolist() == [[f"{p:03d}", "remove", "why"] for p in positions]
     assert page(digits, decision="undecided")[0]["total"] == 197
@@ -276,9 +276,11 @@ def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
         (
             "decide",
             {"positions": [0], "decision": "anonymise"},
-            "valid here: 'keep', 'remove', 'undecided'",
+            "valid here: 'keep', 'remove', 'relabel', 'undecided'",
         ),
         ("decide", {"positions": [200], "decision": "keep"}, "no sample at 200"),
+        ("decide", {"positions": [0], "decision": "relabel"}, "no class None"),
+        ("decide", {"positions": [0], "decision": "relabel", "to": 99}, "no class 99"),
         ("decide", {"positions": ["0"], "decision": "keep"}, "positions[0]"),
         ("edit", {"position": 0, "words": ["x"]}, "only texts can be anonymised"),
         ("edit", {"position": 0}, "lacks 'words'"),

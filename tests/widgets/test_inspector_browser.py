@@ -406,6 +406,54 @@ def test_a_text_is_anonymised_in_place(questions):
     assert questions.python("inspector._log.edits()") == {}
 
 
+def test_a_sample_is_relabelled_by_keyboard_and_several_by_a_list(questions):
+    page = questions.page
+    cards(page).first.focus()
+    page.keyboard.press("l")
+    classes = page.locator(".mw-opened .mw-relabel")
+    classes.locator(".mw-suggested").first.wait_for()
+    page.locator(".mw-lira").wait_for()
+    questions.screenshots("inspector-relabel", of=".mw-inspector")
+    names = ["A", "<img src=x onerror=alert(1)>", "C", "D"]
+    new = classes.locator(".mw-suggested .mw-strong").first.inner_text()
+    classes.locator(".mw-suggested").first.focus()
+    page.keyboard.press("Enter")
+    said(page, f"is to be relabelled as {new}")
+    made = "{k: v.to for k, v in inspector._log.table().items()}"
+    assert list(questions.python(made).values()) == [new]
+    page.locator(".mw-where").get_by_text("2 of 9").wait_for()
+    page.keyboard.press("l")
+    classes.locator("select").select_option(label=names[1])
+    classes.locator("select").press("r")  # a letter chooses in the list, and decides nothing
+    classes.locator("select").select_option(label=names[1])
+    classes.get_by_role("button", name="Relabel").click()
+    said(page, "is to be relabelled as <img")
+    page.keyboard.press("Escape")
+    cards(page).nth(0).locator(".mw-made-relabel").get_by_text(f"relabel as {new}").wait_for()
+    for i in (3, 4):
+        cards(page).nth(i).locator(".mw-mark").click()
+    bar = page.locator(".mw-decide")
+    bar.locator('.mw-choice[data-decision="relabel"]').click()
+    bar.locator(".mw-relabel select").select_option(label="D")
+    bar.locator(".mw-relabel .mw-apply").click()
+    said(page, "2 of 2 samples changed: now to be relabelled as D.")
+    assert list(questions.python(made).values())[2:] == ["D", "D"]
+    page.get_by_text("6 of 9 decided").wait_for()  # three samples share the id of the fourth
+    page.get_by_role("button", name="Undo (3)").click()
+    said(page, "Undone: 2 samples.")
+
+
+def test_a_picture_can_t_be_anonymised_and_the_button_says_so(images):
+    page = images.page
+    cards(page).first.click()
+    button = page.locator('.mw-decide .mw-choice[data-decision="anonymise"]')
+    assert button.get_attribute("aria-disabled") == "true"
+    assert "Only texts" in button.get_attribute("title")
+    button.click(force=True)
+    said(page, "Only texts can be anonymised: keep, relabel or remove this sample.")
+    assert decided(images) == {}
+
+
 def test_hostile_texts_ids_and_class_names_stay_text(questions):
     page = questions.page
     questions.screenshots("inspector-questions", of=".mw-inspector")

@@ -100,6 +100,7 @@ def test_a_row_travels_as_text_with_its_label_and_the_likeliest_classes(table):
     found = page(inspector, search="age: 90")
     assert [one["position"] for one in found["items"]] == [4]
     assert "anonymise" not in content["decisions"]["choices"]
+    assert "Only texts" in content["decisions"]["refused"]["anonymise"]
     inspector.close()
 
 

@@ -72,6 +72,7 @@ class Details:
             shadows=shadows,
             neighbours=near,
             notes=[*shadow_notes, *near_notes],
+            guess=_final_guess(evidence, position),
         )
 
     def _scores(
@@ -164,6 +165,17 @@ class _Fitted:
         one = of.at(slice(position, position + 1))
         variance = np.maximum(spread.of(one), self.densities.least)
         return float(one.mean[0]), float(np.sqrt(variance[0]))
+
+
+def _final_guess(evidence: Evidence, position: int) -> int | None:
+    """Return the class that the finished model gives a member; None where it is not known."""
+    final = evidence.names.final()
+    if final is None or np.isnan(final.epoch):
+        return None
+    try:
+        return int(evidence.logits(final)[position].argmax())
+    except StoreError:  # its logits were not kept
+        return None
 
 
 def _fitted(evidence: Evidence) -> _Fitted:

@@ -35,6 +35,8 @@
 /** @typedef {import("../../widgets/static/messages.js").Page} Page */
 /** @typedef {{content: FromKernel, buffers: ArrayBuffer[]}} Answer */
 
+/** Nothing is decided here. */
+const NO_DECISIONS = { choices: [], refused: {}, classes: [], undo: 0, decided: 0, problem: "" };
 const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
 
 export class Answers {
@@ -198,7 +200,7 @@ export class Answers {
       sorts: this.wire.sorts,
       classes: this.wire.classes ?? [],
       selected: this.selected,
-      decisions: { choices: [], undo: 0, decided: 0, problem: "" },
+      decisions: NO_DECISIONS,
       byDecision: Object.fromEntries(
         this.wire.choices.map((name) => [name, base.filter((row) => this.decisionOf(row) === name).length]),
       ),
@@ -232,7 +234,7 @@ export class Answers {
         scoreName: this.wire.score_name,
         digits: this.wire.digits,
         eta: this.eta(),
-        choices: [],
+        decisions: NO_DECISIONS,
         kept: true,
         more: false,
         edit: { editable: false },
@@ -278,6 +280,7 @@ export class Answers {
     return {
       id: this.nameOf(row),
       label: "",
+      to: "",
       guess: "",
       guessProbability: null,
       labelProbability: null,

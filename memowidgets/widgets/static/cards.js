@@ -289,7 +289,9 @@ export function decided(item) {
   const note = item.note ? `: ${nameText(item.note)}` : "";
   const kind = MADE[item.decision] ?? "undecided";
   const mark = html("span", { class: `mw-tag mw-made mw-made-${kind}` }, kind);
-  mark.title = `decided to ${kind}${note}`;
+  const to = kind === "relabel" ? ` as ${nameText(item.to)}` : "";
+  if (to !== "") mark.append(" as ", plain("bdi", item.to));
+  mark.title = `decided to ${kind}${to}${note}`;
   return mark;
 }
 

@@ -1,11 +1,12 @@
 /** Decisions on one sample, or on all that a filter shows: the bar with its buttons, and undo. */
 
+import { nameText } from "./cards.js";
 import { html } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
  * @typedef {object} DecideActions
- * @property {(decision: string, all: boolean, expected: string) => void} decide
+ * @property {(decision: string, all: boolean, expected: string, to: number | null) => void} decide
  * @property {() => void} undo
  * @property {() => void} exportAll
  */
@@ -15,6 +16,7 @@ export const KEYS = /** @type {Record<string, string>} */ ({
   keep: "K",
   anonymise: "A",
   remove: "R",
+  relabel: "L",
   undecided: "U",
 });
 
@@ -22,6 +24,7 @@ const VERBS = /** @type {Record<string, string>} */ ({
   keep: "Keep",
   anonymise: "Anonymise",
   remove: "Remove",
+  relabel: "Relabel",
   undecided: "Undecided",
 });
 
@@ -54,20 +57,84 @@ export function decisionButtons(choose) {
     return button;
   });
   /**
-   * @param {string[]} choices
+   * @param {import("./messages.js").DecisionStatus} status
    * @param {string | null} made
    * @param {boolean} able
    */
-  const show = (choices, made, able) => {
+  const show = ({ choices, refused }, made, able) => {
     for (const button of buttons) {
       const name = button.dataset.decision ?? "";
-      button.hidden = !choices.includes(name);
+      const reason = refused[name] ?? "";
+      button.hidden = !choices.includes(name) && (reason === "" || choices.length === 0);
       button.disabled = !able;
+      button.title = reason;
+      if (reason === "") button.removeAttribute("aria-disabled"); // so that it can still say why
+      else button.setAttribute("aria-disabled", "true");
       if (made === null) button.removeAttribute("aria-pressed");
       else button.setAttribute("aria-pressed", String(name === made));
     }
   };
   return { group, show };
+}
+
+/**
+ * @typedef {object} Suggestion
+ * @property {number} to  number of the class
+ * @property {string} why  who suggests it
+ */
+
+/** Offers the classes that samples can get: those that are suggested, and any other by a list. */
+export class Relabelling {
+  /** @param {(to: number) => void} choose */
+  constructor(choose) {
+    this.choose = choose;
+    this.shown = "";
+    this.suggested = html("span", { class: "mw-row" });
+    this.other = html("select", { class: "mw-select", "aria-label": "any class" });
+    this.apply = html("button", { type: "button", class: "mw-button mw-apply" }, "Relabel");
+    this.apply.addEventListener("click", () => this.take(Number(this.other.value)));
+    this.other.addEventListener("change", () => (this.apply.disabled = this.other.value === ""));
+    this.element = html("div", { class: "mw-row mw-relabel", role: "group", "aria-label": "new class", hidden: true });
+    this.element.append(html("span", {}, "relabel as"), this.suggested, this.other, this.apply);
+  }
+
+  /**
+   * @param {string[]} classes
+   * @param {Suggestion[]} suggestions
+   */
+  show(classes, suggestions) {
+    this.element.hidden = false;
+    const shown = JSON.stringify([classes, suggestions]);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    const buttons = suggestions.map(({ to, why }) => {
+      const name = html("bdi", { class: "mw-strong" });
+      name.textContent = nameText(classes[to]);
+      const button = html("button", { type: "button", class: "mw-button mw-suggested" }, name, ` (${why})`);
+      button.addEventListener("click", () => this.take(to));
+      return button;
+    });
+    this.suggested.replaceChildren(...buttons);
+    const first = new Option(buttons.length > 0 ? "another class …" : "choose a class …", "");
+    this.other.replaceChildren(first, ...classes.map((name, i) => new Option(nameText(name), String(i))));
+    this.apply.disabled = true;
+  }
+
+  /** The keyboard goes to what is suggested first. */
+  focus() {
+    (this.suggested.querySelector("button") ?? this.other).focus();
+  }
+
+  /** @param {number} to */
+  take(to) {
+    this.hide();
+    this.choose(to);
+  }
+
+  hide() {
+    this.element.hidden = true;
+    this.shown = "";
+  }
 }
 
 /** The bar between the filters and the samples. */
@@ -76,10 +143,22 @@ export class DecideBar {
   constructor(actions) {
     this.actions = actions;
     this.total = 0;
+    this.refused = /** @type {Record<string, string>} */ ({});
     this.these = "";
     this.progress = html("progress", { class: "mw-decided-bar", max: 1, "aria-label": "decided" });
     this.decided = html("span", { class: "mw-labelled mw-decided" });
-    this.asked = { decision: "", these: "" };
+    this.asked = { decision: "", these: "", to: /** @type {number | null} */ (null) };
+    this.classes = /** @type {string[]} */ ([]);
+    this.relabelling = new Relabelling((to) => {
+      if (this.scope.value === "all") this.ask("relabel", this.total, this.these, to);
+      else this.actions.decide("relabel", false, "", to);
+    });
+    this.relabelling.element.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      this.relabelling.hide();
+      this.scope.focus();
+    });
     this.scope = html("select", { class: "mw-select", "aria-label": "decide on" });
     this.one = new Option("the chosen sample", "one");
     this.all = new Option("all shown", "all");
@@ -110,7 +189,7 @@ export class DecideBar {
     });
     this.banner = html("p", { class: "mw-banner", role: "status", hidden: true });
     this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
-    this.element.append(this.banner, row, this.confirm);
+    this.element.append(this.banner, row, this.relabelling.element, this.confirm);
   }
 
   /**
@@ -126,12 +205,14 @@ export class DecideBar {
   show(status, { total, these, marked, chosen, decided, of }) {
     this.total = total;
     this.these = these;
+    this.classes = status.classes;
+    this.refused = status.refused;
     if (!this.confirm.hidden && these !== this.asked.these) this.withdraw();
     this.one.textContent = marked > 0 ? `${whole(marked)} selected` : "the chosen sample";
     this.all.textContent = `all ${whole(total)} shown`;
     this.all.disabled = total === 0;
     if (total === 0) this.scope.value = "one";
-    const able = () => this.buttons.show(status.choices, null, this.scope.value === "all" || chosen || marked > 0);
+    const able = () => this.buttons.show(status, null, this.scope.value === "all" || chosen || marked > 0);
     able();
     this.scope.onchange = able;
     this.progress.value = of > 0 ? decided / of : 0;
@@ -147,8 +228,18 @@ export class DecideBar {
 
   /** @param {string} decision */
   choose(decision) {
-    if (this.scope.value === "all") this.ask(decision, this.total, this.these);
-    else this.actions.decide(decision, false, "");
+    const all = this.scope.value === "all";
+    this.relabelling.hide();
+    if (this.refused[decision]) this.say(this.refused[decision], false);
+    else if (all && decision === "relabel") this.offerClasses();
+    else if (all) this.ask(decision, this.total, this.these);
+    else this.actions.decide(decision, false, "", null);
+  }
+
+  /** Asks for the class that several samples get. */
+  offerClasses() {
+    this.relabelling.show(this.classes, []);
+    this.relabelling.focus();
   }
 
   /**
@@ -156,11 +247,13 @@ export class DecideBar {
    * @param {string} decision
    * @param {number} count
    * @param {string} these  which samples they are
+   * @param {number | null} [to]  the new class
    */
-  ask(decision, count, these) {
-    this.asked = { decision, these };
+  ask(decision, count, these, to = null) {
+    this.asked = { decision, these, to };
     const samples = `${whole(count)} ${count === 1 ? "sample" : "samples"}`;
-    this.question.textContent = `${VERBS[decision]}: all ${samples} that the filter shows, on every page?`;
+    const as = to === null ? "" : ` as “${nameText(this.classes[to])}”`;
+    this.question.textContent = `${VERBS[decision]}${as}: all ${samples} that the filter shows, on every page?`;
     this.confirm.setAttribute("aria-label", this.question.textContent);
     this.yes.textContent = `${VERBS[decision]} ${samples}`;
     this.confirm.hidden = false;
@@ -169,7 +262,7 @@ export class DecideBar {
 
   confirmed() {
     this.dismiss();
-    this.actions.decide(this.asked.decision, true, this.asked.these);
+    this.actions.decide(this.asked.decision, true, this.asked.these, this.asked.to);
   }
 
   /** Takes the question back: it was about other samples than the filter shows now. */

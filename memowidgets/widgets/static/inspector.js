@@ -117,17 +117,19 @@ export class Inspector {
     /** Position of the sample that is open. @type {number | null} */
     this.open = null;
     this.known = 0;
-    this.editing = false;
-    this.wanted = "keep"; // what was last asked for all that is shown
+    this.editing = ""; // the decision that an opened sample begins with
+    /** What was last asked for all that is shown. @type {{decision: string, to: number | null}} */
+    this.wanted = { decision: "keep", to: null };
     this.bar = new DecideBar({
-      decide: (decision, all, expected) => this.decide(decision, all, expected),
+      decide: (decision, all, expected, to) => this.decide(decision, all, expected, to),
       undo: () => this.request({ type: "undo" }),
       exportAll: () => this.request({ type: "export" }),
     });
     this.opened = new Opened({
       close: () => this.close(),
       go: (position) => this.openSample(position),
-      decide: (decision) => this.decideOpen({ decision }),
+      decide: (decision, to) => this.decideOpen({ decision, ...asClassOf(to) }),
+      refuse: (reason) => this.bar.say(reason, false),
       note: (note) => this.decideOpen({ note }),
       edit: (words) => this.open !== null && this.request({ type: "edit", position: this.open, words }),
       compute: (layer, checkpoint) => this.request({ type: "compute_at", layer, checkpoint }),
@@ -505,21 +507,25 @@ export class Inspector {
    * @param {string} decision
    * @param {boolean} all  everything that the filter shows, or the chosen sample
    * @param {string} expected  which samples the user agreed to
+   * @param {number | null} to  the new class
    */
-  decide(decision, all, expected) {
-    if (all) this.wanted = decision;
+  decide(decision, all, expected, to) {
+    const what = { decision, ...asClassOf(to) };
+    if (all) this.wanted = { decision, to };
     const position = this.open ?? this.selected;
-    if (all) this.request({ type: "decide", ...this.shown(), only: this.model.get("decision"), decision, expected });
-    else if (this.marked.size > 0) this.request({ type: "decide", decision, positions: [...this.marked] });
+    const needsClass = decision === "relabel" && to === null;
+    if (all) this.request({ type: "decide", ...this.shown(), only: this.model.get("decision"), ...what, expected });
+    else if (this.marked.size > 0 && needsClass) this.bar.offerClasses();
+    else if (this.marked.size > 0) this.request({ type: "decide", ...what, positions: [...this.marked] });
     else if (position === null) this.bar.say("Choose a sample first.", false);
-    else if (decision === "anonymise" && this.textual()) this.openSample(position, true);
-    else this.decideOne(position, { decision });
+    else if (needsClass || (decision === "anonymise" && this.textual())) this.openSample(position, decision);
+    else this.decideOne(position, what);
   }
 
   /**
    * Decides on a sample, and goes on to the next one as soon as that is done.
    * @param {number} position
-   * @param {{decision?: string, note?: string}} what
+   * @param {{decision?: string, note?: string, to?: number}} what
    */
   decideOne(position, what) {
     const cards = this.elements().map((card) => Number(card.dataset.position));
@@ -529,7 +535,7 @@ export class Inspector {
     this.request({ type: "decide", positions: [position], ...what });
   }
 
-  /** @param {{decision?: string, note?: string}} what */
+  /** @param {{decision?: string, note?: string, to?: number}} what */
   decideOpen(what) {
     if (this.open !== null) this.decideOne(this.open, what);
   }
@@ -544,7 +550,7 @@ export class Inspector {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
     this.bar.say(reply.text, reply.done);
     if (reply.csv !== undefined) download("decisions.csv", reply.csv);
-    if (reply.count !== undefined) this.bar.ask(this.wanted, reply.count, reply.these ?? "");
+    if (reply.count !== undefined) this.bar.ask(this.wanted.decision, reply.count, reply.these ?? "", this.wanted.to);
     if (reply.done && reply.request?.endsWith(":edit")) this.opened.saved();
     if (!reply.done || !reply.request?.endsWith(":decide")) return;
     if (this.marked.size > 0) this.unmark();
@@ -559,10 +565,10 @@ export class Inspector {
 
   /**
    * @param {number | null} position
-   * @param {boolean} [editing]  whether to begin with its words
+   * @param {string} [editing]  the decision to begin with, whose words or class are asked for
    * @param {boolean} [focus]  whether the keyboard goes there, not to the list beside it
    */
-  openSample(position, editing = false, focus = true) {
+  openSample(position, editing = "", focus = true) {
     if (position === null) return;
     this.editing = editing;
     if (this.open !== position) {
@@ -570,7 +576,7 @@ export class Inspector {
       this.opened.start(position);
       this.select(position, false);
       this.look(true);
-    } else if (editing) this.opened.decide("anonymise");
+    } else if (editing !== "") this.opened.decide(editing);
     this.opened.element.hidden = false;
     this.root.classList.add("mw-is-open");
     if (!focus) return;
@@ -609,8 +615,8 @@ export class Inspector {
     else if (content.position === this.open) {
       this.opened.show(content, buffers);
       this.turnTo(content.place);
-      if (this.editing) this.opened.decide("anonymise");
-      this.editing = false;
+      if (this.editing !== "") this.opened.decide(this.editing);
+      this.editing = "";
     }
   }
 
@@ -715,7 +721,7 @@ export class Inspector {
     this.selectedAt = this.asked;
     this.showSelected(position);
     if (focus) this.current()?.focus({ preventScroll: true });
-    if (focus && this.open !== null) this.openSample(position, false, false);
+    if (focus && this.open !== null) this.openSample(position, "", false);
     else tell(this.model, { type: "select", position });
   }
 
@@ -765,9 +771,10 @@ export class Inspector {
       event.preventDefault();
       if (event.repeat) return; // a key held down decides once
       if (decision === "undo") this.request({ type: "undo" });
+      else if (this.reply?.decisions.refused[decision]) this.bar.say(this.reply.decisions.refused[decision], false);
       else if (this.reply?.decisions.choices.includes(decision)) {
         if (this.marked.size === 0) this.select(Number(cards[at].dataset.position));
-        this.decide(decision, false, "");
+        this.decide(decision, false, "", null);
       }
       return;
     }
@@ -846,7 +853,15 @@ function setTabIndex(card, index) {
 
 /** @param {EventTarget | null} target */
 function isWriting(target) {
-  return target instanceof HTMLTextAreaElement || target instanceof HTMLInputElement;
+  return [HTMLTextAreaElement, HTMLInputElement, HTMLSelectElement].some((kind) => target instanceof kind);
+}
+
+/**
+ * The new class of a decision, where it has one.
+ * @param {number | null} to
+ */
+function asClassOf(to) {
+  return to === null ? {} : { to };
 }
 
 /**

@@ -72,6 +72,7 @@
  * @property {string} [request]
  * @property {number[]} [positions]
  * @property {string} [note]
+ * @property {number} [to]
  * @property {string} [only]
  * @property {string} [expected]
  */
@@ -207,6 +208,7 @@
  * @property {number | null} logLira
  * @property {boolean | null} right
  * @property {string} decision
+ * @property {string} to
  * @property {string} note
  * @property {string} guess
  * @property {number | null} guessProbability
@@ -233,9 +235,11 @@
  */
 
 /**
- * What was decided so far; `problem` says why decisions are in memory alone.
+ * What can be decided and was; `problem` says why decisions are in memory alone.
  * @typedef {object} DecisionStatus
  * @property {string[]} choices
+ * @property {Record<string, string>} refused
+ * @property {string[]} classes
  * @property {number} undo
  * @property {number} decided
  * @property {string} problem
@@ -293,6 +297,7 @@
  * @property {Shadows | null} shadows
  * @property {Glimpse[]} neighbours
  * @property {string[]} notes
+ * @property {number | null} [guess]
  * @property {boolean} [fixed]
  */
 
@@ -343,7 +348,7 @@
  * @property {string} scoreName
  * @property {number} digits
  * @property {number | null} eta
- * @property {string[]} choices
+ * @property {DecisionStatus} decisions
  * @property {boolean} kept
  * @property {boolean} more
  * @property {Editing} edit

@@ -8,7 +8,7 @@ import {
   answer, body, chip, enlargement, facts, labels, letterOf, nameText, picture, proseText, strong, tags,
   valuesText,
 } from "./cards.js";
-import { decisionButtons } from "./decide.js";
+import { decisionButtons, Relabelling } from "./decide.js";
 import { bytesOf, focused, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
 import { fixed, whole } from "./numbers.js";
@@ -23,7 +23,8 @@ import { fixed, whole } from "./numbers.js";
  * @typedef {object} OpenedActions
  * @property {() => void} close
  * @property {(position: number) => void} go
- * @property {(decision: string) => void} decide
+ * @property {(decision: string, to: number | null) => void} decide
+ * @property {(reason: string) => void} refuse
  * @property {(note: string) => void} note
  * @property {(words: (string | null)[]) => void} edit
  * @property {(layer: string, checkpoint: string) => void} compute
@@ -44,8 +45,21 @@ export class Opened {
     this.eta = null;
     /** @type {Place | null} */
     this.place = null;
-    /** @type {string[]} */
-    this.choices = [];
+    /** @type {OpenedReply | null} */
+    this.reply = null;
+    /** @type {Known | null} */
+    this.knows = null;
+    this.relabelling = new Relabelling((to) => {
+      this.element.focus();
+      actions.decide("relabel", to);
+    });
+    this.relabelling.element.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.relabelling.hide();
+      this.element.focus();
+    });
     this.before = step("‹", "previous sample", () => this.go("before"));
     this.after = step("›", "next sample", () => this.go("after"));
     this.where = html("span", { class: "mw-where" });
@@ -56,7 +70,7 @@ export class Opened {
     head.append(html("span", { class: "mw-gap" }), this.close);
     this.sample = html("div", { class: "mw-sample" });
     this.buttons = decisionButtons((decision) => this.decide(decision));
-    const top = html("div", { class: "mw-opened-top" }, head, this.buttons.group);
+    const top = html("div", { class: "mw-opened-top" }, head, this.buttons.group, this.relabelling.element);
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
     this.noteName = html("span");
@@ -90,6 +104,8 @@ export class Opened {
   start(position) {
     this.position = position;
     this.form.hidden = true;
+    this.relabelling.hide();
+    this.reply = this.knows = null;
     this.words = [];
     this.sample.replaceChildren(html("p", { class: "mw-empty" }, "Waiting for the kernel …"));
     this.known.replaceChildren();
@@ -111,8 +127,8 @@ export class Opened {
     this.after.disabled = (this.place?.after ?? null) === null;
     this.where.textContent = reply.place === null ? "not in this filter" : placeText(reply.place);
     this.sample.replaceChildren(...sampleWhole(reply, bytes));
-    this.choices = reply.choices;
-    this.buttons.show(reply.choices, item.decision, true);
+    this.reply = reply;
+    this.buttons.show(reply.decisions, item.decision, true);
     this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
     if (focused(this.element) !== this.note) this.note.value = item.note;
     this.showEditing(reply.edit);
@@ -128,14 +144,30 @@ export class Opened {
 
   /** @param {string} decision */
   decide(decision) {
-    if (!this.choices.includes(decision)) return;
+    const { choices, refused } = this.reply?.decisions ?? { choices: [], refused: /** @type {Record<string, string>} */ ({}) };
+    if (refused[decision]) this.actions.refuse(refused[decision]);
+    if (!choices.includes(decision)) return;
+    this.form.hidden = true;
+    this.relabelling.hide();
+    if (decision === "relabel") {
+      this.offerClasses();
+      this.relabelling.focus();
+      return;
+    }
     if (decision !== "anonymise") {
-      this.form.hidden = true;
-      this.actions.decide(decision);
+      this.actions.decide(decision, null);
       return;
     }
     this.form.hidden = false;
     this.fields[0]?.focus();
+  }
+
+  /** Offers the classes that this sample can get; the finished model's and its neighbours' first. */
+  offerClasses() {
+    if (this.reply === null) return;
+    const { item, decisions } = this.reply;
+    const classes = decisions.classes.slice(0, item.options?.length);
+    this.relabelling.show(classes, suggestions(item, classes, this.knows));
   }
 
   /** @param {Editing} edit */
@@ -194,6 +226,8 @@ export class Opened {
       this.known.replaceChildren(html("p", { class: "mw-refused" }, problem ?? ""));
       return;
     }
+    this.knows = known;
+    if (!this.relabelling.element.hidden && !this.relabelling.element.contains(focused(this.element))) this.offerClasses();
     const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
     const parts = [];
     if (known.checkpoints.length > 0) {
@@ -290,6 +324,31 @@ function showChosen(known) {
   if (at.right > view.right || at.left < left) scroll.scrollLeft += at.left - (left + view.right - at.width) / 2;
   const top = view.top + fixed.height;
   if (at.bottom > view.bottom || at.top < top) scroll.scrollTop += at.top - (top + view.bottom - at.height) / 2;
+}
+
+/**
+ * Returns the classes that a sample may better have, each once: what the finished model says, what
+ * most of the neighbours have, and what the model at this checkpoint says.
+ * @param {import("./messages.js").Item} item
+ * @param {string[]} classes
+ * @param {Pick<Known, "guess" | "neighbours"> | null} known
+ */
+export function suggestions(item, classes, known) {
+  const near = known?.neighbours ?? [];
+  const many = classes.map((_, i) => near.filter(({ answer }) => answer === i).length);
+  const most = Math.max(0, ...many);
+  const told = [
+    { to: known?.guess ?? -1, why: "finished model" },
+    { to: most > 0 ? many.indexOf(most) : -1, why: `${most} of ${near.length} neighbours` },
+    { to: classes.indexOf(item.guess), why: "model at this checkpoint" },
+  ];
+  const own = classes.indexOf(item.label);
+  /** @type {Map<number, string[]>} */
+  const found = new Map();
+  for (const { to, why } of told) {
+    if (to >= 0 && to < classes.length && to !== own) found.set(to, [...(found.get(to) ?? []), why]);
+  }
+  return [...found].map(([to, why]) => ({ to, why: why.join(", ") }));
 }
 
 /**

@@ -59,3 +59,15 @@ test("the lowest score of a table is shaded most", () => {
 test("a text that nobody touched counts as it was, whatever its line breaks", () => {
   assert.equal(opened.shownIn("a\r\nb\rc\nd"), "a\nb\nc\nd");
 });
+
+test("classes are suggested once each, with who suggests them, and never the present one", () => {
+  const near = [1, 1, 2, 0].map((answer) => ({ answer }));
+  const names = ["a", "b", "c"];
+  assert.deepEqual(opened.suggestions({ label: "a", guess: "b" }, names, { guess: 1, neighbours: near }), [
+    { to: 1, why: "finished model, 2 of 4 neighbours, model at this checkpoint" },
+  ]);
+  assert.deepEqual(opened.suggestions({ label: "b", guess: "c" }, names, null), [
+    { to: 2, why: "model at this checkpoint" },
+  ]);
+  assert.deepEqual(opened.suggestions({ label: "b", guess: "" }, names, { guess: 9, neighbours: [] }), []);
+});

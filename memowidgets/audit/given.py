@@ -178,11 +178,12 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
     digests: dict[str, str] = {}
 
     def files(_record: Record, layer: str) -> ScoreFiles:
-        """The files of the scores from a layer: of these very values, labels and seed."""
+        """The files of the scores from a layer: of these very values, logits, labels and seed."""
         if layer not in digests:
-            parts = [given.layers[layer]] if layer in given.layers else []
-            made_of = [array_digest(np.ascontiguousarray(a)) for a in (*parts, data.labels)]
-            digests[layer] = digest([*made_of, seed])
+            # the logits too: a user's own score may read them
+            made_of = [given.layers.get(layer), given.logits, data.labels]
+            known = [array_digest(np.ascontiguousarray(a)) for a in made_of if a is not None]
+            digests[layer] = digest([*known, seed])
         return ScoreFiles(cast("RunDirectory", run), SCORES, digests[layer])
 
     cache = Cache()

@@ -405,6 +405,26 @@ def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(tmp_path, 
     assert not one.score("psmi").equals(changed.score("psmi"))
 
 
+def test_a_kept_score_of_logits_that_were_replaced_is_not_taken(tmp_path):
+    """Another process replaces the logits, and this one keeps a score of the earlier ones."""
+
+    def first(_states, logits, _labels):
+        return logits[:, 0]
+
+    rng = np.random.default_rng(0)
+    given = {"labels": [0, 1, 2] * 8, "representations": rng.normal(size=(24, 2))}
+    logits = rng.normal(size=(24, 3))
+    before = mw.Audit.from_arrays(**given, logits=logits, path=tmp_path)
+    with pytest.warns(UserWarning, match="logits"):
+        after = mw.Audit.from_arrays(**given, logits=3 * logits, path=tmp_path)
+    kept = before.score(first, name="first", version="1")
+    np.testing.assert_allclose(kept, logits[:, 0], rtol=1e-6)
+    with pytest.warns(UserWarning, match="own-"):
+        found = after.score(first, name="first", version="1")
+    np.testing.assert_allclose(found, 3 * logits[:, 0], rtol=1e-6)
+    assert found.equals(mw.Audit.open(tmp_path).score(first, name="first", version="1"))
+
+
 def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
     texts = [f"secret words {i}" for i in range(N)]
     audit_of(path=tmp_path / "mine", samples=texts)

@@ -41,14 +41,17 @@ _SCORES = {
         "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
         "what a layer of the model holds of a sample says of the sample's label."
     ),
-    "loss": "The log-probability of the label is what the model answers, in nats.",
+    "loss": (
+        "The log-probability of the label is the logarithm, in nats, of the probability that the "
+        "model gives the sample's label."
+    ),
     "logit_gap": (
         "The logit gap is the model's logit of the sample's label, less the highest logit of "
         "another class."
     ),
     "mahalanobis": (
-        "The Mahalanobis score says how close what a layer of the model holds of a sample is to "
-        "the mean of its class."
+        "The Mahalanobis score is minus the distance between what a layer of the model holds of a "
+        "sample and the mean of all samples, in units of their spread."
     ),
     "csl": (
         "The mean log-probability so far is the log-probability of the label, in nats, averaged "
@@ -63,7 +66,10 @@ _SCORES = {
         "layer of the model holds of a sample says of its label) to the rank by the mean "
         "log-probability of the label so far."
     ),
-    "baseline": "The baseline predicts from models that were trained on other samples.",
+    "baseline": (
+        "The baseline is minus a log-likelihood ratio at this checkpoint, between shadow models "
+        "that trained on the sample and others that did not."
+    ),
     "reference": (
         "The score is the mean logit gap of models that never saw the sample: the logit of its "
         "label, less the highest logit of another class."
@@ -181,7 +187,9 @@ def _model(content: Content) -> str:
     if content.scored is not None and content.scored.checkpoint:
         text += f", checkpoint {content.scored.checkpoint}"
     weights = next((d.sha256 for d in content.digests if d.what == "model"), None)
-    return f"{text}, weights with SHA-256 {weights[:12]}…." if weights else f"{text}."
+    return (
+        f"{text}. The SHA-256 of its weights begins with {weights[:12]}." if weights else f"{text}."
+    )
 
 
 def _definitions(content: Content) -> tuple[str, ...]:
@@ -189,11 +197,11 @@ def _definitions(content: Content) -> tuple[str, ...]:
     of_score = [] if content.scored is None else [_SCORES.get(content.scored.metric, "")]
     eta = f", here at least η = {content.eta:g}" if _memorized(content) is not None else ""
     return (
-        *(f"{text} {_LOW}".strip() for text in of_score),
         (
             "A shadow model is trained as the audited model is, on another random part of the "
             "samples."
         ),
+        *(f"{text} {_LOW}".strip() for text in of_score),
         (
             "A sample is memorised if training on it clearly changed what the finished model says "
             "of it. This is measured by log-LiRA, a log-likelihood ratio between shadow models "

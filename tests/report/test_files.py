@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime as dt
 import html
 import json
@@ -136,6 +137,18 @@ def test_each_term_is_defined_before_it_is_used(make):
     }.items():  # fmt: skip
         first = next((text for text in said if term in text), None)
         assert first is None or meaning in first
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ["loss", "logit_gap", "mahalanobis", "csl", "psmi_mean", "psmi+csl", "baseline", "reference"],
+)
+def test_other_scores_are_defined_too(metric):
+    content = plain(scored=dataclasses.replace(plain().scored, metric=metric))
+    _, of_score, _ = record(content)["definitions"].said
+    assert "low score means a risk" in of_score
+    assert of_score not in record(plain())["definitions"].said
+    assert len(of_score.split(". ")) == 2  # its own sentence, and what a low score means
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,7 @@ MARKED = """() => {
         pairs.push([mark(head, `head-${i}`), mark(first, `under-${i}`)]);
     }
     mark(document.querySelector('.mr-sign'), 'sign');
+    mark(document.querySelector('.mr-record tr:nth-last-child(3)'), 'before-sign');
     document.body.append(...links);
     return pairs;
 }"""
@@ -291,7 +292,18 @@ def test_on_paper_the_record_is_first_and_nothing_is_torn(chromium, tmp_path, pa
         assert found[one] == found[other], f"{one} and {other} are on different pages"
 
 
-PARTS_OF_RECORD = {"record", "sign", "under-0"}
+def test_a_long_record_takes_its_signature_along(chromium, tmp_path):
+    for n in range(200, 420, 20):  # one of them ends where the sheet does
+        about = dict.fromkeys(("purpose", "data", "residual_risk", "decisions"), "word " * (n // 5))
+        with shown(
+            chromium, write(plain(about=about), tmp_path / "a.html", overwrite=True)
+        ) as page:
+            page.evaluate(MARKED)
+            found = pages_of(page.pdf(format="A4"))
+        assert found["before-sign"] == found["sign"] <= 1
+
+
+PARTS_OF_RECORD = {"record", "sign", "before-sign", "under-0"}
 
 
 def test_nothing_on_the_page_is_advice_in_python(chromium, tmp_path):

@@ -74,6 +74,31 @@ def test_the_dashboard_looks_as_it_should(dashboard):
     agree(dashboard)
 
 
+def test_a_pinned_curve_stays_while_another_layer_is_chosen(dashboard):
+    page = dashboard.page
+    pin = page.locator(".mw-pin")
+    pin.click()
+    assert pin.get_attribute("aria-pressed") == "true"
+    names = page.locator(".mw-curves .mw-curve-name")
+    first = names.all_inner_texts()
+    assert len(first) == 1  # it is the one on show
+    areas = page.locator(".mw-curves .mw-curve-auc")
+    area = areas.inner_text()
+    dashboard.python("source.done.add(('psmi', '1', 'epoch-2'))")
+    page.get_by_label("layer", exact=True).select_option("1")
+    names.get_by_text("(pinned)").wait_for()
+    shown = names.all_inner_texts()
+    assert shown[1] == f"{first[0]} (pinned)"
+    assert shown[0] == "PSMI, layer 1, epoch-2"
+    kept = page.locator(".mw-roc .mw-pinned-curve")
+    assert kept.get_attribute("d") != page.locator(".mw-roc .mw-curve").get_attribute("d")
+    assert [text == area for text in areas.all_inner_texts()] == [False, True]
+    dashboard.screenshots("widgets-pinned", of=".mw-dashboard", widths=[1440, 960, 600])
+    pin.click()
+    kept.wait_for(state="detached")
+    assert page.locator(".mw-curves").is_hidden()
+
+
 BESIDE = """() => {
     const [left, right] = ['.mw-histogram', '.mw-roc'].map(
         (part) => document.querySelector(part).getBoundingClientRect());

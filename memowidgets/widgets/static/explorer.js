@@ -57,6 +57,8 @@ export class Explorer {
     this.auc = null;
     /** @type {Late | null} */
     this.late = null;
+    /** A curve that stays while others are chosen. @type {{title: string, eta: number | null, scores: Scores, auc: Auc} | null} */
+    this.pinned = null;
     /** @type {Axis} */
     this.axis = LINEAR;
     this.scoreScale = "";
@@ -83,7 +85,8 @@ export class Explorer {
     this.roc = new RocPlot();
     this.noRoc = html("p", { class: "mw-empty", hidden: true });
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.curves, this.noRoc);
+    this.pin = html("button", { type: "button", class: "mw-button mw-pin" });
+    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.pin, this.curves, this.noRoc);
     this.legend = html("div", { class: "mw-legend" });
     this.says = html("div", { class: "mw-bar-text", hidden: true });
     this.tiles = new Tiles();
@@ -126,6 +129,7 @@ export class Explorer {
       this.heard = tell(this.model);
       this.showHint();
     });
+    this.ears.on(this.pin, "click", () => this.pinOrNot());
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
     this.ears.onModel("change:_late", () => this.hearLate());
@@ -364,32 +368,67 @@ export class Explorer {
     this.controls.showMore(this.model.get("more"));
   }
 
+  /** Keeps the curve on show, or lets the kept one go. */
+  pinOrNot() {
+    const { data, auc } = this;
+    if (this.pinned !== null) this.pinned = null;
+    else if (auc !== null && this.settled) {
+      const eta = data.etaRange === null ? null : this.judgedEta;
+      this.pinned = { title: data.title, eta, scores: this.scores, auc };
+    }
+    this.showCompared();
+    this.draw();
+  }
+
+  /** The pinned curve, if it is another than the one on show. */
+  get beside() {
+    const same = this.pinned?.title === this.data.title && this.pinned.scores === this.scores;
+    return this.hasRoc && !same ? this.pinned : null;
+  }
+
+  /** Names the curve on show and the pinned one, with η where they differ in it. */
+  showPinned() {
+    this.pin.hidden = !this.hasRoc;
+    this.pin.textContent = this.pinned === null ? "Pin curve" : "Unpin";
+    this.pin.setAttribute("aria-pressed", String(this.pinned !== null));
+    this.pin.title = this.pinned === null
+      ? "keep this curve while you choose another score, layer or checkpoint"
+      : `let the curve of ${this.pinned.title} go`;
+    const { beside } = this;
+    if (beside === null) return [];
+    const eta = beside.eta === null || beside.eta === this.judgedEta ? "" : `, η = ${beside.eta}`;
+    const { area, interval } = beside.auc;
+    return [curveEntry("mw-pinned-curve", `${beside.title}${eta} (pinned)`, area, interval, null)];
+  }
+
   /** The checkbox, and the list of curves with their AUCs. */
   showCompared() {
+    const pinned = this.showPinned();
     const comparing = this.model.get("comparing");
     this.controls.compareBox.hidden = !(this.model.get("_comparable") && this.hasRoc);
     this.controls.compare.checked = comparing;
     const shown = comparing && !this.controls.compareBox.hidden;
-    this.curves.hidden = !shown;
-    if (!shown) {
+    const names = shown || this.pinned !== null; // a pinned curve names the one on show, too
+    this.curves.hidden = !names;
+    if (!names) {
       this.curves.replaceChildren();
       this.root.style.removeProperty("--mw-curves");
       return;
     }
-    if (this.late === null) {
+    if (shown && this.late === null) {
       this.curves.classList.add("mw-waiting");
       for (const number of this.curves.querySelectorAll(".mw-curve-auc")) number.textContent = "…";
       if (!this.curves.hasChildNodes()) this.curves.append(html("li", {}, "comparing …"));
       return;
     }
     this.curves.classList.remove("mw-waiting");
-    const others = this.late.others.map((other, i) => {
+    const others = (shown && this.late !== null ? this.late.others : []).map((other, i) => {
       const [area, low, high] = other.auc;
       return curveEntry(`mw-other-curve mw-other-${i + 1}`, other.name, area, [low, high], other.difference);
     });
     const { auc } = this;
     const own = auc === null ? [] : [curveEntry("mw-curve", this.data.title, auc.area, auc.interval, null)];
-    this.curves.replaceChildren(...own, ...others);
+    this.curves.replaceChildren(...own, ...pinned, ...others);
     this.root.style.setProperty("--mw-curves", String(this.curves.children.length));
   }
 
@@ -469,7 +508,7 @@ export class Explorer {
     this.histogram.draw(scores, this.axis, this.countScale, this.data.title, this.data.truth || "memorised");
     if (this.hasRoc) {
       const others = this.model.get("comparing") && late ? late.others.map((other) => other.points) : [];
-      this.roc.draw(scores, late ? late.band : null, others, this.rocScale === "log");
+      this.roc.draw(scores, late ? late.band : null, others, this.beside?.scores ?? null, this.rocScale === "log");
     }
     setAttributes(this.controls.tau.slider, { min: this.histogram.low, max: this.histogram.high });
     this.showEta();

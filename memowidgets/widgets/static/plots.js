@@ -262,9 +262,10 @@ export class RocPlot {
    * @param {Scores} scores
    * @param {Float32Array | null} band  fpr, low, high, one after the other
    * @param {OtherCurve[]} others
+   * @param {Scores | null} pinned  scores whose curve stays
    * @param {boolean} log
    */
-  draw(scores, band, others, log) {
+  draw(scores, band, others, pinned, log) {
     this.frame = frameOf(this.element, { left: 42, right: 12, top: 30, bottom: 40 });
     this.xDecades = log ? decadesFor(scores.n - scores.memorized) : 0;
     this.yDecades = log ? decadesFor(scores.memorized) : 0;
@@ -282,6 +283,10 @@ export class RocPlot {
     const curves = others.map((points, i) =>
       svg("path", { class: `mw-other-curve mw-other-${i + 1}`, d: this.path(points) }),
     );
+    if (pinned !== null) {
+      const points = rocPoints(pinned, (fpr) => this.x(fpr), (tpr) => this.y(tpr));
+      curves.push(svg("path", { class: "mw-pinned-curve", d: this.path(points) }));
+    }
     this.others.replaceChildren(...curves);
   }
 

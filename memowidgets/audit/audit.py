@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memowidgets.audit.numbers.definitions import MemorizationComparison
+    from memowidgets.audit.views.fork_comparison import ForkComparison
     from memowidgets.audit.views.scoreboard import Scoreboard
     from memowidgets.charts import Figures
     from memowidgets.widgets import Dashboard
@@ -1692,13 +1693,21 @@ class Audit:
         return self.of(forked(run, path, self.kept() if data is None else data, start))
 
     def compare_fork(
-        self, fork: Audit, checkpoint: str | float = "final", variance: str = truth.VARIANCE
-    ) -> pd.DataFrame:
+        self,
+        fork: Audit,
+        checkpoint: str | float = "final",
+        variance: str = truth.VARIANCE,
+        *,
+        shadows: Literal["parent", "fork"] = "parent",
+        eta: float = 4.0,
+        layer: str | int = "last",
+        n_neighbors: int = 5,
+    ) -> ForkComparison:
         """Compare what this audit's members give away under its target and under a fork's.
 
-        Both targets are compared with the same shadow models, this audit's, which have trained
-        on the removed samples too. The fork's own never did: use ``fork.log_lira()`` to see what
-        the new target memorises of the samples that were kept.
+        Removing memorised samples can expose others that were safe before (Carlini et al., "The
+        privacy onion effect", NeurIPS 2022). The comparison counts them, among the neighbours of
+        samples that were removed, relabelled or changed, and elsewhere.
 
         Parameters
         ----------
@@ -1708,26 +1717,56 @@ class Audit:
             Checkpoint at which this target, its shadow models and the fork's target are compared.
         variance : {"shrunk", "per-sample", "global", "hierarchical"}
             As in `log_lira`.
+        shadows : {"parent", "fork"}
+            Shadow models that the fork's target is compared with. This audit's ("parent") have
+            trained on the removed samples too, so these have a value. The fork's own never did:
+            they say what the new target memorises of its own members. Removed samples have no
+            value then, and relabelled and changed samples are judged as they are now.
+        eta : float
+            Log-LiRA from which on a sample counts as memorised.
+        layer : str, int
+            Layer whose representation at the prediction checkpoint says which samples are near.
+        n_neighbors : int
+            Number of neighbours of each removed, relabelled or changed sample, among the kept ones.
 
         Returns
         -------
-        DataFrame
-            By id: ``fate`` ("kept", "removed", or "changed": then `after` is that of the sample
-            as it was), ``before`` and ``after``: its log-LiRA under either target.
+        ForkComparison
+            A DataFrame by id: ``fate`` ("kept", "removed", "relabelled", or "changed": in these
+            two, with the parent's shadow models, `after` is that of the sample as it was),
+            ``before`` and ``after``, its log-LiRA under either target, and ``near``, whether it is
+            a kept sample near one that was not. ``.summary`` counts by group, ``.sentence`` says
+            how many samples are newly memorised, and ``.chart`` draws both values.
 
         Raises
         ------
         ValueError
             If it is not a fork of this audit, or not trained that far.
         StoreError
-            If there are no shadow models, or the samples are not at hand.
+            If there are no shadow models to compare with, or the samples are not at hand.
         """
-        from memowidgets.audit.runs.fork import compared
+        from memowidgets.audit.runs.fork import check_family, compared
+        from memowidgets.audit.views.fork_comparison import with_neighbours
 
         if not isinstance(fork, Audit):
             raise TypeError(f"fork must be an Audit, such as fork() returns, not {as_code(fork)}")
-        runs = self._run_for("compare_fork"), fork._run_for("compare_fork")
-        return compared(*runs, self._with_truth(checkpoint, variance), checkpoint, variance)
+        if shadows not in ("parent", "fork"):
+            raise ValueError(f"unknown shadows {as_code(shadows)}; valid: 'parent', 'fork'")
+        run_of_fork = fork._run_for("compare_fork")
+        check_family(self._run_for("compare_fork"), run_of_fork)
+        of_fork = shadows == "fork"
+        for audit in (self, fork) if of_fork else (self,):
+            if not audit.has_ground_truth:
+                raise StoreError(
+                    f"{audit.path} has no shadow models to compare with: call run_shadows(…) on it"
+                )
+        self.evidence.names.layer(layer)
+        own = fork.log_lira(checkpoint, variance) if of_fork else None
+        evidence = self._with_truth(checkpoint, variance)
+        table = compared(run_of_fork, evidence, checkpoint, variance, own)
+        with suppress(ValueError, StoreError):  # the table says why neighbours are not known
+            self.evidence_with(partial(judge.needs_of, metric="psmi", truth=None))
+        return with_neighbours(table, self.evidence, layer, n_neighbors, eta)
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

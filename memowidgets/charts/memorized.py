@@ -257,6 +257,93 @@ def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     )
 
 
+def fork_scatter(
+    table: pd.DataFrame,
+    eta: float = 4.0,
+    theme: str | Theme = "light",
+    clip: tuple[float, float] = (-10.0, 20.0),
+) -> alt.LayerChart:
+    """Draw log-LiRA after decisions against log-LiRA before them, one point for each sample.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``before`` and ``after``, and ``group``: what became of the sample.
+    eta : float
+        Threshold from which on a sample is memorised. Above its horizontal line and left of its
+        vertical one are the newly memorised samples.
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+    clip : (float, float)
+        Range of both axes. Values outside it are drawn at its ends.
+
+    Returns
+    -------
+    altair.LayerChart
+        At most 2000 points: of the samples that do not cross η, only some are drawn if there are
+        more. The description says how many.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, or a value is NaN.
+
+    Examples
+    --------
+    >>> values = {"before": [9.0, 1.0], "after": [0.5, 5.0]}
+    >>> fork_scatter(pd.DataFrame({"group": ["removed", "kept"], **values})).description[-44:]
+    '1 sample is newly memorised (η = 4 or more).'
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    checked(table, "the comparison", ["group"], ["before", "after"])
+    crossed = (table["before"] >= eta) != (table["after"] >= eta)
+    newly = int((crossed & (table["after"] >= eta)).sum())
+    order = np.argsort(~crossed.to_numpy(), kind="stable")
+    n_crossed = min(int(crossed.sum()), MOST_ROWS)
+    others = order[n_crossed:]
+    room = min(len(others), MOST_ROWS - n_crossed)
+    spread = np.linspace(0, max(len(others) - 1, 0), room).round().astype(np.int64)
+    drawn = table.iloc[np.sort(np.append(order[:n_crossed], others[spread]))]
+    names = list(dict.fromkeys(table["group"]))
+    points = pd.DataFrame(
+        {
+            "group": drawn["group"].map(colors.spoken).to_numpy(),
+            "before": drawn["before"].clip(*clip).to_numpy(),
+            "after": drawn["after"].clip(*clip).to_numpy(),
+        }
+    )
+    scale = alt.Scale(domain=list(clip), nice=False)
+    samples = (
+        alt.Chart(points)
+        .mark_point(size=28, opacity=0.7)
+        .encode(
+            x=alt.X("before:Q", title="log-LiRA before", scale=scale),
+            y=alt.Y("after:Q", title="log-LiRA after", scale=scale),
+            **styled(colors, "group", names, marks=("color", "shape")),
+        )
+    )
+    at_eta = alt.Chart(pd.DataFrame({"eta": [eta]}))
+    line = at_eta.mark_rule(color=colors.muted, strokeDash=[4, 3])
+    few = "" if len(drawn) == len(table) else f", {len(drawn)} of them drawn"
+    return finished(
+        alt.LayerChart(
+            layer=[
+                line.encode(x=alt.X("eta:Q", scale=scale)),
+                line.encode(y=alt.Y("eta:Q", scale=scale)),
+                samples,
+            ],
+            width=300,
+            height=300,
+        ),
+        colors,
+        f"Log-LiRA after against before of {len(table)} samples{few}: {', '.join(names)}. "
+        f"{newly} {'sample is' if newly == 1 else 'samples are'} newly memorised "
+        f"(η = {eta:g} or more).",
+    )
+
+
 def shadow_curves(
     table: pd.DataFrame, value: str = "auc", theme: str | Theme = "light"
 ) -> alt.LayerChart:

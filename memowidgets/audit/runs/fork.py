@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from memowidgets.training.rho import Record
 
-__all__ = ["check_start", "compared", "forked"]
+__all__ = ["check_family", "check_start", "compared", "forked"]
 
 STARTS = ("scratch", "prediction")
 
@@ -71,10 +71,16 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
 
 
 def compared(
-    parent: Run, fork: Run, evidence: Evidence, checkpoint: str | float, variance: str
+    fork: Run,
+    evidence: Evidence,
+    checkpoint: str | float,
+    variance: str,
+    own: pd.Series | None = None,
 ) -> pd.DataFrame:
-    """Return the table that `Audit.compare_fork` describes."""
-    _check_family(parent, fork)
+    """Return fates and log-LiRA before and after, as `Audit.compare_fork` describes.
+
+    `own` is log-LiRA of the fork's members by its own shadow models, if it is to be taken.
+    """
     record = evidence.names.record(checkpoint)
     target = evidence.target_gaps(record).astype(np.float32)
     compared_with = against(evidence, record, variance)
@@ -84,14 +90,23 @@ def compared(
     seen = fork.target().look(there, everything, read)
     now, before = _contents(fork.data), _contents(data)
     fate = [
-        "removed" if i not in now else "changed" if now[i] != before[i] else "kept"
+        "removed"
+        if i not in now
+        else "changed"
+        if now[i][0] != before[i][0]
+        else "relabelled"
+        if now[i] != before[i]
+        else "kept"
         for i in evidence.members.tolist()
     ]
     table = pd.DataFrame({"fate": fate}, pd.Index(evidence.members, name="id"))
     for column, gap in (("before", target), ("after", logit_gap(seen.logits, evidence.labels))):
         table[column] = compared_with.log_lira(gap)
     table.attrs["checkpoint"] = record.name
-    return table.dropna()
+    if own is None:
+        return table.dropna()
+    table["after"] = own.reindex(table.index)  # which removed samples do not have
+    return table[table["before"].notna() & (table["after"].notna() | (table["fate"] == "removed"))]
 
 
 def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
@@ -135,10 +150,11 @@ def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, sta
         )
 
 
-def _check_family(parent: Run, fork: Run) -> None:
+def check_family(parent: Run, fork: Run) -> None:
+    """Refuse a run that was not forked from this one, or whose samples or model are not at hand."""
     own = identity.run_digest(parent.manifest)
     if (fork.manifest.get("fork") or {}).get("parent") != own:
-        raise ValueError(f"{fork.path} is no fork of {parent.path}: give what fork() made of it")
+        raise ValueError(f"{fork.path} is not a fork of {parent.path}: give what fork() made of it")
     fork.recipe()  # its model is asked
     if isinstance(parent.data, WithheldDataset):
         raise StoreError(f"the samples are not at hand, only their ids: give {parent.data.hint}")

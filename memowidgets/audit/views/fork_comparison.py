@@ -98,7 +98,8 @@ class ForkComparison(pd.DataFrame):
             f"{newly} of {safe} kept samples that were not memorised (log-LiRA below "
             f"{self.eta:g}) {'is' if newly == 1 else 'are'} newly memorised: {share} "
             f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %), {near} of them among the "
-            f"neighbours of changed samples. Of {were} kept samples that were memorised, "
+            "neighbours of samples that were removed, relabelled or changed. Of "
+            f"{were} kept samples that were memorised, "
             f"{no_longer} no longer are."
         )
 

@@ -326,12 +326,17 @@ def fork_scatter(
     )
     at_eta = alt.Chart(pd.DataFrame({"eta": [eta]}))
     line = at_eta.mark_rule(color=colors.muted, strokeDash=[4, 3])
+    named = alt.Chart(pd.DataFrame({"x": [clip[0]], "y": [clip[1]], "said": ["newly memorised"]}))
+    words = named.mark_text(align="left", baseline="top", dx=5, dy=5, color=colors.muted).encode(
+        x=alt.X("x:Q", scale=scale), y=alt.Y("y:Q", scale=scale), text="said:N"
+    )
     few = "" if len(drawn) == len(table) else f", {len(drawn)} of them drawn"
     return finished(
         alt.LayerChart(
             layer=[
                 line.encode(x=alt.X("eta:Q", scale=scale)),
                 line.encode(y=alt.Y("eta:Q", scale=scale)),
+                words,
                 samples,
             ],
             width=300,

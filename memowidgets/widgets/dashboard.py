@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from memowidgets.progress import Step
-    from memowidgets.widgets.messages import Address, Picked
+    from memowidgets.widgets.messages import Address, Picked, Share
     from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
 
 
@@ -41,6 +41,7 @@ PUBLISHED = ("tau_committed", "eta_committed", *PARTS[len(PICKS) + len(THRESHOLD
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
+_OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = Work(busy=False, done=0, total=0, what="", seconds_left=None)
 Pick = tuple[str, str, str]
 
@@ -89,6 +90,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     computed = traitlets.Bool(default_value=False).tag(sync=True)
     outdated = traitlets.Bool(default_value=False).tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
+    _share = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _work: Any = traitlets.Dict({**NO_WORK}).tag(sync=True)
     _status = traitlets.Unicode("").tag(sync=True)
     _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
@@ -123,6 +125,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._log.listen(self)
         self._stop_looking = watch(self, Dashboard._look, SECONDS_BETWEEN_LOOKS)
         self._status = source.device_status()
+        self._share = ["report", *(["python"] if source.opened_by() else [])]
         self._picked()
         if not self.computed and source.is_quick(*self._choice):
             self.compute()
@@ -257,6 +260,36 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _hear_refresh(self, _content: object) -> None:
         self.refresh()
+
+    def _hear_share(self, asked: Share) -> None:
+        in_background(partial(self._share_now, asked), "memowidgets-share")
+
+    def _share_now(self, asked: Share) -> None:
+        """Send the report, or Python that restores this view, or the reason why not."""
+        answer: dict[str, Any] = {"type": "shared", "request": asked["request"], "text": ""}
+        buffers: list[bytes] = []
+        try:
+            if asked["what"] == "report":
+                default = all(
+                    choice["marked"]
+                    for name in ("checkpoint", "layer")
+                    for choice in self._choices[f"{name}s"]
+                    if choice["value"] == getattr(self, name)
+                )
+                buffers = [self._source.report_page(self.metric, self.tau if default else None)]
+                answer["file"] = "report.html"
+                answer["text"] = "Saved. It shows no sample." + ("" if default else _OF_REPORT)
+            else:
+                answer["code"] = (
+                    "import memowidgets as mw\n"
+                    f"dashboard = {self._source.opened_by()}.dashboard()\n"
+                    f"dashboard.state = {self.state!r}\n"
+                    "dashboard\n"
+                )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
+            answer["text"] = _sentence(error)
+        if self.comm is not None:
+            self.send(answer, buffers)
 
     # ---------------------------------------------------------------- work
 

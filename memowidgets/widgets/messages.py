@@ -138,6 +138,14 @@ class Refresh(TypedDict):
     type: Literal["refresh"]
 
 
+class Share(TypedDict):
+    """The report as a page, or Python that restores this view: ``"report"`` or ``"python"``."""
+
+    type: Literal["share"]
+    request: str
+    what: str
+
+
 class Address(TypedDict):
     """What the address of the page says of the view, unchecked."""
 
@@ -159,6 +167,7 @@ FromPage = (
     | Compute
     | Cancel
     | Refresh
+    | Share
     | Address
 )
 
@@ -411,6 +420,16 @@ class State(TypedDict, total=False):
     page: int
 
 
+class Shared(TypedDict):
+    """What was asked for: Python, or a file's name, whose content is a buffer; else why not."""
+
+    type: Literal["shared"]
+    request: str
+    text: str
+    code: NotRequired[str]
+    file: NotRequired[str]
+
+
 class StateNow(TypedDict):
     """The view, for the address of the page."""
 
@@ -418,7 +437,7 @@ class StateNow(TypedDict):
     state: State
 
 
-FromKernel = Said | Page | Opened | NotThere | KnownNow | Select | LogLira | StateNow
+FromKernel = Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Shared | StateNow
 
 # -------------------------------------------------------------------- traits
 

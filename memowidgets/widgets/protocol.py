@@ -221,6 +221,14 @@ class DashboardSource(Protocol):
         """The device and its memory in a few words, as in ``CPU, 4 threads``."""
         ...
 
+    def report_page(self, score: str, tau: float | None) -> bytes:
+        """Return the report as one page without samples, at a τ or at the score's own."""
+        ...
+
+    def opened_by(self) -> str:
+        """Return a line of Python that opens the audit again, "" if only memory holds it."""
+        ...
+
     def let_go(self) -> None:
         """Forget what is kept to answer faster: the dashboard was closed."""
         ...

@@ -141,6 +141,14 @@ class FakeSource:
     def revision(self) -> object:
         return None
 
+    def report_page(self, score: str, tau: float | None) -> bytes:
+        if self.fail:
+            raise RuntimeError(self.fail)
+        return f"<!doctype html><p>{score} at {tau}</p>".encode()
+
+    def opened_by(self) -> str:
+        return "mw.Audit.open('/runs/a')"
+
     def let_go(self) -> None:
         pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
 import pytest
@@ -97,6 +98,38 @@ def test_a_pinned_curve_stays_while_another_layer_is_chosen(dashboard):
     pin.click()
     kept.wait_for(state="detached")
     assert page.locator(".mw-curves").is_hidden()
+
+
+def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashboard, tmp_path):
+    page = dashboard.page
+    page.locator(".mw-slider").first.press("ArrowRight")
+    page.locator('.mw-chip[data-filter="missed"]').click()
+    dashboard.eventually("dashboard.filter", "missed")
+    menu = page.locator(".mw-sharing")
+    menu.locator("summary").click()
+    assert menu.get_by_role("button", name="Copy a link").is_hidden()  # no address of its own
+    menu.get_by_role("button", name="Copy as Python").click()
+    text = menu.get_by_label("to copy")
+    text.wait_for()
+    imported, opened, state, shown = text.input_value().splitlines()
+    assert imported == "import memowidgets as mw"
+    assert opened == "dashboard = mw.Audit.open('/runs/a').dashboard()"
+    assert shown == "dashboard"
+    kept = ast.literal_eval(state.removeprefix("dashboard.state = "))
+    assert kept == dashboard.python("dashboard.state")
+    assert kept["filter"] == "missed"
+    dashboard.screenshots("widgets-share", of=".mw-dashboard", widths=[1440, 960, 600])
+    with page.expect_download() as downloading:
+        menu.get_by_role("button", name="Save the report").click()
+    downloading.value.save_as(tmp_path / "got.html")
+    assert downloading.value.suggested_filename == "report.html"
+    assert (tmp_path / "got.html").read_text() == f"<!doctype html><p>psmi at {kept['tau']}</p>"
+    menu.get_by_text("It shows no sample").wait_for()
+    dashboard.python("setattr(source, 'fail', 'the disk is full')")
+    menu.get_by_role("button", name="Save the report").click()
+    menu.get_by_text("the disk is full.").wait_for()
+    menu.get_by_role("button", name="Save the report").press("Escape")
+    assert menu.get_by_role("button", name="Save the report").is_hidden()
 
 
 BESIDE = """() => {

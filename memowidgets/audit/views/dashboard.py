@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.audit.views.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
-from memowidgets.store import StoreError
+from memowidgets.store import PackedRun, StoreError
 from memowidgets.training.cost import announced
 from memowidgets.training.device import device_status
 from memowidgets.visible import visible
@@ -185,6 +186,25 @@ class AuditView:
             checkpoints=self.checkpoint_choices(),
             layers=self.layer_choices(),
         )
+
+    def report_page(self, score: str, tau: float | None) -> bytes:
+        """Return the report as one page without samples, at a τ or at the score's own."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = self._audit.report(Path(folder) / "report.html", tau=tau, metric=score)
+            return page.read_bytes()
+
+    def opened_by(self) -> str:
+        """Return a line of Python that opens the audit again, "" if only memory holds it."""
+        index = self._audit.evidence.index
+        path = Path(self._audit.path)
+        if index is not None:
+            path = Path(self._audit.run.run.path)
+        if not (path / "manifest.json").is_file():
+            return ""
+        named = f"mw.Audit.open({str(path.resolve())!r})"
+        if self._audit.recording is not None and isinstance(self._audit.run.run, PackedRun):
+            named = f"mw.open_recorded({path.name!r})"
+        return named if index is None else f"{named}.as_target({index})"
 
     def let_go(self) -> None:
         """Forget what is kept to answer faster."""

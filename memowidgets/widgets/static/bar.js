@@ -2,6 +2,7 @@
 
 import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell } from "./dom.js";
 import { durationText } from "./numbers.js";
+import { Share } from "./share.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Picked} Choice */
@@ -79,7 +80,8 @@ export class Bar {
     this.work = html("div", { class: "mw-work" }, line, this.meter);
     this.message = html("p", { class: "mw-message", role: "status" });
     this.warnings = html("ul", { class: "mw-warnings", "aria-label": "Warnings" });
-    const actions = html("div", { class: "mw-row mw-actions" }, this.refresh, this.compute, this.work, this.cancel);
+    this.share = new Share(model, this.ears);
+    const actions = html("div", { class: "mw-row mw-actions" }, this.refresh, this.compute, this.work, this.cancel, this.share.element);
     const row = html("div", { class: "mw-row mw-bar-row" });
     row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
     row.append(this.deviceBox, actions);
@@ -104,6 +106,7 @@ export class Bar {
     const page = document.documentElement;
     if (document.body.dataset.voila === undefined || page.hasAttribute(FOLLOWS)) return;
     page.setAttribute(FOLLOWS, "");
+    this.share.offerLink();
     this.ears.later(() => page.removeAttribute(FOLLOWS));
     this.ears.onModel("msg:custom", (/** @type {import("./messages.js").FromKernel} */ told) => {
       if (told.type === "state") history.replaceState(history.state, "", addressWith(location.hash, told.state));

@@ -289,10 +289,11 @@ export class DecideBar {
 /**
  * Offers the user a file to download. The page makes it, without any request.
  * @param {string} name
- * @param {string} text
+ * @param {string | ArrayBuffer} content
+ * @param {string} kind
  */
-export function download(name, text) {
-  const address = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+export function download(name, content, kind) {
+  const address = URL.createObjectURL(new Blob([content], { type: `${kind};charset=utf-8` }));
   const link = html("a", { href: address, download: name, hidden: true });
   document.body.append(link);
   link.click();

@@ -549,7 +549,7 @@ export class Inspector {
   hearSaid(reply) {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
     this.bar.say(reply.text, reply.done);
-    if (reply.csv !== undefined) download("decisions.csv", reply.csv);
+    if (reply.csv !== undefined) download("decisions.csv", reply.csv, "text/csv");
     if (reply.count !== undefined) this.bar.ask(this.wanted.decision, reply.count, reply.these ?? "", this.wanted.to);
     if (reply.done && reply.request?.endsWith(":edit")) this.opened.saved();
     if (!reply.done || !reply.request?.endsWith(":decide")) return;

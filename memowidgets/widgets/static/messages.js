@@ -135,6 +135,14 @@
  */
 
 /**
+ * The report as a page, or Python that restores this view: "report" or "python".
+ * @typedef {object} Share
+ * @property {"share"} type
+ * @property {string} request
+ * @property {string} what
+ */
+
+/**
  * What the address of the page says of the view, unchecked.
  * @typedef {object} Address
  * @property {"address"} type
@@ -396,6 +404,16 @@
  */
 
 /**
+ * What was asked for: Python, or a file's name, whose content is a buffer; else why not.
+ * @typedef {object} Shared
+ * @property {"shared"} type
+ * @property {string} request
+ * @property {string} text
+ * @property {string} [code]
+ * @property {string} [file]
+ */
+
+/**
  * The view, for the address of the page.
  * @typedef {object} StateNow
  * @property {"state"} type
@@ -470,8 +488,8 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Address} FromPage */
+/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Share | Address} FromPage */
 
-/** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | StateNow} FromKernel */
+/** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Shared | StateNow} FromKernel */
 
 export {};

@@ -24,7 +24,7 @@ from memowidgets.widgets.rows import STATUSES
 if TYPE_CHECKING:
     import os
 
-__all__ = ["listed_members", "target_of", "written"]
+__all__ = ["as_text", "listed_members", "target_of", "written"]
 
 SUFFIXES = (".csv", ".jsonl")
 
@@ -91,18 +91,20 @@ def target_of(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
 
 def written(table: pd.DataFrame, target: Path) -> Path:
     """Write a table by id to a file, whole or not at all. Only its owner can read it."""
+    write_whole(target, as_text(table, target.suffix.lower()).encode())
+    return target
+
+
+def as_text(table: pd.DataFrame, suffix: str) -> str:
+    """Return a table by id as CSV (".csv") or JSON Lines (".jsonl")."""
     names = ["id", *map(str, table.columns)]
     rows = [
         [name, *map(_plain, values)] for name, *values in table.astype(object).itertuples(name=None)
     ]
-    if target.suffix.lower() == ".csv":
-        cells = [[_cell(value) for value in row] for row in rows]
-        text = csv_text(names, cells)
-    else:
-        lines = [json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in rows]
-        text = "".join(f"{line}\n" for line in lines)
-    write_whole(target, text.encode())
-    return target
+    if suffix == ".csv":
+        return csv_text(names, [[_cell(value) for value in row] for row in rows])
+    lines = [json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in rows]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _verdicts(table: pd.DataFrame, flagged: Any, eta: float) -> list[str]:

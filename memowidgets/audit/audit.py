@@ -728,6 +728,9 @@ class Audit:
     def use_shadows(self, design: str) -> None:
         """Take the ground truth from the shadow models of another design.
 
+        This audit keeps to them, as it does to those that its `run_shadows` trained. An audit of
+        the run that chose none takes those that were chosen last, in whatever process.
+
         Parameters
         ----------
         design : str

@@ -133,7 +133,7 @@ class Run:
         waits = model is None and device == "auto"  # asking for it imports torch: seconds
         self._device = None if waits else device_of(model, device)
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
-        self._key: str | None = None  # of the set of shadow models, where nothing can be written
+        self._key: str | None = None  # of the shadow models chosen here; None: as the folder says
         why_none = None if self.kind == "run" else self.cannot("run_references")
         self.references = References(run, manifest, design, data.ids, self.precision, why_none)
         self.alone, self.loaded = OneAtATime(), Loaded()

@@ -81,6 +81,18 @@ def test_decisions_on_one_target_are_not_those_on_another(audit):
     assert audit.decisions.empty
 
 
+def test_an_audit_keeps_to_the_shadow_models_that_it_chose(audit, tmp_path):
+    """Others take those that were chosen last, without being opened again."""
+    follower, other = (tiny_audit(tmp_path / "run") for _ in range(2))
+    audit.use_shadows("halves")
+    halves = audit.log_lira()
+    assert follower.log_lira().equals(halves)
+    other.use_shadows("balanced")
+    assert not other.log_lira().equals(halves)
+    assert follower.log_lira().equals(other.log_lira())
+    assert audit.log_lira().equals(halves)
+
+
 def trained_otherwise(audit, index):
     """Put a shadow model that was trained otherwise in the place of one."""
     shadows = audit.run.shadows

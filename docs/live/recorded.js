@@ -246,6 +246,10 @@ class Recorded {
       const { rising } = this.wire;
       return { content: { type: "log_lira", version: asked.version, wide: true }, buffers: [rising.slice().buffer] };
     }
+    if (asked.type === "knock") {
+      const picked = [this.model.get("checkpoint"), this.model.get("layer"), this.model.get("metric")];
+      return { content: { type: "heard", request: asked.request, picked }, buffers: [] };
+    }
     this.asked = asked.tau;
     const found = this.answers.answer(asked);
     if (found?.content.type !== "opened" || found.content.position === null) return found;

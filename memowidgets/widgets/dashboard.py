@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from memowidgets.progress import Step
-    from memowidgets.widgets.messages import Address, Picked, Share
+    from memowidgets.widgets.messages import Address, Knock, Picked, Share
     from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
 
 
@@ -260,6 +260,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _hear_refresh(self, _content: object) -> None:
         self.refresh()
+
+    def _hear_knock(self, asked: Knock) -> None:
+        picked = [getattr(self, name) for name in PICKS]
+        self.send({"type": "heard", "request": asked["request"], "picked": picked})
 
     def _hear_share(self, asked: Share) -> None:
         in_background(partial(self._share_now, asked), "memowidgets-share")

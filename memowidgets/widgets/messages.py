@@ -138,6 +138,13 @@ class Refresh(TypedDict):
     type: Literal["refresh"]
 
 
+class Knock(TypedDict):
+    """The page asks whether the kernel has time, and what it shows by then."""
+
+    type: Literal["knock"]
+    request: str
+
+
 class Share(TypedDict):
     """The report as a page, or Python that restores this view: ``"report"`` or ``"python"``."""
 
@@ -167,6 +174,7 @@ FromPage = (
     | Compute
     | Cancel
     | Refresh
+    | Knock
     | Share
     | Address
 )
@@ -420,6 +428,14 @@ class State(TypedDict, total=False):
     page: int
 
 
+class Heard(TypedDict):
+    """The kernel has time, and this is what is picked: checkpoint, layer and score."""
+
+    type: Literal["heard"]
+    request: str
+    picked: list[str]
+
+
 class Shared(TypedDict):
     """What was asked for: Python, or a file's name, whose content is a buffer; else why not."""
 
@@ -437,7 +453,9 @@ class StateNow(TypedDict):
     state: State
 
 
-FromKernel = Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Shared | StateNow
+FromKernel = (
+    Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Heard | Shared | StateNow
+)
 
 # -------------------------------------------------------------------- traits
 

@@ -132,6 +132,28 @@ def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashb
     assert menu.get_by_role("button", name="Save the report").is_hidden()
 
 
+def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboard):
+    page = dashboard.page
+    dashboard.python("source.done.add(('psmi', '1', 'epoch-2'))")
+    asked = page.locator(".mw-dashboard.mw-asked")
+    with dashboard.server.lock:  # another cell runs
+        page.get_by_label("layer", exact=True).select_option("1")
+        asked.wait_for()
+        page.get_by_text("another cell is running").wait_for()
+        assert page.get_by_text("✓ computed").count() == 0
+        seen = page.locator(".mw-explorer .mw-plots").evaluate("e => getComputedStyle(e).opacity")
+        assert float(seen) < 0.5
+        dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960], themes=["light"])
+    asked.wait_for(state="detached")
+    page.get_by_text("✓ computed").wait_for()
+    assert page.get_by_text("another cell is running").count() == 0
+    assert page.locator(".mw-explorer").get_attribute("data-tau") is not None
+    page.get_by_role("radio", name="Mahalanobis").click()  # not computed: the kernel says so
+    page.get_by_text("Not computed yet: press Compute").wait_for()
+    asked.wait_for(state="detached")
+    assert page.get_by_role("button", name="Compute", exact=True).is_enabled()
+
+
 BESIDE = """() => {
     const [left, right] = ['.mw-histogram', '.mw-roc'].map(
         (part) => document.querySelector(part).getBoundingClientRect());

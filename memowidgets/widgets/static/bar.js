@@ -10,6 +10,11 @@ import { Share } from "./share.js";
 const MOST_BUTTONS = 5; // more scores take a second row in a notebook beside its sidebar
 const NO_LAYER = "This score is the same at every layer";
 const ADDRESS = "memowidgets=";
+const PICKS = ["checkpoint", "layer", "metric"];
+const SOON = 400; // milliseconds in which a free kernel answers
+const AGAIN = 200;
+const OTHER_CELL = "Waiting for the kernel: another cell is running.";
+const OURS = "Waiting for the kernel: it reads the numbers.";
 /** Only the first dashboard of a page follows the page's address. */
 const FOLLOWS = "data-memowidgets-follows";
 
@@ -51,6 +56,15 @@ export class Bar {
   constructor(model, el) {
     this.model = model;
     this.ears = listeners(model);
+    this.box = el;
+    this.name = Math.random().toString(36).slice(2, 8);
+    this.asked = 0;
+    this.since = 0;
+    this.gone = false;
+    /** What the kernel has not answered yet: whether it has time, then what was asked. @type {"" | "free" | "done"} */
+    this.awaits = "";
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.patience = undefined;
     /** Scores that differ from layer to layer. @type {Set<string>} */
     this.byLayer = new Set();
     this.root = root(el, "bar", "What to score", this.ears);
@@ -62,7 +76,7 @@ export class Bar {
     this.device = html("span", { class: "mw-device" });
     this.deviceBox = picker("Device", this.device);
     this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
-    this.ears.on(this.compute, "click", () => this.tell({ type: "compute" }));
+    this.ears.on(this.compute, "click", () => this.ask({ type: "compute" }));
     this.cancel = html("button", { type: "button", class: "mw-button mw-cancel" }, "Cancel");
     this.ears.on(this.cancel, "click", () => {
       this.cancel.disabled = true;
@@ -70,7 +84,7 @@ export class Bar {
     });
     this.refresh = html("button", { type: "button", class: "mw-button mw-refresh" }, "↻ Show new results");
     this.refresh.title = "There are new checkpoints, scores or shadow models";
-    this.ears.on(this.refresh, "click", () => this.tell({ type: "refresh" }));
+    this.ears.on(this.refresh, "click", () => this.ask({ type: "refresh" }));
     this.what = html("span", { class: "mw-what" });
     this.left = html("span", { class: "mw-left" });
     const line = html("div", { class: "mw-work-line" }, this.what, this.left);
@@ -96,9 +110,50 @@ export class Bar {
     for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings", "_notes"]) {
       this.ears.onModel(`change:${name}`, () => this.show());
     }
+    this.ears.onModel("msg:custom", (content) => this.hear(content));
+    this.ears.later(() => clearTimeout(this.patience));
     this.fill();
     this.show();
     this.followAddress();
+  }
+
+  /**
+   * Asks for other numbers. From now until the kernel has answered, those on show are dimmed.
+   * @param {import("./messages.js").FromPage} [message]  none where a trait says it
+   */
+  ask(message) {
+    this.asked += 1;
+    if (!this.knock("free") || !this.tell(message) || !this.knock("done")) {
+      this.box.classList.add("mw-asked"); // nobody will answer
+      return;
+    }
+    this.awaits = "free";
+    this.box.classList.add("mw-asked");
+    clearTimeout(this.patience);
+    this.patience = setTimeout(() => this.show(), SOON);
+    this.since = performance.now();
+  }
+
+  /** @param {"free" | "done"} what */
+  knock(what) {
+    return this.tell({ type: "knock", request: `${this.name}-${this.asked}-${what}` });
+  }
+
+  /** @param {import("./messages.js").FromKernel} content */
+  hear(content) {
+    if (content.type !== "heard") return;
+    const [name, asked, what] = content.request.split("-");
+    if (name !== this.name || Number(asked) !== this.asked) return;
+    clearTimeout(this.patience);
+    const wanted = PICKS.map((pick) => this.model.get(pick));
+    if (what === "free") {
+      this.awaits = "done";
+      this.patience = setTimeout(() => this.show(), SOON);
+    } else if (content.picked.every((value, i) => value === wanted[i])) {
+      this.awaits = "";
+      this.box.classList.remove("mw-asked");
+      this.show();
+    } else this.patience = setTimeout(() => this.knock("done"), AGAIN); // the pick is still on its way
   }
 
   /** In Voila a page has an address of its own, so that a user can send somebody a link to a view. */
@@ -144,25 +199,32 @@ export class Bar {
    */
   choose(name, value) {
     this.model.set(name, value);
-    this.tell();
+    this.ask();
+    this.show();
   }
 
-  /** @param {import("./messages.js").FromPage} [message] */
+  /**
+   * @param {import("./messages.js").FromPage} [message]
+   * @returns {boolean}  whether there is a kernel to hear it
+   */
   tell(message) {
-    if (tell(this.model, message)) return;
+    if (tell(this.model, message)) return true;
+    this.gone = true;
     this.message.className = "mw-message mw-message-error";
     this.message.textContent = KERNEL_GONE;
     this.message.hidden = false;
+    return false;
   }
 
   show() {
     const work = this.model.get("_work");
     const busy = work !== null && work !== undefined && work.busy === true;
-    const computed = this.model.get("computed");
+    const asked = this.box.classList.contains("mw-asked");
+    const computed = this.model.get("computed") && !asked;
     this.refresh.hidden = busy || !this.model.get("outdated");
-    this.compute.disabled = busy || computed;
+    this.compute.disabled = busy || computed || asked;
     this.compute.classList.toggle("mw-wanted", !busy && !computed);
-    this.compute.textContent = computed && !busy ? "✓ computed" : "Compute";
+    this.compute.textContent = asked ? "waiting …" : computed && !busy ? "✓ computed" : "Compute";
     this.compute.hidden = busy;
     this.cancel.hidden = !busy;
     this.root.classList.toggle("mw-busy", busy);
@@ -172,7 +234,11 @@ export class Bar {
     const status = this.model.get("_status");
     this.device.textContent = status;
     this.deviceBox.hidden = status === "";
-    const { kind, text } = this.model.get("_message");
+    if (this.gone) return; // the last word
+    const late = this.awaits !== "" && performance.now() - this.since >= SOON - 1;
+    const { kind, text } = late
+      ? { kind: "wait", text: this.awaits === "free" ? OTHER_CELL : OURS }
+      : this.model.get("_message");
     this.message.className = `mw-message mw-message-${kind}`;
     this.message.textContent = text;
     this.message.hidden = text === "";

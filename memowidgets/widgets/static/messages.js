@@ -135,6 +135,13 @@
  */
 
 /**
+ * The page asks whether the kernel has time, and what it shows by then.
+ * @typedef {object} Knock
+ * @property {"knock"} type
+ * @property {string} request
+ */
+
+/**
  * The report as a page, or Python that restores this view: "report" or "python".
  * @typedef {object} Share
  * @property {"share"} type
@@ -404,6 +411,14 @@
  */
 
 /**
+ * The kernel has time, and this is what is picked: checkpoint, layer and score.
+ * @typedef {object} Heard
+ * @property {"heard"} type
+ * @property {string} request
+ * @property {string[]} picked
+ */
+
+/**
  * What was asked for: Python, or a file's name, whose content is a buffer; else why not.
  * @typedef {object} Shared
  * @property {"shared"} type
@@ -488,8 +503,8 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Share | Address} FromPage */
+/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
 
-/** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Shared | StateNow} FromKernel */
+/** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Heard | Shared | StateNow} FromKernel */
 
 export {};

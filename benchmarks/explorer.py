@@ -29,7 +29,9 @@ def made(n, seed):
 """
 _LARGE = f"""
 scores, log_lira, errors = made({MILLION}, 0)
-explorer = ThresholdExplorer(scores, log_lira=log_lira, errors=errors, title="PSMI")
+explorer = ThresholdExplorer(
+    scores, log_lira=log_lira, errors=errors, title="PSMI", more=True  # η is among these
+)
 explorer
 """
 _PICKED = f"""

@@ -90,7 +90,7 @@ def animate(notebook: NotebookPage, dashboard: Locator) -> int:
 
     The samples next to τ come first, so that others are shown as it moves.
     """
-    dashboard.get_by_label("sort").select_option("safe")
+    notebook.python("setattr(dashboard, 'sort', 'safe')")
     mouse = notebook.page.mouse
     plot, knob = dashboard.locator(".mw-histogram"), dashboard.locator(".mw-tau-knob")
     box, at = plot.bounding_box(), knob.bounding_box()

@@ -141,6 +141,9 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
         asked.wait_for()
         page.get_by_text("another cell is running").wait_for()
         assert page.get_by_text("✓ computed").count() == 0
+        waiting = page.locator(".mw-compute")
+        assert waiting.inner_text() == "waiting …"
+        assert waiting.evaluate("e => getComputedStyle(e).color") != "rgb(255, 255, 255)"
         seen = page.locator(".mw-explorer .mw-plots").evaluate("e => getComputedStyle(e).opacity")
         assert float(seen) < 0.5
         dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960], themes=["light"])

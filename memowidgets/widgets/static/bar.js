@@ -223,7 +223,7 @@ export class Bar {
     const computed = this.model.get("computed") && !asked;
     this.refresh.hidden = busy || !this.model.get("outdated");
     this.compute.disabled = busy || computed || asked;
-    this.compute.classList.toggle("mw-wanted", !busy && !computed);
+    this.compute.classList.toggle("mw-wanted", !busy && !computed && !asked);
     this.compute.textContent = asked ? "waiting …" : computed && !busy ? "✓ computed" : "Compute";
     this.compute.hidden = busy;
     this.cancel.hidden = !busy;

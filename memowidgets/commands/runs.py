@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import StoreError, run_at
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def checked_run(path: Path) -> Run:
         from memowidgets.audit.runs.arrays import n_given_shadows
         from memowidgets.audit.runs.identity import is_of_arrays, read_design
 
-        directory = RunDirectory.existing(path, read_only=True)
+        directory = run_at(path, read_only=True)
         directory.hold(manifest)
         if is_of_arrays(directory):
             n_shadows = n_given_shadows(directory)

@@ -11,7 +11,7 @@ from memowidgets.store.errors import (
     StoreError,
     TooLargeError,
 )
-from memowidgets.store.packed import PackedFile, PackedRun, pack
+from memowidgets.store.packed import PackedFile, PackedRun, pack, run_at
 from memowidgets.store.tensors import Tensors, put_rows
 
 __all__ = [
@@ -31,4 +31,5 @@ __all__ = [
     "TooLargeError",
     "pack",
     "put_rows",
+    "run_at",
 ]

@@ -19,7 +19,7 @@ from memowidgets.store.directory import RunDirectory
 from memowidgets.store.errors import BrokenError, StoreError
 from memowidgets.store.tensors import Tensors, planes
 
-__all__ = ["PackedFile", "PackedRun", "pack"]
+__all__ = ["PackedFile", "PackedRun", "pack", "run_at"]
 
 _FILE = "recording.safetensors"
 
@@ -45,6 +45,18 @@ class PackedFile:
     stored: Mapping[str, type[np.generic]]
     metadata: Mapping[str, str]
     of: str = ""
+
+
+def run_at(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
+    """Return the existing run directory or recording at a path.
+
+    Raises
+    ------
+    StoreError
+        If there is neither.
+    """
+    found = RunDirectory.existing(path, read_only=read_only)
+    return PackedRun(path) if (found.path / _FILE).is_file() else found
 
 
 class PackedRun(RunDirectory):

@@ -216,3 +216,9 @@ def test_the_vision_recording_says_what_its_page_says():
 def test_what_needs_weights_is_not_advised(folder, work, said):
     with pytest.raises(StoreError, match=f"holds numbers, .* so it {said}.*make an audit"):
         work(recording_at(folder))
+
+
+def test_a_recording_opens_by_its_folder_too():
+    folder = Path(mw.__file__).parent / "audit" / "recordings" / "mmlu-field-smollm2"
+    by_name, by_folder = mw.open_recorded("mmlu-field-smollm2"), mw.Audit.open(folder)
+    assert by_folder.evaluate("psmi").auc == by_name.evaluate("psmi").auc

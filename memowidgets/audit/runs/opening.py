@@ -36,7 +36,7 @@ from memowidgets.models import (
 from memowidgets.models.base import check_model
 from memowidgets.network import without_the_hub
 from memowidgets.stamps import digest
-from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RunDirectory, StoreError, run_at
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
 from memowidgets.training.loop.inputs import Pairs, pairs_of
@@ -97,7 +97,7 @@ def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> Ru
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
-    return RunDirectory.existing(path, read_only=read_only)
+    return run_at(path, read_only=read_only)
 
 
 def opened_run(

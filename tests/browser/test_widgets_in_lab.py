@@ -55,8 +55,10 @@ def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
     notebook.eventually("dashboard.metric", "csl")
     page.locator(".mw-axis-title", has_text="Mean log-probability so far").wait_for()
     assert not page.get_by_role("button", name="τ = 0").is_visible()
+    page.get_by_role("button", name="More controls").click()
     page.get_by_role("button", name="75 % of canaries").click()
     notebook.eventually("dashboard.tau", notebook.python("dashboard._data['canary_tau']"))
+    page.get_by_role("button", name="Fewer controls").click()
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
 
 

@@ -48,7 +48,7 @@ export function presets(truth, natural, canaryTau) {
   });
   if (canaryTau !== null) {
     const title = "lowest τ that flags 75 % of the planted canaries";
-    always.push({ label: "75 % of canaries", title, fitted: false, tau: () => canaryTau });
+    always.push({ label: "75 % of canaries", title, fitted: false, more: truth, tau: () => canaryTau });
   }
   if (!truth) return always;
   /** @type {(rank: (scores: Scores) => number) => (scores: Scores) => number} */

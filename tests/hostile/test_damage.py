@@ -77,9 +77,13 @@ DAMAGES |= {"sparse": sparse}
 
 
 def files(run: Path) -> list[Path]:
-    """Return the files that a run is read from. People edit decisions.csv: it is not one."""
+    """Return the files that a run is read from. People edit decisions.csv: it is not one.
+
+    A sparse file is left as it is: to read or copy it would fill the memory or the disk.
+    """
     found = (p for p in run.rglob("*") if p.is_file() and not p.is_symlink())
-    return sorted(p for p in found if p.suffix in (".json", ".safetensors"))
+    small = (p for p in found if p.stat().st_size < SPARSE)
+    return sorted(p for p in small if p.suffix in (".json", ".safetensors"))
 
 
 class Clean:

@@ -211,6 +211,7 @@ class DaskPool(Pool):
         super().__init__(job, executor, processes)
         self._client: Any = executor._client  # type: ignore[attr-defined]  # noqa: SLF001
         self._sent: Any = None
+        self._scheduler = ""  # its identity, which is another one once it was started again
         self._workers: dict[str, str] = {}  # addresses, and what stays when one is started again
         self._left_out: set[str] = set()
         # Dask's name of each order, and the only workers that may take it
@@ -237,9 +238,8 @@ class DaskPool(Pool):
             import dask
 
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
-                self._sent = self._client.submit(
-                    given, self._payload, key=f"shadow_job-{self._order.job}", pure=False
-                )
+                name = f"shadow_job-{self._order.job}-{self._scheduler}"
+                self._sent = self._client.submit(given, self._payload, key=name, pure=False)
         key = f"train_shadow-{index}-{uuid.uuid4().hex}"
         only: dict[str, Any] = {"workers": self._addresses()} if self._left_out else {}
         order = replace(self._order, index=index)
@@ -309,9 +309,22 @@ class DaskPool(Pool):
             self._next_look = now + _CHECK_SECONDS
             with suppress(OSError, TimeoutError):  # the scheduler is about to start again
                 about = self._client.sync(self._client.scheduler.identity, callback_timeout=30)
+                self._forget_orders_of_another(about["id"])
                 found = about["workers"].items()
                 self._workers = {address: one.get("nanny") or address for address, one in found}
         return [address for address, place in self._workers.items() if place not in self._left_out]
+
+    def _forget_orders_of_another(self, scheduler: str) -> None:
+        """Cancel what was ordered of a scheduler that is gone: the next one has no orders.
+
+        The client cancels the orders that it knows when it loses the connection, but not those
+        that were on their way.
+        """
+        if self._scheduler not in ("", scheduler):
+            self._sent = None
+            for future in list(self._given):
+                future.cancel()
+        self._scheduler = scheduler
 
 
 @contextmanager

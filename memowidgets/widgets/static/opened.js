@@ -144,7 +144,7 @@ export class Opened {
 
   /** @param {string} decision */
   decide(decision) {
-    const { choices, refused } = this.reply?.decisions ?? { choices: [], refused: /** @type {Record<string, string>} */ ({}) };
+    const { choices = [], refused = {} } = this.reply?.decisions ?? {};
     if (refused[decision]) this.actions.refuse(refused[decision]);
     if (!choices.includes(decision)) return;
     this.form.hidden = true;

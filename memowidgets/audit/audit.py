@@ -1421,15 +1421,15 @@ class Audit:
         DataFrame
             One row for each ``n_shadows``: the ``auc`` of the score; how many members are
             ``memorized`` (with few models some have no log-LiRA: the share among those that do,
-            of all who do by all shadow models); the ``agreement`` of two subsets that share no
+            of all who do by all shadow models); the ``overlap`` of two subsets that share no
             shadow model (of the members that either finds memorised, the share that both find);
-            and Spearman's ``rho`` between their log-LiRA. Each has ``_low`` and ``_high``, between
-            which 90 % of the draws lie. A subset is never compared with a set that contains it,
-            which would flatter it. With several variances there are rows for each, with its name
-            in the column ``variance``, from the same draws. ``attrs["enough"]`` is the number of
-            shadow models after which more stop paying: from there on ``rho`` is at least .7, and
-            doubling their number adds less than .02 to it. It is None if no size but the last is
-            enough. With several variances it is a dict.
+            and their ``agreement``, Spearman's rank correlation of their log-LiRA. Each has
+            ``_low`` and ``_high``, between which 90 % of the draws lie. A subset is never compared
+            with a set that contains it, which would flatter it. With several variances there are
+            rows for each, with its name in the column ``variance``, from the same draws.
+            ``attrs["enough"]`` is the number of shadow models after which more stop paying: from
+            there on the agreement is at least .7, and doubling their number adds less than .02 to
+            it. It is None if no size but the last is enough. With several variances it is a dict.
 
         Raises
         ------

@@ -184,7 +184,8 @@ _SPOKEN = {
     "counterfactual": "counterfactual memorisation",
     "rmia": "RMIA",
     "auc": "AUC",
-    "rho": "Spearman's ρ with all shadow models",
+    "agreement": "Spearman's ρ of two disjoint sets",
+    "overlap": "share of memorised samples that both sets find",
 }
 _SHAPES = (
     *("circle", "square", "triangle-up", "diamond", "cross"),

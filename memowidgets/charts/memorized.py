@@ -359,7 +359,7 @@ def shadow_curves(
     table : DataFrame
         Table of `Audit.shadow_curve`. Sizes at which no subset has a value (NaN) are left out.
         With a column ``variance`` there is a line for each.
-    value : {"auc", "memorized", "agreement", "rho"}
+    value : {"auc", "memorized", "overlap", "agreement"}
         Column to draw.
     theme : {"light", "dark"} or Theme
         Colours of the chart.

@@ -98,9 +98,9 @@ def test_the_curve_of_all_variances(recorded):
     np.testing.assert_array_equal(own, alone)
     assert list(table.attrs["enough"]) == list(get_args(Variance))
     assert table.attrs["enough"]["shrunk"] == alone.attrs["enough"]
-    rho = table.pivot_table("rho", "n_shadows", "variance")
-    assert rho["hierarchical"].min() > rho["shrunk"].max()
-    chart = mw.charts.shadow_curves(table, "rho").to_dict()
+    agreement = table.pivot_table("agreement", "n_shadows", "variance")
+    assert agreement["hierarchical"].min() > agreement["shrunk"].max()
+    chart = mw.charts.shadow_curves(table, "agreement").to_dict()
     (rows,) = chart["datasets"].values()
     assert {row["variance"] for row in rows} == set(get_args(Variance))
 

@@ -52,8 +52,8 @@ def test_the_curve_compares_disjoint_halves(audit):
     eta = float(audit.log_lira().quantile(0.8))
     table = audit.shadow_curve("loss", "last", "final", eta=eta, repeats=4)
     assert table["n_shadows"].tolist() == [4, 8]
-    assert (table["agreement"] < 1).all()
-    for name in ("auc", "memorized", "agreement", "rho"):
+    assert (table["overlap"] < 1).all()
+    for name in ("auc", "memorized", "overlap", "agreement"):
         assert (table[f"{name}_low"] < table[f"{name}_high"]).all()
     assert len(mw.charts.shadow_curves(table).layer) == 2
     with pytest.raises(ValueError, match="from 4 to 8, half of the 16 shadow models"):
@@ -73,12 +73,12 @@ def test_a_flat_curve_of_noise_is_not_enough():
         shadow_members=rng.random((m, n)) < 0.5,
     )
     table = audit.shadow_curve("psmi", repeats=5)
-    assert table["rho"].abs().max() < 0.3
+    assert table["agreement"].abs().max() < 0.3
     assert table.attrs["enough"] is None
 
 
 @pytest.mark.parametrize(
-    ("rho", "enough"),
+    ("agreement", "enough"),
     [
         ([0.0, 0.01, 0.0], None),
         ([0.5, 0.51, 0.51], None),
@@ -88,16 +88,17 @@ def test_a_flat_curve_of_noise_is_not_enough():
         ([np.nan, np.nan, np.nan], None),
     ],
 )
-def test_shadow_models_are_enough_where_they_agree_and_more_change_nothing(rho, enough):
-    assert enough_shadows(pd.DataFrame({"n_shadows": [4, 8, 16], "rho": rho})) == enough
+def test_shadow_models_are_enough_where_they_agree_and_more_change_nothing(agreement, enough):
+    curve = pd.DataFrame({"n_shadows": [4, 8, 16], "agreement": agreement})
+    assert enough_shadows(curve) == enough
 
 
 def test_two_sixteens_of_the_recorded_audit_agree_as_measured():
     """METHOD.md: Jaccard .42 and Spearman .70, where a subset of the whole had .61 and .91."""
     recorded = mw.open_recorded("mmlu-field-smollm2")
     row = recorded.shadow_curve("loss", sizes=[16], repeats=10).iloc[0]
-    assert row["agreement"] == pytest.approx(0.42, abs=0.06)
-    assert row["rho"] == pytest.approx(0.70, abs=0.04)
+    assert row["overlap"] == pytest.approx(0.42, abs=0.06)
+    assert row["agreement"] == pytest.approx(0.70, abs=0.04)
     found = recorded.compare_memorization(n_bootstrap=2).spearman.set_index(["a", "b"])
     rho = found.loc[("attack_success_rate", "counterfactual"), "rho"]
     assert rho == pytest.approx(0.53, abs=0.06)  # .82 from the same shadow models

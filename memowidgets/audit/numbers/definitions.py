@@ -213,22 +213,24 @@ def enough_shadows(curve: pd.DataFrame, gain: float = 0.02, agree: float = 0.7) 
     Parameters
     ----------
     curve : DataFrame
-        ``n_shadows`` and ``rho`` of one variance, by rising ``n_shadows``.
+        ``n_shadows`` and ``agreement`` of one variance, by rising ``n_shadows``.
     gain : float
-        More shadow models pay if doubling their number adds at least this much to ρ, the rank
-        correlation of two disjoint sets.
+        More shadow models pay if doubling their number adds at least this much to the agreement,
+        the rank correlation of two disjoint sets.
     agree : float
-        Fewer shadow models than those of this ρ are never enough: the curve of noise is flat, too.
+        Sizes with less agreement are never enough: the curve of noise is flat, too.
 
     Returns
     -------
     int or None
-        None if the last step still pays, if ρ stays too low, or if there is one size alone.
+        None if the last step still pays, if the agreement stays too low, or if there is one size
+        alone.
     """
-    sizes, rho = curve["n_shadows"].to_numpy(np.float64), curve["rho"].to_numpy(np.float64)
-    pays = np.diff(rho) / np.diff(np.log2(sizes)) >= gain
+    sizes = curve["n_shadows"].to_numpy(np.float64)
+    agreement = curve["agreement"].to_numpy(np.float64)
+    pays = np.diff(agreement) / np.diff(np.log2(sizes)) >= gain
     last = int(np.flatnonzero(pays).max(initial=-1)) + 1
-    agreeing = np.flatnonzero(rho >= agree)
+    agreeing = np.flatnonzero(agreement >= agree)
     last = max(last, int(agreeing[0])) if agreeing.size else len(sizes) - 1
     return None if last == len(sizes) - 1 else int(sizes[last])
 
@@ -266,8 +268,8 @@ def _between(one: Floats, other: Floats, eta: float) -> dict[str, float]:
     here, there = one[both] >= eta, other[both] >= eta
     union = int((here | there).sum())
     return {
-        "agreement": float((here & there).sum() / union) if union else np.nan,
-        "rho": _rho(_ranks(one[both]), _ranks(other[both])),
+        "overlap": float((here & there).sum() / union) if union else np.nan,
+        "agreement": _rho(_ranks(one[both]), _ranks(other[both])),
     }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memowidgets.evaluation import clopper_pearson, compare, roc
-from memowidgets.evaluation.groups import Groups
+from memowidgets.evaluation.groups import Groups, Jackknife
 from memowidgets.evaluation.intervals import newcombe
 
 
@@ -253,3 +253,13 @@ def test_models_without_samples_are_refused():
         roc(scores, truth, models=models)
     with pytest.raises(ValueError, match=r"models must have one name for each of the 480 rows"):
         roc(scores, truth, groups=samples, models=models[:3])
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_a_distance_at_the_end_of_an_interval_has_the_p_of_its_level(level):
+    left_out = Jackknife.of(np.array([0.1, 0.4, np.nan, 0.2, 0.15]))
+    assert left_out.freedom == 3
+    reach = left_out.reach(level)
+    assert left_out.p_value(reach) == pytest.approx(1 - level)
+    assert left_out.p_value(-reach) == pytest.approx(1 - level)
+    assert Jackknife.of(np.array([0.3, np.nan])) == Jackknife(0.0, 1)

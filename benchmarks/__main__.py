@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
+    confirm,
     dashboard,
     device,
     estimate,
@@ -72,6 +73,9 @@ MARK = "<!-- the table is written by python -m benchmarks --write; the rest is b
 
 def main() -> None:
     """Run the chosen topics, and print or write their table."""
+    if sys.argv[1:2] == ["confirm"]:
+        confirm.main(sys.argv[2:])
+        return
     arguments = _arguments()
     rows: list[Row] = []
     for name in arguments.topics or TOPICS:

@@ -174,7 +174,7 @@ class Dataset(abc.ABC):
         return self._replaced(labels=changed)
 
     def with_canaries(self, n: int, kind: Any = "mislabelled", seed: int = 0) -> Self:
-        """Plant canaries: samples that a model can only get right by memorising them.
+        """Plant canaries: samples with a label that no other sample teaches.
 
         Parameters
         ----------

@@ -15,9 +15,10 @@ import subprocess
 import time
 import tomllib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,16 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.stats import t as student
 from torch import nn
 
 import memowidgets as mw
 from benchmarks.measure import machine
 from memowidgets.audit.numbers.truth import share_by_chance
 from memowidgets.data import Dataset
+from memowidgets.evaluation import FEW_POSITIVES, below_class, lowest_share
+from memowidgets.evaluation.groups import Groups, Jackknife
+from memowidgets.metrics import mean_rank
 from memowidgets.models import Model
 from memowidgets.progress import Progress
 
@@ -38,7 +43,11 @@ PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf
 HERE = Path(__file__).parent
 KEPT = Path(__file__).with_suffix("")
 STAGES = ("to rho", "score", "reference 1", "reference 2", "references 3 and 4", "to the end")
+SMALL = 10  # members of a class, up to which the rule by class may need help
 Arrays = dict[str, NDArray[Any]]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Difference = tuple[float, float, float]
 Made = tuple[Model, Dataset, dict[str, Any]]
 
 # ---------------------------------------------------------------- settings
@@ -276,6 +285,320 @@ def _commit() -> str:
     return commit + ("+" if changed else "")
 
 
+# ---------------------------------------------------------------- what the kept results say
+
+
+@dataclass(frozen=True)
+class Result:
+    """The kept numbers of a setting: one row for each pair of a member and a target.
+
+    Attributes
+    ----------
+    name : str
+        The setting.
+    kept : dict of str to array
+        As in the file.
+    scores : dict of str to array of shape (n,)
+        The scores of the plan; NaN where a member has none.
+    flags : dict of (str, str) to array of shape (n,), bool
+        By score and rule: which pairs are flagged.
+    rows : array of shape (n,), bool
+        Pairs that have a truth and every score.
+    """
+
+    name: str
+    kept: Arrays
+    scores: dict[str, Floats]
+    flags: dict[tuple[str, str], Mask]
+    rows: Mask
+
+    @classmethod
+    def read(cls, file: Path) -> Result:
+        """Read a file, and compute scores and flags of each target from its own members."""
+        with np.load(file, allow_pickle=False) as arrays:
+            kept = dict(arrays)
+        values = {name: kept[name].astype(np.float64) for name in ("psmi", "csl", "loss")}
+        gaps = kept["references"].astype(np.float64)
+        values |= {f"reference-{n}": gaps[:, :n].mean(axis=1) for n in (1, 2, 4)}
+        scores = {name: np.full(len(gaps), np.nan) for name in PLAN["scores"]}
+        flags = {
+            (score, rule): np.zeros(len(gaps), dtype=np.bool_)
+            for score in PLAN["ruled"]
+            for rule in PLAN["rules"]
+        }
+        for target in np.unique(kept["target"]):
+            own = np.flatnonzero((kept["target"] == target) & np.isfinite(values["psmi"]))
+            for name, column in scores.items():
+                parts = [values[part][own] for part in name.split("+")]
+                column[own] = parts[0] if len(parts) == 1 else mean_rank(np.stack(parts))
+            for (score, rule), flag in flags.items():
+                flag[own] = flagged(rule, scores[score][own], kept["label"][own])
+        rows = np.isfinite([kept["log_lira"], *scores.values()]).all(axis=0)
+        return cls(file.stem, kept, scores, flags, rows)
+
+    @property
+    def memorized(self) -> Mask:
+        """Whether each judged pair is memorised."""
+        return np.asarray(self.kept["log_lira"][self.rows] >= PLAN["eta"])
+
+    @property
+    def distinct(self) -> int:
+        """Number of distinct memorised samples."""
+        return len(np.unique(self.kept["sample"][self.rows][self.memorized]))
+
+    @property
+    def pairs(self) -> dict[str, NDArray[Any]]:
+        """Sample and target of each judged pair, as `mw.evaluation.roc` takes them."""
+        return {"groups": self.kept["sample"][self.rows], "models": self.kept["target"][self.rows]}
+
+    @cached_property
+    def evaluations(self) -> dict[str, mw.evaluation.Evaluation]:
+        """Evaluation of each score on the same pairs."""
+        found = {}
+        for name, values in self.scores.items():
+            found[name] = mw.evaluation.roc(values[self.rows], self.memorized, **self.pairs)
+        return found
+
+    def youden(self, score: str, rule: str, than: str | None = None) -> tuple[float, float, float]:
+        """Return Youden's J of a rule, or its difference from another, with its 95 % interval."""
+        memorized = self.memorized
+        flags = self.flags[score, rule][self.rows].astype(np.float64)
+        if than is not None:
+            flags = flags - self.flags[score, than][self.rows]
+
+        def j(weights: NDArray[Any]) -> NDArray[Any]:
+            found = (weights * memorized) @ flags / (weights @ memorized)
+            return np.asarray(found - (weights * ~memorized) @ flags / (weights @ ~memorized))
+
+        groups = Groups.read(**self.pairs, n=len(flags))
+        of_model = groups.model_of_row
+        if of_model is None or groups.model_draws is None:
+            raise ValueError(f"{self.name} has a single target")
+        value = float(j(np.ones((1, len(flags))))[0])
+        drawn = groups.draws[:, groups.of_row] * groups.model_draws[:, of_model]
+        low, high = np.quantile(j(drawn), [0.025, 0.975])
+        left_out = (np.arange(groups.n_models)[:, None] != of_model).astype(np.float64)
+        reach = Jackknife.of(j(left_out)).reach(0.95)
+        return value, float(min(low, value - reach)), float(max(high, value + reach))
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether PSMI's 0 flags less than half of what the rule by class flags."""
+        zero, by_class = (self.flags["psmi", rule][self.rows].sum() for rule in ("zero", "class"))
+        return bool(2 * zero < by_class)
+
+    @property
+    def per_class(self) -> float:
+        """Members of a class of a target, in the mean."""
+        return len(self.rows) / len(self.kept["seconds"]) / float(self.kept["n_classes"])
+
+
+def flagged(rule: str, scores: Floats, labels: NDArray[Any]) -> Mask:
+    """Return which members of one target a rule of the plan flags."""
+    if rule == "zero":
+        return np.asarray(scores <= 0)
+    if rule.startswith("share-"):
+        return np.asarray(scores <= lowest_share(scores, int(rule.removeprefix("share-")) / 100))
+    if rule == "half-median":
+        return np.asarray(scores <= np.median(scores) / 2)
+    if rule == "class":
+        return below_class(scores, labels)
+    medians, deviations = np.zeros(len(scores)), np.zeros(len(scores))
+    for label in np.unique(labels):
+        own = labels == label
+        medians[own] = np.median(scores[own])
+        deviations[own] = 1.4826 * np.median(np.abs(scores[own] - medians[own]))
+    everyone = 1.4826 * np.median(np.abs(scores - medians))
+    n = np.bincount(labels)[labels]
+    shrunk = np.sqrt((n * deviations**2 + 10 * everyone**2) / (n + 10))
+    return np.asarray(scores < medians - shrunk)
+
+
+def meant(rule: str, score: str, result: Result) -> bool:
+    """Return whether a rule means something for a score: two of them need a natural zero."""
+    if rule == "half-median":
+        return bool(np.median(result.scores[score][result.rows]) > 0)
+    return rule != "zero" or score in ("psmi", "reference-2")
+
+
+def compared(result: Result, question: dict[str, str], score: str = "") -> Difference:
+    """Return the difference that a question is about, with its 95 % interval, in a setting."""
+    if question["measure"] == "AUC":
+        better, than = (result.evaluations[question[side]] for side in ("better", "than"))
+        test = mw.evaluation.compare(better, than)
+        return test.difference, *test.interval
+    return result.youden(score or question["score"], question["better"], question["than"])
+
+
+def verdict(difference: Difference) -> str:
+    """Return what an interval says of a claim in a setting."""
+    _, low, high = difference
+    return "held" if low > 0 else "failed" if high < 0 else "open"
+
+
+def tables() -> str:
+    """Return all tables of the kept results, as Markdown."""
+    there = {name: KEPT / f"{name}.npz" for name in PLAN["settings"]}
+    results = [Result.read(file) for file in there.values() if file.exists()]
+    waiting = [name for name, file in there.items() if not file.exists()]
+    commits = sorted({str(result.kept["commit"]) for result in results})
+    machines = sorted({str(result.kept["machine"]).split(", load")[0] for result in results})
+    parts = [
+        (
+            f"{len(results)} of {len(there)} settings, run from commit {', '.join(commits)} on "
+            f"{'; '.join(machines)}. Not run yet: {', '.join(waiting) or 'none'}."
+        ),
+        "Memorised pairs, and AUC of each score at ρ:",
+        _areas(results),
+        "TPR at an FPR of 1 % and of .1 %:",
+        _at_low_fpr(results),
+        (
+            "What the second and the fourth reference model bring in AUC, and for how many seconds "
+            "of one core beside those of the target's training to ρ:"
+        ),
+        _prices(results),
+        *(
+            f"Claim: {question['says']} (difference of {question['measure']})\n\n"
+            f"{_claim(results, question)}"
+            for question in PLAN["questions"].values()
+        ),
+        "TPR/FPR (Youden's J) of each rule:",
+        *(f"`{score}`\n\n{_rules(results, score)}" for score in PLAN["ruled"]),
+        _decisions(results),
+    ]
+    return "\n\n".join(parts)
+
+
+def _areas(results: list[Result]) -> str:
+    head = ["setting", "members a class", "memorised", "by chance", "drop", *PLAN["scores"]]
+    rows = []
+    for result in results:
+        by_chance = float(result.kept["share_by_chance"]) * int(result.rows.sum())
+        about = f"{result.memorized.sum()} of {result.rows.sum()} ({result.distinct} samples)"
+        drops = f"{result.kept['drop'].min():.2f} to {result.kept['drop'].max():.2f}"
+        cells = [
+            f"{one.auc:.3f} ({one.auc_interval[0]:.2f} to {one.auc_interval[1]:.2f})"
+            for one in result.evaluations.values()
+        ]
+        size = f"{result.per_class:.0f}"
+        rows.append([result.name, size, about, f"{by_chance:.1f}", drops, *cells])
+    means = [np.mean([r.evaluations[name].auc for r in results]) for name in PLAN["scores"]]
+    return markdown(head, [*rows, ["mean", "", "", "", "", *(f"{mean:.3f}" for mean in means)]])
+
+
+def _at_low_fpr(results: list[Result]) -> str:
+    rows = [
+        [
+            result.name,
+            *(
+                ", ".join(f"{evaluation.tpr_at_fpr(fpr):.2f}" for fpr in PLAN["fprs"])
+                for evaluation in result.evaluations.values()
+            ),
+        ]
+        for result in results
+    ]
+    return markdown(["setting", *PLAN["scores"]], rows)
+
+
+def _prices(results: list[Result]) -> str:
+    head = ["setting", "to ρ", "one", "its AUC", "second brings", "for", "third and fourth", "for"]
+    rows = []
+    for result in results:
+        seconds = dict(zip(STAGES, np.nanmean(result.kept["seconds"], axis=0), strict=True))
+        of = result.evaluations
+        gain = [
+            mw.evaluation.compare(of[f"reference-{more}"], of[f"reference-{fewer}"])
+            for more, fewer in ((2, 1), (4, 2))
+        ]
+        said = [f"{g.difference:+.3f} ({g.interval[0]:+.3f} to {g.interval[1]:+.3f})" for g in gain]
+        times = [f"{seconds[stage]:.2f} s" for stage in STAGES]
+        auc = f"{of['reference-1'].auc:.3f}"
+        row = [result.name, times[0], times[2], auc, said[0], times[3], said[1], times[4]]
+        rows.append(row)
+    return markdown(head, rows)
+
+
+def _claim(results: list[Result], question: dict[str, str]) -> str:
+    rows = []
+    for result in results:
+        found = compared(result, question)
+        few = "" if result.distinct >= FEW_POSITIVES else f", {result.distinct} memorised samples"
+        strict = "τ = 0 is strict" if result.is_strict else ""
+        rows.append([result.name, _signed(found), verdict(found) + few, strict])
+    kept = [result for result in results if result.distinct >= FEW_POSITIVES]
+    head = ["setting", "difference", "verdict", ""]
+    return f"{markdown(head, rows)}\n\n{_count(kept, question)}"
+
+
+def _count(results: list[Result], question: dict[str, str]) -> str:
+    """Say in how many settings a claim is held, and whether it holds as a whole."""
+    found = [compared(result, question) for result in results]
+    verdicts = [verdict(one) for one in found]
+    held, failed, n = verdicts.count("held"), verdicts.count("failed"), len(verdicts)
+    whole = "holds" if n and 2 * held >= n and 10 * failed <= n else "does not hold"
+    mean = _mean_over([value for value, *_ in found])
+    return f"Held in {held}, failed in {failed} of {n}: it {whole}. Mean difference {mean}."
+
+
+def _mean_over(values: list[float]) -> str:
+    """Return the mean over settings, with its 95 % interval by Student's t."""
+    if len(values) < 2:
+        return "–"
+    reach = student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+    return _signed((float(np.mean(values)), np.mean(values) - reach, np.mean(values) + reach))
+
+
+def _signed(difference: Difference) -> str:
+    value, low, high = difference
+    return f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+def _rules(results: list[Result], score: str) -> str:
+    rows: list[list[str]] = []
+    every: dict[str, list[float]] = {rule: [] for rule in PLAN["rules"]}
+    for result in results:
+        memorized = result.memorized
+        flags = [result.flags[score, rule][result.rows] for rule in PLAN["rules"]]
+        rates = [(flag[memorized].mean(), flag[~memorized].mean()) for flag in flags]
+        for rule, (tpr, fpr) in zip(PLAN["rules"], rates, strict=True):
+            every[rule] += [tpr - fpr] if meant(rule, score, result) else []
+        cells = [
+            f"{tpr:.2f}/{fpr:.2f} ({tpr - fpr:.2f})" if meant(rule, score, result) else "–"
+            for rule, (tpr, fpr) in zip(PLAN["rules"], rates, strict=True)
+        ]
+        rows.append([result.name, f"{result.per_class:.0f}", *cells])
+    means = [f"({np.mean(found):.3f}, {len(found)})" if found else "–" for found in every.values()]
+    return markdown(["setting", "a class", *PLAN["rules"]], [*rows, ["mean", "", *means]])
+
+
+def _decisions(results: list[Result]) -> str:
+    """Say what follows for the defaults, by the rules of the plan."""
+    kept = [result for result in results if result.distinct >= FEW_POSITIVES]
+    strict = [result for result in kept if result.is_strict]
+    small = [result for result in kept if result.per_class <= SMALL]
+    shrunk = {"measure": "J", "score": "psmi", "better": "class-shrunk", "than": "class"}
+    gains = [compared(result, shrunk) for result in kept]
+    lower = [r.name for r, g in zip(kept, gains, strict=True) if verdict(g) == "failed"]
+    mean = _mean_over([compared(result, shrunk)[0] for result in small])
+    return "\n\n".join(
+        [
+            'Default where τ = 0 is strict, tau="class" against τ = 0: '
+            + _count(strict, PLAN["questions"]["threshold"]),
+            (
+                f"Shrunk deviation against the class's own, settings with {SMALL} members a class "
+                f"or fewer ({', '.join(r.name for r in small) or 'none'}): {mean}. "
+                f"Lower, with an interval below 0, in: {', '.join(lower) or 'none'}."
+            ),
+        ]
+    )
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 # ---------------------------------------------------------------- command
 
 
@@ -292,6 +615,7 @@ def main(words: list[str]) -> None:
     run.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
     asked = parser.parse_args(words)
     if asked.command != "run":
+        print(tables())
         return
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", UserWarning)  # of small classes and of rho; the table has both

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.data.benchmarks import MMLU_FIELDS
 from memowidgets.report.page import packed, thousandths
 from memowidgets.report.words import share, whole
 from memowidgets.visible import visible
@@ -55,16 +56,24 @@ class Shown:
         Scores, in the order of the picker.
     checkpoints, layers : tuple of str
         Names; empty for all of them.
+    classes : tuple of str
+        Names of the classes where the recording only has letters.
+    by_canaries : bool
+        Whether τ stands where 75 % of the canaries are flagged at first, not at 0.
     """
 
     scores: tuple[str, ...]
     checkpoints: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    by_canaries: bool = False
 
 
-# A page is to weigh less than 1.5 MB: a score of 4444 members takes 24 KB of it.
+# A page is to weigh at most 1.4 MB: a score of 4444 members takes 24 KB of it.
 RECORDINGS = {
-    "mmlu-field-smollm2": Shown(("psmi", "loss", "mahalanobis", "csl", "psmi_mean", "psmi+csl")),
+    "mmlu-field-smollm2": Shown(
+        ("psmi", "loss", "mahalanobis", "csl", "psmi_mean", "psmi+csl"), classes=MMLU_FIELDS
+    ),
     "banking77-smollm2": Shown(
         ("psmi", "loss", "mahalanobis", "csl", "psmi+csl"),
         tuple(f"epoch-{epoch}" for epoch in ("0.5", "1", "1.5", "2", "3", "4", "5")),
@@ -73,6 +82,7 @@ RECORDINGS = {
         ("psmi", "loss", "csl"),
         tuple(f"epoch-{epoch}" for epoch in (1, 3, 6, 10, 15, 18)),
         ("group1.block2", "group2.block2", "group3.block2", "features"),
+        by_canaries=True,
     ),
 }
 
@@ -129,7 +139,7 @@ def part(kind: str, name: str) -> Moving:
     Parameters
     ----------
     kind : {"audit", "glance", "playground"}
-        A recorded audit with all its pickers and samples, its explorer alone, or a playground.
+        A recorded audit with all its pickers, its samples with one slider, or a playground.
     name : str
         Of the recording or the playground.
 
@@ -174,9 +184,11 @@ def audit(name: str) -> Moving:
 
 
 def glance(name: str) -> Moving:
-    """Return the explorer of a recorded audit, for PSMI where ρ picked."""
+    """Return the samples of a recorded audit with one slider, for PSMI where ρ picked."""
     recorded = _Recorded(name)
-    content = recorded.opening() | {"views": [recorded.wire(*recorded.first)]}
+    content = recorded.opening() | recorded.picks() | recorded.samples()
+    content["views"] = [recorded.wire(*recorded.first)]
+    content["opened"] = recorded.clearest()
     return Moving("glance", recorded.title, recorded.still(), content)
 
 
@@ -197,6 +209,7 @@ class _Recorded:
         self.rho = next(c.value for c in self.checkpoints if c.marked)
         self.first = ("psmi", self.last, self.rho)
         self.truth = self._scored(*self.first).log_lira
+        self.tau = self.wire(*self.first)["canary_tau"] if self.shown.by_canaries else 0.0
 
     def opening(self) -> dict[str, Any]:
         """Return where τ and η stand, and log-LiRA of every member."""
@@ -204,7 +217,7 @@ class _Recorded:
 
         short = thousandths(self.truth)
         return {
-            "tau": 0.0,
+            "tau": self.tau,
             "eta": ETA,
             "eta_range": eta_range(self.truth),
             "log_lira": (self.truth if short is None else short).tobytes(),
@@ -271,11 +284,35 @@ class _Recorded:
         return {
             "ids": [visible(str(name), 200) for name in self.evidence.members],
             "labels": labels.astype("<u2").tobytes(),
-            "classes": [visible(name, 200) for name in data.class_names],
+            "classes": [visible(name, 200) for name in self._classes()],
+            "texts": self._texts(),
             "canaries": None if canaries is None else np.asarray(canaries, "u1").tobytes(),
             "right": None if right is None else right.astype("u1").tobytes(),
             "shadows": self._shadows(),
         }
+
+    def _classes(self) -> Sequence[str]:
+        """Return the names of the classes: of options that are the same for all, their texts."""
+        options = getattr(self.evidence.member_data, "choices", None)
+        if self.shown.classes or not options or len(set(options)) > 1:
+            return self.shown.classes or self.evidence.member_data.class_names
+        return options[0]
+
+    def _texts(self) -> list[str] | None:
+        """Return the text of every member; None where the package only has numbers."""
+        from memowidgets.data.dataset import WithheldDataset
+        from memowidgets.widgets.samples import readable, reader_for
+
+        data = self.evidence.member_data
+        if isinstance(data, WithheldDataset):
+            return None
+        reader = reader_for(data)
+        return [readable(reader.card(i).text or "") for i in range(len(data))]
+
+    def clearest(self) -> int:
+        """Return the memorised member with the lowest score, or the lowest where none is."""
+        scores, memorized = self._scored(*self.first).scores, self.truth >= ETA
+        return int(np.where(memorized | ~memorized.any(), scores, np.inf).argmin())
 
     def _scored(self, *pick: str) -> ScoreView:
         """Return the numbers of a pick, which must have every member."""
@@ -310,17 +347,18 @@ class _Recorded:
         found = self._scored(*self.first)
         memorized = self.truth >= ETA
         evaluation = roc(found.scores, memorized)
-        point = evaluation.at(0.0)
+        point = evaluation.at(self.tau)
+        at = f"τ = {self.tau:.4g}".replace("-", "−")
         low, high = evaluation.auc_interval
         rows = [
             ("memorised (log-LiRA ≥ 4)", f"{whole(memorized.sum())} of {whole(point.n)}", ""),
-            ("flagged at τ = 0", whole(point.flagged), ""),
+            (f"flagged at {at}", whole(point.flagged), ""),
             ("TPR: memorised ones that are flagged", share(point.tpr), _range(point.tpr_interval)),
             ("FPR: others that are flagged", share(point.fpr), _range(point.fpr_interval)),
             ("AUC", f"{evaluation.auc:.3f}", f"{low:.3f} to {high:.3f}"),
         ]
-        image = picture(found.scores, memorized, 0.0, evaluation)
-        return image + _table(f"{found.title}, at τ = 0", rows)
+        image = picture(found.scores, memorized, self.tau, evaluation)
+        return image + _table(f"{found.title}, at {at}", rows)
 
 
 @cache

@@ -1,37 +1,22 @@
-/** The explorer alone over a recorded audit, for the front page. */
+/** A recorded audit for the front page: three counts, one slider, the samples, and one of them open. */
 
-import { StandIn } from "../../memowidgets/report/static/model.js";
-import explorer from "../../memowidgets/widgets/static/explorer.js";
-import { bandOf } from "./band.js";
+import { html } from "../../memowidgets/widgets/static/dom.js";
+import { Explorer } from "../../memowidgets/widgets/static/explorer.js";
+import { Inspector } from "../../memowidgets/widgets/static/inspector.js";
+import { Recorded } from "./audit.js";
 import { start } from "./start.js";
-import { judgedOf, logLiraOf, truthOf, wireOf } from "./views.js";
 
-/** @typedef {import("./views.js").Content} Content */
+const NARROW = 600; // pixels, below which the open sample follows the others
 
-const AFTER_PAINT = 60; // milliseconds in which the explorer gets to the screen
-
-/** @param {Content} content */
-function modelOf(content) {
-  const { tau, eta, views: [view] } = content;
-  const wire = wireOf(view, logLiraOf(content), content.eta_range, 1);
-  const late = { version: 1, eta, band: null, remarks: view.remarks, others: [], failed: "" };
-  const model = new StandIn(
-    {
-      tau, tau_committed: tau, eta, eta_committed: eta,
-      comparing: false, more: false, _comparable: false, _dimmed: false,
-      _data: wire.data, _truth: truthOf(wire, eta), _late: late,
-    },
-    (asked) =>
-      asked.type === "log_lira" ? { content: { ...asked, wide: true }, buffers: [wire.rising.slice().buffer] } : null,
+start((content, el) => {
+  const { model } = new Recorded(content, el.clientWidth < NARROW ? 3 : 6);
+  const box = html("div", { class: "mw-dashboard" });
+  el.append(box);
+  /** @type {Inspector | null} */
+  let inspector = null;
+  new Explorer(
+    model, box, (tau, counts) => inspector?.follow(tau, counts), (low, high) => inspector?.showBetween([low, high]),
   );
-  const tellBand = () => {
-    const here = model.get("eta_committed");
-    const remarks = here === eta ? view.remarks : [];
-    model.set("_late", { ...late, eta: here, remarks, band: bandOf(judgedOf(wire, here)) });
-  };
-  model.on("change:eta_committed", tellBand);
-  setTimeout(tellBand, AFTER_PAINT);
-  return model;
-}
-
-start((content, el) => explorer.render({ model: modelOf(content), el }));
+  inspector = new Inspector(model, box, true);
+  inspector.openSample(content.opened ?? null, "", false);
+});

@@ -25,13 +25,14 @@ from tests.front_end.tools import node_modules
 from tests.report.test_page import AUDIT_ALL, expected, type_in
 
 AUDITS = {"mmlu": "mmlu-field-smollm2", "banking77": "banking77-smollm2", "cifar10": "cifar10-wrn"}
+FIRST = "mmlu-field-smollm2"  # on the first page
 PAGES = ["index", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
 # The pages of the three audits have the same parts: two of them only with --slow.
 EACH_KIND = [
     pytest.param(name, marks=pytest.mark.slow) if name.endswith(("banking77", "cifar10")) else name
     for name in PAGES
 ]
-MOST_BYTES = 1_500_000
+MOST_BYTES = 1_400_000
 WHOLE = "<!doctype html><html lang='en'><head></head><body>{}</body></html>"
 EVIL = "<img src=x onerror=document.body.remove()>"
 
@@ -97,7 +98,11 @@ def picked(page, metric, checkpoint=None, layer=None):
 def test_an_audits_numbers_are_pythons(visit, name, picks):
     page, audit = visit(f"live/{name}"), mw.open_recorded(AUDITS[name])
     evaluation = audit.evaluate("psmi")
-    assert counts(page) == expected(evaluation, 0.0)
+    assert counts(page) == expected(evaluation, tau(page))
+    if name == "cifar10":  # it opens where three of four canaries are flagged
+        assert 0.75 <= audit.evaluate("psmi", truth="canaries").at(tau(page)).tpr < 0.78
+    else:
+        assert tau(page) == 0
     assert float(page.locator(".mw-tile-auc .mw-tile-value").inner_text()) == pytest.approx(
         evaluation.auc, abs=0.005
     )
@@ -131,6 +136,40 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
             break
     else:
         assert metric == "loss"
+
+
+def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
+    page, audit = visit("index"), mw.open_recorded(FIRST)
+    evaluation, scores = audit.evaluate("psmi"), audit.score("psmi")
+    assert counts(page) == expected(evaluation, 0.0)
+    worst = scores[audit.log_lira() >= 4].idxmin()
+    page.locator(".mw-opened .mw-whole-id").get_by_text(worst).wait_for()
+    shown = page.locator(".mw-lira-legend .mw-ratio strong").inner_text().replace("−", "-")
+    assert float(shown) == pytest.approx(audit.log_lira()[worst], abs=0.01)
+    page.locator(".mw-slider").first.press("PageDown")
+    assert 0 < counts(page)["flagged"] < evaluation.at(0.0).flagged
+    assert counts(page) == expected(evaluation, tau(page))
+    below = (scores <= tau(page)).sum()
+    page.locator(".mw-range").filter(has_text=re.compile(rf"of {below}$")).wait_for()
+    assert page.locator(".mw-opened").is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_first_page_has_question_explanation_counts_slider_samples_in_this_order(visit, width):
+    page = visit("index", width)
+    assert "?" in page.locator("h1").inner_text()
+    parts = ["h1", "h1 + p", ".mw-answers", ".mw-slider", ".mw-card", ".mw-opened .mw-lira"]
+    tops = page.evaluate(
+        "(all) => all.map((one) => document.querySelector(`article ${one}`)"
+        ".getBoundingClientRect().toJSON())",
+        parts,
+    )
+    assert tops[1]["bottom"] < tops[2]["top"] < tops[4]["top"] < tops[5]["top"] + 1
+    assert tops[0]["top"] < tops[1]["top"] < tops[3]["top"] < tops[4]["top"]
+    assert tops[4]["top"] < 800  # explanation, counts, slider and a first sample without scrolling
+    links = page.locator("article :is(p, li) a").all_inner_texts()
+    assert "Teach it" in links[:5]
+    assert "Teach it" in page.locator(".sidebar-tree a").all_inner_texts()[:5]
 
 
 def test_a_score_without_a_threshold_opens_with_the_lowest_five_per_cent(visit):
@@ -342,7 +381,7 @@ def test_a_point_that_is_chosen_again_at_once_has_its_numbers(playground):
 
 
 def test_the_axis_of_scores_has_numbers_on_a_phone_too(visit):
-    page = visit("index", 390, "light")
+    page = visit("live/mmlu", 390, "light")
     page.wait_for_selector(".mw-histogram .mw-tau-knob")
     centred = page.locator(".mw-histogram text[text-anchor=middle]").all_text_contents()
     scores = [text for text in centred if text.replace("−", "").replace(".", "").isdecimal()]
@@ -563,7 +602,7 @@ def test_over_http_and_by_keyboard_alone(served, name):
             page.keyboard.press("PageUp")
             assert counts(page)["flagged"] > before
     assert controls - 3 < len(acted) < 3 * controls
-    assert ("option" in acted) == (name.removeprefix("live/") in AUDITS)
+    assert ("option" in acted) == (name == "index" or name.removeprefix("live/") in AUDITS)
 
 
 @pytest.mark.parametrize("name", EACH_KIND)

@@ -1,0 +1,272 @@
+/** A recorded audit as the model of a front end: it answers from the page, as a kernel would. */
+
+import { Answers } from "../../memowidgets/report/static/answers.js";
+import { StandIn } from "../../memowidgets/report/static/model.js";
+import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/maths.js";
+import { unpack } from "../../memowidgets/widgets/static/wire.js";
+import { bandOf } from "./band.js";
+import { detailOf } from "./details.js";
+import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
+
+/** @typedef {import("./views.js").View} View */
+/** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
+/** @typedef {"metric" | "layer" | "checkpoint"} Pick */
+
+/**
+ * @typedef {object} More  what a whole audit has beside its views
+ * @property {{checkpoints: Choice[], layers: Choice[], metrics: Choice[]}} choices
+ * @property {string[]} ids
+ * @property {Uint8Array} labels  two bytes each
+ * @property {string[]} classes
+ * @property {Uint8Array | null} canaries
+ * @property {Uint8Array | null} right  1 where the finished model gives the label
+ * @property {string[] | null} texts  of the members, where the package can show them
+ * @property {number} [opened]  the member that is open at first
+ * @property {import("./details.js").Shadows} shadows
+ */
+
+/** @typedef {import("./views.js").Content & More} Content */
+
+const PICKS = /** @type {const} */ (["metric", "layer", "checkpoint"]);
+const FLAGGED = 0.05; // share of the members at first, by a score without a threshold of its own
+const AFTER_PAINT = 60; // milliseconds in which the new view gets to the screen
+const CHOICES = ["keep", "anonymise", "remove", "undecided"];
+const FILTERS = ["flagged", "hit", "false alarm", "missed", "clear", "all"];
+/** @type {[string, string][]} */
+const SORTS = [
+  ["risk", "most at risk first"],
+  ["safe", "least at risk first"],
+  ["log-lira", "highest log-LiRA first"],
+  ["label", "by label"],
+  ["order", "as in the dataset"],
+];
+const NOTICE =
+  "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
+
+/** One recorded audit. */
+export class Recorded {
+  /**
+   * @param {Content} content
+   * @param {number} size  samples on a page
+   */
+  constructor(content, size) {
+    this.content = content;
+    this.size = size;
+    this.logLira = logLiraOf(content);
+    /** @type {Map<string, number>} */
+    this.taus = new Map([[content.first[0], content.tau]]);
+    const [metric, layer, checkpoint] = content.first;
+    /** @type {StandIn} */
+    this.model = new StandIn(
+      {
+        metric, layer, checkpoint,
+        _choices: content.choices,
+        computed: true, outdated: false, _work: { busy: false }, _status: "",
+        _message: { kind: "", text: "" }, _warnings: [], _notes: [],
+        tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
+        comparing: false, more: false, _comparable: true, _dimmed: false,
+        page: 0, page_size: size, filter: "flagged", sort: "risk", decision: "any",
+        _version: 0, _decided: 0,
+      },
+      (asked) => this.hear(asked),
+    );
+    this.version = 0;
+    this.picking = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.banding = undefined;
+    /** Where τ is by the explorer, which is ahead of the trait. @type {number | undefined} */
+    this.asked = undefined;
+    this.items = content.ids.map((id, i) => ({ id, label: content.classes[this.label(i)], text: content.texts?.[i] }));
+    this.view = this.found(metric, layer, checkpoint) ?? content.views[0];
+    /** @type {import("./views.js").Wire} */
+    this.wire;
+    /** @type {Answers} */
+    this.answers;
+    this.show(this.view);
+    for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
+    this.model.on("change:tau_committed", () => this.taus.set(this.view.metric, this.model.get("tau_committed")));
+    for (const name of ["eta_committed", "comparing"]) this.model.on(`change:${name}`, () => this.tellLate());
+    this.model.on("change:eta_committed", () => this.model.set("_version", this.model.get("_version") + 1));
+  }
+
+  /** @param {number} i  member */
+  label(i) {
+    const { labels } = this.content;
+    return labels[2 * i] + 256 * labels[2 * i + 1];
+  }
+
+  /**
+   * @param {string} metric
+   * @param {string} layer
+   * @param {string} checkpoint
+   */
+  found(metric, layer, checkpoint) {
+    return this.content.views.find(
+      (view) => view.metric === metric && view.checkpoint === checkpoint && (view.layer === "" || view.layer === layer),
+    );
+  }
+
+  /**
+   * Shows what was picked, or the nearest view that is on the page, and says so.
+   * @param {Pick} changed
+   */
+  pick(changed) {
+    if (this.picking) return;
+    const wanted = { metric: this.model.get("metric"), layer: this.model.get("layer"), checkpoint: this.model.get("checkpoint") };
+    const exact = this.found(wanted.metric, wanted.layer, wanted.checkpoint);
+    const view = exact ?? this.nearest(wanted, changed);
+    const byLayer = this.content.choices.metrics.find(({ value }) => value === wanted.metric)?.usesLayer;
+    const named = byLayer ? [wanted.metric, wanted.layer, wanted.checkpoint] : [wanted.metric, wanted.checkpoint];
+    const name = named.map((value) => this.labelOf(value)).join(", ");
+    const text = exact ? "" : `This page does not hold ${name}. It shows ${view.title}.`;
+    this.model.set("_message", { kind: "note", text });
+    this.picking = true;
+    for (const part of PICKS) if (part !== "layer" || view.layer !== "") this.model.set(part, view[part]);
+    this.picking = false;
+    this.show(view);
+  }
+
+  /** @param {string} value */
+  labelOf(value) {
+    const all = Object.values(this.content.choices).flat();
+    return (all.find((choice) => choice.value === value)?.label ?? value).split(" · ")[0];
+  }
+
+  /**
+   * The view that keeps what was picked last, and as much as possible of the rest.
+   * @param {Record<Pick, string>} wanted
+   * @param {Pick} changed
+   */
+  nearest(wanted, changed) {
+    const weights = { metric: 4, checkpoint: 2, layer: 1, [changed]: 8 };
+    const likeness = (/** @type {View} */ view) =>
+      PICKS.reduce((sum, part) => sum + (view[part] === wanted[part] ? weights[part] : 0), 0);
+    return this.content.views.reduce((best, view) => (likeness(view) > likeness(best) ? view : best));
+  }
+
+  /** @param {View} view */
+  show(view) {
+    const { model } = this;
+    const tau = this.tauFor(view);
+    this.view = view;
+    this.version += 1;
+    this.wire = this.wireOf(view);
+    this.answers = this.answersOf(view);
+    model.set("tau", tau);
+    model.set("tau_committed", tau);
+    model.set("_truth", truthOf(this.wire, model.get("eta")));
+    this.tellLate();
+    model.set("_data", this.wire.data);
+    model.set("_warnings", view.warnings);
+    model.set("_notes", view.notes);
+    model.set("page", 0);
+    model.set("_version", model.get("_version") + 1);
+  }
+
+  /** @param {View} view */
+  wireOf(view) {
+    return wireOf(view, this.logLira, this.content.eta_range, this.version);
+  }
+
+  /**
+   * The score's last τ, its natural one, or the one that flags the lowest 5 %.
+   * @param {View} view
+   */
+  tauFor(view) {
+    const known = this.taus.get(view.metric) ?? view.natural;
+    if (known !== null) return known;
+    const { scores } = unpack(this.wireOf(view).data);
+    return tauAtRank(scores, rankShareAtMost(scores, FLAGGED));
+  }
+
+  /** Sends the other scores of this checkpoint, if they are to be compared, and soon the band. */
+  tellLate() {
+    const { model, view } = this;
+    const eta = model.get("eta_committed");
+    const asRecorded = eta === this.content.eta;
+    const compared = model.get("comparing") ? this.others() : [];
+    const others = compared.map((other) => comparedOf(other, this.labelOf(other.metric), this.logLira, eta));
+    const late = {
+      version: this.version, eta, band: null, failed: "",
+      remarks: asRecorded ? view.remarks : [],
+      others: others.filter((other) => other !== null),
+    };
+    model.set("_late", late);
+    clearTimeout(this.banding);
+    this.banding = setTimeout(() => model.set("_late", { ...late, band: bandOf(judgedOf(this.wire, eta)) }), AFTER_PAINT);
+  }
+
+  others() {
+    const layer = this.model.get("layer");
+    const there = this.content.views.filter((view) => view.checkpoint === this.view.checkpoint);
+    return there.filter(
+      (view) => view.metric !== this.view.metric && (view.layer === "" || view.layer === layer),
+    );
+  }
+
+  /**
+   * @param {View} view
+   * @returns {Answers}
+   */
+  answersOf(view) {
+    const { content, model } = this;
+    const scores = Array.from(scoresOf(view));
+    /** @type {[number, string][]} */
+    const classes = content.classes.map((name, i) => [i, name]);
+    return new Answers(
+      {
+        columns: {
+          positions: scores.map((_, i) => i),
+          scores,
+          decisions: scores.map(() => CHOICES.indexOf("undecided")),
+          errors: errorsOf(view),
+          log_lira: Array.from(this.logLira),
+          canaries: content.canaries === null ? undefined : Array.from(content.canaries),
+          right: content.right === null ? undefined : Array.from(content.right),
+        },
+        kind: content.texts === null ? "number" : "text",
+        notice: content.texts === null ? NOTICE : "",
+        items: this.items,
+        labels: scores.map((_, i) => this.label(i)),
+        classes,
+        score_name: this.labelOf(view.metric),
+        digits: view.digits,
+        choices: CHOICES,
+        filters: FILTERS,
+        sorts: SORTS,
+      },
+      () => ({ tau: this.asked ?? model.get("tau"), eta: model.get("eta"), page_size: this.size }),
+    );
+  }
+
+  /**
+   * Answers as the kernel would.
+   * @param {any} asked
+   * @returns {import("../../memowidgets/report/static/answers.js").Answer | null}
+   */
+  hear(asked) {
+    if (asked.type === "log_lira") {
+      const { rising } = this.wire;
+      return { content: { type: "log_lira", version: asked.version, wide: true }, buffers: [rising.slice().buffer] };
+    }
+    if (asked.type === "knock") {
+      const picked = [this.model.get("checkpoint"), this.model.get("layer"), this.model.get("metric")];
+      return { content: { type: "heard", request: asked.request, picked }, buffers: [] };
+    }
+    this.asked = asked.tau;
+    const found = this.answers.answer(asked);
+    if (found?.content.type !== "opened" || found.content.position === null) return found;
+    found.content.more = true; // what follows, or is there already
+    if (asked.known) this.tellKnown(asked.request, asked.position);
+    return found;
+  }
+
+  /**
+   * @param {string} request
+   * @param {number} position
+   */
+  tellKnown(request, position) {
+    const known = detailOf(this.content, this.view, this.model.get("layer"), this.logLira[position], position);
+    setTimeout(() => this.model.emit("msg:custom", { type: "known", request, known }, []));
+  }
+}

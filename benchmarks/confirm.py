@@ -367,8 +367,12 @@ class Result:
             flags = flags - self.flags[score, than][self.rows]
 
         def j(weights: NDArray[Any]) -> NDArray[Any]:
-            found = (weights * memorized) @ flags / (weights @ memorized)
-            return np.asarray(found - (weights * ~memorized) @ flags / (weights @ ~memorized))
+            of_kind = [(weights * kind) @ flags for kind in (memorized, ~memorized)]
+            totals = [weights @ kind for kind in (memorized, ~memorized)]
+            some = np.minimum(*totals) > 0  # a draw may lack memorised samples
+            return np.asarray(
+                of_kind[0][some] / totals[0][some] - of_kind[1][some] / totals[1][some]
+            )
 
         groups = Groups.read(**self.pairs, n=len(flags))
         of_model = groups.model_of_row

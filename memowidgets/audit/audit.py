@@ -775,9 +775,10 @@ class Audit:
             ``"csl"``, minus the mean loss over the checkpoints after step 0 up to this one
             (`memowidgets.metrics.csl`); ``"psmi_mean"``, mean PSMI over the same checkpoints;
             ``"psmi+csl"``, the mean rank of PSMI and ``"csl"``. ``"reference"`` is the mean logit
-            gap of the models that never saw the member, see `run_references`. ``"baseline"`` is
-            −log-LiRA at the checkpoint and needs shadow models. A callable takes (representation,
-            logits, labels) of all members and returns one value for each.
+            gap of the models that never saw the member, see `run_references`;
+            ``"reference+csl"`` and ``"reference+psmi+csl"`` are mean ranks with it. ``"baseline"``
+            is −log-LiRA at the checkpoint and needs shadow models. A callable takes
+            (representation, logits, labels) of all members and returns one value for each.
         layer : int, str
             From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
             callables.
@@ -790,8 +791,8 @@ class Audit:
         progress : Progress, optional
             Receives the progress and can cancel.
         last : int, optional
-            Number of checkpoints that ``"csl"``, ``"psmi_mean"`` and ``"psmi+csl"`` average,
-            counted back from this one. Default: all after step 0.
+            Number of checkpoints that ``"csl"``, ``"psmi_mean"`` and the sums with ``"csl"``
+            average, counted back from this one. Default: all after step 0.
         version : str, optional
             Text that identifies a callable together with its name. With a version, its values are
             kept in the run directory and read from there: change it with the function. Without

@@ -220,6 +220,22 @@ class Run:
         if read_course(self.run) is not None:
             raise StoreError(f"{self.path} was recorded from a Trainer: {instead}")
 
+    def references_to_train(self, n: int) -> int:
+        """Return how many reference models are missing for `n` of each member.
+
+        Raises
+        ------
+        ValueError, StoreError
+            If none can be trained: the target was not, or elsewhere, or nothing is left to train
+            on.
+        """
+        self.refuse_recorded("its reference models are trained elsewhere")
+        if self.names.prediction().record.step == 0:
+            raise ValueError("the target was not trained yet")
+        plan = self.references.plan
+        plan.check(self.design, self.seed, n)
+        return n * plan.per_round - len(self.references.files)
+
     # what is there
 
     def evidence(self, key: str | None = None) -> Evidence:

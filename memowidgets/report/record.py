@@ -74,6 +74,15 @@ _SCORES = {
         "The score is the mean logit gap of models that never saw the sample: the logit of its "
         "label, less the highest logit of another class."
     ),
+    "reference+csl": (
+        "The score adds two ranks: by the mean logit gap of models that never saw the sample, and "
+        "by the mean log-probability of the label so far."
+    ),
+    "reference+psmi+csl": (
+        "The score adds three ranks: by the mean logit gap of models that never saw the sample, by "
+        "PSMI (pointwise sliced mutual information: how much what a layer of the model holds of a "
+        "sample says of its label), and by the mean log-probability of the label so far."
+    ),
 }
 _LOW = "A low score means a risk; a sample is flagged if its score is at most the threshold τ."
 

@@ -4,6 +4,7 @@ from memowidgets.widgets.dashboard import Dashboard
 from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.protocol import (
+    Check,
     Choice,
     DashboardSource,
     SampleDetail,
@@ -13,6 +14,7 @@ from memowidgets.widgets.protocol import (
 from memowidgets.widgets.rows import Extra
 
 __all__ = [
+    "Check",
     "Choice",
     "Dashboard",
     "DashboardSource",

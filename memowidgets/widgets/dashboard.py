@@ -27,7 +27,7 @@ from memowidgets.widgets.threads import give_back, in_background, watch
 from memowidgets.widgets.widget import created, displayed, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from memowidgets.progress import Step
     from memowidgets.widgets.messages import Address, Knock, Picked, Share
@@ -96,6 +96,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    _check_offer = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
@@ -150,6 +151,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             }
             self._by_layer = {choice.value for choice in choices["metrics"] if choice.uses_layer}
             self._choices = {name: packed_choices(offered) for name, offered in choices.items()}
+            check = self._source.offered_check()
+            unknown = "" if check is None or check.time else ": how long?"
+            self._check_offer = "" if check is None else f"Check with {check.in_words}{unknown}"
             for name, offered in choices.items():
                 if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
                     marked = (choice.value for choice in offered if choice.marked)
@@ -255,6 +259,25 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _hear_compute(self, _content: object) -> None:
         self.compute()
 
+    def _hear_check(self, _content: object) -> None:
+        """Say how long the offered check takes; once that is known, make it."""
+        offered = self._source.offered_check()
+        with self._lock:
+            if offered is None or self._progress is not None:
+                return
+            if not offered.time:
+                self._begin(self._source.time_check)
+                return
+            marked = [c["value"] for c in self._choices["checkpoints"] if c["marked"]]
+            self._restoring = True
+            try:
+                self.metric = offered.metric
+                self.checkpoint = marked[0] if marked else self.checkpoint
+            finally:
+                self._restoring = False
+            self.comparing = True  # both predictions in one ROC, where there is a truth
+            self.compute()
+
     def _hear_cancel(self, _content: object) -> None:
         self.cancel()
 
@@ -300,15 +323,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def compute(self) -> None:
         """Compute what is picked, in a thread. Show at once what is computed already."""
         with self._lock:
-            if self._progress is not None:
-                return
-            pick = self._choice
-            progress = Progress(_throttled(self._show_step))
-            self._progress = progress
-            self._say(self._old_view().strip(), "wait")
-            self._work = NO_WORK | {"busy": True, "what": "starting"}
-            work = partial(self._compute_now, pick, progress)
-            self._computing = in_background(work, "memowidgets-compute")
+            if self._progress is None:
+                self._begin(partial(self._source.view, *self._choice))
+
+    def _begin(self, work: Callable[[Progress], ScoreView | None]) -> None:
+        """Do some work in a thread, and show the view that it returns, if any."""
+        progress = self._progress = Progress(_throttled(self._show_step))
+        self._say(self._old_view().strip(), "wait")
+        self._work = NO_WORK | {"busy": True, "what": "starting"}
+        now = partial(self._compute_now, self._choice, work, progress)
+        self._computing = in_background(now, "memowidgets-compute")
 
     def cancel(self) -> None:
         """Ask the running work to stop. What it finished is kept."""
@@ -347,11 +371,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._source.let_go()
         give_back()
 
-    def _compute_now(self, pick: Pick, progress: Progress) -> None:
+    def _compute_now(
+        self, pick: Pick, work: Callable[[Progress], ScoreView | None], progress: Progress
+    ) -> None:
         view: ScoreView | None = None
         said = ("", "note")
         try:
-            view = self._source.view(*pick, progress)
+            view = work(progress)
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar

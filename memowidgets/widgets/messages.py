@@ -126,6 +126,12 @@ class Compute(TypedDict):
     type: Literal["compute"]
 
 
+class AskCheck(TypedDict):
+    """Time the offered check, or make it if it was timed."""
+
+    type: Literal["check"]
+
+
 class Cancel(TypedDict):
     """Cancel the work."""
 
@@ -172,6 +178,7 @@ FromPage = (
     | ComputeAt
     | AskLogLira
     | Compute
+    | AskCheck
     | Cancel
     | Refresh
     | Knock

@@ -87,6 +87,37 @@ class ScoreView:
 
 
 @dataclass(frozen=True)
+class Check:
+    """A better prediction that a source offers to make.
+
+    Attributes
+    ----------
+    metric : str
+        Its score, which is one of the choices.
+    models : int
+        Number of short trainings that it takes.
+    time : str
+        How long they take, as in ``about 40 s``; "" if that was not timed.
+    """
+
+    metric: str
+    models: int
+    time: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What it takes.
+
+        Examples
+        --------
+        >>> Check("reference", 2).in_words, Check("reference", 1, "about 40 s").in_words
+        ('2 more short trainings', '1 more short training, about 40 s')
+        """
+        trainings = f"{self.models} more short training{'' if self.models == 1 else 's'}"
+        return ", ".join(part for part in (trainings, self.time) if part)
+
+
+@dataclass(frozen=True)
 class ShadowGaps:
     """Logit gaps of one sample under models that were trained on it, and under others.
 
@@ -191,6 +222,14 @@ class DashboardSource(Protocol):
 
     def cost(self, score: str, layer: str, checkpoint: str) -> str:
         """Return the seconds and the disk that `view` takes, "" if they are not known, at once."""
+        ...
+
+    def offered_check(self) -> Check | None:
+        """Return at once which better prediction `view` could make, None if there is none."""
+        ...
+
+    def time_check(self, progress: Progress | None = None) -> None:
+        """Estimate the seconds of the offered check, which takes some seconds itself."""
         ...
 
     def view(

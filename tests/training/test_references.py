@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import memowidgets as mw
@@ -213,6 +214,22 @@ def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
         referenced.compare("reference", checkpoints="final", truth="canaries")
 
 
+@pytest.mark.parametrize("parts", [("reference", "csl"), ("reference", "psmi", "csl")])
+def test_sums_are_the_mean_ranks_of_their_parts(referenced, parts):
+    """Ranks by hand: the sample with the most others below it has the highest."""
+    name = "+".join(parts)
+    columns = np.stack([referenced.score(part) for part in parts])
+    ranks = [(c[:, None] > c).sum(axis=1) + (c[:, None] == c).sum(axis=1) / 2 for c in columns]
+    found = referenced.score(name).to_numpy()
+    by_hand = np.mean(ranks, axis=0)
+    assert (np.argsort(found, kind="stable") == np.argsort(by_hand, kind="stable")).mean() > 0.9
+    assert np.corrcoef(found, by_hand)[0, 1] > 1 - 1e-9
+    assert name in referenced.compare(truth="canaries")["metric"].tolist()
+    assert not AuditView(referenced).is_computed(name, referenced.layers[-1], "final")
+    with pytest.raises(StoreError, match="epoch-2"):
+        referenced.score(name, checkpoint="final")
+
+
 def test_figures_have_it_where_it_is_there(audit, referenced):
     def evaluated(audit, checkpoint="prediction"):
         numbers = Computed(audit.evidence, 4.0, "canaries", compute=True)
@@ -245,7 +262,9 @@ def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
 
 def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
     view = AuditView(audit)
-    assert "reference" not in {choice.value for choice in view.score_choices()}
+    choices = {choice.value for choice in view.score_choices()}
+    assert "reference" in choices, "it can be trained"
+    assert "reference+csl" not in choices
     before = view.revision()
     audit.run_references(1, Inline())
     assert view.revision() != before
@@ -260,6 +279,53 @@ def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
     np.testing.assert_array_equal(two.scores, referenced.score("reference"))
     detail = view.detail(3, "reference", layer, EPOCH)
     assert detail.scores[detail.computed].tolist() == [two.scores[3]]
+
+
+def test_the_dashboard_times_a_check_and_makes_it(audit, referenced, monkeypatch):
+    """Two clicks: the first says how long, the second trains and shows both predictions."""
+    models = 2 * per_round(audit)
+    made = mw.Audit.run_references
+    monkeypatch.setattr(mw.Audit, "run_references", lambda self, n, **_: made(self, n, Inline()))
+    monkeypatch.setattr(
+        mw.Audit,
+        "estimate",
+        lambda *_, **__: pd.DataFrame({"seconds": {"reference models": 40.2}}),
+    )
+    audit.score("psmi")
+    dashboard = audit.dashboard()
+    assert dashboard._check_offer == f"Check with {models} more short trainings: how long?"
+    dashboard.checkpoint = "epoch-2"
+    for offer in (f"Check with {models} more short trainings, about 40 s", ""):
+        dashboard._hear_check(None)
+        dashboard.wait()
+        assert dashboard._check_offer == offer
+    assert (dashboard.metric, dashboard.checkpoint) == ("reference", EPOCH)
+    assert dashboard.computed
+    assert dashboard.comparing
+    assert audit.score("reference").equals(referenced.score("reference"))
+    assert "reference+csl" in dashboard._labels["metric"]
+    dashboard.close()
+
+
+@pytest.mark.parametrize("why", ["not trained", "nothing left", "recorded", "there"])
+def test_no_check_is_offered_where_none_can_be_made(referenced, tmp_path, why):
+    if why == "there":
+        found = referenced
+    elif why == "recorded":
+        about = {"title": "digits", "data": "none", "command": "none"}
+        recorded.export(referenced.path, tmp_path / "recording", about, {})
+        found = recording_at(tmp_path / "recording")
+    else:
+        rows = [0, 1] if why == "nothing left" else range(60)
+        data = digits_at(rows)
+        found = mw.Audit(
+            mw.models.ConvNet(4), data, tmp_path, TRAINING, members="all", held_out=None
+        )
+        if why == "nothing left":
+            found.train()
+            with pytest.raises(ValueError, match="reference model 0"):
+                found.run_references(1, Inline())
+    assert AuditView(found).offered_check() is None
 
 
 # Files

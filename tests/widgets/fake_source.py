@@ -6,13 +6,14 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
-from memowidgets.widgets import Choice, SampleDetail, ScoreView, ShadowGaps
+from memowidgets.widgets import Check, Choice, SampleDetail, ScoreView, ShadowGaps
 
 STROKES = (
     "01111110100000011000000110000001100000011000000110000001 01111110",
@@ -85,6 +86,8 @@ class FakeSource:
         Whether the recommended choice is there from the start.
     fail : str
         What to raise instead of an answer; empty for none.
+    check : Check or None
+        What is offered until its score is there. To time it takes `seconds` too.
     """
 
     def __init__(
@@ -95,7 +98,9 @@ class FakeSource:
         seconds: float = 2.0,
         computed: bool = True,
         fail: str = "",
+        check: Check | None = None,
     ) -> None:
+        self.check = check
         images, labels = digit_like(n)
         self.data = ImageDataset.from_arrays(images, labels)
         self.data = self.data.with_canaries(max(1, n // 20))
@@ -137,6 +142,14 @@ class FakeSource:
     def cost(self, score: str, layer: str, checkpoint: str) -> str:
         del score, layer, checkpoint
         return ""
+
+    def offered_check(self) -> Check | None:
+        done = self.check is None or any(one[0] == self.check.metric for one in self.done)
+        return None if done else self.check
+
+    def time_check(self, progress: Progress | None = None) -> None:
+        time.sleep(self.seconds)
+        self.check = replace(self.check, time="about 40 s")
 
     def revision(self) -> object:
         return None

@@ -266,6 +266,16 @@ def _reference(asked: Asked) -> Scores:
     return Scores.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
 
 
+def _reference_and_csl(asked: Asked) -> Scores:
+    return Scores.of_all(mean_rank(np.stack([_reference(asked).mu, _csl(asked).mu])))
+
+
+def _reference_and_psmi_and_csl(asked: Asked) -> Scores:
+    psmi = asked.of("psmi")
+    others = [found.mu[psmi.rows] for found in (_reference(asked), _csl(asked))]
+    return Scores(psmi.rows, mean_rank(np.stack([psmi.mu, *others])), notes=psmi.notes)
+
+
 SCORES: dict[str, NamedScore] = {
     "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
     "loss": NamedScore(
@@ -293,6 +303,18 @@ SCORES: dict[str, NamedScore] = {
     "baseline": NamedScore("Baseline", of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
     "reference": NamedScore(
         "Reference models", of_evidence=_reference, needs=(REFERENCES,), passes="none"
+    ),
+    "reference+csl": NamedScore(
+        "Reference models + mean log-probability",
+        of_evidence=_reference_and_csl,
+        needs=(REFERENCES, TRACE),
+        passes="none",
+    ),
+    "reference+psmi+csl": NamedScore(
+        "Reference models + PSMI + mean log-probability",
+        of_evidence=_reference_and_psmi_and_csl,
+        needs=(REFERENCES, REPRESENTATIONS, TRACE),
+        uses_layer=True,
     ),
 }
 BASELINE = "baseline"
@@ -342,10 +364,10 @@ def is_computed(
     """Return whether `score` answers without computing anything, be it by an error."""
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
     known = SCORES[metric]
-    if REFERENCES in known.needs:
-        return record.name in evidence.references.checkpoints
-    if not is_defined(evidence, metric, record):
+    if REFERENCES in known.needs and record.name not in evidence.references.checkpoints:
         return False
+    if known.needs == (REFERENCES,) or not is_defined(evidence, metric, record):
+        return known.needs == (REFERENCES,)
     wanted = needs(evidence, metric, record)
     if not all(
         evidence.checkpoints[one.checkpoint].has_losses for one in wanted if one.what == "losses"

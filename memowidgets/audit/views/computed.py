@@ -138,7 +138,7 @@ class Computed:
             name = self.name(checkpoint)
             if metric == BASELINE:
                 self._refuse_baseline(name)
-            elif not self._asks_references(metric) and not is_computed(
+            elif not self._lacks_references(metric, name) and not is_computed(
                 self.evidence, metric, layer, name
             ):
                 self._refuse_work(metric, layer, name)
@@ -199,9 +199,10 @@ class Computed:
                 with_canaries=with_canaries,
             )
 
-    @staticmethod
-    def _asks_references(metric: str) -> bool:
-        return REFERENCES in SCORES[metric].needs
+    def _lacks_references(self, metric: str, name: str) -> bool:
+        """Whether reference models were not asked at a checkpoint: the score's error says so."""
+        asked = REFERENCES in SCORES[metric].needs
+        return asked and name not in self.evidence.references.checkpoints
 
     def canaries(self) -> bool:
         """Whether some members are canaries, and some are not."""
@@ -218,8 +219,8 @@ class Computed:
         return NotThereError(re.sub(alone, "{}", str(error)), name)
 
     def _is_defined(self, metric: str, checkpoint: str) -> bool:
-        if self._asks_references(metric):
-            return REFERENCES in self.evidence.kinds
+        if REFERENCES in SCORES[metric].needs and REFERENCES not in self.evidence.kinds:
+            return False
         try:
             record = self.evidence.names.record(checkpoint)
         except ValueError as error:

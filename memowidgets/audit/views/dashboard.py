@@ -33,10 +33,10 @@ from memowidgets.audit.views.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
 from memowidgets.store import PackedRun, StoreError
-from memowidgets.training.cost import announced
+from memowidgets.training.cost import announced, spoken
 from memowidgets.training.device import device_status
 from memowidgets.visible import visible
-from memowidgets.widgets.protocol import Choice, SampleDetail, ScoreView
+from memowidgets.widgets.protocol import Check, Choice, SampleDetail, ScoreView
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
@@ -46,6 +46,7 @@ __all__ = ["AuditView"]
 
 _ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
+_CHECK, _CHECKED_BY = "reference", 2  # the score of the offered check, and its models
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
@@ -62,6 +63,7 @@ class AuditView:
         self._audit = audit
         self._details = Details()
         self._cache = Cache()
+        self._time = ""
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
@@ -86,11 +88,33 @@ class AuditView:
         ]
 
     def score_choices(self) -> Sequence[Choice]:
-        """All scores; the baseline only where there are shadow models."""
+        """Scores that there is evidence for, and reference models where they can be trained."""
+        there = metrics_of(self._audit.evidence)
+        offered = [] if self.offered_check() is None else [_CHECK]
         return [
             Choice(name, SCORES[name].title, name == "psmi", uses_layer=name in PER_LAYER)
-            for name in metrics_of(self._audit.evidence)
+            for name in dict.fromkeys([*there, *offered])
         ]
+
+    def offered_check(self) -> Check | None:
+        """Two reference models, if there are none and the run can train them."""
+        evidence = self._audit.evidence
+        if evidence.kind != "run" or not evidence.can_ask or evidence.references.indices:
+            return None
+        try:
+            models = self._audit.run.references_to_train(_CHECKED_BY)
+        except (ValueError, StoreError):  # it was not trained, or nothing is left to train on
+            return None
+        return Check(_CHECK, models, self._time)
+
+    def _is_predicted(self, checkpoint: str) -> bool:
+        names = self._audit.evidence.names
+        return names.record(checkpoint) == names.prediction().record
+
+    def time_check(self, _progress: Progress | None = None) -> None:
+        """Estimate the seconds of the reference models, as `Audit.estimate` does."""
+        table = self._audit.estimate(n_shadows=1, n_references=_CHECKED_BY)
+        self._time = f"about {spoken(float(table['seconds']['reference models']))}"
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
@@ -113,6 +137,9 @@ class AuditView:
     def cost(self, score: str, _layer: str, checkpoint: str) -> str:
         """What `view` has to make, from the last forward pass; empty if it needs none."""
         evidence = self._audit.evidence
+        offered = self.offered_check()
+        if offered is not None and score == offered.metric:
+            return offered.in_words
         record = evidence.names.record(checkpoint)
         n = len(evidence.missing(scores.needs(evidence, score, record)))
         if not n:
@@ -133,6 +160,9 @@ class AuditView:
             answers = [Need("losses", record.name)] if evidence.has_logits else []
             return [*needs_of(evidence, score, checkpoint, truth), *answers]
 
+        offered = self.offered_check()
+        if offered is not None and score == offered.metric and self._is_predicted(checkpoint):
+            self._audit.run_references(_CHECKED_BY, progress=progress or Progress())
         evidence = self._audit.evidence_with(needs, progress)
         found = scores.score(evidence, score, layer, checkpoint, progress)
         of_classes = self._probabilities(evidence, checkpoint)
@@ -158,6 +188,7 @@ class AuditView:
             notes=(
                 *((chance,) if chance and not is_much else ()),
                 *scores.notes_on_zero(evidence, score, found),
+                *_next_steps(evidence),
             ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
@@ -245,6 +276,16 @@ class AuditView:
             return known.to_numpy(dtype=np.float64)
 
         return self._cache.of("log_lira", truth_version(evidence), aligned)[rows]
+
+
+def _next_steps(evidence: Evidence) -> tuple[str, ...]:
+    """Return what only shadow models can say, once reference models have checked a prediction."""
+    checked = evidence.kind == "run" and len(evidence.references.indices) > 0
+    can_have_truth = len(evidence.pool) > len(evidence.member_rows)
+    if not checked or not can_have_truth or evidence.has_ground_truth:
+        return ()
+    said = "shadow models tell which samples are memorised: audit.run_shadows(24), "
+    return (f"there is no ground truth: {said}audit.estimate(24) says how long it takes",)
 
 
 def layer_label(name: str, *, last: bool) -> str:

@@ -300,6 +300,24 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
 
 
+def test_a_check_is_timed_and_then_made(widget_page):
+    offered = DASHBOARD.replace("seconds=1.5", 'seconds=1, check=Check("logit_gap", 2)')
+    shown = widget_page(["from memowidgets.widgets import Check", offered])
+    page = shown.page
+    page.wait_for_selector(".mw-card")
+    button = page.locator(".mw-offer")
+    assert "how long?" in button.inner_text()
+    button.click()
+    page.wait_for_function("document.querySelector('.mw-offer').innerText.includes('about 40 s')")
+    shown.screenshots("widgets-check", of=".mw-bar", widths=[1440, 960, 600])
+    button.click()
+    button.wait_for(state="hidden")
+    shown.eventually("dashboard.metric", "logit_gap")
+    shown.eventually("dashboard.computed", True)
+    assert shown.python("dashboard.comparing")
+    assert button.is_hidden(), "it was made"
+
+
 def test_compute_can_be_cancelled_and_may_fail(dashboard):
     page = dashboard.page
     dashboard.python("setattr(source, 'seconds', 60)")  # it ends by being cancelled

@@ -77,7 +77,7 @@ export class Bar {
     this.deviceBox = picker("Device", this.device);
     this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
     this.ears.on(this.compute, "click", () => this.ask({ type: "compute" }));
-    this.check = html("button", { type: "button", class: "mw-button mw-check" });
+    this.check = html("button", { type: "button", class: "mw-button mw-offer" });
     this.ears.on(this.check, "click", () => this.ask({ type: "check" }));
     this.cancel = html("button", { type: "button", class: "mw-button mw-cancel" }, "Cancel");
     this.ears.on(this.cancel, "click", () => {

@@ -171,8 +171,9 @@ def several(name: str, values: Any) -> list[Any]:
 
 def is_tensor(array: object) -> bool:
     """Return whether `array` is a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
+    # another thread may be importing torch right now; then there is no tensor yet
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return tensor is not None and isinstance(array, tensor)
 
 
 def to_numpy(array: Any) -> NDArray[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 import warnings
 
 import numpy as np
@@ -140,3 +142,10 @@ def test_warnings_are_of_the_line_that_called():
         mw.data.TextDataset.from_texts(["a", "b"], [1, 2])
         mw.data.TableDataset.from_frame(table)
     assert [w.filename for w in said] == [__file__] * 5
+
+
+def test_scores_are_computed_while_another_thread_imports_torch(monkeypatch):
+    scores = PSMI(64, random_state=0).fit(X, CODES).score_samples(X, CODES)
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    meanwhile = PSMI(64, random_state=0).fit(X, CODES).score_samples(X, CODES)
+    np.testing.assert_array_equal(meanwhile, scores)

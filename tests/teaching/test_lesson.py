@@ -13,9 +13,9 @@ from memowidgets.teaching.playground import Playground
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "05_teaching.ipynb"
-ANSWERS = re.findall(
-    r"<details>(.*?)</details>", (ROOT / "docs/worksheet.md").read_text("utf-8"), re.DOTALL
-)
+WORKSHEET = (ROOT / "docs/worksheet.md").read_text("utf-8")
+# the innermost: two of them are folded once more
+ANSWERS = re.findall(r"<details[^>]*>((?:(?!<details).)*?)</details>", WORKSHEET, re.DOTALL)
 CODE = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
 
 
@@ -33,6 +33,7 @@ def test_running_all_cells_leaves_the_playgrounds_as_they_were():
     assert not any(
         getattr(names["theorem"], switch) for switch in ("imbalance", "overlap", "heavy_tails")
     )
+    names["dashboard"].close()
     for playground in (*made, fresh):
         assert playground.wait(60)
         playground.close()
@@ -44,3 +45,16 @@ def test_the_numbers_of_an_answer_are_those_that_its_lines_print(answer):
     printed = "\n".join(CODE.findall(answer))
     for number in re.findall(r"−?\d+\.\d+|\d+ %", CODE.sub("", answer)):
         assert re.search(rf"(?<![\d.-]){number.replace('−', '-').replace(' %', '%')}", printed)
+
+
+def test_the_notebook_asks_what_the_worksheet_asks():
+    """In the same order, with the same answers, which lack the lines that compute them."""
+
+    def asked(text):
+        links = re.sub(r"\]\([\w/]+\.md\)", "]", CODE.sub("", text))
+        return re.findall(r"\*\*\d+\. .*?</details>", re.sub(r"\n{3,}", "\n\n", links), re.DOTALL)
+
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert len(asked(WORKSHEET)) == len(ANSWERS) > 15
+    assert asked(text) == asked(WORKSHEET)

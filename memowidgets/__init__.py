@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from memowidgets.extras import name_missing_extras
+
 if TYPE_CHECKING:
     from memowidgets import (
         charts,
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from memowidgets.training import TrainingConfig
 
 __version__ = "0.1.0"
+
+name_missing_extras()
 
 _ROOMS = (
     "charts",

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
 
+from memowidgets.extras import LIBRARIES
 from memowidgets.visible import visible
 
 FAILED = 2
@@ -31,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"memowidgets: {error}", file=sys.stderr)
         return FAILED
+    except ModuleNotFoundError as error:
+        if error.name not in LIBRARIES:
+            raise
+        print(f"memowidgets: {error}", file=sys.stderr)
+        return FAILED
     except BrokenPipeError:  # the reader has enough, such as head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
@@ -47,6 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
     on = "train a small audit on a device, such as cuda, and compare it with the CPU"
     doctor.add_argument("--device", metavar="NAME", help=on)
+    file = "write versions, checks and timings to a file, to attach to an issue: no path, no name"
+    doctor.add_argument("--json", type=Path, metavar="FILE", help=file)
     doctor.set_defaults(run=_doctor, parser=doctor)
     _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
     view = commands.add_parser("view", help="open a run's dashboard in the browser")
@@ -101,17 +109,23 @@ def _port(text: str) -> int:
 def _doctor(chosen: argparse.Namespace) -> int:
     from memowidgets.doctor import examine
 
-    failed = False
-    if chosen.device is not None:
+    failed, checks = False, []
+    if chosen.device is None:
+        for finding in examine():
+            print(finding, flush=True)
+            failed |= finding.essential
+    else:
         from memowidgets.commands import check_device
 
         for check in check_device(chosen.device):
             print(check, flush=True)
+            checks.append(check)
             failed |= check.wrong
-        return int(failed)
-    for finding in examine():
-        print(finding, flush=True)
-        failed |= finding.essential
+    if chosen.json is not None:
+        from memowidgets.commands import write_report
+
+        write_report(chosen.json, chosen.device, checks)
+        print(f"Attach {visible(str(chosen.json))} to an issue.")
     return int(failed)
 
 

@@ -9,17 +9,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata, util
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-__all__ = ["Finding", "examine"]
+from memowidgets.extras import PURPOSES, pip_install
+
+__all__ = ["Finding", "examine", "versions"]
 
 _PACKAGE = Path(__file__).parent
 _TESTED_PYTHONS = ((3, 11), (3, 13))
-_OPTIONAL = ("lab", "llm", "dask")
 _BYTES_PER_FRONT_END = 50_000
 _CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _GIB = 2**30
@@ -100,23 +103,61 @@ def _memory() -> str:
 
 def _packages() -> Iterator[Finding]:
     tested = _tested_versions()
-    for text in metadata.requires("memowidgets") or ():
-        requirement = Requirement(text)
-        if requirement.marker is None:
-            yield _package(requirement, tested.get(requirement.name), extra=None)
+    yield _size()
+    for requirement, extra in _requirements():
+        yield _package(requirement, tested.get(requirement.name), extra)
+
+
+def _requirements() -> Iterator[tuple[Requirement, str | None]]:
+    """Yield what the plain install needs, with None, then what each extra adds, with its name."""
+    needed = [Requirement(text) for text in metadata.requires("memowidgets") or ()]
+    yield from ((requirement, None) for requirement in needed if requirement.marker is None)
+    known = set[str]()  # an extra that contains another one needs the same
+    for extra in PURPOSES:
+        for requirement in needed:
+            added = requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+            if added and requirement.name not in (*known, "memowidgets"):
+                known.add(requirement.name)
+                yield requirement, extra
+
+
+def versions() -> dict[str, str]:
+    """Return the version of each installed package that memowidgets and its extras need."""
+    found = {"memowidgets": metadata.version("memowidgets")}
+    for requirement, _ in _requirements():
+        with suppress(metadata.PackageNotFoundError):
+            found[requirement.name] = metadata.version(requirement.name)
+    return found
+
+
+def _size() -> Finding:
+    """Add up the files of memowidgets and of all packages that it cannot do without."""
+    waiting, known, size = ["memowidgets"], set[str](), 0
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in known:
             continue
-        for extra in _OPTIONAL:
-            if requirement.marker.evaluate({"extra": extra}):
-                yield _package(requirement, tested.get(requirement.name), extra=extra)
+        known.add(name)
+        try:
+            package = metadata.distribution(name)
+        except metadata.PackageNotFoundError:  # each of ours has a line of its own
+            continue
+        for file in package.files or ():
+            with suppress(OSError):
+                size += Path(str(file.locate())).stat().st_size
+        needs = map(Requirement, package.requires or ())
+        waiting += [r.name for r in needs if not r.marker or r.marker.evaluate({"extra": ""})]
+    return Finding(f"plain install: {size / 1e6:.0f} MB on disk in {len(known)} packages")
 
 
 def _package(requirement: Requirement, tested: str | None, extra: str | None) -> Finding:
     name, essential = requirement.name, extra is None
-    fix = f"pip install '{name}{requirement.specifier}'" if essential else _install_extra(extra)
+    fix = f"pip install '{name}{requirement.specifier}'" if extra is None else pip_install(extra)
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding(f"{name} is not installed{_purpose(extra)}", fix, essential=essential)
+        purpose = f" (needed for {PURPOSES[extra]})" if extra else ""
+        return Finding(f"{name} is not installed{purpose}", fix, essential=essential)
     if not requirement.specifier.contains(version, prereleases=True):
         return Finding(f"{name} {version} is too old", fix, essential=essential)
     return _compared(name, version, tested)
@@ -131,29 +172,16 @@ def _compared(name: str, version: str, tested: str | None) -> Finding:
     )
 
 
-def _install_extra(extra: str | None) -> str:
-    return f"pip install 'memowidgets[{extra}]'"
-
-
-def _purpose(extra: str | None) -> str:
-    purposes = {
-        "lab": "notebooks in the browser",
-        "llm": "language models",
-        "dask": "Dask clusters",
-    }
-    return f" (needed for {purposes[extra]})" if extra else ""
-
-
 def _tested_versions() -> dict[str, str]:
-    """Return the versions in constraints.txt, which is in the package or at the checkout's root."""
-    files = (_PACKAGE / "constraints.txt", _PACKAGE.parent / "constraints.txt")
-    text = next((f.read_text(encoding="utf-8") for f in files if f.is_file()), "")
+    """Return the versions in constraints.txt, which lies at a checkout's root; else none."""
+    file = _PACKAGE.parent / "constraints.txt"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
     return dict(re.findall(r"^([\w.-]+)==(\S+)", text, flags=re.MULTILINE))
 
 
 def _device() -> Finding:
     if util.find_spec("torch") is None:
-        return Finding("device: unknown without torch", "pip install torch", essential=True)
+        return Finding("device: CPU (torch, which finds a GPU, is not installed)")
     import torch
 
     if torch.cuda.is_available():
@@ -173,7 +201,7 @@ def _notebook() -> Iterator[Finding]:
             "ipykernel", metadata.version("ipykernel"), _tested_versions().get("ipykernel")
         )
     except metadata.PackageNotFoundError:
-        yield Finding("ipykernel is not installed (needed for notebooks)", _install_extra("lab"))
+        yield Finding("ipykernel is not installed (needed for notebooks)", pip_install("lab"))
     extensions = Path(sys.prefix, "share", "jupyter", "labextensions")
     for name in ("@jupyter-widgets/jupyterlab-manager", "anywidget"):
         if (extensions / name / "package.json").is_file():

@@ -27,7 +27,7 @@ compile() { "$venv/bin/python" -m compileall -q -j 0 -x "$unused" "$venv"/lib/py
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"
 : >"$log" || say "$venv cannot be written to."
-install hatchling editables && install --no-build-isolation --editable '.[lab,llm,dask,vision,docs,dev]' && compile && exit 0
+install hatchling editables && install --no-build-isolation --editable '.[all,docs,dev]' && compile && exit 0
 
 grep -q -i -E 'No space left' "$log" &&
     say "the disk is full: about 3 GB are needed, and 8 GB on Linux with a GPU."

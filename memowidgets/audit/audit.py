@@ -228,6 +228,7 @@ class Audit:
         shadow_members: ArrayLike | None = None,
         early_shadow_gaps: ArrayLike | None = None,
         reference_gaps: ArrayLike | None = None,
+        probabilities: ArrayLike | None = None,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
     ) -> Self:
@@ -249,6 +250,8 @@ class Audit:
             For the loss, the logit gap, probabilities and the warning of a model that has not
             learned. −inf stands for an option that a question does not have; where the samples
             are questions, that follows from them too. The loss is over these columns.
+            Log-probabilities are logits. One value for each sample, of shape (n,), is the logit of
+            the second of two classes, as scikit-learn's ``decision_function`` gives it.
         log_lira : array-like of shape (n,) or Series by id, optional
             The ground truth; NaN for a sample that has none. It is used as it is. Other
             variances and standard errors are computed from `shadow_gaps`, if they are given too.
@@ -272,6 +275,10 @@ class Audit:
         reference_gaps : array-like of shape (n_references, n), optional
             Logit gaps under models that never saw the sample, NaN where one did, for the score
             ``"reference"``.
+        probabilities : array-like of shape (n, n_classes) or (n,), optional
+            In place of `logits`, as ``predict_proba`` gives them, with the classes in sorted order:
+            their logarithms are the logits. One value for each sample is the probability of the
+            second of two classes. Each row sums to 1.
         path : path-like, optional
             Run directory. The arrays are copied there, readable by you alone, and so are decisions
             and scores; `Audit.open` reads them again. Samples are never written: pass them to
@@ -290,6 +297,12 @@ class Audit:
         ValueError, TypeError
             If something is missing, or shapes, dtypes, values, labels or ids do not fit. The
             message says what, where, and what would be right.
+
+        Warns
+        -----
+        UserWarning
+            If logits look like probabilities, probabilities are exactly 0 or 1, or a class never
+            occurs.
 
         Examples
         --------
@@ -318,6 +331,7 @@ class Audit:
             shadow_members,
             early_shadow_gaps,
             reference_gaps,
+            probabilities,
         )
         return cls._of_arrays(kept_arrays(given, path, seed))
 
@@ -1521,6 +1535,7 @@ class Audit:
         tau: float | None = None,
         metric: str | None = None,
         about: Mapping[str, object] | None = None,
+        figures: bool = True,
     ) -> Path:
         """Write one page that opens offline, with a τ that moves, for readers who run nothing.
 
@@ -1548,6 +1563,9 @@ class Audit:
             ``data``, ``controller``, ``auditor``, ``date``, ``residual_risk``, ``decisions`` and
             ``next_review``. A field that is absent is an empty line to write on; ``date`` is that
             of writing.
+        figures : bool
+            Whether to draw the figures of `figures` into an annex. They take most of the time, and
+            the extra ``figures``; without it, the report says that they are missing.
 
         Returns
         -------
@@ -1572,7 +1590,9 @@ class Audit:
 
         checked_targets(path, overwrite=overwrite)
         said = checked_about(about)
-        content = content_of(self, tau, metric, include_samples=include_samples, about=said)
+        content = content_of(
+            self, tau, metric, include_samples=include_samples, about=said, figures=figures
+        )
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them

@@ -45,6 +45,7 @@ Numbers = NDArray[Any]
 ONLY = "last"
 SCORES = f"scores/{GIVEN}"  # in the run directory
 _ROWS_AT_ONCE = 4096
+_SUMS = 1e-3  # probabilities that are rounded or in half precision miss 1 by less
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,7 @@ def checked(
     shadow_members: Any,
     early_shadow_gaps: Any = None,
     reference_gaps: Any = None,
+    probabilities: Any = None,
 ) -> Given:
     """Return the checked arrays.
 
@@ -100,13 +102,22 @@ def checked(
     ValueError, TypeError
         As `Audit.from_arrays` says.
     """
-    if representations is None and logits is None:
-        raise ValueError("there is nothing to score: pass representations=, logits=, or both")
+    if representations is None and logits is None and probabilities is None:
+        raise ValueError(
+            "there is nothing to score: pass representations=, logits=, or both; probabilities= "
+            "stands for logits="
+        )
+    if logits is not None and probabilities is not None:
+        raise ValueError("pass logits= or probabilities=, not both: one follows from the other")
     named, class_names = _labels(labels, class_names, samples)
     n = len(named)
-    outputs = None if logits is None else _logits(logits, n)
+    what, outputs = "logits", None
+    if logits is not None:
+        outputs = _logits(logits, n)
+    elif probabilities is not None:
+        what, outputs = "probabilities", _log_probabilities(probabilities, n)
     if outputs is not None:
-        _check_columns(named, outputs)
+        _check_columns(what, named, outputs)
     names = _class_names(class_names, samples, outputs)
     if outputs is None and not isinstance(samples, Dataset):
         known = checked_class_names(names, named)
@@ -281,35 +292,81 @@ def _representation(what: str, values: Any, n: int) -> Numbers:
 
 
 def _logits(values: Any, n: int) -> Numbers:
-    array = _floating(_array("logits", values))
-    if array.ndim != 2:
-        raise ValueError(f"logits must be (n_samples, n_classes), but has shape {array.shape}")
-    _check_rows("logits", array, n)
-    if array.shape[1] < 2:
-        raise ValueError(
-            f"logits has {array.shape[1]} column: it needs one for each class; for a single logit "
-            "z of two classes give np.column_stack([0 * z, z])"
-        )
+    """Return checked logits; one value for each sample is that of the second of two classes."""
+    array = _of_classes("logits", values, n)
     _check_finite("logits", array, lambda rows: np.isnan(rows) | (rows == np.inf))
-    _warn_of_probabilities(array)
+    single = array.shape[1] == 1
+    if looks_like_probabilities(np.hstack([1 - array, array]) if single else array):
+        rows = "lies between 0 and 1" if single else "lies between 0 and 1 and sums to 1"
+        warn_user(
+            f"logits look like probabilities: each row {rows}; pass them as probabilities= instead"
+        )
+    return np.hstack([0 * array, array]) if single else array
+
+
+def _log_probabilities(values: Any, n: int) -> Numbers:
+    """Return the logarithms of probabilities, which are logits: their softmax is what was given."""
+    array = _of_classes("probabilities", values, n)
+    _check_finite("probabilities", array, _not_finite)
+    if (array <= 0).all() and np.allclose(np.exp(array).sum(axis=1), 1, atol=_SUMS):
+        raise ValueError(
+            "probabilities holds log-probabilities: no value is above 0, and their exponentials "
+            "sum to 1 in each row; pass them as logits="
+        )
+    outside = (array < 0) | (array > 1 + _SUMS)
+    if outside.any():
+        row, column = (int(i) for i in np.unravel_index(outside.argmax(), array.shape))
+        raise ValueError(
+            f"probabilities holds {int(outside.sum())} values that are not between 0 and 1, the "
+            f"first in row {row}, column {column}: {array[row, column]:.4g}; pass logits, such as "
+            "those of decision_function, as logits="
+        )
+    if array.shape[1] == 1:
+        array = np.hstack([1 - array, array])
+    sums = array.sum(axis=1, dtype=np.float64)
+    off = np.abs(sums - 1) > _SUMS
+    if off.any():
+        row = int(off.argmax())
+        raise ValueError(
+            f"probabilities must sum to 1 in each row, but {int(off.sum())} rows do not, the first "
+            f"is row {row} with {sums[row]:.4g}: pass those of all classes, and divide each row by "
+            "its sum if they are rounded"
+        )
+    smallest = np.finfo(array.dtype).eps  # as in scikit-learn's log_loss
+    zero = (array < smallest).any(axis=1)
+    if zero.any():
+        warn_user(
+            f"probabilities are 0 or 1 in {int(zero.sum())} of {n} rows: their logarithm is taken "
+            f"of {smallest:.1g} instead of 0, so scores of such samples are equal or nearly so"
+        )
+    logarithms: Floats = np.log(np.maximum(array, smallest, dtype=np.float64))
+    return logarithms
+
+
+def _of_classes(what: str, values: Any, n: int) -> Numbers:
+    """Return an array of shape (n, n_classes), or (n, 1) of one value for each sample."""
+    array = _floating(_array(what, values))
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"{what} must be (n_samples, n_classes), or (n_samples,) for the second of two "
+            f"classes, but has shape {array.shape}"
+        )
+    _check_rows(what, array, n)
+    if array.shape[1] == 0:
+        raise ValueError(f"{what} has no columns: it needs one for each class")
     return array
 
 
-def _warn_of_probabilities(logits: Numbers) -> None:
-    if looks_like_probabilities(logits):
-        warn_user(
-            "logits look like probabilities: each row lies between 0 and 1 and sums to 1; give "
-            "their logarithm instead"
-        )
-
-
-def _check_columns(labels: NDArray[np.int64], logits: Numbers) -> None:
+def _check_columns(what: str, labels: NDArray[np.int64], logits: Numbers) -> None:
     outside = labels >= logits.shape[1]
     if outside.any():
         row = int(outside.argmax())
         raise ValueError(
-            f"{int(outside.sum())} labels have no column in logits, the first in row {row}: it is "
-            f"{labels[row]}, and the columns are 0 to {logits.shape[1] - 1}"
+            f"{int(outside.sum())} labels have no column in {what}, the first in row {row}: it is "
+            f"{labels[row]}, and the columns are 0 to {logits.shape[1] - 1}: give one for each "
+            "class"
         )
 
 

@@ -130,8 +130,8 @@ class Run:
         self._settings = settings or Settings.read(manifest["training"])
         self.held_out = held_out if held_out is not None else data.take(design.held_out)
         self._anywhere = _asked_for(model, device) == "auto"
-        waits = model is None and device == "auto"  # asking for it imports torch: seconds
-        self._device = None if waits else device_of(model, device)
+        # to look for a GPU imports torch, which takes seconds
+        self._device = None if self._anywhere else device_of(model, device)
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
         self._key: str | None = None  # of the shadow models chosen here; None: as the folder says
         why_none = None if self.kind == "run" else self.cannot("run_references")
@@ -162,9 +162,9 @@ class Run:
 
     @property
     def device(self) -> str:
-        """The device to compute on."""
+        """The device to compute on. A recording, which trains nothing, looks for no GPU."""
         if self._device is None:
-            self._device = resolve_device("auto")
+            self._device = "cpu" if self.kind == "recording" else resolve_device("auto")
         return self._device
 
     @property

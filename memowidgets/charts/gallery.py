@@ -7,12 +7,14 @@ import html
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
+from memowidgets.extras import pip_install
 from memowidgets.files import check_outside_runs, write_whole
 
 FORMATS = ("png", "svg", "pdf")
@@ -144,7 +146,14 @@ class Figures(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         """Return all figures as pictures embedded in the page."""
         parts = [_table(name, table) for name, table in self.tables.items()]
-        parts += [self._picture(name) for name in self]
+        if find_spec("vl_convert") is not None:
+            parts += [self._picture(name) for name in self]
+        elif self._charts:
+            parts.append(
+                f"<p>{html.escape(', '.join(self))}: figures are drawn as pictures by vl-convert "
+                f"(<code>{pip_install('figures')}</code>). Without it, JupyterLab shows one at a "
+                f"time: <code>figures[{next(iter(self))!r}]</code>.</p>"
+            )
         if self.missing:
             items = "".join(
                 f"<li><b>{html.escape(names)}</b>: {html.escape(reason)}</li>"
@@ -174,6 +183,8 @@ class Figures(Mapping[str, Any]):
 
 def rendered(chart: Any, kind: str, scale: float) -> bytes:
     """Return the content of a chart's file, drawn in this process."""
+    import vl_convert  # noqa: F401 - Altair draws with it, and names no extra if it is missing
+
     if kind == "svg":
         text = io.StringIO()
         chart.save(text, format="svg")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from memowidgets.extras import pip_install
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:
@@ -401,11 +403,18 @@ def _configuration(theme: Theme) -> dict[str, Any]:
 
 
 class _Picture:
-    """Display as an SVG picture, because Altair's own display fetches scripts from a CDN."""
+    """Display as an SVG picture, because Altair's own display fetches scripts from a CDN.
 
-    def _repr_mimebundle_(self, *_args: Any, **_kwargs: Any) -> dict[str, str]:
+    Without vl-convert, JupyterLab and Notebook draw the chart by the Vega-Lite that they have.
+    """
+
+    def _repr_mimebundle_(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
+        chart = cast("alt.Chart", self)
+        if find_spec("vl_convert") is None:
+            text = f"a chart; pictures of charts need vl-convert: {pip_install('figures')}"
+            return {"application/vnd.vegalite.v5+json": chart.to_dict(), "text/plain": text}
         picture = io.StringIO()
-        cast("alt.Chart", self).save(picture, format="svg")
+        chart.save(picture, format="svg")
         return {"image/svg+xml": picture.getvalue(), "text/plain": "a chart"}
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import platform
+import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from memowidgets.commands.runs import CommandError
-from memowidgets.visible import first_line
+from memowidgets.files import write_whole
+from memowidgets.visible import first_line, visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
@@ -30,6 +36,8 @@ _OF_A_PROCESS = 2**29  # memory that CUDA itself takes in each process
 _PSMI_SHAPE = (4000, 512)
 _SAMPLES, _EPOCHS = 400, 4
 _FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
+_SHARED = ("here", "there", "said", "fix", "numbers")
+_PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:\\|~?/|\\\\)[^\s'\":;,()]+")
 _UPDATE = "update the device's driver and torch, and until then pass device='cpu'"
 
 
@@ -49,6 +57,8 @@ class Check:
         How to fix it. Empty if nothing is wrong.
     wrong : bool
         Whether the device must not be used until it is fixed.
+    numbers : mapping of str to float
+        The numbers behind `here`, `there` and `said`, with their units in their names.
 
     Examples
     --------
@@ -62,6 +72,7 @@ class Check:
     said: str = ""
     fix: str = ""
     wrong: bool = False
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         sign = "WRONG" if self.wrong else "note" if self.fix else "ok"
@@ -84,7 +95,8 @@ def check_device(name: str) -> Iterator[Check]:
     Check
         One row as soon as it is known: the device, equal logit gaps from the same weights, equal
         order of PSMI and log-LiRA after training, bfloat16, deterministic training, the times of a
-        training step, a pass and PSMI, and the number of shadow models that fit at once.
+        training step, a pass and PSMI, the peak memory, and the number of shadow models that fit
+        at once.
 
     Raises
     ------
@@ -193,9 +205,11 @@ def _gaps(here: Audit, device: str) -> Check:
     off = float(np.abs(one - other).max() / np.std(one))
     what, there = "logit gaps, same weights", f"off by {off:.1g}"
     said = "standard deviations at most"
+    numbers = {"largest_difference_in_standard_deviations": off}
     if not off <= _OFF:
-        return Check(what, "", there, f"{said}; rounding explains {_OFF}", _UPDATE, wrong=True)
-    return Check(what, "", there, said)
+        said = f"{said}; rounding explains {_OFF}"
+        return Check(what, "", there, said, _UPDATE, wrong=True, numbers=numbers)
+    return Check(what, "", there, said, numbers=numbers)
 
 
 def _truth(here: Audit, there: Audit) -> Check:
@@ -217,9 +231,11 @@ def _order(what: str, one: Any, other: Any) -> Check:
     off = float(np.abs(one - other).max())
     there, least = f"off by {off:.1g}", _SAME_ORDER[what]
     said = f"at most; rank correlation {rank:.3f}"
+    numbers = {"largest_difference": off, "rank_correlation": rank}
     if not rank >= least:
-        return Check(what, "", there, f"{said}, below {least}", _UPDATE, wrong=True)
-    return Check(what, "", there, said)
+        said = f"{said}, below {least}"
+        return Check(what, "", there, said, _UPDATE, wrong=True, numbers=numbers)
+    return Check(what, "", there, said, numbers=numbers)
 
 
 def _precision(folder: Path, here: Audit, device: str) -> Check:
@@ -233,8 +249,11 @@ def _precision(folder: Path, here: Audit, device: str) -> Check:
         audit = _audit(folder / "bfloat16", device, precision="bfloat16")
     except (ValueError, RuntimeError, FloatingPointError) as error:
         return Check(what, "", "fails", first_line(error), fix)
-    one, other = (f"loss {_last(made).train_loss:.3f}" for made in (here, audit))
-    return Check(what, one, other, f"the CPU's in float32; auto means {auto} on the device")
+    losses = [float(_last(made).train_loss) for made in (here, audit)]
+    one, other = (f"loss {loss:.3f}" for loss in losses)
+    said = f"the CPU's in float32; auto means {auto} on the device"
+    numbers = {"cpu_loss_in_float32": losses[0], "device_loss_in_bfloat16": losses[1]}
+    return Check(what, one, other, said, numbers=numbers)
 
 
 def _repeated(folder: Path, device: str) -> Check:
@@ -271,6 +290,9 @@ def _times(here: Audit, there: Audit, device: str) -> Iterator[Check]:
     yield _time("training step", one.step, other.step, advice)
     yield _time("pass, each sample", one.sample, other.sample, advice)
     yield _psmi(device)
+    memory = {"cpu_process_bytes": float(one.memory), "device_bytes": float(other.memory)}
+    small, large = (f"{timing.memory / 2**20:.0f} MiB" for timing in (one, other))
+    yield Check("peak memory", small, large, "of this process, and on the device", numbers=memory)
     yield _fitting(device, other)
 
 
@@ -300,9 +322,10 @@ def _psmi(device: str) -> Check:
 
 def _time(what: str, here: float, there: float, advice: str) -> Check:
     one, other = _spoken(here), _spoken(there)
+    numbers = {"cpu_seconds": here, "device_seconds": there}
     if there > here:
-        return Check(what, one, other, f"{there / here:.1f} times as slow", advice)
-    return Check(what, one, other, f"{here / there:.1f} times as fast")
+        return Check(what, one, other, f"{there / here:.1f} times as slow", advice, numbers=numbers)
+    return Check(what, one, other, f"{here / there:.1f} times as fast", numbers=numbers)
 
 
 def _spoken(seconds: float) -> str:
@@ -323,9 +346,84 @@ def _fitting(device: str, timing: Timing) -> Check:
     if free is None:
         return Check(what, "", "unknown", "the device does not tell its free memory")
     n = free // (timing.memory + _OF_A_PROCESS)
+    numbers = {"shadow_models": float(n), "free_bytes": float(free)}
     said = (
         "fit into its memory: run_shadows(n, processes=…); python -m benchmarks device times them"
     )
     if n == 0:
-        return Check(what, "", "0", said, "end other programs that use the device", wrong=True)
-    return Check(what, "", str(n), said)
+        fix = "end other programs that use the device"
+        return Check(what, "", "0", said, fix, wrong=True, numbers=numbers)
+    return Check(what, "", str(n), said, numbers=numbers)
+
+
+def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> None:
+    """Write what an issue about a device needs as JSON: no path, no host name, no user name.
+
+    Parameters
+    ----------
+    file : Path
+        The file, which is replaced.
+    device : str or None
+        Device that was checked; None if none was.
+    checks : sequence of Check
+        The rows of its table.
+
+    Raises
+    ------
+    CommandError
+        If the file cannot be written.
+    """
+    from memowidgets.doctor import versions
+
+    found = {
+        "format": 1,
+        "packages": versions(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "device": None if device is None else {"name": device, **_hardware(device)},
+        "checks": [
+            {
+                "what": check.what or "device",
+                "verdict": "wrong" if check.wrong else "note" if check.fix else "ok",
+                **{name: _anonymous(getattr(check, name)) for name in _SHARED},
+            }
+            for check in checks
+        ],
+    }
+    text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        write_whole(file, text.encode(), mode=0o666)
+    except OSError as error:
+        raise CommandError(
+            f"{visible(str(file))} cannot be written ({error.strerror}); pass another --json"
+        ) from None
+
+
+def _hardware(device: str) -> dict[str, Any]:
+    """Name and size of a CUDA device, and what drives it; empty for other kinds."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return {}
+    with suppress(RuntimeError, AssertionError):  # the checks say what is wrong with it
+        known, cudnn = torch.cuda.get_device_properties(device), cast("Any", torch.backends.cudnn)
+        return {
+            "model": known.name,
+            "total_bytes": known.total_memory,
+            "compute_capability": f"{known.major}.{known.minor}",
+            "cuda": torch.version.cuda,
+            "cudnn": cudnn.version(),
+            "count": torch.cuda.device_count(),
+        }
+    return {}
+
+
+def _anonymous(found: Any) -> Any:
+    """Return a text without paths and the host's name, which messages of errors may contain."""
+    if isinstance(found, Mapping):  # of numbers, which are absent where there is none
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+    host = platform.node()
+    if host:
+        found = re.sub(rf"\b{re.escape(host)}\b", "HOST", found)
+    return _PATH.sub("PATH", found)

@@ -68,7 +68,10 @@ def demo(
     with refusing(folder):
         from memowidgets.audit import open_recorded
 
-        page = open_recorded(RECORDING).report(folder / f"{RECORDING}.html", overwrite=overwrite)
+        # without figures, which take ten times as long as all the rest
+        page = open_recorded(RECORDING).report(
+            folder / f"{RECORDING}.html", overwrite=overwrite, figures=False
+        )
     say(f"The page is {visible(str(page))}")
     if browser and not webbrowser.open(page.as_uri()):
         say("No browser was found. Open the page in one yourself.")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from memowidgets.extras import pip_install
 from memowidgets.network import busy_seconds, check_revision, explained, hub_may_be_asked
 
 __all__ = ["check_pinned", "hub_folder"]
@@ -50,8 +51,8 @@ def hub_folder(repository: str, revision: str | None, patterns: Sequence[str]) -
     check_revision(revision)
     if not _installed("huggingface_hub"):
         raise ImportError(
-            "getting data from the hub needs huggingface_hub: pip install huggingface_hub "
-            "pyarrow, or pass the authors' own files as source=path"
+            f"getting data from the hub needs huggingface_hub: {pip_install('llm')}, or pass the "
+            "authors' own files as source=path"
         )
     with explained(
         f"cannot get {repository} from the hub",

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
+from memowidgets.extras import pip_install
 from memowidgets.files import checked_path
 from memowidgets.visible import listed, quoted, visible
 
@@ -461,7 +462,8 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("reading pictures from files needs Pillow: pip install pillow") from error
+        said = f"reading pictures from files needs Pillow: {pip_install('vision')}"
+        raise ImportError(said) from error
     return Image
 
 

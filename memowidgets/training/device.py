@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -52,6 +53,8 @@ def resolve_device(name: str) -> str:
     ValueError
         If torch does not know the name, or the device is not available.
     """
+    if name == "cpu" or (name == "auto" and find_spec("torch") is None):
+        return "cpu"
     import torch
 
     if name == "auto":

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from importlib import metadata
+from pathlib import Path
+
 import pytest
 
 from memowidgets.__main__ import main
@@ -36,6 +40,38 @@ def test_a_device_that_computes_as_the_cpu_does_is_well(device, capsys):
     for what in ("training step", "pass, each sample", "PSMI of 60 x 8"):
         assert "times as" in rows[what][1]
     assert int(rows["shadow models at once"][1][51:64]) > 0
+
+
+def test_the_report_has_versions_timings_and_memory_and_names_nobody(
+    device, hardware, tmp_path, monkeypatch, capsys
+):
+    file = tmp_path / "report.json"
+    module = check_device.__globals__
+    monkeypatch.setattr(module["platform"], "node", lambda: "annes-laptop")
+    failed = RuntimeError(f"{tmp_path}/libcuda.so on annes-laptop: invalid image")
+    monkeypatch.setitem(module, "_repeated", lambda *_: (_ for _ in ()).throw(failed))
+    assert main(["doctor", "--device", device, "--json", str(file)]) == 1
+    text = file.read_text(encoding="utf-8")
+    found = json.loads(text)
+    assert {"memowidgets", "torch", "numpy"} <= set(found["packages"])
+    assert found["packages"]["torch"] == metadata.version("torch")
+    assert found["device"]["name"] == device
+    checks = {check["what"]: check for check in found["checks"]}
+    assert checks["logit gaps, same weights"]["verdict"] == "ok"
+    for what in ("training step", "pass, each sample", "PSMI of 60 x 8"):
+        assert min(checks[what]["numbers"].values()) > 0
+        assert set(checks[what]["numbers"]) == {"cpu_seconds", "device_seconds"}
+    assert checks["peak memory"]["numbers"]["cpu_process_bytes"] > 2**20
+    assert checks["trained twice"]["verdict"] == "wrong"
+    assert "invalid image" in checks["trained twice"]["said"]
+    for private in (str(tmp_path), "libcuda.so", "annes-laptop", str(Path.home())):
+        assert private not in text
+    capsys.readouterr()
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
+    assert main(["doctor", "--json", str(tmp_path / "no" / "report.json")]) == 2
+    assert "report.json" in capsys.readouterr().err
 
 
 def test_a_device_that_errs_is_wrong_and_there_is_a_fix(device, hardware, capsys):

@@ -565,10 +565,12 @@ def bad(name: str, **changes) -> dict:
         (bad("logits", at={(3, 1): np.nan}), "logits holds 1 values .*row 3, column 1 is NaN"),
         (bad("logits", at={(3, 1): np.inf}), "row 3, column 1 is infinite"),
         (bad("logits", at={(3, 0): -np.inf}), r"logit of the label \(0\) of row 3 is -inf"),
-        (bad("logits", turn=lambda x: x[:, :1]), "logits has 1 column: it needs one"),
+        (bad("logits", turn=lambda x: x[:, :1]), "80 labels have no column in logits.*: give one"),
+        (bad("logits", turn=lambda x: x[:, :0]), "logits has no columns: it needs one"),
         (bad("logits", turn=lambda x: x[:, :2]), "80 labels have no column .* row 2: it is 2"),
         (bad("logits", turn=lambda x: x.T), "3 rows for 240 labels.*: transpose it"),
-        (bad("logits", turn=lambda x: x[:, 0]), r"must be \(n_samples, n_classes\)"),
+        (bad("logits", turn=lambda x: x[:, 0]), "80 labels have no column .* row 2: it is 2"),
+        (bad("logits", turn=lambda x: x[:, :, None]), r"must be \(n_samples, n_classes\)"),
         ({"class_names": ["a", "b"]}, r"3 columns for 2 classes \(a, b\)"),
         ({"labels": []}, "the dataset is empty"),
         (bad("labels", at={4: -1}), "row 4 is -1"),
@@ -621,11 +623,81 @@ def test_samples_and_labels_that_disagree_are_named():
         mw.Audit.from_arrays(data.labels, logits=logits, samples=data, class_names=list("abc"))
 
 
+def probabilities():
+    logits = arrays()["logits"].astype(np.float64)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
 def test_probabilities_in_place_of_logits_are_noticed():
-    logits = arrays()["logits"]
-    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    with pytest.warns(UserWarning, match="look like probabilities"):
-        audit_of(logits=probabilities)
+    with pytest.warns(UserWarning, match="look like probabilities.*probabilities="):
+        audit_of(logits=probabilities())
+    with pytest.warns(UserWarning, match="look like probabilities.*probabilities="):
+        mw.Audit.from_arrays([0, 1, 1], logits=[0.2, 0.6, 0.9])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_probabilities_give_the_scores_of_their_logits(dtype):
+    given, logits = audit_of(logits=None, probabilities=probabilities().astype(dtype)), audit_of()
+    accuracy = {np.float64: 1e-6, np.float32: 1e-3, np.float16: 0.05}[dtype]
+    for metric in ("loss", "logit_gap"):
+        np.testing.assert_allclose(given.score(metric), logits.score(metric), atol=accuracy)
+    np.testing.assert_allclose(given.probabilities(), logits.probabilities(), atol=1e-3)
+    assert given.evaluate("loss").auc == pytest.approx(logits.evaluate("loss").auc, abs=0.01)
+
+
+def test_log_probabilities_are_logits():
+    given = audit_of(logits=np.log(probabilities()))
+    np.testing.assert_allclose(given.score("loss"), audit_of().score("loss"), atol=1e-6)
+
+
+def test_decisions_and_probabilities_of_two_classes_have_one_value_for_each_sample():
+    labels, z = np.arange(60) % 2, np.random.default_rng(0).normal(size=60) * 3
+    two = mw.Audit.from_arrays(labels, logits=np.column_stack([0 * z, z]))
+    share = 1 / (1 + np.exp(-z))
+    for outputs in ({"logits": z}, {"logits": z[:, None]}, {"probabilities": share}):
+        one = mw.Audit.from_arrays(labels, **outputs)
+        for metric in ("loss", "logit_gap"):
+            np.testing.assert_allclose(one.score(metric), two.score(metric), atol=1e-9)
+    reference = np.log(np.where(labels == 1, share, 1 - share))
+    np.testing.assert_allclose(two.score("loss"), reference, atol=1e-9)
+
+
+def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers(tmp_path):
+    shares = probabilities()
+    shares[:4] = np.eye(3)[[0, 1, 1, 2]]  # labels are 0, 1, 2, 0: two right, two wrong
+    with pytest.warns(UserWarning, match="0 or 1 in 4 of 240 rows"):
+        audit = audit_of(logits=None, probabilities=shares)
+    loss = audit.score("loss")
+    assert np.isfinite(loss).all()
+    assert np.isfinite(audit.score("logit_gap")).all()
+    np.testing.assert_allclose(loss.iloc[:2], 0, atol=1e-12)
+    np.testing.assert_allclose(loss.iloc[2:4], np.log(np.finfo(np.float64).eps))
+    assert audit.report(tmp_path / "page.html", figures=False).is_file()
+
+
+@pytest.mark.parametrize(
+    ("turn", "words"),
+    [
+        (lambda p: p / 2, "sum to 1 in each row, but 240 rows do not, .* row 0 with 0.5"),
+        (np.log, "log-probabilities.*as logits="),
+        (lambda p: np.log(p)[:, 0] - 1, "not between 0 and 1.*row 0, column 0"),
+        (lambda p: arrays()["logits"], "not between 0 and 1.*as logits="),
+        (lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p), "row 7, column 0 is NaN"),
+        (lambda p: np.where(np.arange(N)[:, None] == 7, np.inf, p), "row 7, column 0 is inf"),
+        (lambda p: p[:, 0], "80 labels have no column in probabilities.* row 2: it is 2"),
+        (lambda p: p[:9], "9 rows for 240 labels"),
+        (lambda p: p.T, "3 rows for 240 labels.*: transpose it"),
+        (lambda p: p[:, :0], "probabilities has no columns"),
+        (lambda p: p[:, :, None], r"must be \(n_samples, n_classes\)"),
+        (lambda p: p.astype(str), "must hold real numbers"),
+    ],
+)
+def test_probabilities_that_do_not_fit_are_said(turn, words):
+    with pytest.raises((ValueError, TypeError), match=re.compile(words, re.DOTALL)):
+        audit_of(logits=None, probabilities=turn(probabilities()))
+    with pytest.raises(ValueError, match="logits= or probabilities="):
+        audit_of(probabilities=probabilities())
 
 
 def test_the_target_among_its_own_shadow_models_is_noticed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -67,10 +68,24 @@ def test_a_local_build_of_torch_is_the_tested_one(monkeypatch):
 def test_an_extra_that_is_missing_is_a_note(monkeypatch):
     lines = findings(monkeypatch, peft=None, ipykernel=None)
     assert (
-        "note     peft is not installed (needed for language models); "
+        "note     peft is not installed (needed for language models and for models and data of "
+        "the hub); "
         "fix: pip install 'memowidgets[llm]'"
     ) in lines
     assert any(line.startswith("note     ipykernel is not installed") for line in lines)
+
+
+def test_without_torch_the_extra_is_a_note(monkeypatch):
+    lines = findings(monkeypatch, torch=None)
+    (line,) = [line for line in lines if " torch " in line]
+    assert line.startswith("note")
+    assert "memowidgets[train]" in line
+
+
+def test_the_size_of_the_plain_install_is_that_of_its_files(monkeypatch):
+    size = re.search(r"plain install: (\d+) MB on disk in (\d+) packages", findings(monkeypatch)[0])
+    assert 200 < int(size[1]) <= 450
+    assert "torch" not in size[0]
 
 
 def test_labs_extensions_are_looked_for(monkeypatch, tmp_path):

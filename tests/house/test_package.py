@@ -20,9 +20,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+import memowidgets as mw
+
 ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 STATIC = ROOT / "memowidgets" / "widgets" / "static"
-LARGEST = 40_000_000  # three recorded audits, of 11 to 23 MB, are most of it
+LARGEST = 18_000_000  # recorded audits are most of it
 HEAVY = ("torch", "transformers", "peft", "altair", "sklearn", "pandas", "anywidget", "distributed")
 
 
@@ -34,16 +37,100 @@ def test_importing_the_package_loads_nothing_heavy():
     assert result.stdout.strip() == "[]"
 
 
-def test_a_recording_needs_no_torch():
-    """Its import takes seconds, and nobody asked for a device."""
+# As if the libraries of the extras were not installed, for whoever asks.
+WITHOUT = """
+import importlib.machinery, sys
+gone = set(sys.argv[1].split(","))
+found = importlib.machinery.PathFinder.find_spec
+importlib.machinery.PathFinder.find_spec = staticmethod(
+    lambda name, path=None, target=None:
+        None if name.partition(".")[0] in gone else found(name, path, target)
+)
+import memowidgets as mw
+"""
+
+PLAIN = """
+import numpy as np
+from memowidgets.__main__ import main
+y = np.arange(200) % 2
+x = np.random.default_rng(0).normal(size=(200, 8)) + 4 * y[:, None]
+p = 1 / (1 + np.exp(2 - x.mean(axis=1)))
+for audit in (
+    mw.Audit.from_arrays(y, representations=x, probabilities=p, path="arrays"),
+    *map(mw.open_recorded, ("mmlu-field-smollm2", "cifar10-wrn", "banking77-smollm2")),
+):
+    audit.score("psmi"), audit.score("loss"), audit.flagged(tau=0.0)
+    dashboard = audit.dashboard()
+    dashboard.compute(), dashboard.wait()
+    assert dashboard.computed and dashboard.counts["n"] == len(audit.members)
+    assert "text/html" in dashboard._repr_mimebundle_()[0]
+    dashboard.close()
+    page = audit.report(f"of-{len(audit.members)}.html")
+    assert "memowidgets[figures]" in page.read_text(encoding="utf-8")
+    figures = audit.figures()
+    figures._repr_html_()
+    for chart in figures.values():
+        assert "layer" in str(chart._repr_mimebundle_()["application/vnd.vegalite.v5+json"])
+for name in ("PSMIPlayground", "LiRAPlayground", "TheoremPlayground"):
+    getattr(mw.teaching, name)().close()
+assert main(["demo", "--no-browser", "--out", "demo"]) == 0
+assert main(["report", "arrays", "again.html"]) == 0
+assert main(["audits", "."]) == 0
+assert main(["doctor", "--json", "doctor.json"]) == 0
+assert not gone & set(sys.modules), gone & set(sys.modules)
+"""
+
+EXTRA_OF = """
+from memowidgets.__main__ import main
+data = mw.data.load_digits().take(range(100))
+audit = mw.open_recorded("banking77-smollm2")
+charts = audit.figures()
+for extra, call in {
+    "train": lambda: mw.Audit(mw.models.ConvNet(), data, path="run"),
+    "train ": lambda: mw.watch(None, data, path="watched", steps_per_epoch=4),
+    "llm": lambda: mw.models.CausalLM.from_pretrained("folder"),
+    "llm ": lambda: mw.models.SequenceClassifier.from_pretrained("folder"),
+    "llm,vision": lambda: mw.models.ImageClassifier.from_pretrained("folder"),
+    "llm  ": lambda: mw.training.MemorizationCallback,
+    "llm   ": lambda: mw.data.fetch_mcq("mmlu"),
+    "figures": lambda: charts.save("figures"),
+}.items():
+    try:
+        call()
+    except ImportError as error:
+        text = str(error)
+        assert f"memowidgets[{extra.strip()}]" in text or extra == "llm,vision", (extra, text)
+        assert "pip install 'memowidgets[" in text and chr(10) not in text, text
+    else:
+        raise AssertionError(extra)
+assert main(["doctor", "--device", "cuda"]) == 2
+"""
+
+
+@pytest.mark.parametrize("code", [PLAIN, EXTRA_OF], ids=["works", "says which extra"])
+def test_without_the_extras(code, tmp_path):
+    from memowidgets.extras import LIBRARIES
+
+    gone = ",".join([*LIBRARIES, "datasets", "lightning", "pytorch_lightning", "trl"])
+    result = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "-c", WITHOUT + code, gone],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_with_torch_a_recording_and_the_demo_do_not_import_it(tmp_path):
+    """Its import takes seconds, and nothing is trained."""
     code = (
-        "import memowidgets as mw, sys; audit = mw.open_recorded('mmlu-field-smollm2'); "
-        "audit.evaluate('psmi'); print('torch' in sys.modules)"
+        "import memowidgets as mw, sys; from memowidgets.__main__ import main; "
+        "audit = mw.open_recorded('mmlu-field-smollm2'); audit.evaluate('psmi'); "
+        "audit.dashboard().close(); main(['demo', '--no-browser', '--out', sys.argv[1]]); "
+        "print([m for m in ('torch', 'vl_convert', 'transformers') if m in sys.modules])"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert result.stdout.strip() == "False"
+    assert result.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.fixture(scope="module")
@@ -101,28 +188,42 @@ def test_the_sdist_holds_what_is_tracked(sdist_file):
 def test_the_wheel_of_the_sdist_is_the_same(wheel, sdist_file, tmp_path):
     with tarfile.open(sdist_file) as archive:
         archive.extractall(tmp_path, filter="data")
-    again = built(tmp_path / "memowidgets-0.1.0", tmp_path / "dist", "wheel")
+    again = built(tmp_path / f"memowidgets-{VERSION}", tmp_path / "dist", "wheel")
     with zipfile.ZipFile(again) as archive:
         assert sorted(archive.namelist()) == sorted(wheel)
 
 
 def test_the_metadata_is_complete(wheel_file):
     with zipfile.ZipFile(wheel_file) as archive:
-        text = archive.read("memowidgets-0.1.0.dist-info/METADATA").decode()
+        text = archive.read(f"memowidgets-{VERSION}.dist-info/METADATA").decode()
     found = email.message_from_string(text)
-    assert found["Version"] == "0.1.0"
+    assert found["Version"] == VERSION == mw.__version__
     assert found["License-Expression"] == "BSD-3-Clause"
     assert found["Description-Content-Type"] == "text/markdown"
-    assert {"lab", "llm", "vision", "dask"} <= set(found.get_all("Provides-Extra"))
+    extras = {"train", "llm", "figures", "vision", "lab", "dask", "all"}
+    assert extras <= set(found.get_all("Provides-Extra"))
+    needed = [Requirement(text) for text in found.get_all("Requires-Dist")]
+    everything = {r.name for r in needed if r.marker and r.marker.evaluate({"extra": "all"})}
+    assert {
+        "torch",
+        "loky",
+        "transformers",
+        "peft",
+        "vl-convert-python",
+        "jupyterlab",
+    } <= everything
+    assert "torch" not in {r.name for r in needed if not r.marker}
+    assert {url.partition(",")[0] for url in found.get_all("Project-URL")} >= {"Source", "Issues"}
     assert "# memowidgets" in found.get_payload()
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert "memowidgets/py.typed" in wheel
-    assert "memowidgets/constraints.txt" in wheel
+    assert not [name for name in wheel if name.endswith("constraints.txt")]
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
-    package, data = "memowidgets", "memowidgets-0.1.0.data"
-    assert {name.split("/")[0] for name in wheel} == {package, data, "memowidgets-0.1.0.dist-info"}
+    package, data = "memowidgets", f"memowidgets-{VERSION}.data"
+    about = f"memowidgets-{VERSION}.dist-info"
+    assert {name.split("/")[0] for name in wheel} == {package, data, about}
     template = f"{data}/data/share/jupyter/voila/templates/memowidgets/"
     assert [name for name in wheel if name.startswith(data) and not name.startswith(template)] == []
     assert not [name for name in wheel if "__pycache__" in name or name.endswith(".ipynb")]
@@ -211,7 +312,7 @@ def requirements():
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    return [Requirement(text) for group in groups for text in group]
+    return [Requirement(text) for group in groups for text in group if "memowidgets" not in text]
 
 
 def pins():

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
 from memowidgets.evaluation import opening_tau
+from memowidgets.extras import pip_install
 from memowidgets.report import Content, Decided, Figure, Missing, Scored, without_calls
 from memowidgets.store import StoreError
 
@@ -64,6 +66,7 @@ def content_of(
     *,
     include_samples: bool,
     about: Mapping[str, str],
+    figures: bool = True,
 ) -> Content:
     """Return all that a report says of an audit.
 
@@ -79,6 +82,8 @@ def content_of(
         Whether samples, their labels and their ids are in it.
     about : mapping of str to str
         What the owner of the audit says of it.
+    figures : bool
+        Whether figures are drawn.
 
     Raises
     ------
@@ -102,7 +107,7 @@ def content_of(
     except (StoreError, ValueError):  # the part that needs it says why it is missing
         evidence = audit.evidence
     gathering = _Gathering(evidence, audit.decision_log)
-    content = gathering.content(tau, metric, include_samples=include_samples)
+    content = gathering.content(tau, metric, include_samples=include_samples, figures=figures)
     return replace(content, about=about)
 
 
@@ -115,7 +120,9 @@ class _Gathering:
         self._missing: list[Missing] = []
         self._name = Path(evidence.path).name or "audit"
 
-    def content(self, tau: float | None, metric: str, *, include_samples: bool) -> Content:
+    def content(
+        self, tau: float | None, metric: str, *, include_samples: bool, figures: bool
+    ) -> Content:
         evidence = self._evidence
         scored = self._tried("scores", lambda: self._scored(metric, include_samples))
         if tau is None:
@@ -151,7 +158,7 @@ class _Gathering:
             class_names=evidence.data.class_names if include_samples else (),
             canaries=self._canaries(),
             decisions=self._decisions(),
-            figures=self._figures(),
+            figures=self._figures() if figures else (),
             warnings=(*self._warnings(), *([chance] if is_much else [])),
             remarks=(chance,) if chance and not is_much else (),
             missing=tuple(self._missing),
@@ -323,6 +330,9 @@ class _Gathering:
     def _figures(self) -> tuple[Figure, ...]:
         """The figures that `Audit.figures` draws."""
         evidence = self._evidence
+        if find_spec("vl_convert") is None:
+            self._miss("figures", f"they are drawn by vl-convert: {pip_install('figures')}")
+            return ()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
             etas = FEW_ETAS if len(evidence.member_rows) > MANY else None

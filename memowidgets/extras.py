@@ -1,0 +1,72 @@
+"""Libraries that the plain install leaves out, and the sentence that says which extra has them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+__all__ = ["LIBRARIES", "PURPOSES", "name_missing_extras", "pip_install"]
+
+PURPOSES = {
+    "train": "training and auditing models",
+    "llm": "language models and for models and data of the hub",
+    "figures": "figures as pictures and files",
+    "vision": "pictures in files",
+    "lab": "notebooks and dashboards in the browser",
+    "dask": "Dask clusters",
+}
+LIBRARIES = {
+    "torch": "train",
+    "loky": "train",
+    "transformers": "llm",
+    "peft": "llm",
+    "huggingface_hub": "llm",
+    "psutil": "llm",
+    "pyarrow": "llm",
+    "vl_convert": "figures",
+    "PIL": "vision",
+    "voila": "lab",
+    "dask": "dask",
+    "distributed": "dask",
+}
+
+
+def pip_install(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    Examples
+    --------
+    >>> pip_install("train")
+    "pip install 'memowidgets[train]'"
+    """
+    return f"pip install 'memowidgets[{extra}]'"
+
+
+class _MissingExtras:
+    """Finder of modules that stands last, so that it is asked only for what is not installed."""
+
+    @staticmethod
+    def find_spec(
+        name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Raise for a library of an extra that our own code imports; all others go on as ever."""
+        extra = LIBRARIES.get(name)
+        if extra is None:
+            return None
+        frame = sys._getframe(1)  # noqa: SLF001 - who imports is told to nobody
+        while frame.f_back and frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
+            frame = frame.f_back
+        if not str(frame.f_globals.get("__name__")).startswith(f"{__package__}."):
+            return None
+        raise ModuleNotFoundError(
+            f"{name} is not installed, which is needed for {PURPOSES[extra]}: {pip_install(extra)}",
+            name=name,
+        )
+
+
+def name_missing_extras() -> None:
+    """Let an import in this package, anywhere, say which extra has a library that is missing."""
+    if not any(finder is _MissingExtras for finder in sys.meta_path):
+        sys.meta_path.append(_MissingExtras)

@@ -648,15 +648,17 @@ def test_a_page_alone_as_out_of_a_zip_moves_and_says_what_to_do(chromium, site, 
     context.close()
 
 
-def test_a_hostile_id_is_shown_as_written(chromium, tmp_path):
+def test_a_hostile_id_or_text_is_shown_as_written(chromium, tmp_path):
     read = live._Recorded(AUDITS["mmlu"])
     content = read.opening() | read.picks() | read.samples() | {"views": [read.wire(*read.first)]}
     ids = [f"{EVIL} {i}</script>" for i in range(len(content["ids"]))]
-    changed = live.Moving("recorded", f"{EVIL} '", "", content | {"ids": ids})
+    content |= {"ids": ids, "texts": [f"A text of {one}" for one in ids]}
+    changed = live.Moving("recorded", f"{EVIL} '", "", content)
     file = tmp_path / "page.html"
     file.write_text(guarded(WHOLE.format(changed.markup())), "utf-8")
     with opened(chromium, file.as_uri(), offline=True) as page:
         page.locator(".mw-id").first.get_by_text(EVIL).wait_for()
+        page.locator(".mw-card .mw-prose").first.get_by_text(f"A text of {EVIL}").wait_for()
         page.locator(".mw-card").first.dblclick()
         page.locator(".mw-opened .mw-whole-id").get_by_text(EVIL).wait_for()
         assert page.locator(".mw img").count() == 0

@@ -39,6 +39,7 @@ TOPICS = {
     "psmi": scores.psmi,
     "smollm2": states.smollm2,
     "states": states.states,
+    "large": scores.large,
     "layers": scores.layers,
     "auc": scores.auc,
     "intervals": intervals.rows,

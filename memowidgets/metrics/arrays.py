@@ -20,6 +20,7 @@ Ints = NDArray[np.int64]
 
 COPIED_BYTES = 2**25  # maximum size of a chunk of rows with its intermediate results
 MOST_ROWS = 16_384
+PRODUCT = 2**18  # BLAS splits larger products over threads, which is slower where they are narrow
 _ON_THE_CPU = ("cpu", "mps")  # tensors that NumPy works on: MPS has no float64
 _CENTRE_ABOVE = 16.0  # squared distance from the origin, in units of the total variance
 _SAFE = (1e-6, 1e6)  # magnitudes whose squares float32 can represent
@@ -160,6 +161,19 @@ def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
     rows = min(max(COPIED_BYTES // bytes_a_row, 16), MOST_ROWS)
     for start in range(0, n, rows):
         yield start, min(start + rows, n)
+
+
+def narrow_product(rows: Array, columns: Array) -> Array:
+    """Return rows (n, d) times a few columns (d, k), piece by piece.
+
+    BLAS splits larger products over threads. With few columns each waits for the others, which is
+    slow on a busy machine.
+    """
+    if is_tensor(rows):
+        return rows @ columns
+    step = max(PRODUCT // columns.size, 16)
+    pieces = [rows[start : start + step] @ columns for start in range(0, len(rows), step)]
+    return np.concatenate(pieces)
 
 
 def stays(array: Array) -> bool:

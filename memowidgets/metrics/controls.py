@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
+from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace, narrow_product
 
 COMPONENTS = 16
 FEW_CLASSES = 8  # with more classes, classes do not have controls of their own
@@ -125,7 +125,7 @@ class Controls:
         """
         xp = namespace(rows)
         lengths = xp.einsum("nd,nd->n", rows, rows)
-        cross = xp.asarray(rows @ self.centres.T, dtype=xp.float64)
+        cross = xp.asarray(narrow_product(rows, self.centres.T), dtype=xp.float64)
         distances = (xp.asarray(lengths, dtype=xp.float64)[:, None] - 2 * cross) + self.squared
         tail = self.ratios[:, -1]
         weighed = distances * tail

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from memowidgets.checks import is_tensor, to_numpy
 from memowidgets.metrics.arrays import (
+    PRODUCT,
     Array,
     Floats,
     Frame,
@@ -35,7 +37,6 @@ from memowidgets.metrics.projections import Tables, moments
 
 _BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
 _RESOLVED = 1e-10  # least variance of a class, relative to squared distances between classes
-_PRODUCT = 2**18  # BLAS splits larger products over threads, which is slower here
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
@@ -74,7 +75,7 @@ class ClassSums:
 
     def _add_block(self, projected: Array, member: Array, places: Array, block: slice) -> None:
         origin = self._origin[:, block]
-        step = max(_PRODUCT // (_BLOCK * len(self.counts)), 16)
+        step = max(PRODUCT // (_BLOCK * len(self.counts)), 16)
         if is_tensor(projected):
             step = len(places)
         for start in range(0, len(places), step):
@@ -86,11 +87,15 @@ class ClassSums:
 
     def add_rows(self, rows: Array, codes: Ints, start: int) -> None:
         """Add the rows (n, d) from row `start` on, and their squared lengths."""
-        member = like(rows, self._one_hot[:, codes])
         lengths = namespace(rows).einsum("nd,nd->n", rows, rows)
-        self._rows += to_numpy(member @ rows)
-        self._lengths += to_numpy(member @ lengths)
         found = to_numpy(lengths).astype(np.float64)
+        if is_tensor(rows):
+            self._rows += to_numpy(like(rows, self._one_hot[:, codes]) @ rows)
+        else:  # a product of few rows waits for all threads, which is slow on a busy machine
+            n, one = len(codes), self._one_hot.dtype.type(1)
+            member = csr_array((np.full(n, one), (codes, np.arange(n))), (len(self.counts), n))
+            self._rows += member @ rows
+        self._lengths += np.bincount(codes, found, len(self.counts))
         for c in np.unique(codes):
             row = int(np.where(codes == c, found, -1.0).argmax())
             self._longest[c] = max(self._longest[c], (float(found[row]), start + row))

@@ -107,16 +107,20 @@ class Mahalanobis:
         kept = max(1, min(self.n_components, d, n // 5))
         if kept == d:
             axes: Floats = np.eye(d)
+            covariance = _covariance(features, frame, centre, None)
         elif d <= max(_EXACT_UP_TO, _BLOCKS * _block_width(kept)):
             leading = [d - kept, d - 1]
-            covariance = _covariance(features, frame, centre, None)
-            axes = np.asarray(eigh(covariance, subset_by_index=leading)[1][:, ::-1])
+            whole = _covariance(features, frame, centre, None)
+            axes = np.asarray(eigh(whole, subset_by_index=leading)[1][:, ::-1])
+            covariance = np.asarray(axes.T @ whole @ axes)  # a second pass would give the same
         else:
             axes = _leading(features, frame, centre, kept)
-        covariance = _covariance(features, frame, centre, axes)
+            covariance = _covariance(features, frame, centre, axes)
         self.ridge_, self.warnings_ = _ridge(covariance)
-        self._factor = cholesky(covariance + self.ridge_ * np.eye(kept), lower=True)
-        self._centre, self._components, self.n_components_ = centre, axes, kept
+        factor = cholesky(covariance + self.ridge_ * np.eye(kept), lower=True)
+        # with the factor's inverse in the components, a row takes one product and no solution
+        self._whitening = np.ascontiguousarray(solve_triangular(factor, axes.T, lower=True).T)
+        self._centre, self.n_components_ = centre, kept
         shift = 0.0 if frame.shift is None else to_numpy(frame.shift)
         self.mean_ = centre * frame.scale + shift
         return self
@@ -135,7 +139,7 @@ class Mahalanobis:
         (n_samples,) float64
             Scores of at most 0. A low score means that memorisation is likely.
         """
-        if not hasattr(self, "_factor"):
+        if not hasattr(self, "_whitening"):
             raise ValueError("this Mahalanobis is not fitted yet; call fit first")
         features = checked_features(X)
         if features.shape[1] != len(self._centre):
@@ -144,9 +148,9 @@ class Mahalanobis:
             )
         result = np.empty(features.shape[0])
         for start, stop in row_chunks(features.shape[0], 12 * features.shape[1]):
-            rows = _centred(features, self._frame, self._centre, start, stop) @ self._components
-            white = solve_triangular(self._factor, rows.T, lower=True, check_finite=False)
-            result[start:stop] = -np.sqrt(np.einsum("ij,ij->j", white, white))
+            rows = _centred(features, self._frame, self._centre, start, stop)
+            white = rows @ self._whitening
+            result[start:stop] = -np.sqrt(np.einsum("ij,ij->i", white, white))
         if not np.isfinite(result).all():
             refuse_rows(features, result)
         return result

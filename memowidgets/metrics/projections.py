@@ -12,8 +12,9 @@ from memowidgets.metrics.arrays import Array, like, namespace, on_all_cores
 from memowidgets.metrics.controls import FEW_CLASSES, FOLDS, Moments
 
 BLOCK = 256  # directions per step
-_SCRATCH_BYTES = 2**21  # a thread's table (classes, samples, directions) fits in its cache
+_SCRATCH_BYTES = 2**20  # a thread's table (classes, samples, directions) fits in its cache
 _DEVICE_BYTES = 2**26
+_FEW_VALUES = 2**19  # take about a millisecond, so threads do not pay
 _SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
 
 
@@ -149,6 +150,8 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
     room, most = (_DEVICE_BYTES, 16_384) if is_tensor(projections) else (_SCRATCH_BYTES, 512)
     at_once = int(np.clip(room // (4 * min(m, BLOCK) * tables.n_classes), 8, most))
     pieces = 4 * -(-n // (4 * at_once))  # even work for 2 or 4 cores
+    if n * m * tables.n_classes <= _FEW_VALUES:
+        pieces = 1
     cuts = [n * piece // pieces for piece in range(pieces + 1)]
     rows = [slice(a, b) for a, b in pairwise(cuts)]
     on_all_cores(projections, rows, lambda r: _fill(result, projections, codes, parts, r))

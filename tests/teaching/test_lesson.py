@@ -10,6 +10,7 @@ import pytest
 
 from memowidgets.teaching import LiRAPlayground, PSMIPlayground
 from memowidgets.teaching.playground import Playground
+from scripts import live
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "05_teaching.ipynb"
@@ -51,10 +52,16 @@ def test_the_notebook_asks_what_the_worksheet_asks():
     """In the same order, with the same answers, which lack the lines that compute them."""
 
     def asked(text):
-        links = re.sub(r"\]\([\w/]+\.md\)", "]", CODE.sub("", text))
+        links = re.sub(r"\]\([\w/]+\.md\)", "]", CODE.sub("", text).replace("../docs/", ""))
         return re.findall(r"\*\*\d+\. .*?</details>", re.sub(r"\n{3,}", "\n\n", links), re.DOTALL)
 
     cells = nbformat.read(NOTEBOOK, as_version=4).cells
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     assert len(asked(WORKSHEET)) == len(ANSWERS) > 15
     assert asked(text) == asked(WORKSHEET)
+
+
+def test_the_ten_digits_are_those_of_the_data():
+    assert live.PICTURE.read_text("utf-8") == live.ten_digits()
+    answer = next(answer for answer in ANSWERS if "load_digits" in answer)
+    assert f"in {live.TEN}]" in answer

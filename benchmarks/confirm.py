@@ -1,6 +1,7 @@
 """Confirm the early scores and the threshold by class on audits that nobody has looked at.
 
     python -m benchmarks confirm                       # the tables, from the kept results
+    python -m benchmarks confirm write                 # the same, into docs/scoreboard.md
     python -m benchmarks confirm run [SETTING …]       # train what is missing, and keep its numbers
 
 benchmarks/confirm.toml names settings, seeds, scores, rules and claims. It was committed before the
@@ -42,6 +43,8 @@ from memowidgets.progress import Progress
 PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 HERE = Path(__file__).parent
 KEPT = Path(__file__).with_suffix("")
+PAGE = HERE.parent / "docs" / "scoreboard.md"
+BEGIN, END = "<!-- tables: python -m benchmarks confirm write -->", "<!-- end of tables -->"
 STAGES = ("to rho", "score", "reference 1", "reference 2", "references 3 and 4", "to the end")
 SMALL = 10  # members of a class, up to which the rule by class may need help
 Arrays = dict[str, NDArray[Any]]
@@ -617,7 +620,13 @@ def main(words: list[str]) -> None:
     run.add_argument("--banking77", type=Path, help="Banking77's test messages as CSV")
     run.add_argument("--mmlu", type=Path, help="MMLU's test questions as JSON lines")
     run.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
+    commands.add_parser("write", help="put the tables into docs/scoreboard.md")
     asked = parser.parse_args(words)
+    if asked.command == "write":
+        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+        text = f"{before}{BEGIN}\n\n{tables()}\n\n{END}{rest.split(END)[1]}"
+        PAGE.write_text(text, encoding="utf-8")
+        return
     if asked.command != "run":
         print(tables())
         return

@@ -669,8 +669,8 @@ class Audit:
         -----
         Reference models predict which ordinary samples are memorised. They may miss canaries:
         their AUC is .60 to .63 with 1 to 4 of them on the recorded CIFAR audit, where PSMI has .96
-        (``python -m benchmarks references``), and .80 to 1.00 in three other settings
-        (``python -m benchmarks.scoreboard``).
+        (``python -m benchmarks references``). They find them in digits and in photographs
+        (docs/scoreboard.md).
 
         Examples
         --------
@@ -901,6 +901,12 @@ class Audit:
             If the model has not learned its task at the checkpoint, ρ was not reached, or the score
             is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
             PSMI's 0 flags less than half of what the rule by class flags.
+
+        Notes
+        -----
+        A flagged member is a prediction. Two reference models check it in two short trainings
+        (`run_references`), and only shadow models tell which members are memorised. `estimate`
+        says how long each of them takes.
         """
         evidence = self._to_flag(metric, checkpoint)
         if not samples:

@@ -10,6 +10,7 @@ from memowidgets.checks import check_finite, plain_labels, real_number, real_num
 __all__ = ["OPENING_SHARE", "below_class", "lowest_share", "opening_tau"]
 
 OPENING_SHARE = 0.05  # of the samples, flagged at first where a score has no threshold of its own
+_ROUNDING = 1e-6  # relative to the median; float32 rounds to a sixteenth of it
 _GAUSSIAN = 1.4826  # standard deviation of a Gaussian, in median absolute deviations
 
 
@@ -81,7 +82,8 @@ def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
     Returns
     -------
     (n,) bool
-        Whether each sample is flagged. The only sample of a class never is.
+        Whether each sample is flagged. The only sample of a class never is, and of a class whose
+        scores are equal up to rounding none is.
 
     Raises
     ------
@@ -102,8 +104,11 @@ def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
     flagged = np.zeros(len(values), dtype=np.bool_)
     for label in np.unique(classes):
         own = classes == label
-        distance = values[own] - np.median(values[own])
-        flagged[own] = distance < -_GAUSSIAN * np.median(np.abs(distance))
+        middle = np.median(values[own])
+        distance = values[own] - middle
+        # where most scores of a class are equal, others may differ by rounding alone
+        spread = max(np.median(np.abs(distance)), _ROUNDING * abs(middle))
+        flagged[own] = distance < -_GAUSSIAN * spread
     return flagged
 
 

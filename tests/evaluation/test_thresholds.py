@@ -35,6 +35,23 @@ def test_below_class_is_the_rule():
     assert not below_class([1.0, 2.0], [0, 1]).any()
 
 
+@pytest.mark.parametrize(
+    ("scores", "labels", "flagged"),
+    [
+        pytest.param([5.0, 1.0, 1.0, 1.0], [0, 1, 1, 1], [], id="one of a class, and ties"),
+        pytest.param([2.0] * 6, [0, 0, 0, 1, 1, 1], [], id="constant everywhere"),
+        pytest.param(
+            [1.0, 1.0, 1.0, 1 - 1e-9, 3.0, 4.0, 5.0, -9.0], [0] * 4 + [1] * 4, [7], id="rounding"
+        ),
+        pytest.param([1.0, 1.0, 1.0, 0.5, 2.0, 9.0], [0] * 4 + [1] * 2, [3], id="one below ties"),
+        pytest.param([1.0, 2.0, 5.0, 5.0], [0, 0, 1, 1], [], id="two of a class"),
+        pytest.param([1e300, 1e300, 1e300, -1e300], [0] * 4, [3], id="huge"),
+    ],
+)
+def test_below_class_with_ties_and_few_of_a_class(scores, labels, flagged):
+    assert np.flatnonzero(below_class(scores, labels)).tolist() == flagged
+
+
 @pytest.mark.filterwarnings("ignore:.*their scores are inaccurate:UserWarning")
 def test_below_class_on_the_recordings_finds_what_zero_misses():
     """METHOD's table, read on the same labels: PSMI by class finds .83, .63 and .42."""

@@ -56,6 +56,7 @@ __all__ = [
     "metrics_of",
     "named_series",
     "needs",
+    "next_steps",
     "notes_on_classes",
     "notes_on_zero",
     "opening_tau",
@@ -626,6 +627,27 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     if 2 * at_zero >= by_class:
         return ()
     return (f'τ = 0 is strict: it flags {at_zero}, tau="class" {by_class}',)
+
+
+def next_steps(evidence: Evidence) -> tuple[str, ...]:
+    """Return what would check a prediction next: reference models, and then shadow models."""
+    if evidence.kind != "run" or evidence.has_ground_truth or len(evidence.names.found) < 2:
+        return ()
+    if not evidence.references.indices:
+        return (
+            (
+                "two short trainings check this prediction: audit.run_references(2), then "
+                "audit.score('reference'); audit.estimate(n_references=2) says how long they take"
+            ),
+        )
+    if len(evidence.pool) == len(evidence.member_rows):
+        return ()
+    return (
+        (
+            "there is no ground truth: shadow models tell which samples are memorised: "
+            "audit.run_shadows(24); audit.estimate(24) says how long it takes"
+        ),
+    )
 
 
 def checked_tau(tau: Any) -> float:

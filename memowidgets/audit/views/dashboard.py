@@ -188,7 +188,7 @@ class AuditView:
             notes=(
                 *((chance,) if chance and not is_much else ()),
                 *scores.notes_on_zero(evidence, score, found),
-                *_next_steps(evidence),
+                *(scores.next_steps(evidence) if evidence.references.indices else ()),
             ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
@@ -276,16 +276,6 @@ class AuditView:
             return known.to_numpy(dtype=np.float64)
 
         return self._cache.of("log_lira", truth_version(evidence), aligned)[rows]
-
-
-def _next_steps(evidence: Evidence) -> tuple[str, ...]:
-    """Return what only shadow models can say, once reference models have checked a prediction."""
-    checked = evidence.kind == "run" and len(evidence.references.indices) > 0
-    can_have_truth = len(evidence.pool) > len(evidence.member_rows)
-    if not checked or not can_have_truth or evidence.has_ground_truth:
-        return ()
-    said = "shadow models tell which samples are memorised: audit.run_shadows(24), "
-    return (f"there is no ground truth: {said}audit.estimate(24) says how long it takes",)
 
 
 def layer_label(name: str, *, last: bool) -> str:

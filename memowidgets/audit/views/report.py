@@ -212,7 +212,11 @@ class _Gathering:
             labels=evidence.labels[found.rows] if include_samples else None,
             probabilities=None if of_classes is None else of_classes[found.rows],
             others=self._others(metric, checkpoint, found.rows),
-            notes=(*found.notes, *scores.notes_on_zero(evidence, metric, found)),
+            notes=(
+                *found.notes,
+                *scores.notes_on_zero(evidence, metric, found),
+                *scores.next_steps(evidence),
+            ),
             natural=SCORES[metric].tau,
             right=None if right is None else right[found.rows],
         )

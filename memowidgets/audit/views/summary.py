@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memowidgets.audit.evidence import Evidence
-from memowidgets.audit.numbers.scores import metrics_of
+from memowidgets.audit.numbers.scores import metrics_of, next_steps
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table
 
@@ -44,5 +44,6 @@ def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
         chosen = evidence.names.prediction()
         facts.append(("prediction", f"{chosen.record.name}, drop {chosen.drop:.1%}"))
         facts += [("warning", note) for note in evidence.notes_at("prediction")]
+    facts.append(("reference models", str(len(evidence.references.indices))))
     facts.append(("shadow models", str(evidence.n_shadows)))
-    return facts
+    return [*facts, *(("next", step) for step in next_steps(evidence))]

@@ -17,7 +17,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from memowidgets.extras import PURPOSES, pip_install
+from memowidgets.extras import PURPOSES, installed, pip_install
 
 __all__ = ["Finding", "examine", "versions"]
 
@@ -123,11 +123,7 @@ def _requirements() -> Iterator[tuple[Requirement, str | None]]:
 
 def versions() -> dict[str, str]:
     """Return the version of each installed package that memowidgets and its extras need."""
-    found = {"memowidgets": metadata.version("memowidgets")}
-    for requirement, _ in _requirements():
-        with suppress(metadata.PackageNotFoundError):
-            found[requirement.name] = metadata.version(requirement.name)
-    return found
+    return installed(["memowidgets", *(requirement.name for requirement, _ in _requirements())])
 
 
 def _size() -> Finding:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["LIBRARIES", "PURPOSES", "name_missing_extras", "pip_install"]
+__all__ = ["LIBRARIES", "PURPOSES", "installed", "name_missing_extras", "pip_install"]
 
 PURPOSES = {
     "train": "training and auditing models",
@@ -42,6 +43,23 @@ def pip_install(extra: str) -> str:
     "pip install 'memowidgets[train]'"
     """
     return f"pip install 'memowidgets[{extra}]'"
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed.
+
+    Examples
+    --------
+    >>> list(installed(["numpy", "no-such-package"]))
+    ['numpy']
+    """
+    from importlib import metadata  # not needed by `import memowidgets`, which stays fast
+
+    found = {}
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 class _MissingExtras:

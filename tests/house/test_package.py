@@ -39,13 +39,19 @@ def test_importing_the_package_loads_nothing_heavy():
 
 # As if the libraries of the extras were not installed, for whoever asks.
 WITHOUT = """
-import importlib.machinery, sys
+import importlib.machinery, importlib.metadata, sys
 gone = set(sys.argv[1].split(","))
 found = importlib.machinery.PathFinder.find_spec
 importlib.machinery.PathFinder.find_spec = staticmethod(
     lambda name, path=None, target=None:
         None if name.partition(".")[0] in gone else found(name, path, target)
 )
+about = importlib.metadata.Distribution.from_name
+def of(name):
+    if name.replace("-", "_").removesuffix("_python") in gone:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return about(name)
+importlib.metadata.Distribution.from_name = of
 import memowidgets as mw
 """
 

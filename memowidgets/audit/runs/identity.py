@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.run import write_stop
 from memowidgets.data import Dataset
+from memowidgets.extras import installed
 from memowidgets.models import Model
 from memowidgets.models.precision import COMPUTED
 from memowidgets.stamps import digest, digest_of_arrays
@@ -120,7 +120,7 @@ def described_samples(data: Dataset) -> dict[str, Any]:
 
 @functools.cache
 def _library_versions() -> tuple[tuple[str, str], ...]:
-    return tuple((name, importlib.metadata.version(name)) for name in _LIBRARIES)
+    return tuple(installed(_LIBRARIES).items())
 
 
 def held_out_digest(held_out: Dataset) -> str:

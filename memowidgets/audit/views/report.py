@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib.metadata
 import json
 import math
 import warnings
@@ -26,7 +25,7 @@ from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
 from memowidgets.evaluation import opening_tau
-from memowidgets.extras import pip_install
+from memowidgets.extras import installed, pip_install
 from memowidgets.report import Content, Decided, Figure, Missing, Scored, without_calls
 from memowidgets.store import StoreError
 
@@ -290,7 +289,7 @@ class _Gathering:
         return {name: _plain(value) for name, value in self._settings().described().items()}
 
     def _versions(self) -> dict[str, dict[str, str]]:
-        now = {name: importlib.metadata.version(name) for name in LIBRARIES}
+        now = installed(LIBRARIES)
         then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
         return {"run": then, "report": now} if then else {"report": now}
 

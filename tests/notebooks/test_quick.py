@@ -6,7 +6,7 @@ import pytest
 
 from tests.notebooks.running import FEWER, MOST, NOTEBOOKS, check_notebook
 
-QUICK = ("05_teaching", "06_choosing_tau", "08_which_score")
+QUICK = ("05_teaching", "06_choosing_tau", "08_which_score", "09_out_of_fold")
 # Each of these has a file of its own, so that they run side by side; the first, one with a browser.
 OTHERS = (
     "01_quickstart",

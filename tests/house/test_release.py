@@ -1,0 +1,106 @@
+"""What a release rests on: one version everywhere, workflows that name what is there, templates."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import memowidgets as mw
+
+ROOT = Path(__file__).parents[2]
+GITHUB = ROOT / ".github"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+FILES = sorted(file for kind in ("*.yml", "*/*.yml") for file in GITHUB.glob(kind))
+
+
+def read(file):
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_file_is_yaml(file):
+    assert isinstance(read(file), dict)
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = read(ROOT / "CITATION.cff")["version"]
+    assert PROJECT["version"] == mw.__version__ == citation
+    newest = re.search(
+        r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert newest[1] == PROJECT["version"]
+
+
+def test_the_newest_release_says_wrong_numbers_first():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.split(r"^## ", text, flags=re.MULTILINE)[1]
+    sections = re.findall(r"^### (.+)$", newest, flags=re.MULTILINE)
+    assert sections == ["Fixed: wrong numbers", "Added", "Changed", "Fixed"]
+    assert all(
+        part.strip().startswith("- ")
+        for part in re.split(r"^### .+$", newest, flags=re.MULTILINE)[1:]
+    )
+
+
+def test_tests_run_on_every_python_that_the_package_claims():
+    job = read(GITHUB / "workflows" / "test.yml")["jobs"]["linux"]
+    claimed = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if ":: 3." in c]
+    assert job["strategy"]["matrix"]["python"] == claimed
+
+
+def test_what_workflows_run_is_there():
+    commands = [
+        step["run"]
+        for file in (GITHUB / "workflows").glob("*.yml")
+        for job in read(file)["jobs"].values()
+        for step in job.get("steps", ())
+        if "run" in step
+    ]
+    targets = re.findall(
+        r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    made = [name for command in commands for name in re.findall(r"^make ([a-z]+)", command)]
+    assert set(made) == {"test", "docs"} <= set(targets)
+    scripts = [name for command in commands for name in re.findall(r"scripts/[\w.]+", command)]
+    assert scripts
+    assert all((ROOT / name).is_file() for name in scripts)
+    extras = [
+        e for c in commands for group in re.findall(r"\.\[([\w,]+)\]", c) for e in group.split(",")
+    ]
+    assert set(extras) <= set(PROJECT["optional-dependencies"])
+
+
+def test_publishing_needs_the_tests_and_no_secret():
+    text = (GITHUB / "workflows" / "publish.yml").read_text(encoding="utf-8")
+    job = yaml.safe_load(text)["jobs"]["publish"]
+    assert job["needs"] == "test"
+    assert job["permissions"] == {"id-token": "write"}
+    assert "secrets." not in text
+
+
+def test_the_hooks_have_the_version_of_the_constraints():
+    pinned = re.search(r"^ruff==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
+    (repository,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert repository["rev"] == f"v{pinned}"
+
+
+def test_the_issue_about_a_gpu_asks_for_the_report():
+    assert "doctor --device cuda --json" in (GITHUB / "ISSUE_TEMPLATE" / "gpu.yml").read_text()
+
+
+@pytest.mark.parametrize("extras", [[], ["train", "figures"]])
+def test_the_lowest_versions_are_the_bounds(extras):
+    import subprocess
+    import sys
+
+    command = [sys.executable, "scripts/lowest.py", *extras]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = dict(line.split("==") for line in done.stdout.splitlines())
+    assert ("torch" in found) == ("train" in extras)
+    for name, version in found.items():
+        groups = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][e] for e in extras)]
+        assert f"{name}>={version}" in [text for group in groups for text in group]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memowidgets.audit import Audit, open_recorded, scoreboard, watch
     from memowidgets.training import TrainingConfig
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 name_missing_extras()
 

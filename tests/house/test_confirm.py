@@ -141,12 +141,15 @@ def test_tables_count_verdicts_and_what_was_not_run(
     assert "Held in 1, failed in 0 of 1" in said
 
 
-@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
-def test_kept_numbers_are_small_and_whole(file: Path) -> None:
+@pytest.mark.parametrize("setting", confirm.PLAN["settings"])
+def test_kept_numbers_are_small_and_whole(setting: str) -> None:
+    file = confirm.KEPT / f"{setting}.npz"
+    if not file.exists():
+        return  # it was not run yet, or this is the source distribution: the table says so
     assert file.stat().st_size <= 300_000
     with np.load(file, allow_pickle=False) as arrays:
         kept = dict(arrays)
-    of = confirm.PLAN["settings"][file.stem]
+    of = confirm.PLAN["settings"][setting]
     targets = of.get("targets", confirm.PLAN["targets"])
     assert kept["seconds"].shape == (targets, len(confirm.STAGES))
     assert not str(kept["commit"]).endswith("+")

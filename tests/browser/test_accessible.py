@@ -38,7 +38,7 @@ def test_axe_finds_nothing_serious(notebook_page):
     page.evaluate(axe.read_text("utf-8"))
     problems = judged(notebook)
     page.get_by_role("button", name="More controls").click()
-    page.get_by_label("compare scores").check()
+    page.get_by_label("compare metrics").check()
     page.locator(".mw-curve-auc").first.wait_for()
     page.locator(".mw-card").first.click()
     page.keyboard.press("r")

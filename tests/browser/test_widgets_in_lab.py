@@ -51,7 +51,7 @@ def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
     assert needed <= window  # cards without samples, but with bars of the likeliest classes
     pickers = [picker.bounding_box() for picker in page.locator(".mw-bar .mw-picker").all()]
     assert len({round(box["y"] + box["height"]) for box in pickers}) == 1
-    page.get_by_label("score", exact=True).select_option(label="Mean log-probability so far")
+    page.get_by_label("metric", exact=True).select_option(label="Mean log-probability so far")
     notebook.eventually("dashboard.metric", "csl")
     page.locator(".mw-axis-title", has_text="Mean log-probability so far").wait_for()
     assert not page.get_by_role("button", name="τ = 0").is_visible()

@@ -78,7 +78,7 @@ def picked(page, metric, checkpoint=None, layer=None):
     for name, value in (("checkpoint", checkpoint), ("layer", layer)):
         if value is not None:
             page.get_by_label(name, exact=True).select_option(value)
-    score = page.locator(".mw-bar").get_by_label("score", exact=True)
+    score = page.locator(".mw-bar").get_by_label("metric", exact=True)
     label = mw.audit.numbers.scores.SCORES[metric].title
     if score.count():
         score.select_option(metric)
@@ -125,7 +125,7 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
             shown = page.locator(".mw-tile-auc").inner_text().split()
             area = [evaluation.auc, *evaluation.auc_interval]
             assert [float(shown[i]) for i in (1, 2, 4)] == pytest.approx(area, abs=0.005)
-    page.get_by_label("compare scores").check()
+    page.get_by_label("compare metrics").check()
     page.locator(".mw-curve-auc").nth(1).wait_for()
     checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
     loss = audit.evaluate("loss", checkpoint=checkpoint)

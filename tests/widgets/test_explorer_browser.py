@@ -88,7 +88,7 @@ def test_eta_moves_and_others_are_compared(widget_page):
     notebook.python("setattr(explorer, 'eta', 6.0)")
     page.wait_for_selector('.mw-explorer[data-eta="6"]')
     settled(notebook)
-    page.get_by_label("compare scores").uncheck()
+    page.get_by_label("compare metrics").uncheck()
     notebook.eventually("explorer.comparing", wanted=False)
     assert page.locator("path.mw-other-curve").count() == 0
     page.get_by_role("radio", name="log-log").click()
@@ -248,7 +248,7 @@ def test_all_by_keyboard(widget_page):
         page.keyboard.press("Tab")
     for name in ("threshold τ", "τ", "memorised from log-LiRA η", "η", "Youden", "flag"):
         assert name in reached
-    assert {"compare scores", "Fewer controls ▴", "find 75 %"} <= set(reached)
+    assert {"compare metrics", "Fewer controls ▴", "find 75 %"} <= set(reached)
     assert {"linear", "√"} <= set(reached)
 
 

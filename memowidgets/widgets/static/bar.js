@@ -104,7 +104,7 @@ export class Bar {
     this.notes = html("ul", { class: "mw-notes", "aria-label": "Notes" });
     this.root.append(row, this.message, this.warnings, this.notes);
     /** @type {{ group: HTMLElement, show: (value: string) => void }} */
-    this.scores = segments("Score", [], () => {});
+    this.scores = segments("Metric", [], () => {});
     this.ears.onModel("change:_choices", () => this.fill());
     for (const name of ["checkpoint", "layer", "metric"]) {
       this.ears.onModel(`change:${name}`, () => this.showChosen());
@@ -181,8 +181,8 @@ export class Bar {
     fillPicker(this.layer, layers, "");
     const few = metrics.length <= MOST_BUTTONS;
     const choose = (/** @type {string} */ value) => this.choose("metric", value);
-    this.scores = few ? segments("Score", metrics, choose) : dropDown("score", metrics, choose);
-    this.scoreBox.replaceChildren(html("span", { class: "mw-picker-name" }, "Score"), this.scores.group);
+    this.scores = few ? segments("Metric", metrics, choose) : dropDown("metric", metrics, choose);
+    this.scoreBox.replaceChildren(html("span", { class: "mw-picker-name" }, "Metric"), this.scores.group);
     this.showChosen();
   }
 

@@ -293,7 +293,7 @@ export class Controls {
     const help = "highest τ that flags at most this share of the samples";
     this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag");
     this.compare = html("input", { type: "checkbox" });
-    this.compareBox = html("label", { class: "mw-check", hidden: true }, this.compare, "compare scores");
+    this.compareBox = html("label", { class: "mw-check", hidden: true }, this.compare, "compare metrics");
     this.scales = html("div", { class: "mw-scales" });
     this.hint = html("p", { class: "mw-hint" });
     const unit = html("span", { class: "mw-unit" }, "%");

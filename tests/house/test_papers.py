@@ -51,19 +51,6 @@ def targets():
     return re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
 
 
-def test_the_workflow_is_ten_lines_that_run_make_test():
-    file = ROOT / ".github" / "workflows" / "test.yml"
-    steps = read(file)["jobs"]["test"]["steps"]
-    assert len(file.read_text("utf-8").splitlines()) <= 10
-    assert [step["run"].split()[:2] for step in steps if "run" in step] == [["make", "test"]]
-
-
-def test_what_runs_before_a_commit_is_a_target_of_make():
-    hooks = [hook for repo in read(".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
-    assert [hook["entry"].split()[0] for hook in hooks] == ["make"]
-    assert {hook["entry"].split()[1] for hook in hooks} <= set(targets())
-
-
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/start.md"])
 def test_commands_of_make_that_are_named_exist(page):
     named = re.findall(

@@ -636,16 +636,16 @@ def next_steps(evidence: Evidence) -> tuple[str, ...]:
     if not evidence.references.indices:
         return (
             (
-                "two short trainings check this prediction: audit.run_references(2), then "
-                "audit.score('reference'); audit.estimate(n_references=2) says how long they take"
+                "reference models check this prediction: audit.run_references(2) trains them, and "
+                "audit.estimate(n_references=2) says how long that takes"
             ),
         )
     if len(evidence.pool) == len(evidence.member_rows):
         return ()
     return (
         (
-            "there is no ground truth: shadow models tell which samples are memorised: "
-            "audit.run_shadows(24); audit.estimate(24) says how long it takes"
+            "shadow models tell which samples are memorised: audit.run_shadows(24) trains them, "
+            "and audit.estimate(24) says how long that takes"
         ),
     )
 

@@ -3,6 +3,8 @@
     python -m benchmarks.recorded mmlu --smollm2 FOLDER --mmlu FILE --run runs/mmlu
     python -m benchmarks.recorded banking77 --smollm2 FOLDER --banking77 FILE --run runs/banking77
     python -m benchmarks.recorded cifar10 --cifar10 PATH --run runs/cifar
+    python -m benchmarks.recorded patients --smollm2 FOLDER --run runs/patients
+    python -m benchmarks.recorded digits --run runs/digits
 
 If it is stopped, the same command continues. With --export it scores every checkpoint, and writes
 the numbers, but never a sample.
@@ -36,6 +38,9 @@ LONGEST = 56  # tokens of a prompt, so that 32 shadow models take hours on two c
 MESSAGES = 6750  # a ninth is held out, so that the pool has 6000
 CANARIES = 0.02
 AUDITED = 0.05  # share of ordinary images that are audited, in addition to all canaries
+NOTES = 800  # a ninth is held out, so that 355 of them are members
+WRONG_DIGITS = 0.05  # share of the digits with a wrong label
+REFERENCES = 2
 MILESTONES = (8 / 9, 17 / 18)  # full rate until ρ, which the loss must not jump over
 EARLY = 8  # epoch before ρ at which gaps are stored, too
 
@@ -147,6 +152,10 @@ class Recording:
         From the audit and the arguments to its title, and the call that loads its data.
     options : str
         Arguments of the command, as a format of the arguments.
+    each : bool
+        Whether every layer is scored at every checkpoint.
+    references : int
+        Number of reference models.
     """
 
     make: Callable[[Namespace], mw.Audit]
@@ -154,6 +163,7 @@ class Recording:
     about: Callable[[mw.Audit, Namespace], tuple[str, str]]
     options: str
     each: bool = False
+    references: int = 0
 
 
 def _mmlu(arguments: Namespace) -> mw.Audit:
@@ -173,6 +183,20 @@ def _banking77(arguments: Namespace) -> mw.Audit:
     drawn = np.random.default_rng(SEED).permutation(len(everything))[: arguments.messages]
     training = _training(arguments, checkpoint_every=0.5, batch_size=16, lr=1e-3)
     return mw.Audit(model, everything.take(np.sort(drawn)), arguments.run, training, SEED)
+
+
+def _patients(arguments: Namespace) -> mw.Audit:
+    lora = mw.models.LoRA(r=8, layers="top:4")
+    model = mw.models.CausalLM.from_pretrained(arguments.smollm2, lora=lora)
+    data = mw.data.make_patients(NOTES, seed=SEED)
+    training = _training(arguments, checkpoint_every=0.25, batch_size=8, lr=1e-3)
+    return mw.Audit(model, data, arguments.run, training, SEED)
+
+
+def _digits(arguments: Namespace) -> mw.Audit:
+    data = mw.data.load_digits(canaries=WRONG_DIGITS, seed=SEED)
+    model = mw.models.ConvNet()
+    return mw.Audit(model, data, arguments.run, _training(arguments), SEED)
 
 
 def _cifar10(arguments: Namespace) -> mw.Audit:
@@ -239,6 +263,32 @@ RECORDINGS = {
         ),
         "--smollm2 FOLDER --banking77 FILE --run runs/banking77 --shadows {shadows}",
     ),
+    "patients": Recording(
+        _patients,
+        "30",
+        lambda audit, _: (
+            (
+                "SmolLM2-135M-Instruct (dequantised) on generated notes about fictional patients; "
+                f"held-out accuracy {audit.checkpoints.iloc[-1].test_accuracy:.2f}"
+            ),
+            f"mw.data.make_patients({NOTES}, seed={SEED})",
+        ),
+        "--smollm2 FOLDER --run runs/patients --shadows {shadows}",
+        references=REFERENCES,
+    ),
+    "digits": Recording(
+        _digits,
+        "hidden",
+        lambda audit, _: (
+            (
+                "a convolutional network on scikit-learn's digits, 5 % with a wrong label; "
+                f"held-out accuracy {audit.checkpoints.iloc[-1].test_accuracy:.2f}"
+            ),
+            f"mw.data.load_digits(canaries={WRONG_DIGITS}, seed={SEED})",
+        ),
+        "--run runs/digits --shadows {shadows}",
+        references=REFERENCES,
+    ),
     "cifar10": Recording(
         _cifar10,
         "features",
@@ -247,6 +297,9 @@ RECORDINGS = {
         "--shadows {shadows} --width {width} --batch {batch} --lr {lr:g}",
     ),
 }
+
+
+EPOCHS = {"mmlu": 6, "banking77": 5, "patients": 6, "digits": 25, "cifar10": 18}
 
 
 def main() -> None:
@@ -261,6 +314,8 @@ def main() -> None:
         return
     for design in arguments.designs:
         _shadow(audit, arguments, design)
+    if recording.references:
+        audit.run_references(recording.references, processes=arguments.processes)
     run = RunDirectory.existing(audit.path)
     files = (run.path / "shadows").rglob("*.safetensors")
     names = [str(file.relative_to(run.path).with_suffix("")) for file in files]
@@ -311,7 +366,7 @@ def _shadow(audit: mw.Audit, arguments: Namespace, design: str) -> None:
 def _arguments() -> Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded", description=__doc__)
     kinds = parser.add_subparsers(dest="recording", required=True)
-    for name, epochs in (("mmlu", 6), ("banking77", 5), ("cifar10", 18)):
+    for name, epochs in EPOCHS.items():
         one = kinds.add_parser(name)
         one.set_defaults(designs=("halves",))
         one.add_argument("--run", type=Path, required=True, help="run directory, new or old")
@@ -321,9 +376,9 @@ def _arguments() -> Namespace:
         one.add_argument("--nice", type=int, default=0, help="nice level of the process")
         one.add_argument("--machine", default="two cores, no GPU, shared with other work")
         one.add_argument("--export", type=Path, help="folder for the numbers")
-        if name != "cifar10":
+        if name in ("mmlu", "banking77", "patients"):
             one.add_argument("--smollm2", type=Path, required=True, help="for from_pretrained")
-    mmlu, banking77, cifar10 = kinds.choices.values()
+    mmlu, banking77, cifar10 = (kinds.choices[name] for name in ("mmlu", "banking77", "cifar10"))
     mmlu.add_argument("--mmlu", type=Path, required=True, help="MMLU's test questions, JSON")
     banking77.add_argument("--banking77", type=Path, required=True, help="training messages, CSV")
     banking77.add_argument("--messages", type=int, default=MESSAGES, help="number of messages")

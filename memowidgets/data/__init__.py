@@ -6,6 +6,7 @@ from memowidgets.data.cifar import fetch_cifar10
 from memowidgets.data.dataset import Dataset, WithheldDataset, WithheldSample
 from memowidgets.data.images import ImageDataset, ImageSample
 from memowidgets.data.mcq import Duplicates, MCQDataset, MCQSample
+from memowidgets.data.patients import make_patients
 from memowidgets.data.tables import TableDataset, TableSample
 from memowidgets.data.texts import TextDataset
 
@@ -25,4 +26,5 @@ __all__ = [
     "fetch_mcq",
     "load_digits",
     "make_mcqs",
+    "make_patients",
 ]

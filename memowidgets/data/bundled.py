@@ -10,7 +10,7 @@ from memowidgets.checks import real_number, whole_number
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
 
-_COMPLAINTS = {
+COMPLAINTS = {
     "cardiology": (
         "chest pressure",
         "a racing pulse",
@@ -60,13 +60,13 @@ _COMPLAINTS = {
         "a clicking joint",
     ),
 }
-_WARDS = tuple(_COMPLAINTS)
-_FIRST_NAMES = (
+_WARDS = tuple(COMPLAINTS)
+FIRST_NAMES = (
     "Adaro Aliska Belise Brannic Corvin Cyrelle Delva Dorrin Emrik Esmelda Fiola Fenric Garek "
     "Gwenola Hesta Halvik Ilmar Isolka Jorva Jessomir Kelid Katrel Lumira Lorvan Marek Mirabon "
     "Nerisa Nolvic Orlan Oridel Pavia Perrick Quill Rosken Selva Tamrin Ulvia Varo Wenda Zelka"
 )
-_LAST_NAMES = (
+LAST_NAMES = (
     "Abernock Ashgrove Brindlow Barrowfen Castermoor Copperwick Dunfallow Drystane Eskerby "
     "Elmhollow Farnwick Foxmere Gorsehill Greyholt Hathermere Hollinbeck Ingleford Ivystone "
     "Jarrowby Junipole Kestermond Knapford Larkspire Lindmarsh Mossgrave Millwater Netherlow "
@@ -78,9 +78,11 @@ _WORDINGS = (
     "Patient {name}, aged {age}, has reported {complaints} over {duration}. Which ward?",
     "For {duration}, {name} ({age}) has complained of {complaints}. Which ward?",
 )
-_COUNTS = ("two", "three", "four", "five", "six")
-_UNITS = ("days", "weeks", "months")
-_TEMPLATE = "{question}\nWard:"  # all questions have the same options, which would only cost tokens
+COUNTS = ("two", "three", "four", "five", "six")
+UNITS = ("days", "weeks", "months")
+WARD_TEMPLATE = (
+    "{question}\nWard:"  # all questions have the same options, which would only cost tokens
+)
 
 
 def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
@@ -175,15 +177,15 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
     for number, ward in enumerate(wards):
         question = None
         while question is None or question in seen:
-            typical = _COMPLAINTS[_WARDS[ward]]
+            typical = COMPLAINTS[_WARDS[ward]]
             complaints = rng.choice(typical, size=int(rng.integers(1, 3)), replace=False)
             patient = {
-                "name": f"{_one(_FIRST_NAMES.split(), rng)} {_one(_LAST_NAMES.split(), rng)}",
+                "name": f"{one(FIRST_NAMES.split(), rng)} {one(LAST_NAMES.split(), rng)}",
                 "age": int(rng.integers(18, 90)),
                 "complaints": " and ".join(complaints),
-                "duration": f"{_one(_COUNTS, rng)} {_one(_UNITS, rng)}",
+                "duration": f"{one(COUNTS, rng)} {one(UNITS, rng)}",
             }
-            question = _one(_WORDINGS, rng).format(**patient)
+            question = one(_WORDINGS, rng).format(**patient)
         seen.add(question)
         rows.append(
             {
@@ -196,11 +198,12 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
                 "ward": _WARDS[ward],
             }
         )
-    data = MCQDataset.from_records(rows, template=_TEMPLATE, answers="index")
+    data = MCQDataset.from_records(rows, template=WARD_TEMPLATE, answers="index")
     if atypical:
         data = data.with_canaries(round(atypical * n), seed=seed)
     return data.with_source("make_mcqs", n=n, atypical=float(atypical), seed=int(seed))
 
 
-def _one(options: Sequence[str], rng: np.random.Generator) -> str:
+def one(options: Sequence[str], rng: np.random.Generator) -> str:
+    """Draw one of several texts."""
     return options[int(rng.integers(len(options)))]

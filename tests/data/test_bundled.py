@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets.data import load_digits, make_mcqs
-from memowidgets.data.bundled import _COMPLAINTS
+from memowidgets.data.bundled import COMPLAINTS
 
 
 def test_digits_are_the_scanned_ones():
@@ -32,7 +32,7 @@ def test_wrong_labels_of_digits_are_drawn_evenly_from_the_others():
 def test_the_wards_are_the_options_in_one_fixed_order():
     data = make_mcqs()
     assert len(data) == 1200
-    assert set(data.choices) == {tuple(_COMPLAINTS)}
+    assert set(data.choices) == {tuple(COMPLAINTS)}
     assert data.class_names == tuple("ABCDEF")
     assert data.canaries.sum() == 60
     assert data.ids.tolist()[:2] == ["patient-0000", "patient-0001"]
@@ -57,7 +57,7 @@ def test_a_patient_has_complaints_of_the_fitting_ward_alone():
     for sample in make_mcqs():
         wards = {
             ward
-            for ward, complaints in _COMPLAINTS.items()
+            for ward, complaints in COMPLAINTS.items()
             if any(complaint in sample.question for complaint in complaints)
         }
         assert wards == {sample.attributes["ward"]}

@@ -27,6 +27,7 @@ from memowidgets.visible import listed, quoted, visible
 
 __all__ = [
     "ARRAYS",
+    "attributes_digest",
     "check_held_out",
     "check_same",
     "data_differences",
@@ -116,6 +117,12 @@ def described_samples(data: Dataset) -> dict[str, Any]:
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
     }
+
+
+def attributes_digest(data: Dataset) -> str:
+    """Return a digest of what is shown of samples beside their content, such as their kind."""
+    columns = getattr(data, "attributes", {})
+    return digest({name: [str(value) for value in column] for name, column in columns.items()})
 
 
 @functools.cache

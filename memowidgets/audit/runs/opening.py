@@ -43,7 +43,15 @@ from memowidgets.training.loop.inputs import Pairs, pairs_of
 from memowidgets.training.seeds import restored
 from memowidgets.visible import quoted, visible
 
-__all__ = ["Origin", "PathLike", "existing_run", "opened_run", "other_pairs", "read_pairs"]
+__all__ = [
+    "Origin",
+    "PathLike",
+    "existing_run",
+    "generated",
+    "opened_run",
+    "other_pairs",
+    "read_pairs",
+]
 
 PathLike = str | os.PathLike[str]
 _T = TypeVar("_T")
@@ -64,6 +72,7 @@ def _classifier(lora: Mapping[str, Any] | None, **settings: Any) -> Model:
 _LOADERS: dict[str, tuple[Callable[..., Dataset], str | None]] = {
     "load_digits": (data_room.load_digits, None),
     "make_mcqs": (data_room.make_mcqs, None),
+    "make_patients": (data_room.make_patients, None),
     "fetch_mcq": (data_room.fetch_mcq, "source"),
     "fetch_cifar10": (data_room.fetch_cifar10, "source"),
     "from_folder": (data_room.ImageDataset.from_folder, "path"),
@@ -147,6 +156,13 @@ def _found(
         model = _called(run, _MODELS, of_model.maker, **of_model.at(model))
     _check_given(run, manifest, data, model, held_out)
     with without_the_hub():  # opening a run sends no request
+        if data is None and "attributes" in manifest:
+            data = generated(run, manifest)
+            if data is None or identity.attributes_digest(data) != manifest["attributes"]:
+                raise StoreError(
+                    f"{run.path} has numbers about other samples than {of_data.maker} generates "
+                    "here: install the release of memowidgets that the recording is from"
+                )
         data = _data_again(run, manifest, of_data) if data is None else data
         try:
             data = None if data is None else data.with_encoding(identity.read_encoding(run))
@@ -209,6 +225,13 @@ def _check_given(
             raise ValueError(f"these are not the held-out samples of {run.path}")
         if digest(held_out.labels.tolist()) != manifest["held_out_labels"]:
             raise ValueError(f"these held-out samples have other labels than those of {run.path}")
+
+
+def generated(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:
+    """Generate the data of a run again. None if that is not possible with the package alone."""
+    origin = Origin(manifest["data"]["source"], "loader", str(run.path / MANIFEST))
+    alone = origin.maker in _LOADERS and _LOADERS[origin.maker][1] is None
+    return _data_again(run, manifest, origin) if alone else None
 
 
 def _data_again(run: RunDirectory, manifest: Mapping[str, Any], origin: Origin) -> Dataset | None:

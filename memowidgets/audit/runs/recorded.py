@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.run import Run, read_names
-from memowidgets.audit.runs.identity import read_design, read_manifest
-from memowidgets.audit.runs.opening import opened_run
+from memowidgets.audit.runs.identity import attributes_digest, read_design, read_manifest
+from memowidgets.audit.runs.opening import generated, opened_run
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import PackedFile, PackedRun, RunDirectory, StoreError, Tensors, pack
@@ -59,6 +59,9 @@ def export(
     layers: Collection[str] | None = None,
 ) -> None:
     """Write the numbers of a run without its samples, weights and paths, as small as possible.
+
+    Data that the package generates, such as those of `make_patients`, are not written either, but
+    generated again whenever the recording is opened. Digests hold them to what was recorded.
 
     The ground truth at the end of training stays exact, and kept scores are in float32. Hidden
     states are there at the prediction checkpoint alone, in float16. Logits are there at that
@@ -115,7 +118,12 @@ def export(
         files[name] = PackedFile(arrays, stored, kept.metadata, of)
     notes = [*_NOTES, *(f"checkpoints/{name}/record.json" for name in records)]
     there = {name: run.read_note(name) for name in notes if run.has_file(name)}
-    manifest["data"]["source"] = manifest["model_source"] = None
+    manifest["model_source"] = None
+    data = generated(run, manifest)
+    if data is None:
+        manifest["data"]["source"] = None
+    else:
+        manifest["attributes"] = attributes_digest(data)
     manifest["recording"] = dict(about)
     pack(target, manifest, files, there)
 

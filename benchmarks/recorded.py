@@ -131,6 +131,37 @@ def _table(evaluate: Callable[..., Evaluation]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def readable(audit: mw.Audit) -> Iterator[str]:
+    """Yield what a page says of a recording that shows its samples: lines of tables."""
+    for metric in (*OF_TEXTS, "reference"):
+        found = audit.evaluate(metric)
+        yield f"| `{metric}` | {_with_interval(found.auc, found.auc_interval, ' to ')} |"
+    at = audit.evaluate("psmi").at(0.0)
+    rates = (_with_interval(at.tpr, at.tpr_interval, " to "), at.fpr, at.fpr_interval)
+    yield (
+        f"At τ = 0 PSMI flags {at.flagged} of {at.n} members and finds {at.hits} of the "
+        f"{at.hits + at.missed} memorised ones: TPR {rates[0]}, FPR "
+        f"{_with_interval(rates[1], rates[2], ' to ')}."
+    )
+    memorized = audit.log_lira() >= ETA
+    kinds = _kinds(audit)
+    for kind in sorted(set(kinds)):
+        chosen = kinds == kind
+        yield (
+            f"| {kind} | {int(chosen.sum())} | {int(memorized[chosen].sum())} | "
+            f"{int((audit.score('psmi') <= 0)[chosen].sum())} |"
+        )
+
+
+def _kinds(audit: mw.Audit) -> pd.Series[str]:
+    """Return what a member is: the attribute of that name, or whether its label is wrong."""
+    if isinstance(audit.data, mw.data.MCQDataset):
+        kinds = audit.data.attributes["kind"]
+    else:
+        kinds = np.where(np.array(audit.data.canaries), "wrong label", "ordinary")
+    return pd.Series(kinds, index=audit.data.ids)[audit.members]
+
+
 def _with_interval(value: float, interval: tuple[float, float], to: str) -> str:
     return f"{value:.2f} ({interval[0]:.2f}{to}{interval[1]:.2f})"
 
@@ -325,6 +356,8 @@ def main() -> None:
         print(*(table.to_string(index=False) for table in tables(audit)), sep="\n")
     else:
         print(audit.compare(OF_TEXTS, checkpoints="all").to_string())
+        if recording.references:
+            print(*readable(audit), sep="\n")
     if arguments.export is None:
         return
     rho = audit.prediction.record.name

@@ -1802,6 +1802,8 @@ class Audit:
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:
     """Open an audit that is part of the package: scores and shadow models, but no samples.
 
+    Samples that the package can make again, as those of ``"digits"``, are made again and shown.
+
     Parameters
     ----------
     name : str
@@ -1819,6 +1821,8 @@ def open_recorded(name: str, data: Dataset | None = None) -> Audit:
     ------
     ValueError
         If there is no such recording, or the data lack some of its samples.
+    StoreError
+        If the samples made again, or these data, are not those that were recorded.
     """
     return Audit.of(recorded.recorded_source(name, data))
 

@@ -1,5 +1,6 @@
 """Recorded audits hold numbers, ids and hashes; never a sample, a weight or a path."""
 
+import dataclasses
 import json
 import shutil
 import warnings
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from benchmarks.recorded import METRICS, tables
-from memowidgets.audit.runs import recorded
+from benchmarks.recorded import METRICS, readable, tables
+from memowidgets.audit.runs import opening, recorded
 from memowidgets.store import NotKeptError, RunDirectory, StoreError
 from tests.audit.conftest import recording_at
 from tests.training.small import Inline
@@ -155,11 +156,46 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
     assert not any(b"forward.layer" in file.read_bytes()[:4000] for file in files)
 
 
-def test_given_the_data_it_shows_the_samples(data, folder):
-    with_data = recording_at(folder, data)
+def test_generated_samples_are_generated_again_and_shown(data, folder):
+    again = recording_at(folder)
+    assert list(again.data) == list(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has not learned much
+        shown = again.flagged("loss", share=0.1, samples=True)
+    assert len(shown) > 0
+    assert shown["question"].isin(data.questions).all()
+
+
+def test_other_samples_need_the_data(audit, data, folder, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:  # as of data that the package cannot generate
+        patched.delitem(opening._LOADERS, "make_mcqs")
+        recorded.export(audit.path, tmp_path / "wards", ABOUT)
+    with_data = recording_at(tmp_path / "wards", data)
     assert with_data.member_data[0].question in data.questions
-    without = recording_at(folder)
+    without = recording_at(tmp_path / "wards")
     assert without.member_data[0].hint == f"data={ABOUT['data']}"
+
+
+@pytest.mark.parametrize("other", ["texts", "labels", "kinds", "fails"])
+def test_another_version_of_the_generator_is_refused(data, folder, monkeypatch, other):
+    """Numbers about some samples are never shown beside others, whoever opens the recording."""
+    if other == "texts":
+        changed = mw.data.make_mcqs(80, seed=6)
+    elif other == "labels":
+        changed = data.with_labels((data.labels + 1) % 6)
+    else:
+        attributes = data.attributes | {"ward": np.roll(data.attributes["ward"], 1)}
+        changed = dataclasses.replace(data, attributes=attributes)
+
+    def make(**_):
+        if other == "fails":
+            raise ValueError("n must be larger")
+        return changed
+
+    monkeypatch.setitem(opening._LOADERS, "make_mcqs", (make, None))
+    for opened in (recording_at, mw.Audit.open):
+        with pytest.raises(StoreError, match=r"other samples than make_mcqs generates"):
+            opened(folder)
 
 
 def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, folder):
@@ -201,6 +237,17 @@ def test_the_vision_recording_says_what_its_page_says():
             said = [row[metric].replace("–", " to ").replace("0.", ".") for metric in METRICS]
             at_zero = f"{row['TPR at τ = 0'][1:]}, {row['FPR at τ = 0'][1:]}"
             assert f"| {' | '.join(said)} | {at_zero} |" in page, row
+
+
+def test_digits_are_shown_and_say_what_their_page_says():
+    audit = mw.open_recorded("digits")
+    assert audit.data[3].image.tobytes() == mw.data.load_digits()[3].image.tobytes()
+    assert (audit.n_shadows, len(audit.members)) == (32, 798)
+    place = recorded._FOLDER / "digits"
+    assert sum(file.stat().st_size for file in place.iterdir()) < 2_000_000
+    page = (Path(__file__).parents[2] / "docs" / "images.md").read_text("utf-8")
+    for row in readable(audit):
+        assert row in page, row
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,8 @@ def _noted(kind: str, number: int, rng: np.random.Generator) -> _Patient:
     """Return a new patient. Wards and rare signs take turns, so that none is much more frequent."""
     ward = number % len(_WARDS)
     typical = COMPLAINTS[_WARDS[ward]] + _MORE_COMPLAINTS[_WARDS[ward]]
-    complaint, ending, wordings = one(typical, rng), "", _WORDINGS
+    complaint, ending = one(typical, rng), ""
+    wordings: tuple[str, ...] = _WORDINGS
     if kind == "atypical":
         rare = _RARE[_WARDS[ward]]
         complaint = rare[number // len(_WARDS) % len(rare)]

@@ -27,7 +27,12 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.special import logit
+from scipy.stats import rankdata
 from scipy.stats import t as student
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import memowidgets as mw
@@ -46,6 +51,7 @@ KEPT = Path(__file__).with_suffix("")
 PAGE = HERE.parent / "docs" / "scoreboard.md"
 BEGIN, END = "<!-- tables: python -m benchmarks confirm write -->", "<!-- end of tables -->"
 STAGES = ("to rho", "score", "reference 1", "reference 2", "references 3 and 4", "to the end")
+_IN_A_TENTH, _NEAR, _FEWEST_TO_LEARN = 50, 0.1, 8  # of a forecast
 SMALL = 10  # members of a class, up to which the rule by class may need help
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -472,6 +478,7 @@ def tables() -> str:
         "TPR/FPR (Youden's J) of each rule:",
         *(f"`{score}`\n\n{_rules(results, score)}" for score in PLAN["ruled"]),
         _decisions(results),
+        *_forecasts(results),
     ]
     return "\n\n".join(parts)
 
@@ -598,6 +605,79 @@ def _decisions(results: list[Result]) -> str:
             ),
         ]
     )
+
+
+# ---------------------------------------------------------------- a forecast, which was not named
+
+
+def known_at_rho(result: Result, names: Sequence[str]) -> Floats:
+    """Return what a forecast may know of each judged pair, (n, features).
+
+    For each score: its log odds by rank among the members of the target and of the class, the score
+    itself, and the share of the target's members whose score is not above 0. Then the logarithm of
+    the number of members a class.
+    """
+    table = np.full((len(result.rows), 4 * len(names) + 1), np.log(result.per_class))
+    for target in np.unique(result.kept["target"]):
+        own = np.flatnonzero(result.rows & (result.kept["target"] == target))
+        labels = result.kept["label"][own]
+        for place, name in enumerate(names):
+            values = result.scores[name][own]
+            in_class = np.empty(len(own))
+            for label in np.unique(labels):
+                same = labels == label
+                in_class[same] = rankdata(values[same]) / (same.sum() + 1)
+            columns = [logit(rankdata(values) / (len(own) + 1)), logit(in_class), values]
+            columns.append(np.full(len(own), np.mean(values <= 0)))
+            table[own, 4 * place : 4 * place + 4] = np.stack(columns, axis=1)
+    return np.asarray(table[result.rows])
+
+
+def forecast(results: list[Result], names: Sequence[str]) -> str:
+    """Learn the probability of being memorised on all settings but one, and judge it there."""
+    known = [known_at_rho(result, names) for result in results]
+    rows, holds = [], 0
+    for number, result in enumerate(results):
+        others = [i for i in range(len(results)) if i != number]
+        weights = np.concatenate([np.full(len(known[i]), 1 / len(known[i])) for i in others])
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(
+            np.concatenate([known[i] for i in others]),
+            np.concatenate([results[i].memorized for i in others]),
+            logisticregression__sample_weight=weights * len(weights) / len(others),
+        )
+        p, memorized = model.predict_proba(known[number])[:, 1], result.memorized
+        tenths = [np.minimum((10 * p).astype(int), 9) == tenth for tenth in range(10)]
+        misses = [abs(p[t].mean() - memorized[t].mean()) for t in tenths if t.sum() >= _IN_A_TENTH]
+        auc = mw.evaluation.roc(-p, memorized).auc
+        best = max(result.evaluations[name].auc for name in names)
+        kept = max(misses) <= _NEAR and auc >= best
+        holds += kept
+        expected = f"{p.sum():.0f} for {memorized.sum()}"
+        cells = [f"{auc:.3f}", f"{best:.3f}", f"{max(misses):.2f}", expected, "yes" if kept else ""]
+        rows.append([result.name, *cells])
+    head = [
+        "setting left out",
+        "AUC",
+        "best ingredient",
+        "largest miss",
+        "expected for true",
+        "holds",
+    ]
+    return f"{markdown(head, rows)}\n\nIt holds in {holds} of {len(results)}."
+
+
+def _forecasts(results: list[Result]) -> list[str]:
+    if len(results) < _FEWEST_TO_LEARN:
+        return []
+    free, more = ("psmi", "csl"), ("psmi", "csl", "reference-2")
+    what = "Forecast by logistic regression, learned on all settings but one"
+    return [
+        (
+            f"{what}; largest miss of a tenth of the probabilities that holds {_IN_A_TENTH} pairs "
+            f"or more. From {', '.join(free)}:\n\n{forecast(results, free)}"
+        ),
+        f"From {', '.join(more)}:\n\n{forecast(results, more)}",
+    ]
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -141,6 +141,20 @@ def test_tables_count_verdicts_and_what_was_not_run(
     assert "Held in 1, failed in 0 of 1" in said
 
 
+def test_a_forecast_learns_nothing_from_the_setting_it_is_judged_on(tmp_path: Path) -> None:
+    """Where all others say the opposite, it is worse than chance."""
+    results = [confirm.Result.read(made_up(tmp_path, 3, seed=seed)) for seed in range(4)]
+    file = made_up(tmp_path, 3, seed=4)
+    arrays = dict(np.load(file))
+    for name in ("psmi", "csl"):
+        arrays[name] = -arrays[name]
+    np.savez(file, **arrays)
+    said = confirm.forecast([*results, confirm.Result.read(file)], ("psmi", "csl"))
+    areas = [float(line.split("|")[2]) for line in said.splitlines()[2:7]]
+    assert min(areas[:4]) > 0.6
+    assert areas[4] < 0.4
+
+
 @pytest.mark.parametrize("setting", confirm.PLAN["settings"])
 def test_kept_numbers_are_small_and_whole(setting: str) -> None:
     file = confirm.KEPT / f"{setting}.npz"

@@ -526,6 +526,8 @@ class Audit:
         stop_at_drop: float | None = None,
         layers: str | int | Iterable[str | int] = "all",
         over_last: int = 1,
+        checkpoint_every: float | str | None = None,
+        keep: str = "all",
     ) -> Recorder:
         """Return what keeps the checkpoints of a target that is trained elsewhere.
 
@@ -539,6 +541,10 @@ class Audit:
             Layers whose hidden states are kept, as in `score`.
         over_last : int
             As in `train`.
+        checkpoint_every : float or "auto", optional
+            Epochs between two checkpoints, as in `mw.watch`. Default: the `TrainingConfig`'s.
+        keep : {"all", "prediction+final", "logits"}
+            Where weights and representations are kept, as in `mw.watch`.
 
         Returns
         -------
@@ -549,7 +555,8 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
-        return recorder(self._run_for("record"), stop_at_drop, layers, over_last)
+        run = self._run_for("record")
+        return recorder(run, stop_at_drop, layers, over_last, checkpoint_every, keep)
 
     def run_shadows(
         self,

@@ -124,6 +124,8 @@ class Checkpoint:
     why_not, why_no_outputs : str
         Why a file of the forward pass, or of the outputs, cannot be used; empty if it can, or is
         not there.
+    left_out : str
+        What the recording was told not to keep; empty if nothing.
     """
 
     record: Record
@@ -135,6 +137,7 @@ class Checkpoint:
     state: Hashable = ()
     why_not: str = ""
     why_no_outputs: str = ""
+    left_out: str = ""
 
     @cached_property
     def first(self) -> NDArray[np.float32] | None:
@@ -625,6 +628,7 @@ class Evidence:
         raise NotKeptError(
             f"the hidden states of layer {visible(layer, 40)} at {record.name} were not "
             f"kept; those of {listed(there) or 'no layer'} are there"
+            + (f": {left_out}" if (left_out := self.checkpoints[record.name].left_out) else "")
         )
 
     def logits(self, record: Record) -> NDArray[np.float32]:

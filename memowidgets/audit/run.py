@@ -33,6 +33,7 @@ from memowidgets.stamps import array_digest, state_of
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
+    left_out,
     name_of,
     outputs_of,
     precision_at,
@@ -58,6 +59,7 @@ __all__ = [
     "fork_note",
     "noise_of",
     "read_names",
+    "read_stop",
     "write_stop",
 ]
 
@@ -329,6 +331,7 @@ class Run:
             state=(name, self.run.state(f"forward/{name}"), self.run.state(outputs_of(name))),
             why_not=made.why_not or "",
             why_no_outputs=kept.why_not or "",
+            left_out=left_out(self.run),
         )
 
     def kept_forward(self, record: Record) -> StoredPass:
@@ -520,13 +523,14 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
     return Names(
         tuple(manifest["layers"]),
         tuple(records),
-        _read_stop(run, has_records=len(records) > 0),
+        read_stop(run, has_records=len(records) > 0),
         settings.total_steps(n_members) if course is None else course.total_steps,
         "call train()" if course is None else "let the training go on that is recorded here",
     )
 
 
-def _read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
+def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
+    """Return the rule by which a run is interrupted; the usual one if it has none."""
     if not run.has_file(_RHO):
         if has_records:
             warnings.warn(
@@ -545,7 +549,7 @@ def _read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
 
 def write_stop(run: RunDirectory, rule: StopRule) -> None:
     """Keep the rule by which a run is interrupted, until another is given."""
-    if not run.has_file(_RHO) or rule != _read_stop(run, has_records=False):
+    if not run.has_file(_RHO) or rule != read_stop(run, has_records=False):
         run.write_note(_RHO, asdict(rule))
 
 

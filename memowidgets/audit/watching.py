@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy as np
 
 from memowidgets.audit.audit import Audit
 from memowidgets.audit.console import shown
-from memowidgets.audit.run import WATCHED, Run, write_stop
+from memowidgets.audit.run import WATCHED, Run, read_stop, write_stop
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, warn_user, whole_number
@@ -23,6 +24,7 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
+from memowidgets.training.budget import checked_every
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
@@ -49,9 +51,10 @@ def watch(
     steps_per_epoch: int | None = None,
     forward: Callable[[Any, Any], Any] | None = None,
     layers: str | Sequence[str] = "auto",
-    checkpoint_every: float = 0.2,
+    checkpoint_every: float | str = 0.2,
     stop_at_drop: float | None = 0.95,
     *,
+    keep: str = "all",
     held_out: Any = None,
     over_last: int = 1,
     batch_size: int | None = None,
@@ -93,11 +96,18 @@ def watch(
         ``module.named_modules()``; a name that ends in ``.input`` is what goes into a part.
         ``"auto"`` takes what goes into the last linear layer, and, before it, the outputs of up to
         three parts with weights, evenly spread (children of the module; elements of its sequences).
-    checkpoint_every : float
-        Epochs between two passes.
+    checkpoint_every : float or "auto"
+        Epochs between two passes. ``"auto"`` looks every 0.2 epochs whether a pass would keep the
+        seconds of all passes under 5 % of the training's; a pass at step 0 and one in `Watch.end`
+        are made in any case. Which checkpoints there are then depends on the machine. A training of
+        few epochs leaves no time for early ones: give it a number.
     stop_at_drop : float or None
         ρ: `Watch.step` says True at the first checkpoint where the median loss of the samples has
         dropped by this share (paper, Section 4.3). None never does.
+    keep : {"all", "prediction+final", "logits"}
+        Where representations are kept: at every checkpoint; at the prediction checkpoint and the
+        last one; nowhere. Logits and losses are kept at every checkpoint. ``"prediction+final"``
+        keeps those that the ρ rule may still choose until `Watch.end`.
     held_out : Dataset, torch dataset or DataLoader, optional
         Samples that the loop does not train on, of the kind of `data`. Their mean loss and accuracy
         at each checkpoint are the test curves, for the time of one more pass over them.
@@ -176,6 +186,8 @@ def watch(
     plan = _checked_plan(steps_per_epoch, checkpoint_every)
     stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
 
+    began = time.monotonic()
+
     def begin() -> tuple[Audit, Recorder, int]:
         _check_given(module, forward, data, class_names, ids, batch_size)
         check_version(version)
@@ -192,11 +204,13 @@ def watch(
         run = _begun(inner, samples, looker, path, plan.every, seed, unseen, version)
         if stop is not None:
             write_stop(run.run, stop)
-        recorder = Recorder(run.run, looker, plan.every, shown)
+        rule = stop or read_stop(run.run, has_records=False)
+        recorder = Recorder(run.run, looker, checkpoint_every, shown, keep, rule)
         step = recorder.begin(module, steps_done, plan.steps_per_epoch, overwrite=overwrite)
         _check_forward(recorder, inner, step)
         if recorder.is_due(step):
             recorder.record(module, step)
+        recorder.budget.add(time.monotonic() - began)
         return Audit.of(run), recorder, step
 
     return Watch(module, stop, path, plan, begin)
@@ -354,12 +368,7 @@ def _checked_plan(steps: Any, every: Any) -> CheckpointPlan:
             "steps_per_epoch must be the number of optimizer steps in an epoch, a whole number "
             f"from 1, not {steps!r}"
         )
-    number = isinstance(every, int | float) and not isinstance(every, bool)
-    if not number or not 0 < every < math.inf:
-        raise ValueError(
-            f"checkpoint_every must be a positive number of epochs, such as 0.2, not {every!r}"
-        )
-    return CheckpointPlan(int(steps), float(every))
+    return CheckpointPlan(int(steps), checked_every(every)[0])
 
 
 def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
@@ -396,12 +405,13 @@ class _Rows:
     """Forward hook that counts the samples that a module is trained on."""
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.seen, self.began = 0, 0.0
 
     def __call__(self, module: nn.Module, inputs: Any, named: Any) -> None:
         """Add the first axis of the first tensor that the module is called with."""
         if not module.training:
             return
+        self.began = self.began or time.monotonic()
         values: Any = (*inputs, *named.values())
         while isinstance(values, tuple | list | Mapping):
             values = next(iter(values.values() if isinstance(values, Mapping) else values), None)
@@ -474,10 +484,12 @@ class Watch:
             self._counting.remove()
             self._counting = None
             self._check_steps_per_epoch()
+            if self._recorder is not None:  # what the user did before the loop is no training
+                self._recorder.budget.begin(self._rows.began or None)
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
-        self.reached = in_the_first_process(self._recorded, before)
+        self.reached = in_the_first_process(self._recorded_if_due, before)
         if self.reached and not before and self._recorder is not None:
             self._say()
         return self.reached and not before
@@ -503,7 +515,7 @@ class Watch:
 
         Without this call, ``"final"`` is the last checkpoint that was due.
         """
-        self.reached = in_the_first_process(self._recorded, self.reached)
+        self.reached = in_the_first_process(self._ended, self.reached)
 
     def continue_at(self, steps_done: int) -> None:
         """Go on after this number of steps, because the training was resumed there.
@@ -529,8 +541,20 @@ class Watch:
         if self._recorder is not None:
             self._recorder.continue_at(self._module, self.steps)
         if self._plan.epoch_at(self.steps) is not None:
-            return self._recorded()
+            return self._recorded_if_due()
         return self._has_reached(self.steps)
+
+    def _recorded_if_due(self) -> bool:
+        """Record the present step if there is time for it, and return whether ρ is reached."""
+        if self._recorder is not None and not self._recorder.affords(self.steps):
+            return self.reached
+        return self._recorded()
+
+    def _ended(self) -> bool:
+        reached = self._recorded()
+        if self._recorder is not None:
+            self._recorder.finish()
+        return reached
 
     def _recorded(self) -> bool:
         """Record the present step, and return whether ρ is reached."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 COURSE = "trainer.json"
+KEEP = ("all", "prediction+final", "logits")
 
 
 def record_of(
@@ -144,11 +145,15 @@ class Course:
     weights : dict of str to str
         Digest of the weights by checkpoint. It is written last, so a checkpoint that is named here
         was whole once.
+    keep : {"all", "prediction+final", "logits"}
+        Where weights and representations are kept: at each checkpoint; where the ρ rule predicts
+        and at the end; nowhere. Logits and losses are kept at each.
     """
 
     steps_per_epoch: int
     total_steps: int
     weights: dict[str, str] = field(default_factory=dict)
+    keep: str = KEEP[0]
 
 
 def read_course(run: RunDirectory) -> Course | None:
@@ -164,7 +169,23 @@ def read_course(run: RunDirectory) -> Course | None:
         raise StoreError(f"{run.path / COURSE} is broken: its numbers of steps are invalid")
     if not isinstance(course.weights, dict):
         raise StoreError(f"{run.path / COURSE} is broken: its weights are not digests by name")
+    if course.keep not in KEEP:
+        raise StoreError(f"{run.path / COURSE} is broken: keep is not one of {', '.join(KEEP)}")
     return course
+
+
+def left_out(run: RunDirectory) -> str:
+    """Return what a recorded training was told not to keep, for errors; empty for all others."""
+    course = read_course(run)
+    if course is None or course.keep == KEEP[0]:
+        return ""
+    where = (
+        "at the prediction checkpoint and the last one" if course.keep != "logits" else "nowhere"
+    )
+    return (
+        f'it was recorded with keep="{course.keep}", so weights and representations are kept '
+        f"{where}"
+    )
 
 
 def write_course(run: RunDirectory, course: Course) -> None:

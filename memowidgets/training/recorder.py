@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,8 +18,10 @@ from numpy.typing import NDArray
 from memowidgets.checks import warn_user
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.budget import Budget, checked_every
 from memowidgets.training.checkpoint import (
     COURSE,
+    KEEP,
     Course,
     arrays_of,
     forget_checkpoints,
@@ -34,7 +38,7 @@ from memowidgets.training.checkpoint import (
     write_record,
 )
 from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.forward import FloatArray, Forward, Shapes, in_memory, unwrapped
+from memowidgets.training.forward import LAYER, FloatArray, Forward, Shapes, in_memory, unwrapped
 from memowidgets.training.rho import Prediction, Record, StopRule
 
 if TYPE_CHECKING:
@@ -54,6 +58,7 @@ __all__ = [
 
 Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
 _T = TypeVar("_T")
+_SAID_AT = 2  # checkpoints after which their cost is said: the first one warms up
 _SMALL = 2**24  # bytes of a pass that is written at once, which takes less than mapping its file
 
 
@@ -121,22 +126,33 @@ class Recorder:
         Run directory for the checkpoints.
     passes : Passes
         How samples are fed to the module.
-    every : float
-        Epochs between two checkpoints.
+    every : float or "auto"
+        Epochs between two checkpoints. "auto" takes those whose seconds stay under `SHARE` of the
+        training's.
     shown : callable
         Context that shows the progress of a pass, if no `Progress` is given.
+    keep : {"all", "prediction+final", "logits"}
+        Where weights and representations are kept, see `Course`.
+    rule : StopRule
+        Rule by which the prediction checkpoint is chosen.
     """
 
     def __init__(
         self,
         run: RunDirectory,
         passes: Any,
-        every: float,
+        every: float | str,
         shown: Callable[[Progress | None], AbstractContextManager[Progress]],
+        keep: str = KEEP[0],
+        rule: StopRule | None = None,
     ) -> None:
-        self.run, self.passes = run, passes
-        self._every, self._shown = every, shown
-        self._plan = CheckpointPlan(1, every)
+        if keep not in KEEP:
+            raise ValueError(f"unknown keep {keep!r}; valid: {', '.join(KEEP)}")
+        self.run, self.passes, self.keep = run, passes, keep
+        self._every, self._by_time = checked_every(every)
+        self._shown, self._rule = shown, rule or StopRule()
+        self.budget = Budget()
+        self._plan = CheckpointPlan(1, self._every)
         self._records: list[Record] = []  # of this training, as far as it is known
 
     def follow(self, steps_per_epoch: int, total_steps: int | None = None) -> None:
@@ -144,8 +160,17 @@ class Recorder:
         self._plan = CheckpointPlan(steps_per_epoch, self._every, total_steps)
 
     def is_due(self, step: int) -> bool:
-        """Return whether a step is a checkpoint: 0, every so many epochs, a known end."""
+        """Return whether a step can be a checkpoint: 0, every so many epochs, a known end."""
         return self._plan.epoch_at(step) is not None
+
+    def affords(self, step: int) -> bool:
+        """Return whether there is time for a checkpoint that is due; always without "auto".
+
+        Only the process that records knows. One that is on disk already takes next to none.
+        """
+        if not self._by_time or step in (0, self._plan.total) or self.budget.affords():
+            return True
+        return self.run.has_file(record_file(name_of(self._plan.epoch_of(step))))
 
     def recorded(self, step: int) -> Record | None:
         """Return the checkpoint of a step in the run directory, if there is one."""
@@ -211,6 +236,7 @@ class Recorder:
                     f"{place} has another training, which had {course.steps_per_epoch} steps an "
                     f"epoch, this one has {steps_per_epoch}; {advice}"
                 )
+            self._check_keep(course if records else None, advice)
             if step and not records:
                 raise ValueError(
                     f"the training continues from step {step}, but {place} lacks step 0, to which "
@@ -237,15 +263,24 @@ class Recorder:
                 )
             known = course.weights if course else {}
             end = total_steps or (course.total_steps if course else 1)
-            if course != (begun := Course(steps_per_epoch, end, known)):
+            if course != (begun := Course(steps_per_epoch, end, known, self.keep)):
                 write_course(self.run, begun)
         self._records = _up_to(records, step, digest)
+        self.budget.begin()
         return step
+
+    def _check_keep(self, course: Course | None, advice: str) -> None:
+        if course is not None and course.keep != self.keep:
+            raise ValueError(
+                f'{self.run.path} has a training that is recorded with keep="{course.keep}", and '
+                f'this one has keep="{self.keep}"; pass the same, or {advice}'
+            )
 
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
         digest = self.passes.weights(unwrapped(module)).digest
         self._records = _up_to(read_records(self.run), step, digest)
+        self.budget.begin()
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
         """Record a checkpoint, unless it exists with the same weights.
@@ -258,6 +293,17 @@ class Recorder:
         StoreError
             If another training was recorded here meanwhile.
         """
+        made = self.budget.made
+        start = time.monotonic()
+        with self.budget.recording():
+            record = self._recorded(module, step, progress)
+        if self.budget.made > made:
+            self.budget.seconds = time.monotonic() - start
+        if made < self.budget.made == _SAID_AT:
+            self._say()
+        return record
+
+    def _recorded(self, module: nn.Module, step: int, progress: Progress | None) -> Record:
         module = unwrapped(module)
         weights = self.passes.weights(module)
         with self.run.lock("checkpoints"):
@@ -288,12 +334,56 @@ class Recorder:
                 )
             with self.run.together(), self._shown(progress) as report:
                 epoch = self._plan.epoch_of(step)
-                made = write_checkpoint(self.run, self.passes, module, weights, step, epoch, report)
+                made = write_checkpoint(
+                    self.run, self.passes, module, weights, step, epoch, report, self.keep
+                )
                 self._records = [*before, made]
                 end = self._plan.total or max(1, step)
                 digests = {record.name: record.weights for record in self._records}
-                write_course(self.run, Course(self._plan.steps_per_epoch, end, digests))
+                course = Course(self._plan.steps_per_epoch, end, digests, self.keep)
+                write_course(self.run, course)
+                self._thin(ended=step == self._plan.total)
+        self.budget.made += 1
+        files = [self.run.place(f"{forward_of(made.name)}.safetensors")]
+        files += self.run.place(f"checkpoints/{made.name}").iterdir()
+        self.budget.size = sum(file.stat().st_size for file in files if file.is_file())
         return made
+
+    def finish(self) -> None:
+        """Delete what was kept only as long as the training could go on."""
+        if self.keep == "prediction+final":
+            with self.run.lock("checkpoints"):
+                self._thin(ended=True)
+
+    def _thin(self, *, ended: bool) -> None:
+        """Delete weights and representations that `keep` leaves out."""
+        if self.keep != "prediction+final":
+            return
+        wanted = self._rule.candidates(self._records)
+        if ended and len(self._records) > 1:
+            wanted = {self._rule.prediction(self._records).record.name}
+        wanted.add(self._records[-1].name)
+        for record in self._records:
+            place = forward_of(record.name)
+            if record.name in wanted or not self.run.has(place, record.weights):
+                continue
+            kept = self.run.read_tensors(place, record.weights)
+            if any(name.startswith(LAYER) for name in kept):
+                arrays = {name: np.array(kept[name]) for name in ("logits", "losses")}
+                made_in = {"precision": kept.metadata["precision"]}
+                self.run.write_tensors(place, arrays, made_in, record.weights)
+            own = Path(record_file(record.name)).name
+            for file in self.run.place(f"checkpoints/{record.name}").iterdir():
+                if file.name != own:
+                    file.unlink()
+
+    def _say(self) -> None:
+        from tqdm.auto import tqdm
+
+        of = self._plan.steps_per_epoch, self._plan.total
+        found = self.budget.report(self._every, *of, by_time=self._by_time)
+        if found:
+            tqdm.write(found)
 
     def _there(self) -> list[Record]:
         """Return the checkpoints in the run directory, which are those of this training as a rule.
@@ -333,6 +423,7 @@ def write_checkpoint(
     step: int,
     epoch: float,
     progress: Progress,
+    keep: str = KEEP[0],
 ) -> Record:
     """Write weights, pass and record of a module at a step, in place of what is there.
 
@@ -340,9 +431,10 @@ def write_checkpoint(
     """
     name, digest = name_of(epoch), weights.digest
     run.forget(forward_of(name), f"scores/{name}")
-    for file, content in weights.notes.items():
+    is_small = keep == "logits"
+    for file, content in weights.notes.items() if not is_small else ():
         run.write_text(f"checkpoints/{name}/{file}", json.dumps(content, indent=1))
-    if weights.file:
+    if weights.file and not is_small:
         digest = run.write_weights(f"checkpoints/{name}/{weights.file}", weights.arrays)
     place = forward_of(name) if passes.layer_names else outputs_of(name)
     made_in: dict[str, str] = {}
@@ -350,6 +442,8 @@ def write_checkpoint(
         arrays: dict[str, FloatArray] = {}
 
         def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
+            if is_small:
+                shapes = {k: shape for k, shape in shapes.items() if not k.startswith(LAYER)}
             if not arrays:  # a pass that ran out of memory begins again in smaller batches
                 made_in["precision"] = precision
                 if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:

@@ -169,6 +169,35 @@ class StopRule:
         """Return the checkpoint that the rule chooses."""
         return prediction_checkpoint(records, self.rho, over_last=self.over_last)
 
+    def candidates(self, records: Sequence[Record]) -> set[str]:
+        """Return the names of the checkpoints so far that the rule may choose, now or later.
+
+        Examples
+        --------
+        >>> losses = [1.0, 0.5, 0.21, 0.2, 0.205, 0.195]
+        >>> records = [
+        ...     Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
+        ...     for i, loss in enumerate(losses)
+        ... ]
+        >>> sorted(StopRule(0.95).candidates(records))
+        ['epoch-2', 'epoch-3', 'epoch-5']
+        """
+        if len(records) == 1 or records[0].median_loss <= 0:  # nothing is chosen yet
+            return {record.name for record in records}
+        found = self.prediction(records)
+        names = {found.record.name}
+        if found.reached:
+            return names
+        # If the drop levels off, the rule goes back to the first checkpoint of the plateau. That
+        # can't be one that has a higher one before it.
+        drops = _drops(records, self.over_last)
+        least, highest = max(drops) - _PLATEAU, 0.0
+        for record, drop in zip(records[1:], drops, strict=True):
+            if drop >= max(least, self.rho / 2) and drop > highest:
+                names.add(record.name)
+                highest = drop
+        return names
+
     def is_reached(self, records: Sequence[Record]) -> bool:
         """Return whether a checkpoint has reached ρ."""
         return len(records) > 1 and self.prediction(records).reached
@@ -211,11 +240,7 @@ def prediction_checkpoint(
     first, later = records[0], records[1:]
     if first.median_loss <= 0:
         raise ValueError("the median loss is 0 before training, so it cannot drop")
-    losses = [record.median_loss for record in later]
-    drops = [
-        1.0 - median(losses[max(0, i - over_last) : i]) / first.median_loss
-        for i in range(1, len(losses) + 1)
-    ]
+    drops = _drops(records, over_last)
     reached = [i for i, drop in enumerate(drops) if drop >= rho]
     level = None if reached or rule != "first" else _levelled_off(drops, rho)
     if reached and rule == "first":
@@ -232,6 +257,14 @@ def prediction_checkpoint(
         _jumped_from(drops, chosen, rho),
         None if level is None else max(drops),
     )
+
+
+def _drops(records: Sequence[Record], over_last: int) -> list[float]:
+    """Return the drop of the running median loss at each checkpoint after step 0."""
+    first, losses = records[0].median_loss, [record.median_loss for record in records[1:]]
+    return [
+        1.0 - median(losses[max(0, i - over_last) : i]) / first for i in range(1, len(losses) + 1)
+    ]
 
 
 def _levelled_off(drops: Sequence[float], rho: float) -> int | None:

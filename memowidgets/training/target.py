@@ -16,8 +16,9 @@ from memowidgets.data import Dataset
 from memowidgets.models.memory import free_memory
 from memowidgets.models.precision import COMPUTED, PRECISIONS
 from memowidgets.progress import Progress
-from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.store import NotKeptError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
+    left_out,
     name_of,
     outputs_of,
     precision_at,
@@ -245,7 +246,10 @@ class TargetTraining:
 
     def _kept_weights(self, run: RunDirectory, name: str) -> Tensors:
         """Return the weights of a checkpoint, checked against its record."""
-        return run.read_weights(self._weights(name), read_record(run, name).weights)
+        place = self._weights(name)
+        if (why := left_out(run)) and not run.has(place):
+            raise NotKeptError(f"the weights at {name} of {run.path} are not there: {why}")
+        return run.read_weights(place, read_record(run, name).weights)
 
     def _learner(self) -> Learner:
         return Learner(self._recipe, self._design.members, self._seed)

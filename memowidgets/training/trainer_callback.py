@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 class _Audited(Protocol):
     def recorder(
-        self, stop_at_drop: float | None, layers: str | int | Iterable[str | int], over_last: int
+        self,
+        stop_at_drop: float | None,
+        layers: str | int | Iterable[str | int],
+        over_last: int,
+        checkpoint_every: float | str | None,
+        keep: str,
     ) -> Recorder: ...
 
 
@@ -51,6 +56,11 @@ class MemorizationCallback(TrainerCallback):
     over_last : int
         Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
         loss is noisy.
+    checkpoint_every : float or "auto", optional
+        Epochs between two checkpoints, as in `mw.watch`. Default: the audit's `TrainingConfig`'s.
+    keep : {"all", "prediction+final", "logits"}
+        Where weights and hidden states are kept: at every checkpoint; at the prediction checkpoint
+        and the last one; nowhere. Losses and logits are kept at every checkpoint.
 
     Attributes
     ----------
@@ -99,8 +109,11 @@ class MemorizationCallback(TrainerCallback):
         stop_at_drop: float | None = 0.95,
         layers: str | int | Iterable[str | int] = "all",
         over_last: int = 1,
+        *,
+        checkpoint_every: float | str | None = None,
+        keep: str = "all",
     ) -> None:
-        self._recorder = audit.recorder(stop_at_drop, layers, over_last)
+        self._recorder = audit.recorder(stop_at_drop, layers, over_last, checkpoint_every, keep)
         self._stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         self._resumed = False
         self._progress: Progress | None = None
@@ -166,6 +179,7 @@ class MemorizationCallback(TrainerCallback):
             self._record(kwargs["model"], step)
         if step != state.max_steps and (is_recorded or not args.load_best_model_at_end):
             self._recorder.end(step)
+        self._recorder.finish()
         self._warn(step)
 
     def _record(self, model: nn.Module, step: int) -> Record:
@@ -173,7 +187,9 @@ class MemorizationCallback(TrainerCallback):
             return self._recorder.record(model, step, self._progress)
 
     def _reaches(self, model: nn.Module, step: int) -> bool:
-        """Record a checkpoint, and return whether to interrupt here."""
+        """Record a checkpoint if there is time for it, and return whether to interrupt here."""
+        if not self._recorder.affords(step):
+            return False
         seen_before = self._resumed and self._recorder.recorded(step) is not None
         record = self._record(model, step)
         chosen = None if self._stop is None else self._recorder.prediction(self._stop, step)

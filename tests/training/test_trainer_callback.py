@@ -23,7 +23,7 @@ import memowidgets as mw
 from memowidgets.audit.run import write_stop
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
-from memowidgets.store import StoreError
+from memowidgets.store import NotKeptError, StoreError
 from memowidgets.training.rho import StopRule
 
 ROOT = Path(__file__).parents[2]
@@ -381,6 +381,24 @@ def test_a_pass_that_was_deleted_is_made_again_from_the_weights(data, tokenizer,
     expected = audit.score("loss", checkpoint=2)
     (tmp_path / "run/forward/epoch-2.safetensors").unlink()
     np.testing.assert_allclose(audit.score("loss", checkpoint=2), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("keep", "weights"), [("prediction+final", 2), ("logits", 0)])
+def test_weights_and_states_that_were_not_kept_are_not_made_up(
+    data, tokenizer, tmp_path, keep, weights
+):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None, keep=keep)
+    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+    assert len(list((tmp_path / "run").glob("checkpoints/*/weights.safetensors"))) <= weights
+    assert len(audit.checkpoints) == 4
+    assert len(audit.score("loss", checkpoint=0)) == N
+    with pytest.raises(NotKeptError, match=keep.replace("+", r"\+")):
+        audit.score("psmi", checkpoint=0)
+    (tmp_path / "run/forward/epoch-0.safetensors").unlink()
+    with pytest.raises(NotKeptError, match=keep.replace("+", r"\+")):
+        audit.score("psmi", checkpoint=0)
 
 
 def test_held_out_questions_that_are_trained_on_are_named(data, tokenizer, tmp_path):

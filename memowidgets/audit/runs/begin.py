@@ -14,7 +14,7 @@ from memowidgets.audit.compared import set_of_design
 from memowidgets.audit.console import shown
 from memowidgets.audit.kept import AUTO
 from memowidgets.audit.passes import check_states
-from memowidgets.audit.run import Run, device_of, noise_of, write_stop
+from memowidgets.audit.run import Run, device_of, noise_of, read_stop, write_stop
 from memowidgets.audit.runs import identity, shadows
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.checks import as_code, whole_number
@@ -100,13 +100,17 @@ def recorder(
     stop_at_drop: float | None,
     layers: str | int | Iterable[str | int],
     over_last: int,
+    checkpoint_every: float | str | None = None,
+    keep: str = "all",
 ) -> Recorder:
     """Return what keeps checkpoints of a target that is trained elsewhere."""
     stop = _stop_rule(stop_at_drop, over_last)
     recipe = run.recipe()
     names, kept = run.names.layer_names, run.names.some_layers(layers)
     passes = ModelPasses(recipe, run.design.members, run.held_out, names, kept)
-    made = Recorder(run.run, passes, recipe.settings.checkpoint_every, shown)
+    every = recipe.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
+    rule = stop or read_stop(run.run, has_records=False)
+    made = Recorder(run.run, passes, every, shown, keep, rule)
     if stop is not None:
         write_stop(run.run, stop)
     return made

@@ -1,0 +1,141 @@
+"""What checkpoints take of a training, and what of them is kept."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import memowidgets as mw
+from memowidgets.store import NotKeptError, RunDirectory
+from memowidgets.training import budget
+from memowidgets.training.rho import Record, StopRule
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(budget.time, "monotonic", lambda: now.seconds)
+    return now
+
+
+def test_at_auto_all_checkpoints_stay_under_the_share_of_training(clock):
+    """A simulated training of 1 s steps, where a checkpoint takes 2 s and the beginning 5."""
+    kept = budget.Budget()
+    with kept.recording():
+        clock.seconds += 5
+    kept.seconds = 2.0
+    kept.begin()
+    spent, made = 5.0, []
+    for step in range(1, 1001):
+        clock.seconds += 1
+        if kept.affords():
+            with kept.recording():
+                clock.seconds += 2
+            spent += 2
+            made.append(step)
+        assert not made or spent + 2 <= budget.SHARE * step
+    assert made[0] == 180
+    assert len(made) == 21
+
+
+@pytest.mark.parametrize("every", ["often", 0, -1.0, True, float("inf"), None])
+def test_a_distance_of_checkpoints_that_is_none_is_refused(every):
+    with pytest.raises(ValueError, match="auto"):
+        budget.checked_every(every)
+
+
+def test_what_checkpoints_take_is_said_with_its_numbers(clock):
+    kept = budget.Budget()
+    kept.begin()
+    clock.seconds += 4
+    kept.made, kept.seconds, kept.size = 2, 1.0, 30_000_000
+    said = kept.report(0.2, 10, None, by_time=False)
+    assert all(fact in said for fact in ("1 s", "30 MB", "25%", "150 MB", "auto", "keep="))
+    assert "1.5 GB" in kept.report(0.2, 10, 100, by_time=False)  # 51 checkpoints
+    kept.seconds, kept.size = 0.01, 1000
+    assert not kept.report(0.2, 10, None, by_time=False)
+
+
+losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
+
+
+@given(losses, st.integers(1, 3), st.sampled_from([0.5, 0.9, 0.95]))
+def test_the_rule_never_goes_back_to_a_checkpoint_that_was_no_candidate(found, over_last, rho):
+    rule = StopRule(rho, over_last)
+    records = [
+        Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
+        for i, loss in enumerate([1.0, *found])
+    ]
+    kept = set()
+    for n in range(2, len(records) + 1):
+        kept = (kept | {records[n - 1].name}) & {
+            *rule.candidates(records[:n]),
+            records[n - 1].name,
+        }
+        assert rule.prediction(records[:n]).record.name in kept
+
+
+def trained(path, epochs=4, **options):
+    torch.manual_seed(0)
+    labels = torch.arange(60) % 3
+    data = torch.utils.data.TensorDataset(torch.randn(60, 6) + 3 * torch.eye(6)[labels], labels)
+    module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
+    watch = mw.watch(module, data, path, 6, stop_at_drop=0.5, **options)
+    for _ in range(epochs):
+        for x, y in torch.utils.data.DataLoader(data, batch_size=10, shuffle=True):
+            cross_entropy(module(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watch.step()
+    watch.end()
+    return watch.audit
+
+
+def layers_at(path):
+    run = RunDirectory.existing(path)
+    return {
+        name: [k for k in run.read_tensors(f"forward/{name}") if k.startswith("layer.")]
+        for name in run.names("forward")
+    }
+
+
+@pytest.mark.parametrize("keep", ["prediction+final", "logits"])
+def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp_path, keep):
+    whole = trained(tmp_path / "all", checkpoint_every=0.5)
+    trained(tmp_path / "run", checkpoint_every=0.5, keep=keep)
+    part = mw.Audit.open(tmp_path / "run")
+    assert part.checkpoints.equals(whole.checkpoints)
+    prediction = whole.run.names.prediction().record.name
+    last = whole.checkpoints.index[-1]
+    assert prediction != last
+    there = {prediction, last} if keep != "logits" else set()
+    assert {name for name, layers in layers_at(tmp_path / "run").items() if layers} == there
+    for name in whole.checkpoints.index:
+        assert part.score("loss", checkpoint=name).equals(whole.score("loss", checkpoint=name))
+        if name in there:
+            assert part.score("psmi", checkpoint=name).equals(whole.score("psmi", checkpoint=name))
+        else:
+            with pytest.raises(NotKeptError, match=name) as refused:
+                part.score("psmi", checkpoint=name)
+            assert f'keep="{keep}"' in str(refused.value)
+
+
+def test_a_run_goes_on_only_with_the_keep_that_it_has(tmp_path):
+    trained(tmp_path / "run", epochs=1, keep="logits")
+    with pytest.raises(ValueError, match="logits") as refused:
+        trained(tmp_path / "run", epochs=1)
+    assert '"all"' in str(refused.value)
+    with pytest.raises(ValueError, match="some"):
+        trained(tmp_path / "other", keep="some")
+
+
+def test_at_auto_step_0_and_the_end_are_always_recorded(tmp_path):
+    audit = trained(tmp_path / "run", epochs=1, checkpoint_every="auto")
+    assert audit.checkpoints["step"].tolist() == [0, 6]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import multiprocessing
@@ -713,6 +714,35 @@ def test_a_model_for_which_every_dask_worker_is_too_small_is_an_error(two_worker
     ):
         audit.run_shadows(6, client.get_executor())
     assert audit.n_shadows == 0
+
+
+def test_orders_cancelled_while_their_results_are_fetched_are_not_waited_for(
+    two_workers, audit, tmp_path, monkeypatch
+):
+    """Dask's own future of such an order is never done: what fetches its result has failed."""
+    client, _ = two_workers
+    client.run(train_instead, too_small, str(tmp_path / "flag"))
+    fetch, fetching, cancelled = client._gather, set(), []
+
+    async def slowly(futures, **how):
+        (order,) = futures
+        index = int(order.key.split("-")[1])
+        fetching.add(index)
+        for _ in range(1000):
+            if order.cancelled() or (index < 2 and len(fetching) == 4):
+                break
+            await asyncio.sleep(0.01)
+        cancelled.extend([index] * order.cancelled())
+        return await fetch(futures, **how)
+
+    monkeypatch.setattr(client, "_gather", slowly)
+    with (
+        pytest.warns(UserWarning, match="trains no more"),
+        pytest.raises(MemoryError, match="cannot hold this model"),
+    ):
+        audit.run_shadows(4, client.get_executor())
+    assert {2, 3}.issuperset(cancelled)
+    assert cancelled
 
 
 def test_a_model_that_killed_a_dask_worker_too_often_is_trained_by_another(

@@ -84,14 +84,12 @@ class Filling:
                 self._collect()
                 self._check()
                 self._report(n, self._detail())
-        except (Cancelled, *_OF_A_MACHINE) as error:
+        except BaseException as error:
             self._pool.withdraw(list(self._in_hand))
-            if not (isinstance(error, Cancelled) and isinstance(self._pool, LocalPool)):
+            stops = isinstance(error, Cancelled) and not isinstance(self._pool, LocalPool)
+            if stops or isinstance(error, _OF_A_MACHINE):
                 with suppress(Exception):  # the first error is what is reported to the user
                     self._collect_rest()
-            raise
-        except BaseException:
-            self._pool.withdraw(list(self._in_hand))
             raise
 
     def _report(self, n: int, detail: str) -> None:
@@ -166,7 +164,7 @@ class Filling:
         if not self._in_hand:
             time.sleep(_POLL_SECONDS)
             return
-        done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        done = self._arrived()
         lost, failures = None, []
         for future in done:
             index = self._in_hand.pop(future)
@@ -265,16 +263,27 @@ class Filling:
         self._next_look = 0.0
 
     def _collect_rest(self) -> None:
-        """Write what workers have begun."""
+        """Write what workers have begun, and drop what none can take any more."""
+        look = time.monotonic() + _ASK_AGAIN_SECONDS
         while self._in_hand:
-            done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for future in done:
+            for future in self._arrived():
                 index = self._in_hand.pop(future)
                 if not future.cancelled() and future.exception() is None:
                     trained = future.result().trained
                     if trained is not None:
                         self._files.write(index, trained, self._job)
             self._pool.check()
+            if time.monotonic() >= look:  # a worker has died, and no other begins its order
+                self._pool.withdraw(list(self._in_hand))
+                look = time.monotonic() + _ASK_AGAIN_SECONDS
+
+    def _arrived(self) -> list[Future[Result]]:
+        """Return the orders that are done, after waiting a little for one.
+
+        `wait` returns a cancelled one only after the executor has noticed, which may be never.
+        """
+        wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        return [future for future in self._in_hand if future.done()]
 
     def _kept(self) -> str:
         noun, call = self._kind.noun, self._kind.call

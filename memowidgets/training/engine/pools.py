@@ -8,12 +8,13 @@ import signal
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
     Executor,
     Future,
+    InvalidStateError,
     ProcessPoolExecutor,
 )
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ from memowidgets.visible import first_line
 
 _PATIENCE_SECONDS = 60.0  # wait for a stopped process, or before a word about no workers
 _CHECK_SECONDS = 1.0
+_ANSWER_SECONDS = 30.0  # for a Dask scheduler to answer
 _MOST_BREAKS = 3  # times that local processes are started again without a model between
 
 
@@ -205,17 +207,20 @@ class DaskPool(Pool):
     The job is a task of its own, on which every order depends. So Dask sends it once to each
     worker, and makes it again when all workers that had it are gone. There are more orders than
     workers, so that a cluster that adapts to its work grows.
+
+    Every order has a future of our own, which `_pass_on` completes. That of Dask's executor is
+    never done if the order is cancelled while its result is fetched.
     """
 
-    def __init__(self, job: ShadowJob, executor: Executor, processes: int | None) -> None:
+    def __init__(self, job: ShadowJob, executor: Any, processes: int | None) -> None:
         super().__init__(job, executor, processes)
-        self._client: Any = executor._client  # type: ignore[attr-defined]  # noqa: SLF001
+        self._dask, self._client = executor, executor._client  # noqa: SLF001
         self._sent: Any = None
         self._scheduler = ""  # its identity, which is another one once it was started again
         self._workers: dict[str, str] = {}  # addresses, and what stays when one is started again
         self._left_out: set[str] = set()
-        # Dask's name of each order, and the only workers that may take it
-        self._given: dict[Future[Result], tuple[str, list[str]]] = {}
+        # Dask's future of each order, and the only workers that may take it
+        self._given: dict[Future[Result], tuple[Any, list[str]]] = {}
         self._next_look, self._alone_since, self._told = 0.0, time.monotonic(), False
 
     @property
@@ -240,12 +245,16 @@ class DaskPool(Pool):
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
                 name = f"shadow_job-{self._order.job}-{self._scheduler}"
                 self._sent = self._client.submit(given, self._payload, key=name, pure=False)
+        if self._dask._shutdown:  # noqa: SLF001 - Dask's own submit looks there too
+            raise RuntimeError("cannot schedule new futures after shutdown")
         key = f"train_shadow-{index}-{uuid.uuid4().hex}"
-        only: dict[str, Any] = {"workers": self._addresses()} if self._left_out else {}
+        only = self._addresses() if self._left_out else []
+        how = self._dask._kwargs | ({"workers": only} if only else {})  # noqa: SLF001
         order = replace(self._order, index=index)
-        submit: Any = self._executor.submit
-        future: Future[Result] = submit(fulfil, order, self._sent, key=key, pure=False, **only)
-        self._given[future] = key, only.get("workers", [])
+        ordered = self._client.submit(fulfil, order, self._sent, key=key, **how | {"pure": False})
+        future: Future[Result] = Future()
+        self._given[future] = ordered, only
+        self._client.loop.add_callback(_pass_on, ordered, future)
         return future
 
     def result(self, future: Future[Result]) -> Result:
@@ -265,9 +274,9 @@ class DaskPool(Pool):
         if self._client.status not in ("running", "connecting"):
             raise PoolLostError(f"the Dask client is {self._client.status}")
         addresses = self._addresses()
-        for future, (_, only) in self._given.items():
-            if only and not set(only) & set(addresses):
-                future.cancel()
+        self._cancel(
+            [f for f, (_, only) in self._given.items() if only and not {*only} & {*addresses}]
+        )
         now = time.monotonic()
         if addresses:
             self._alone_since = now
@@ -291,16 +300,30 @@ class DaskPool(Pool):
 
     def withdraw(self, futures: list[Future[Result]]) -> None:
         """Cancel orders that no worker has begun, which only the scheduler knows."""
-        begun = {key for key, _ in self._given.values()}
-        with suppress(Exception):  # then all are waited for
-            begun = self._client.run_on_scheduler(
-                lambda dask_scheduler: {
-                    task.key for one in dask_scheduler.workers.values() for task in one.executing
-                }
+        begun = self._ask(
+            lambda dask_scheduler: {
+                task.key for one in dask_scheduler.workers.values() for task in one.executing
+            }
+        )
+        if begun is not None:  # else all are waited for, and the caller asks again
+            self._cancel([one for one in futures if self._given[one][0].key not in begun])
+
+    def _cancel(self, futures: list[Future[Result]]) -> None:
+        """Cancel orders: here at once, and in the cluster when its scheduler hears of it."""
+        futures = [future for future in futures if future.cancel()]
+        with suppress(Exception):  # a closed client has no orders
+            self._client.cancel([self._given[future][0] for future in futures])
+
+    def _ask(self, look: Callable[..., set[str]]) -> set[str] | None:
+        """Return what a function finds in the scheduler; None if it does not answer."""
+        with suppress(Exception):
+            found: set[str] = self._client.sync(
+                self._client._run_on_scheduler,  # noqa: SLF001 - the public one waits without end
+                look,
+                callback_timeout=_ANSWER_SECONDS,
             )
-        for future in futures:
-            if self._given[future][0] not in begun:
-                future.cancel()
+            return found
+        return None
 
     def _addresses(self) -> list[str]:
         """Return the addresses of the workers, without those that are left out."""
@@ -308,7 +331,9 @@ class DaskPool(Pool):
         if now >= self._next_look and self._client.status == "running":
             self._next_look = now + _CHECK_SECONDS
             with suppress(OSError, TimeoutError):  # the scheduler is about to start again
-                about = self._client.sync(self._client.scheduler.identity, callback_timeout=30)
+                about = self._client.sync(
+                    self._client.scheduler.identity, callback_timeout=_ANSWER_SECONDS
+                )
                 self._forget_orders_of_another(about["id"])
                 found = about["workers"].items()
                 self._workers = {address: one.get("nanny") or address for address, one in found}
@@ -322,9 +347,22 @@ class DaskPool(Pool):
         """
         if self._scheduler not in ("", scheduler):
             self._sent = None
-            for future in list(self._given):
-                future.cancel()
+            self._cancel(list(self._given))
         self._scheduler = scheduler
+
+
+async def _pass_on(ordered: Any, future: Future[Result]) -> None:
+    """Complete the future of an order, whatever becomes of Dask's."""
+    try:
+        result = await ordered._result()  # noqa: SLF001 - as Dask's executor does
+    except CancelledError:
+        future.cancel()
+    except BaseException as error:  # noqa: BLE001 - raised where the result is read
+        with suppress(InvalidStateError):  # it was cancelled meanwhile
+            future.set_exception(error)
+    else:
+        with suppress(InvalidStateError):
+            future.set_result(result)
 
 
 @contextmanager

@@ -133,7 +133,8 @@ def _table(evaluate: Callable[..., Evaluation]) -> pd.DataFrame:
 
 def readable(audit: mw.Audit) -> Iterator[str]:
     """Yield what a page says of a recording that shows its samples: lines of tables."""
-    for metric in (*OF_TEXTS, "reference"):
+    metrics = (*OF_TEXTS, *["reference"] * bool(audit.evidence.references.indices))
+    for metric in metrics:
         found = audit.evaluate(metric)
         yield f"| `{metric}` | {_with_interval(found.auc, found.auc_interval, ' to ')} |"
     at = audit.evaluate("psmi").at(0.0)
@@ -305,7 +306,6 @@ RECORDINGS = {
             f"mw.data.make_patients({NOTES}, seed={SEED})",
         ),
         "--smollm2 FOLDER --run runs/patients --shadows {shadows}",
-        references=REFERENCES,
     ),
     "digits": Recording(
         _digits,
@@ -356,7 +356,7 @@ def main() -> None:
         print(*(table.to_string(index=False) for table in tables(audit)), sep="\n")
     else:
         print(audit.compare(OF_TEXTS, checkpoints="all").to_string())
-        if recording.references:
+        if arguments.recording in ("patients", "digits"):
             print(*readable(audit), sep="\n")
     if arguments.export is None:
         return

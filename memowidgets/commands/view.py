@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from memowidgets.commands.runs import CommandError, checked_run, refusing
 from memowidgets.visible import visible
 
-RECORDING = "mmlu-field-smollm2"
+RECORDING = "patients-smollm2"
 
 
 def demo(
@@ -64,7 +64,8 @@ def demo(
         raise CommandError(
             f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
         ) from None
-    say("Writing the report of a recorded audit: SmolLM2, fine-tuned on questions of MMLU.")
+    say("Writing the report of a recorded audit: SmolLM2, fine-tuned on notes about patients.")
+    say("All patients are invented.")
     with refusing(folder):
         from memowidgets.audit import open_recorded
 

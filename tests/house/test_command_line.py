@@ -25,6 +25,7 @@ from memowidgets.__main__ import main
 from memowidgets.audit.runs import recorded
 from memowidgets.commands.runs import CommandError, checked_manifest
 from memowidgets.commands.view import _CELL
+from memowidgets.commands.view import RECORDING as DEMO
 from memowidgets.stamps import fingerprints
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
 from memowidgets.training.rho import StopRule
@@ -389,9 +390,9 @@ def small_recording(monkeypatch):
 def test_the_demo_writes_the_page_and_opens_it(small_recording, tmp_path, capsys, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
-    page = tmp_path / "a" / f"{RECORDING.name}.html"
+    page = tmp_path / "a" / f"{DEMO}.html"
     status, out, err = said(capsys, "demo", "--out", tmp_path / "a")
-    assert (status, err, small_recording) == (0, "", [RECORDING.name])
+    assert (status, err, small_recording) == (0, "", [DEMO])
     assert str(page) in out
     assert opened == [page.as_uri()]
     assert "Open the page in one yourself" in out  # the browser did not open
@@ -409,9 +410,9 @@ def test_without_out_the_demo_writes_into_a_folder_of_its_own(
     """The numbers of the recording itself are in `test_a_report_of_a_run`."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     status, _, err = said(capsys, "demo", "--no-browser")
-    assert (status, err, small_recording) == (0, "", [RECORDING.name])
+    assert (status, err, small_recording) == (0, "", [DEMO])
     (folder,) = tmp_path.iterdir()
-    found = json.loads((folder / f"{RECORDING.name}.json").read_text("utf-8"))
+    found = json.loads((folder / f"{DEMO}.json").read_text("utf-8"))
     assert found["numbers"]["samples"] == 60
     assert folder.stat().st_mode & 0o077 == 0
 

@@ -51,7 +51,13 @@ EARLY = 8  # epoch before ρ at which gaps are stored, too
 def rows(_: Namespace) -> list[Row]:
     """Return every checkpoint of the texts, and the paper's table for the vision network."""
     texts = {"SmolLM2 on MMLU": "mmlu-field-smollm2", "SmolLM2 on Banking77": "banking77-smollm2"}
-    return [row for title, name in texts.items() for row in _texts(title, name)] + _cifar()
+    shown = {"generated notes": "patients-smollm2", "digits": "digits"}
+    said = [
+        Row(f"{title}, a line of the page", line)
+        for title, name in shown.items()
+        for line in readable(mw.open_recorded(name))
+    ]
+    return [row for title, name in texts.items() for row in _texts(title, name)] + _cifar() + said
 
 
 def _cifar() -> list[Row]:

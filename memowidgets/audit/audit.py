@@ -1809,7 +1809,8 @@ class Audit:
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:
     """Open an audit that is part of the package: scores and shadow models, but no samples.
 
-    Samples that the package can make again, as those of ``"digits"``, are made again and shown.
+    Samples that the package can make again are made again and shown: the generated notes of
+    ``"patients-smollm2"`` and the pictures of ``"digits"``.
 
     Parameters
     ----------

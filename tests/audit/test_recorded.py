@@ -239,15 +239,27 @@ def test_the_vision_recording_says_what_its_page_says():
             assert f"| {' | '.join(said)} | {at_zero} |" in page, row
 
 
-def test_digits_are_shown_and_say_what_their_page_says():
-    audit = mw.open_recorded("digits")
-    assert audit.data[3].image.tobytes() == mw.data.load_digits()[3].image.tobytes()
-    assert (audit.n_shadows, len(audit.members)) == (32, 798)
-    place = recorded._FOLDER / "digits"
-    assert sum(file.stat().st_size for file in place.iterdir()) < 2_000_000
-    page = (Path(__file__).parents[2] / "docs" / "images.md").read_text("utf-8")
+@pytest.mark.parametrize(
+    ("name", "make", "page"),
+    [
+        ("patients-smollm2", lambda: mw.data.make_patients(800, seed=0), "language_models.md"),
+        ("digits", lambda: mw.data.load_digits(canaries=0.05, seed=0), "images.md"),
+    ],
+)
+def test_a_recording_shows_its_samples_and_says_what_its_page_says(name, make, page):
+    audit, expected = mw.open_recorded(name), make()
+    assert audit.data.content_hashes() == expected.content_hashes()
+    np.testing.assert_array_equal(audit.data.labels, expected.labels)
+    np.testing.assert_array_equal(audit.data.canaries, expected.canaries)
+    place = recorded._FOLDER / name
+    content = b"".join(file.read_bytes() for file in place.iterdir())
+    assert len(content) < 2_000_000
+    if name == "patients-smollm2":
+        assert len(content) < 1_200_000
+        assert not any(question.encode() in content for question in expected.questions)
+    said = (Path(__file__).parents[2] / "docs" / page).read_text("utf-8")
     for row in readable(audit):
-        assert row in page, row
+        assert row in said, row
 
 
 @pytest.mark.parametrize(

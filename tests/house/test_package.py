@@ -262,7 +262,8 @@ training = mw.TrainingConfig(epochs=1)
 audit = mw.Audit(mw.models.ConvNet(4), data, path="run", training=training)
 audit.train()
 audit.score("psmi", checkpoint="final")
-for name in ("mmlu-field-smollm2", "cifar10-wrn", "banking77-smollm2", "digits"):
+names = "mmlu-field-smollm2 cifar10-wrn banking77-smollm2 digits patients-smollm2"
+for name in names.split():
     mw.open_recorded(name).dashboard().close()
 print(mw.__file__)
 """

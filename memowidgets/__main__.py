@@ -88,6 +88,8 @@ def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("--metric", help="psmi, loss, logit_gap, mahalanobis …")
     samples = "include the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
+    about = "JSON file with texts for the record: purpose, controller, auditor, next_review …"
+    report.add_argument("--about", type=Path, metavar="FILE", help=about)
     report.add_argument("--overwrite", action="store_true", help="replace existing files")
     _add_places(report)
     report.set_defaults(run=_report, parser=report)
@@ -154,8 +156,9 @@ def _view(chosen: argparse.Namespace) -> int:
 
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
-    from memowidgets.commands.runs import check_samples, refusing
+    from memowidgets.commands.runs import about_in, check_samples, refusing
 
+    about = {} if chosen.about is None else about_in(chosen.about)
     audit = opened(chosen.run_dir, chosen.data, chosen.model)
     if chosen.include_samples:
         check_samples(audit)
@@ -166,6 +169,7 @@ def _report(chosen: argparse.Namespace) -> int:
             overwrite=chosen.overwrite,
             tau=chosen.tau,
             metric=chosen.metric,
+            about=about,
         )
     for twin in (page, page.with_suffix(".md"), page.with_suffix(".json")):
         print(visible(str(twin)))

@@ -242,6 +242,12 @@ def _answered(content: Content) -> str:
     )
 
 
+ONION = (
+    "Removing memorised samples and training again can make samples memorised that were not "
+    "before (Carlini et al. 2022): audit the new model, and compare it with this one."
+)
+
+
 def decided(content: Content) -> str:
     """Return a sentence on what was decided."""
     made = content.decided(flagged=False)
@@ -259,7 +265,8 @@ def decided(content: Content) -> str:
     ]
     left = content.decided(flagged=True)["undecided"]
     open_ones = f"{whole(left)} flagged {verb(left, 'sample is', 'samples are')} undecided"
-    return f"Decided so far: {', '.join(parts)}; {open_ones}."
+    text = f"Decided so far: {', '.join(parts)}; {open_ones}."
+    return f"{text} {ONION}" if made["remove"] else text
 
 
 def between(interval: tuple[float, float]) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from memowidgets.progress import Step
-    from memowidgets.widgets.messages import Address, Knock, Picked, Share
+    from memowidgets.widgets.messages import Address, Export, Knock, Picked, Share
     from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
 
 
@@ -287,6 +287,18 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _hear_knock(self, asked: Knock) -> None:
         picked = [getattr(self, name) for name in PICKS]
         self.send({"type": "heard", "request": asked["request"], "picked": picked})
+
+    def _hear_export(self, asked: Export) -> None:
+        """Send what is known of the flagged and the decided samples, without the samples."""
+        if self._shown is None:
+            super()._hear_export(asked)
+            return
+        try:
+            text = self._source.export_text(*self._shown, self.tau, self.eta_committed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
+            self._reply(asked, _sentence(error), done=False)
+            return
+        self._reply(asked, "", csv=text)
 
     def _hear_share(self, asked: Share) -> None:
         in_background(partial(self._share_now, asked), "memowidgets-share")

@@ -260,6 +260,13 @@ class DashboardSource(Protocol):
         """The device and its memory in a few words, as in ``CPU, 4 threads``."""
         ...
 
+    def export_text(self, score: str, layer: str, checkpoint: str, tau: float, eta: float) -> str:
+        """Return the flagged and the decided samples with what is known of them, as CSV.
+
+        What a sample contains is not in it.
+        """
+        ...
+
     def report_page(self, score: str, tau: float | None) -> bytes:
         """Return the report as one page without samples, at a τ or at the score's own."""
         ...

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import memowidgets as mw
@@ -53,3 +55,21 @@ def test_what_a_score_says_of_small_classes_is_shown(small):
     assert len(small_ones) == 1
     assert all(f"{i}" in small_ones[0] for i in range(small))
     assert not [note for note in view.view("loss", *choice).warnings if "only 5" in note]
+
+
+def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished):
+    view, layer = AuditView(finished), finished.layers[-1]
+    with pytest.warns(UserWarning, match="fewer than 20"):
+        flagged = finished.flagged("psmi", layer, "prediction", 0.0)
+    other = next(name for name in finished.evidence.members if name not in flagged.index)
+    finished.decision_log.decide([other], "remove", "a reason")
+    try:
+        text = view.export_text("psmi", layer, "prediction", 0.0, 4.0)
+    finally:
+        finished.decision_log.undo()
+    rows = pd.read_csv(io.StringIO(text), dtype={"id": str}).set_index("id")
+    assert set(rows.index) == {*flagged.index, other}
+    np.testing.assert_allclose(rows["score"][flagged.index], flagged["score"])
+    assert rows.loc[other, ["decision", "note"]].tolist() == ["remove", "a reason"]
+    assert {"label", "guess", "log_lira", "verdict", "to"} <= set(rows)
+    assert not {"text", "question"} & set(rows)

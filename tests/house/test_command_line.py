@@ -121,9 +121,36 @@ def test_a_report_of_a_run(run, tmp_path, capsys):
     assert "a.html is there already" in err
     assert "pass --overwrite" in err
     assert "overwrite=" not in err
+    (tmp_path / "about.json").write_text('{"auditor": "A. Smith"}', "utf-8")
+    said(capsys, "report", run, tmp_path / "b.html", "--about", tmp_path / "about.json")
+    fields = json.loads((tmp_path / "b.json").read_text("utf-8"))["record"]["fields"]
+    assert fields["auditor"]["given"] == "A. Smith"
     page = tmp_path / "pass tau=.html"
     page.touch()
     assert str(page) in said(capsys, "report", run, page)[2]  # a path stays as it is
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[]", "one JSON object"),
+        ("null", "one JSON object"),
+        ("{", "about.json"),
+        ('{"author": "A."}', "'author'"),
+        ('{"auditor": 3}', "int"),
+        ('{"purpose": "' + 1001 * "x" + '"}', "1001"),
+        (None, "No such file"),
+    ],
+)
+def test_texts_for_a_record_that_are_refused(run, tmp_path, capsys, content, says):
+    file = tmp_path / "about.json"
+    if content is not None:
+        file.write_text(content, "utf-8")
+    status, _, err = said(capsys, "report", run, tmp_path / "a.html", "--about", file)
+    assert status == 2
+    assert "--about" in err
+    assert says in err
+    assert not (tmp_path / "a.html").exists()
 
 
 @pytest.mark.parametrize(

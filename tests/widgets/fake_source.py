@@ -154,6 +154,11 @@ class FakeSource:
     def revision(self) -> object:
         return None
 
+    def export_text(self, score: str, layer: str, checkpoint: str, tau: float, eta: float) -> str:
+        if self.fail:
+            raise RuntimeError(self.fail)
+        return f"id,score\n{score},{tau}\n"
+
     def report_page(self, score: str, tau: float | None) -> bytes:
         if self.fail:
             raise RuntimeError(self.fail)

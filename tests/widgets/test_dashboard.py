@@ -253,3 +253,23 @@ def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
     assert grown < 4 * 50_000 * 8 / 2  # not half an array of scores for each
     assert remembered[0].state["metric"] == "psmi"
     assert remembered[0].decisions.empty
+
+
+def test_the_export_is_that_of_the_source_for_what_is_shown(opened):
+    dashboard, source = opened()
+    dashboard.tau = 0.25
+    replies = said_to(dashboard)
+    dashboard._hear_export({"type": "export", "request": "1"})
+    source.fail = "the samples are gone"
+    dashboard._hear_export({"type": "export", "request": "2"})
+    assert replies[0]["csv"] == f"id,score\n{dashboard.metric},0.25\n"
+    assert replies[0]["done"]
+    assert not replies[1]["done"]
+    assert "the samples are gone" in replies[1]["text"]
+
+
+def said_to(dashboard):
+    """What the dashboard tells its page from now on."""
+    replies = []
+    dashboard.send = lambda content, buffers=None: replies.append(content)
+    return replies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,9 @@ from memowidgets.audit.numbers.truth import (
     truth_version,
 )
 from memowidgets.audit.views.details import Details
+from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
+from memowidgets.decisions import UNDECIDED
 from memowidgets.progress import Progress
 from memowidgets.store import PackedRun, StoreError
 from memowidgets.training.cost import announced, spoken
@@ -217,6 +220,23 @@ class AuditView:
             checkpoints=self.checkpoint_choices(),
             layers=self.layer_choices(),
         )
+
+    def export_text(self, score: str, layer: str, checkpoint: str, tau: float, eta: float) -> str:
+        """Return the flagged and the decided members as CSV, as `Audit.export` writes them."""
+        log = self._audit.decision_log
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the bar shows them
+            table = listed_members(
+                self._audit.evidence,
+                log,
+                *(score, layer, checkpoint),
+                tau,
+                None,
+                eta,
+                everything=True,
+            )
+        is_decided = table["decision"] != UNDECIDED.decision
+        return as_text(table[(table["score"] <= tau) | is_decided], ".csv")
 
     def report_page(self, score: str, tau: float | None) -> bytes:
         """Return the report as one page without samples, at a τ or at the score's own."""

@@ -168,7 +168,7 @@ export class DecideBar {
     this.undo.addEventListener("click", () => actions.undo());
     this.undo.setAttribute("aria-keyshortcuts", "Z");
     this.exporting = html("button", { type: "button", class: "mw-button mw-export" }, "Export CSV");
-    this.exporting.title = "download ids, decisions and notes; no sample";
+    this.exporting.title = "download what is known of the flagged and the decided samples; no text, no image";
     this.exporting.addEventListener("click", () => actions.exportAll());
     this.said = html("p", { class: "mw-said", role: "status" });
     const scope = html("label", { class: "mw-labelled mw-scope" }, html("span", {}, "decide on"), this.scope);

@@ -30,6 +30,7 @@ from memowidgets.data.questions import (
     checked_templates,
     checked_texts,
     drawn,
+    in_chat,
     label_gap,
     render,
     rows_of_columns,
@@ -165,6 +166,7 @@ class MCQDataset(Dataset):
         prompt_seed: int = 0,
         answers: str = "auto",
         equal_options: str = "error",
+        tokenizer: Any = None,
     ) -> Self:
         """Create a dataset from questions in memory.
 
@@ -185,6 +187,8 @@ class MCQDataset(Dataset):
             answer that fits two options.
         equal_options : {"error", "keep"}
             Whether a question with two equal options is an error or is kept.
+        tokenizer : transformers.PreTrainedTokenizerBase, optional
+            Tokenizer whose chat template the prompts are put into, as in `with_template`.
 
         Returns
         -------
@@ -210,9 +214,11 @@ class MCQDataset(Dataset):
         ('geology', 'physics')
         """
         records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        return cls._from_rows(
-            rows_of_records(records), template, prompt_seed, answers, equal_options
-        )
+        found = rows_of_records(records)
+        if tokenizer is None:
+            return cls._from_rows(found, template, prompt_seed, answers, equal_options)
+        data = cls._from_rows(found, None, prompt_seed, answers, equal_options)
+        return data.with_template(template, prompt_seed, tokenizer=tokenizer)
 
     @classmethod
     def from_jsonl(
@@ -482,7 +488,11 @@ class MCQDataset(Dataset):
         return [self.prompt(i) for i in range(len(self))]
 
     def with_template(
-        self, template: str | Sequence[str] | None = None, prompt_seed: int = 0
+        self,
+        template: str | Sequence[str] | None = None,
+        prompt_seed: int = 0,
+        *,
+        tokenizer: Any = None,
     ) -> Self:
         r"""Return the same questions with other prompts.
 
@@ -490,6 +500,9 @@ class MCQDataset(Dataset):
         ----------
         template, prompt_seed
             As in `from_records`.
+        tokenizer : transformers.PreTrainedTokenizerBase, optional
+            Put the template as the user's message into this tokenizer's own chat template, up to
+            where the answer follows. ``template="chat"`` is the question and its options.
 
         Returns
         -------
@@ -499,7 +512,8 @@ class MCQDataset(Dataset):
         Raises
         ------
         ValueError
-            If the template lacks ``{question}`` or has an unknown field.
+            If the template lacks ``{question}`` or has an unknown field, or the chat template is
+            missing or drops the question or the answer.
 
         Examples
         --------
@@ -507,7 +521,9 @@ class MCQDataset(Dataset):
         >>> MCQDataset.from_records(rows).with_template("Q: {question}\n{options}\nA:").prompt(1)
         'Q: 1?\nA. x\nB. y\nA:'
         """
-        templates = checked_templates(template)
+        templates = (
+            checked_templates(template) if tokenizer is None else in_chat(template, tokenizer)
+        )
         check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
         return self._replaced(templates=templates, prompt_seed=prompt_seed)
 

@@ -25,6 +25,7 @@ TEMPLATES = (
     "{question}\nChoose from:\n{options}\nLetter:",
     "Read the question and pick a letter.\n\n{question}\n\n{options}\n\nI pick",
 )
+CHAT = "{question}\n{options}"  # of a user's message, if nothing else is said
 _A_LETTER, _A_NUMBER = 2, 40  # characters that an error quotes of an answer
 _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
@@ -337,6 +338,11 @@ def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
     if not templates or not all(isinstance(one, str) for one in templates):
         raise TypeError("template must be a text or several texts")
     for one in templates:
+        if one == "chat":
+            raise ValueError(
+                'template="chat" needs the tokenizer whose chat template is meant: '
+                'from_records(rows, template="chat", tokenizer=tokenizer)'
+            )
         if "question" not in _fields(one):
             raise ValueError(f"the template {one!r} lacks {{question}}")
     if len({label_gap(one) for one in templates}) > 1:
@@ -345,6 +351,43 @@ def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
             "must follow in the same way in all of them"
         )
     return templates
+
+
+def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> tuple[str, ...]:
+    """Return templates as the message of a user in a tokenizer's chat template.
+
+    A training on ``messages`` renders the whole conversation, so the prompt is what comes before
+    the answer there, a system message of the template's own included.
+
+    Raises
+    ------
+    ValueError
+        If the tokenizer has no chat template, or that drops the question or the answer.
+    """
+    wording = CHAT if templates is None or templates == "chat" else templates
+    if getattr(tokenizer, "chat_template", None) is None:
+        raise ValueError(
+            "the tokenizer has no chat template; load the one that the script trains with, or "
+            "leave tokenizer= out and pass the script's own prompt as template"
+        )
+    marks = "<<memowidgets-question>>", "<<memowidgets-answer>>"
+    roles = ("user", "assistant")
+    messages = [{"role": r, "content": mark} for r, mark in zip(roles, marks, strict=True)]
+    text = str(tokenizer.apply_chat_template(messages, tokenize=False))
+    places = [text.find(mark) for mark in marks]
+    if not 0 <= places[0] < places[1]:
+        lost = "question" if places[0] < 0 else "answer"
+        raise ValueError(
+            f"the tokenizer's chat template drops the {lost}: a conversation of a question and its "
+            "answer comes out without it, or with the answer first. Pass the script's own prompt "
+            "as template, without tokenizer="
+        )
+    text = text[: places[1]]
+    first = getattr(tokenizer, "bos_token", None)
+    if first and text.startswith(first) and tokenizer("")["input_ids"][:1]:
+        text = text.removeprefix(first)  # the tokenizer adds it once more
+    frame = text.replace("{", "{{").replace("}", "}}")
+    return tuple(frame.replace(marks[0], one) for one in checked_templates(wording))
 
 
 def check_fit(

@@ -194,6 +194,11 @@ class CausalLM(TokenModel):
         model.source = {"model": "CausalLM.from_scratch", "arguments": arguments}
         return model
 
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the prompts."""
+        return self._reader
+
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without questions."""
         _questions(data)

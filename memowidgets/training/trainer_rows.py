@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
+from memowidgets.data.questions import in_chat
 from memowidgets.models import CausalLM
 from memowidgets.training.learner import Recipe
 from memowidgets.training.trainer_passes import ModelPasses
@@ -114,7 +115,10 @@ def check_rows(loader: Any, passes: ModelPasses) -> None:
     except Unreadable as reason:
         warn_user(f"{reason}, so it was not checked whether it encodes this audit's members alike")
         return
-    note = (check_prompts if is_language else check_classes)(rows, members)
+    try:
+        note = (check_prompts if is_language else check_classes)(rows, members)
+    except ValueError as error:
+        raise ValueError(f"{error}{_chat_of(recipe.model, rows)}") from None
     places = _starting_with(rows, others) if is_language else _equal(rows, others, _SAME)
     found = [sample.name for sample, at in zip(others, places, strict=True) if at]
     if found:
@@ -125,6 +129,25 @@ def check_rows(loader: Any, passes: ModelPasses) -> None:
         )
     if note is not None:
         warn_user(note)
+
+
+def _chat_of(model: Any, rows: Sequence[Row]) -> str:
+    """Return the template to use if the rows begin as the tokenizer's chats do, else nothing."""
+    if not isinstance(model, CausalLM) or not getattr(model.tokenizer, "chat_template", None):
+        return ""
+    tokenizer = model.tokenizer
+    try:
+        (template,) = in_chat("chat", tokenizer)
+    except ValueError:
+        return ""
+    start = template.partition("{question}")[0].replace("{{", "{").replace("}}", "}")
+    begin = np.asarray(tokenizer(start)["input_ids"][:-1], dtype=np.int64)
+    if not len(begin) or not any(np.array_equal(r.content[: len(begin)], begin) for r in rows):
+        return ""
+    return (
+        f". These rows are chats: pass template={template!r}, with the script's own wording for "
+        '"{question}\\n{options}", or template="chat" with tokenizer='
+    )
 
 
 def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> list[Sample]:

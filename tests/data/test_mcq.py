@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -269,3 +271,58 @@ def test_what_cannot_be_an_option_is_refused(by, options, message):
 
 
 # files
+
+
+class Chat:
+    """A tokenizer whose chat template is a function."""
+
+    chat_template, bos_token = "a template", "<s>"
+
+    def __init__(self, made, first=()):
+        self.made, self.first = made, list(first)
+
+    def apply_chat_template(self, messages, tokenize):
+        assert not tokenize
+        return self.made([(one["role"], one["content"]) for one in messages])
+
+    def __call__(self, text):
+        return {"input_ids": self.first}
+
+
+def whole(messages):
+    return "<s>{sys}" + "".join(f"[{role}]\n{content}\n" for role, content in messages)
+
+
+CHATTED = [
+    {"question": "Wet {now}?", "choices": ["water", "sand"], "answer": 0},
+    {"question": "Dry?", "choices": ["water", "sand"], "answer": 1},
+]
+
+
+@pytest.mark.parametrize(("first", "start"), [((), "<s>"), ((1,), "")])
+def test_a_chat_template_is_that_of_the_tokenizer_up_to_the_answer(first, start):
+    """Braces stay, and a mark that the tokenizer adds by itself is not there twice."""
+    data = MCQDataset.from_records(CHATTED, template="chat", tokenizer=Chat(whole, first))
+    expected = start + "{sys}[user]\nWet {now}?\nA. water\nB. sand\n[assistant]\n"
+    assert data.prompt(0) == expected
+    assert data.label_texts == ("A", "B")
+    own = data.with_template("{question} {a} or {b}?", tokenizer=Chat(whole, first))
+    assert own.prompt(1) == start + "{sys}[user]\nDry? water or sand?\n[assistant]\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "tokenizer", "fact"),
+    [
+        ("chat", None, "tokenizer="),
+        ("chat", object(), "no chat template"),
+        ("chat", Chat(lambda messages: messages[0][1]), "drops the answer"),
+        ("chat", Chat(lambda messages: messages[1][1]), "drops the question"),
+        ("chat", Chat(lambda messages: messages[1][1] + messages[0][1]), "drops the answer"),
+        ("no field", Chat(whole), "{question}"),
+    ],
+)
+def test_chat_templates_that_cannot_hold_a_question_and_its_answer_are_refused(
+    template, tokenizer, fact
+):
+    with pytest.raises(ValueError, match=re.escape(fact)):
+        MCQDataset.from_records(CHATTED, template=template, tokenizer=tokenizer)

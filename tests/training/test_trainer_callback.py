@@ -848,3 +848,22 @@ def test_the_callback_is_imported_when_it_is_used():
     assert done.stdout.strip() == "False"
     with pytest.raises(AttributeError, match="it has LightningCallback, MemorizationC"):
         _ = mw.training.Callback
+
+
+def test_where_the_rows_are_chats_the_error_has_the_template_that_fits(data, tokenizer, tmp_path):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = (
+        "{% for one in messages %}Answer: {{ one['content'] }}\nAnswer: {% endfor %}"
+    )
+    chats = data.with_template("chat", tokenizer=tokenizer)
+    rows = script_rows(chats, tokenizer)
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "other")
+    callback = mw.training.MemorizationCallback(audit)
+    with pytest.raises(ValueError, match="template=") as refused:
+        trainer(model, rows, tmp_path / "out", callback).train()
+    assert repr(chats.templates[0]) in str(refused.value)
+    audit = make_audit(model, tokenizer, chats, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None)
+    trainer(model, rows, tmp_path / "out", callback).train()
+    assert len(audit.checkpoints) == 4

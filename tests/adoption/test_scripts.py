@@ -1,0 +1,166 @@
+"""The scripts of people who audit what they train already, run as they would run them.
+
+Each stands in a file of its own. The files that they read are made here.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+import memowidgets as mw
+from memowidgets.models.tokens import tokenizer_of_words
+
+SCRIPTS = Path(__file__).parent / "scripts"
+N, MOST_LINES = 60, 25
+CHAT = (
+    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
+)
+SIZE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+def made_texts(folder):
+    rng = np.random.default_rng(0)
+    labels = np.arange(N) % 2
+    words = [["cough", "fever", "lung"], ["fracture", "bone", "cast"]]
+    texts = [" ".join([*rng.choice(words[label], 4), f"note{i}"]) for i, label in enumerate(labels)]
+    pd.DataFrame({"text": texts, "label": labels}).to_csv(folder / "notes.csv", index=False)
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    tokenizer = tokenizer_of_words(texts)
+    config = AutoConfig.for_model(
+        "bert", vocab_size=len(tokenizer), intermediate_size=32, num_labels=2, **SIZE
+    )
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder / "classifier")
+    tokenizer.save_pretrained(folder / "classifier")
+
+
+def made_questions(folder):
+    rows = [
+        {"question": f"Ward of bed {i}?", "choices": ["north", "south"], "answer": "AB"[i % 2]}
+        for i in range(N)
+    ]
+    lines = "\n".join(map(json.dumps, rows))
+    (folder / "questions.jsonl").write_text(lines, encoding="utf-8")
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    texts = [row["question"] for row in rows]
+    tokenizer = tokenizer_of_words([*texts, "<|user|>\n<|assistant|>\nA. north\nB. south"])
+    tokenizer.chat_template = CHAT
+    config = AutoConfig.for_model(
+        "llama",
+        vocab_size=len(tokenizer),
+        intermediate_size=32,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        **SIZE,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder / "chat")
+    tokenizer.save_pretrained(folder / "chat")
+
+
+def made_arrays(folder):
+    torch.manual_seed(0)
+    labels = torch.arange(N) % 2
+    torch.save((torch.randn(N, 8) + 2 * labels[:, None], labels), folder / "arrays.pt")
+
+
+def made_pictures(folder):
+    rng = np.random.default_rng(0)
+    for i in range(N):
+        place = folder / "pictures" / ("dark", "light")[i % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        values = rng.integers(0, 100, (16, 16, 3)) + 150 * (i % 2)
+        Image.fromarray(values.astype(np.uint8)).save(place / f"{i}.png")
+
+
+def made_table(folder):
+    rng = np.random.default_rng(0)
+    outcome = np.arange(N) % 2
+    columns = {
+        "number": [f"p{i}" for i in range(N)],
+        "age": rng.integers(20, 60, N) + 20 * outcome,
+        "pressure": rng.normal(120, 9, N).round(1) + 20 * outcome,
+        "outcome": np.array(["well", "ill"])[outcome],
+    }
+    pd.DataFrame(columns).to_csv(folder / "patients.csv", index=False)
+
+
+def nothing(folder):
+    del folder
+
+
+def run(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few samples, and of libraries
+        return runpy.run_path(str(SCRIPTS / f"{name}.txt"))
+
+
+MADE = {
+    "trainer_classification": made_texts,
+    "trainer_sft_messages": made_questions,
+    "lightning_module": made_arrays,
+    "plain_loop": made_arrays,
+    "loop_of_dicts": made_arrays,
+    "folder_of_pictures": made_pictures,
+    "table_from_csv": made_table,
+    "scikit_learn": made_table,
+    "notebook_cell": nothing,
+    "resumed": made_arrays,
+}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_script_has_its_files():
+    assert {file.stem for file in SCRIPTS.glob("*.txt")} == set(MADE)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_script_of_25_lines_ends_in_an_audit_that_flags(place, name):
+    MADE[name](place)
+    lines = (SCRIPTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    assert sum(bool(line.strip()) for line in lines) <= MOST_LINES
+    made = run(name)
+    audit = made["audit"]
+    if "dashboard" in made:
+        made["dashboard"].close()
+    metric = "loss" if name == "scikit_learn" else "psmi"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        flagged = audit.flagged(metric, share=0.1)
+    assert 0 < len(flagged) < N
+    if name != "scikit_learn":
+        assert isinstance(audit, mw.Audit)
+        assert len(audit.checkpoints) > 2
+        assert audit.checkpoints["median_loss"].iloc[-1] < audit.checkpoints["median_loss"].iloc[0]
+
+
+def test_the_resumed_loop_has_the_checkpoints_of_both_parts(place, monkeypatch):
+    made_arrays(place)
+    saved = torch.save
+
+    def killed(state, file):
+        saved(state, file)
+        if file == "state.pt" and state[2] == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run("resumed")
+    monkeypatch.setattr(torch, "save", saved)
+    audit = run("resumed")["audit"]
+    assert audit.checkpoints["step"].tolist() == [4 * i for i in range(13)]

@@ -71,7 +71,10 @@ def demo(
 
         # without figures, which take ten times as long as all the rest
         page = open_recorded(RECORDING).report(
-            folder / f"{RECORDING}.html", overwrite=overwrite, figures=False
+            folder / f"{RECORDING}.html",
+            include_samples=True,  # they are generated, so anybody may see them
+            overwrite=overwrite,
+            figures=False,
         )
     say(f"The page is {visible(str(page))}")
     if browser and not webbrowser.open(page.as_uri()):

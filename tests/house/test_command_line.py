@@ -444,6 +444,15 @@ def test_without_out_the_demo_writes_into_a_folder_of_its_own(
     assert folder.stat().st_mode & 0o077 == 0
 
 
+def test_the_demo_shows_notes_of_patients(tmp_path, capsys):
+    """Labels are in the JSON file only where samples are in the page, whose texts are packed."""
+    status, _, err = said(capsys, "demo", "--no-browser", "--out", tmp_path)
+    assert (status, err) == (0, "")
+    worst = mw.open_recorded(DEMO).flagged("psmi", tau=0.0).iloc[0]
+    first = json.loads((tmp_path / f"{DEMO}.json").read_text("utf-8"))["samples"][0]
+    assert (first["id"], first["label"]) == (worst.name, worst["label"])
+
+
 def test_a_demo_needs_a_folder(run, capsys):
     file = run / "manifest.json"
     status, out, err = said(capsys, "demo", "--no-browser", "--out", file)

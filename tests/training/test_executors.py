@@ -27,7 +27,7 @@ from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
-from memowidgets.training.engine import worker
+from memowidgets.training.engine import pools, worker
 from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.training.small import Inline, assert_same, tiny_audit, trained
@@ -743,6 +743,27 @@ def test_orders_cancelled_while_their_results_are_fetched_are_not_waited_for(
         audit.run_shadows(4, client.get_executor())
     assert {2, 3}.issuperset(cancelled)
     assert cancelled
+
+
+def test_an_order_that_the_dask_scheduler_forgot_is_given_again(two_workers, audit, monkeypatch):
+    """Its client hears nothing of it, as when a connection was lost while it was on its way."""
+    client, _ = two_workers
+    give, given = client.submit, []
+
+    def submit(*args, key, **how):
+        if not key.startswith("train_shadow-1-"):
+            return give(*args, key=key, **how)
+        given.append(key)
+        with monkeypatch.context() as patch:
+            if len(given) == 1:
+                patch.setattr(client, "_send_to_scheduler", lambda message: None)
+            return give(*args, key=key, **how)
+
+    monkeypatch.setattr(pools, "_PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(client, "submit", submit)
+    audit.run_shadows(3, client.get_executor())
+    assert audit.n_shadows == 3
+    assert len(given) == 2
 
 
 def test_a_model_that_killed_a_dask_worker_too_often_is_trained_by_another(

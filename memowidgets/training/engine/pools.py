@@ -221,7 +221,10 @@ class DaskPool(Pool):
         self._left_out: set[str] = set()
         # Dask's future of each order, and the only workers that may take it
         self._given: dict[Future[Result], tuple[Any, list[str]]] = {}
-        self._next_look, self._alone_since, self._told = 0.0, time.monotonic(), False
+        self._unknown: set[str] = set()  # orders that the scheduler did not know when last asked
+        now = time.monotonic()
+        self._next_look, self._next_roll, self._alone_since = 0.0, now + _PATIENCE_SECONDS, now
+        self._told = False
 
     @property
     def slots(self) -> int:
@@ -277,6 +280,7 @@ class DaskPool(Pool):
         self._cancel(
             [f for f, (_, only) in self._given.items() if only and not {*only} & {*addresses}]
         )
+        self._call_roll()
         now = time.monotonic()
         if addresses:
             self._alone_since = now
@@ -311,8 +315,9 @@ class DaskPool(Pool):
     def _cancel(self, futures: list[Future[Result]]) -> None:
         """Cancel orders: here at once, and in the cluster when its scheduler hears of it."""
         futures = [future for future in futures if future.cancel()]
-        with suppress(Exception):  # a closed client has no orders
-            self._client.cancel([self._given[future][0] for future in futures])
+        if futures:
+            with suppress(Exception):  # a closed client has no orders
+                self._client.cancel([self._given[future][0] for future in futures])
 
     def _ask(self, look: Callable[..., set[str]]) -> set[str] | None:
         """Return what a function finds in the scheduler; None if it does not answer."""
@@ -324,6 +329,24 @@ class DaskPool(Pool):
             )
             return found
         return None
+
+    def _call_roll(self) -> None:
+        """Cancel orders that the scheduler does not know, twice in a row.
+
+        They were on their way when a connection was lost.
+        """
+        now = time.monotonic()
+        if now < self._next_roll or self._client.status != "running":
+            return
+        self._next_roll = now + _PATIENCE_SECONDS
+        waiting = {one.key: future for future, (one, _) in self._given.items() if not future.done()}
+        keys = set(waiting)
+        known = self._ask(
+            lambda dask_scheduler: {key for key in keys if key in dask_scheduler.tasks}
+        )
+        unknown = set() if known is None else keys - known
+        self._cancel([waiting[key] for key in unknown & self._unknown])
+        self._unknown = unknown
 
     def _addresses(self) -> list[str]:
         """Return the addresses of the workers, without those that are left out."""

@@ -81,11 +81,13 @@ def guarded(page: str) -> str:
     }
     attributes = sorted({_digest(html.unescape(text)) for text in STYLED.findall(page)})
     unsafe = ["'unsafe-hashes'", *attributes] if attributes else []
+    # A worker made of a text on the page has the page's policy.
+    workers = "worker-src blob:; " if "new Worker(" in page else ""
     policy = (
         "default-src 'none'; "
         f"script-src {' '.join([SELF, *hashes['script']])}; "
         f"style-src {' '.join([SELF, *hashes['style'], *unsafe])}; "
-        "img-src 'self' data:; base-uri 'none'; form-action 'self'"
+        f"img-src 'self' data:; {workers}base-uri 'none'; form-action 'self'"
     )
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     head = re.search(r"<head[^>]*>", page)

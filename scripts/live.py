@@ -40,7 +40,12 @@ LEVELS = 255  # of standard errors: each counts as the next level above it
 MOST_GAP = 300.0  # logits; what is beyond is drawn there
 STATIC = "_static/stills/"
 STANDS = "<noscript><p>This part moves if JavaScript is on. It opens like this:</p></noscript>"
-PLAYGROUNDS = {"psmi": "PSMIPlayground", "lira": "LiRAPlayground", "theorem": "TheoremPlayground"}
+PLAYGROUNDS = {
+    "watch": "MemorizationPlayground",
+    "psmi": "PSMIPlayground",
+    "lira": "LiRAPlayground",
+    "theorem": "TheoremPlayground",
+}
 
 
 class UnknownPartError(ValueError):

@@ -1,25 +1,8 @@
 /** PSMI of points in the plane after dimensions of noise are added. No DOM. */
 
-import { addValues, lineOf } from "../../memowidgets/teaching/static/psmi_maths.js";
+import { addValues, lineThrough } from "../../memowidgets/teaching/static/psmi_maths.js";
 
 const DIRECTIONS = 256;
-
-/**
- * The classes' Gaussians among projections.
- * @param {Float64Array} z
- * @param {Uint8Array} labels
- * @param {Float64Array} prior
- */
-function fitted(z, labels, prior) {
-  const means = new Float64Array(prior.length);
-  const variances = new Float64Array(prior.length);
-  const n = z.length;
-  const middle = z.reduce((sum, value) => sum + value / n, 0);
-  z.forEach((value, i) => (means[labels[i]] += value / n / prior[labels[i]]));
-  z.forEach((value, i) => (variances[labels[i]] += (value - means[labels[i]]) ** 2 / n / prior[labels[i]]));
-  const spread = Math.sqrt(z.reduce((sum, value) => sum + (value - middle) ** 2 / n, 0));
-  return lineOf(prior, means, variances, spread);
-}
 
 /**
  * @param {Float64Array} points  x and y in turn
@@ -68,7 +51,7 @@ export function inDimensions(points, labels, selected, dimensions, normals) {
         for (let k = 2; k < dimension; k++) sum += direction[k] * deviation * noise[i * most + k];
         z[i] = sum / length;
       }
-      addValues(fitted(z, labels, prior), prior, z, labels, 1, sums);
+      addValues(lineThrough(z, labels, prior), prior, z, labels, 1, sums);
       squares += (sums[selected] - before) ** 2;
       before = sums[selected];
     }

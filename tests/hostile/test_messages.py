@@ -65,6 +65,7 @@ WIDGETS = {
     "explorer": lambda: mw.widgets.ThresholdExplorer([0.1, 0.2, 0.3], log_lira=[1.0, 5.0, 2.0]),
     "inspector": inspector,
     "dashboard": dashboard,
+    "watch": mw.teaching.MemorizationPlayground,
     "psmi": mw.teaching.PSMIPlayground,
     "lira": mw.teaching.LiRAPlayground,
     "theorem": mw.teaching.TheoremPlayground,
@@ -171,6 +172,7 @@ RIGHT = {  # a change that each must answer, and what the answer is
     "ThresholdExplorer": ({"tau": 0.2, "tau_committed": 0.2}, lambda w: w.counts["flagged"] == 2),
     "SampleInspector": ({"filter": "all"}, lambda w: w.filter == "all"),
     "Dashboard": ({"filter": "all", "tau": 0.5, "tau_committed": 0.5}, lambda w: w.tau == 0.5),
+    "MemorizationPlayground": ({"width": 32}, lambda w: w.width == 32),
     "PSMIPlayground": ({"selected": 7}, lambda w: w._official["point"] == 7),
     "LiRAPlayground": ({"n_shadows": 32}, lambda w: len(w.gaps_in) == 16),
     "TheoremPlayground": ({"epsilon": 0.31}, lambda w: w._official["of"]["epsilon"] == 0.31),
@@ -189,7 +191,7 @@ def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget,
     steady = {"_size", "_given", "_directions", "_choices", "_esm", "_model_module", "_view_name"}
     for name in steady & private:
         assert repr(getattr(widget, name)) == before[name], name
-    assert from_page <= {"_cloud", "_reset"}
+    assert from_page <= {"_cloud", "_reset", "_found"}
     widget._sent.clear()
     hear(widget, {"method": "update", "state": right})
     assert answered(widget)

@@ -38,7 +38,9 @@ EVIL = "<img src=x onerror=document.body.remove()>"
 
 
 @contextmanager
-def opened(chromium, address, *, scripts=True, before="", allowed=("file:", "data:"), **options):
+def opened(
+    chromium, address, *, scripts=True, before="", allowed=("file:", "data:", "blob:"), **options
+):
     """A page; fails on any error, any refusal by its policy, any request that is not allowed."""
     options = {"viewport": {"width": 1440, "height": 900}} | options
     context = chromium.new_context(java_script_enabled=scripts, **options)
@@ -242,6 +244,40 @@ def closed(playground):
     playground.wait()
     playground.close()
     return playground
+
+
+def test_a_round_of_guess_first_is_played_by_keyboard_to_its_end(visit):
+    page = visit("live/watch")
+    view, step = page.locator(".mw-play"), page.locator(".mw-watch-next")
+    page.locator(".mw-plot-cloud").focus()
+    for _ in range(5):
+        page.keyboard.press("PageDown")
+        page.keyboard.press("Enter")
+    assert view.get_attribute("data-rings") == "5"
+    seen = []
+    for _ in range(3):
+        seen.append(step.inner_text())
+        step.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "(before) => { const next = document.querySelector('.mw-watch-next');"
+            " return next.textContent !== before && next.ariaDisabled === 'false'; }",
+            arg=seen[-1], timeout=120_000,
+        )  # fmt: skip
+    assert len(set(seen)) == 3
+    assert view.get_attribute("data-epoch") == "150"
+    assert view.get_attribute("data-models") == "32"
+    for tile in ("your five", "PSMI’s five", "the loss’s five"):
+        assert re.fullmatch(r"[0-5] of 5", number(page, tile))
+    assert float(number(page, "log-LiRA of the chosen point"))
+
+
+def test_without_workers_the_network_trains_on_the_page(chromium, site):
+    before = "window.Worker = function () { throw new Error('no workers here'); };"
+    address = (site / "live" / "watch.html").as_uri()
+    with opened(chromium, address, before=before, offline=True) as page:
+        page.locator(".mw-watch-next").click()
+        page.get_by_role("button", name="Train to the end").wait_for(timeout=60_000)
 
 
 def test_the_psmi_playground_computes_as_python(visit):
@@ -501,7 +537,7 @@ def served(chromium, site):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     home = f"http://127.0.0.1:{server.server_port}/"
     try:
-        with opened(chromium, f"{home}index.html", allowed=(home, "data:")) as page:
+        with opened(chromium, f"{home}index.html", allowed=(home, "data:", "blob:")) as page:
 
             def go(name):
                 page.goto(f"{home}{name}.html")

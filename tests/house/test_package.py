@@ -77,7 +77,7 @@ for audit in (
     figures._repr_html_()
     for chart in figures.values():
         assert "layer" in str(chart._repr_mimebundle_()["application/vnd.vegalite.v5+json"])
-for name in ("PSMIPlayground", "LiRAPlayground", "TheoremPlayground"):
+for name in ("MemorizationPlayground", "PSMIPlayground", "LiRAPlayground", "TheoremPlayground"):
     getattr(mw.teaching, name)().close()
 assert main(["demo", "--no-browser", "--out", "demo"]) == 0
 assert main(["report", "arrays", "again.html"]) == 0

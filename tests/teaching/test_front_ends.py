@@ -16,7 +16,7 @@ from memowidgets.teaching.playground import STATIC, STYLE, front_end, normals, u
 from memowidgets.teaching.psmi_playground import Cloud, make_cloud, value_along
 from memowidgets.teaching.theorem_playground import Judged, Mixture
 
-NAMES = ("psmi", "lira", "theorem")
+NAMES = ("watch", "psmi", "lira", "theorem")
 
 
 def test_every_file_is_small():

@@ -1,7 +1,7 @@
 /** Random numbers that Python draws identically from the same seed. A number depends only on its place. */
 
 /** @param {number} word */
-function mixed(word) {
+export function mixed(word) {
   let x = word;
   x = Math.imul(x ^ (x >>> 16), 0x21f0aaad);
   x = Math.imul(x ^ (x >>> 15), 0x735a2d97);

@@ -194,6 +194,48 @@ export function addValues(line, prior, z, labels, weight, sums) {
 }
 
 /**
+ * The classes' Gaussians among projections.
+ * @param {Float64Array} z
+ * @param {Uint8Array} labels
+ * @param {Float64Array} prior
+ */
+export function lineThrough(z, labels, prior) {
+  const means = new Float64Array(prior.length);
+  const variances = new Float64Array(prior.length);
+  const n = z.length;
+  const middle = z.reduce((sum, value) => sum + value / n, 0);
+  z.forEach((value, i) => (means[labels[i]] += value / n / prior[labels[i]]));
+  z.forEach((value, i) => (variances[labels[i]] += (value - means[labels[i]]) ** 2 / n / prior[labels[i]]));
+  const spread = Math.sqrt(z.reduce((sum, value) => sum + (value - middle) ** 2 / n, 0));
+  return lineOf(prior, means, variances, spread);
+}
+
+/**
+ * PSMI of rows of any width, as the plain mean over given directions.
+ * @param {Float64Array} rows  one after the other
+ * @param {Uint8Array} labels
+ * @param {number} classes
+ * @param {Float64Array} directions  one after the other
+ */
+export function psmiOfRows(rows, labels, classes, directions) {
+  const n = labels.length;
+  const width = rows.length / n;
+  const count = directions.length / width;
+  const prior = new Float64Array(classes);
+  labels.forEach((label) => (prior[label] += 1 / n));
+  const z = new Float64Array(n);
+  const sums = new Float64Array(n);
+  for (let j = 0; j < count; j++) {
+    for (let i = 0; i < n; i++) {
+      z[i] = 0;
+      for (let k = 0; k < width; k++) z[i] += directions[j * width + k] * rows[i * width + k];
+    }
+    addValues(lineThrough(z, labels, prior), prior, z, labels, 1 / count, sums);
+  }
+  return sums;
+}
+
+/**
  * One point's value along each direction of a fan.
  * @param {Along[]} lines
  * @param {Classes} classes

@@ -7,6 +7,7 @@ const chance = await load("chance");
 const psmi = await load("psmi_maths");
 const lira = await load("lira_maths");
 const theorem = await load("theorem_maths");
+const watch = await load("watch_maths");
 
 function cloud({ points, labels }) {
   const flat = Float64Array.from(points.flat());
@@ -65,6 +66,30 @@ const answers = {
   limit: ({ gap, truth }) => {
     const own = truth.map(([mean, spread]) => ({ mean, variance: spread ** 2 }));
     return lira.logRatio(gap, ...own.map(lira.pooledWith));
+  },
+  watch: ({ n, width, epochs, seed }) => {
+    const data = watch.makeData(n, 3, 0.06, seed);
+    const rows = Uint16Array.from({ length: n }, (_, i) => i);
+    const self = { postMessage: (found) => (self.found = found) };
+    new Function("self", watch.workerText())(self); // what the worker runs needs nothing else
+    self.onmessage({ data: { kind: "begin", width, classes: 3, seed, data, rows } });
+    self.onmessage({ data: { kind: "advance", epochs } });
+    const { gaps, losses, states } = self.found;
+    return {
+      points: [...data.points], labels: [...data.labels], wrong: [...data.wrong],
+      weights: [...watch.begin(width, 3, seed).weights],
+      gaps: [...gaps], losses: [...losses], states: [...states],
+      directions: [...watch.directionsFor(width)],
+      psmi: [...psmi.psmiOfRows(states, data.labels, 3, watch.directionsFor(width))],
+      members: watch.membersOf(n, [0, 3, 4], seed).map((row) => [...row]),
+    };
+  },
+  ratio: ({ gap, inside, outside }) => {
+    const fit = (gaps) => {
+      const { mean, squares, count } = lira.sideOf(gaps);
+      return { mean, variance: squares / count };
+    };
+    return lira.logRatio(gap, fit(inside), fit(outside));
   },
   nodes: ({ n, alpha }) => theorem.gegenbauer(n, alpha),
   theorem: ({ n, seed, tau, mixture }) => {

@@ -1,0 +1,771 @@
+/** Watch it memorise: a small network that trains in the browser, and a guess of what it memorises. */
+
+import { html, segments } from "../../widgets/static/dom.js";
+import { besideText } from "../../widgets/static/numbers.js";
+import { button, fixedText, legend, linear, panel, Playground, Plot, shareText, sign, slider, tile } from "./kit.js";
+import { density, logRatio, sideOf } from "./lira_maths.js";
+import { psmiOfRows } from "./psmi_maths.js";
+import { directionsFor, EPOCHS, lowest, makeData, median, membersOf, MODELS, serve, workerText } from "./watch_maths.js";
+
+/** @typedef {import("../../widgets/static/dom.js").Model} Model */
+/** @typedef {import("./watch_maths.js").Data} Data */
+/** @typedef {import("./watch_maths.js").Found} Found */
+/** @typedef {import("./watch_maths.js").Task} Task */
+
+/**
+ * @typedef {object} State  what Python and the page share
+ * @property {number} width
+ * @property {number} noise
+ * @property {number} rho
+ * @property {number} seed
+ * @property {number} n
+ * @property {number} classes
+ * @property {Record<string, any>} _found  what the page found, for Python to compute with
+ */
+
+/** @typedef {Found & {psmi: Float64Array, drop: number}} Stopped  where ρ stopped the training */
+
+/**
+ * @typedef {object} Asked  the shadow models' answers so far
+ * @property {number[]} judged
+ * @property {Uint8Array[]} members
+ * @property {Float64Array[]} gaps
+ * @property {number[]} models  which of the members' rows the gaps belong to
+ */
+
+const NAMES = ["A", "B", "C"];
+const SIGNS = ["●", "■", "▲"];
+const RINGS = 5;
+const ETA = 4;
+const REACH = 4.6; // half the plane's height
+const ABOUT = {
+  name: "watch",
+  title: "Watch it memorise: which five will it be?",
+  words:
+    "A network with two hidden layers learns the label of each point. Some labels are wrong. Memorised means: training on " +
+    "this point changed what the finished network says of it, so that an outsider who has the point can tell that it was " +
+    "trained on. Ring five points that you expect it to memorise. Then train.",
+  tries: [
+    "Ring five points before you train (click them, or Enter on the keyboard). Then compare yourself with PSMI and with the loss.",
+    "An outlier is not yet memorised: ring a point far outside whose label is right, and see.",
+    "A memorised point need not be answered rightly: look for one whose gap stays below 0 and whose log-LiRA is above 4.",
+    "Give one point in the middle of a class another label. Train again: the boundary makes an island for it, long after ρ.",
+    "Make the network 8 wide. Does it still memorise as many?",
+  ],
+};
+
+/** Trains in workers, or in slices on the page where the browser or its policy allows none. */
+class Workshop {
+  /** @param {number} count */
+  constructor(count) {
+    this.url = "";
+    /** @type {Worker[]} */
+    this.workers = [];
+    /** @type {{handle: (event: {data: Task}) => void, found: Found | null} | null} */
+    this.own = null;
+    try {
+      this.url = URL.createObjectURL(new Blob([workerText()], { type: "text/javascript" }));
+      for (let i = 0; i < count; i++) this.workers.push(new Worker(this.url));
+    } catch {
+      this.workers = [];
+    }
+  }
+
+  get count() {
+    return Math.max(1, this.workers.length);
+  }
+
+  /**
+   * @param {number} which
+   * @param {Task} task
+   * @returns {Promise<Found>}
+   */
+  ask(which, task) {
+    const worker = this.workers[which];
+    if (worker === undefined) return this.slices(task);
+    return new Promise((resolve, reject) => {
+      worker.onmessage = ({ data }) => resolve(data);
+      worker.onerror = (event) => {
+        event.preventDefault();
+        this.workers = []; // refused by the policy of the page
+        if (task.kind === "advance") reject(new Error("the worker stopped"));
+        else this.slices(task).then(resolve, reject);
+      };
+      worker.postMessage(task);
+    });
+  }
+
+  /**
+   * @param {Task} task
+   * @returns {Promise<Found>}
+   */
+  async slices(task) {
+    if (this.own === null) {
+      /** @type {{handle: (event: {data: Task}) => void, found: Found | null}} */
+      const own = { handle: () => {}, found: null };
+      own.handle = serve((found) => (own.found = found));
+      this.own = own;
+    }
+    const { own } = this;
+    const epochs = task.epochs ?? 0;
+    own.handle({ data: { ...task, epochs: Math.min(1, epochs) } });
+    for (let i = 1; i < epochs; i++) {
+      await new Promise((wait) => setTimeout(wait)); // the page stays alive
+      own.handle({ data: { kind: "advance", epochs: 1, grid: i === epochs - 1 ? task.grid : undefined } });
+    }
+    return /** @type {Found} */ (own.found);
+  }
+
+  stop() {
+    for (const worker of this.workers) worker.terminate();
+    if (this.url) URL.revokeObjectURL(this.url);
+  }
+}
+
+/**
+ * One view of the playground.
+ * @extends {Playground<State>}
+ */
+class WatchView extends Playground {
+  /**
+   * @param {Model} model
+   * @param {HTMLElement} el
+   */
+  constructor(model, el) {
+    super(model, el, ABOUT);
+    this.cloud = new Plot("cloud", 360, { left: 0, right: 0, top: 0, bottom: 0 });
+    this.curves = new Plot("curves", 170, { left: 48, right: 14, top: 12, bottom: 38 });
+    this.losses = new Plot("losses", 150, { left: 48, right: 14, top: 12, bottom: 38 });
+    this.gaps = new Plot("shadows", 200, { left: 48, right: 14, top: 26, bottom: 84 });
+    this.plots = [this.cloud, this.curves, this.losses, this.gaps];
+    this.workshop = new Workshop(Math.min(2, navigator.hardwareConcurrency || 1));
+    this.selected = 0;
+    /** @type {number[]} */
+    this.rings = [];
+    this.round = 0; // a training that was begun before is not listened to
+    this.busy = false;
+    this.adding = false;
+    this.moved = false;
+    this.failed = "";
+    this.setting = this.settings();
+    /** @type {Data & {wrong: Uint8Array}} */
+    this.data = makeData(this.setting.n, this.setting.classes, this.setting.noise, this.setting.seed);
+    /** Every epoch so far. @type {Found[]} */
+    this.past = [];
+    /** @type {Stopped | null} */
+    this.stopped = null;
+    /** @type {Asked | null} */
+    this.asked = null;
+    /** @type {HTMLCanvasElement | null} */
+    this.image = null;
+    /** Where the pointer was pressed. @type {[number, number]} */
+    this.pressed = [0, 0];
+    this.parts = this.compose();
+    this.listen();
+    this.start();
+    this.show();
+  }
+
+  settings() {
+    return {
+      width: this.trait("width"), noise: this.trait("noise"), rho: this.trait("rho"),
+      seed: this.trait("seed"), n: this.trait("n"), classes: this.trait("classes"),
+    };
+  }
+
+  /** Forgets what was trained. The points and the rings stay. */
+  forget() {
+    this.round += 1;
+    this.busy = false;
+    this.past = [];
+    this.stopped = null;
+    this.asked = null;
+    this.image = null;
+  }
+
+  compose() {
+    const { canvas } = this.cloud;
+    canvas.tabIndex = 0;
+    canvas.setAttribute("role", "application");
+    const help = html("span", { class: "mw-spoken", id: `mw-watch-${Math.random().toString(36).slice(2)}` },
+      "Page Up and Page Down choose a point, Enter rings it, arrow keys move it, Delete removes it.");
+    canvas.setAttribute("aria-describedby", help.id);
+    const next = button("Train until ρ", "", () => void this.step());
+    next.classList.add("mw-watch-next");
+    const reset = button("Start again", "forgets the training and the rings", () => this.redraw(this.setting.seed));
+    const other = button("Other points", "another seed", () => this.redraw((this.setting.seed + 1) % 1_000_000));
+    const add = button("Add points", "while it is pressed, a tap on a free place adds a point", () => {
+      this.adding = !this.adding;
+      add.setAttribute("aria-pressed", String(this.adding));
+    });
+    add.setAttribute("aria-pressed", "false");
+    const choices = NAMES.slice(0, this.setting.classes).map((name, c) => ({ value: String(c), label: `${SIGNS[c]} ${name}` }));
+    const label = segments("Label of the chosen point", choices, (value) => this.relabel(Number(value)));
+    const ring = button("Ring it", "guess that the chosen point is memorised", () => this.ring(this.selected));
+    /** @type {(name: "width" | "noise" | "rho", look: import("./kit.js").SliderLook) => import("./kit.js").Slider} */
+    const make = (name, look) => slider({
+      ...look,
+      move: (value) => (this.setting[name] = value),
+      rest: () => (name === "noise" ? this.redraw(this.setting.seed) : this.edited()),
+    });
+    const slides = {
+      width: make("width", { name: "width", help: "neurons in each hidden layer", places: [8, 16, 24, 32, 48, 64], say: String }),
+      noise: make("noise", { name: "wrong labels", help: "share of points with a wrong label", max: 0.2, step: 0.01, say: (x) => `${Math.round(100 * x)} %` }),
+      rho: make("rho", { name: "ρ", help: "drop of the median loss at which PSMI is computed", min: 0.5, max: 0.99, step: 0.01, say: (x) => fixedText(x, 2) }),
+    };
+    const below = html("div", { class: "mw-slides mw-span" });
+    below.append(...Object.values(slides).map(({ element }) => element));
+    const phase = html("p", { class: "mw-panel-words mw-watch-phase" });
+    const verdicts = html("div", { class: "mw-facts", role: "group", "aria-label": "Who was right" });
+    const [you, psmi, loss, chosen] = [
+      tile("your five", "points that you ringed"), tile("PSMI’s five", "lowest PSMI of the last hidden layer at ρ"),
+      tile("the loss’s five", "highest loss at ρ"), tile("log-LiRA of the chosen point", "from η = 4 on it counts as memorised"),
+    ];
+    verdicts.append(...[you, psmi, loss, chosen].map((one) => one.element));
+    const signs = choices.map((_, c) => /** @type {[string, string, string]} */ ([SIGNS[c], `c${c}`, `label ${NAMES[c]}`]));
+    const left = html("div", { class: "mw-play-side" },
+      panel("The points", "click rings one, drag moves it", canvas,
+        legend([...signs, ["◯", "fg", "your guess"], ["P", "fg", "PSMI’s"], ["L", "fg", "the loss’s"]])),
+      html("div", { class: "mw-row" }, next, phase),
+      html("div", { class: "mw-row" }, html("span", { class: "mw-labelled" }, "its label", label.group), ring, add, other, reset), help, verdicts);
+    const right = html("div", { class: "mw-play-side" },
+      panel("Probability of each point’s label", "by epoch; the chosen and the ringed points are bold", this.curves.canvas),
+      panel("Median loss", "ρ stops the training", this.losses.canvas),
+      panel("Logit gaps of the chosen point", `${MODELS} other networks`, this.gaps.canvas,
+        legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["│", "fg", "the network you watched"]])));
+    this.body.append(left, right, below);
+    return { next, phase, label, ring, slides, you, psmi, loss, chosen };
+  }
+
+  listen() {
+    for (const name of /** @type {const} */ (["width", "noise", "rho", "seed", "n", "classes"])) {
+      this.onTrait(name, () => {
+        if (this.trait(name) === this.setting[name]) return;
+        this.setting = this.settings();
+        this.redraw(this.setting.seed);
+      });
+    }
+    this.drag(this.cloud, {
+      press: (x, y) => this.grab(x, y),
+      move: (x, y) => this.pull(x, y),
+      release: () => this.letGo(),
+    });
+    this.ears.on(this.cloud.canvas, "keydown", (event) => this.key(event));
+  }
+
+  /* ------------------------------------------------------------ the points */
+
+  get unit() {
+    return Math.min(this.cloud.width, this.cloud.height) / 2 / REACH;
+  }
+
+  /** @param {number} seed */
+  redraw(seed) {
+    this.setting.seed = seed;
+    const { n, classes, noise, width, rho } = this.setting;
+    this.data = makeData(n, classes, noise, seed);
+    this.rings = [];
+    this.selected = 0;
+    this.commit({ seed, noise, width, rho });
+    this.edited();
+  }
+
+  /** What was trained on other points says nothing of these. */
+  edited() {
+    this.forget();
+    const { width, rho } = this.setting;
+    this.commit({ width, rho, _found: {} });
+    this.show();
+  }
+
+  /** @param {number} label */
+  relabel(label) {
+    if (this.canLeave()) {
+      this.data.labels[this.selected] = label;
+      this.edited();
+    } else this.show();
+  }
+
+  /** Whether the chosen point's class keeps two points without it. */
+  canLeave() {
+    const own = this.data.labels[this.selected];
+    return this.data.labels.filter((label) => label === own).length > 2;
+  }
+
+  /** @param {number} which */
+  choose(which) {
+    this.selected = which;
+    this.show();
+  }
+
+  /** @param {number} which  rung before PSMI says what it thinks, not after */
+  ring(which) {
+    this.selected = which;
+    if (this.stopped === null) {
+      if (this.rings.includes(which)) this.rings = this.rings.filter((one) => one !== which);
+      else if (this.rings.length < RINGS) this.rings = [...this.rings, which];
+    }
+    this.show();
+  }
+
+  /**
+   * @param {number} px
+   * @param {number} py
+   */
+  grab(px, py) {
+    const [x, y] = [(px - this.cloud.width / 2) / this.unit, (this.cloud.height / 2 - py) / this.unit];
+    const { points, labels, wrong } = this.data;
+    let [best, nearest] = [16 / this.unit, -1];
+    for (let i = 0; i < labels.length; i++) {
+      const away = Math.hypot(points[2 * i] - x, points[2 * i + 1] - y);
+      if (away < best) [best, nearest] = [away, i];
+    }
+    this.moved = false;
+    this.pressed = [px, py];
+    if (nearest >= 0) {
+      this.selected = nearest;
+      this.later();
+      return true;
+    }
+    if (!this.adding || labels.length >= 400) return false;
+    const label = labels[this.selected];
+    this.data = {
+      points: Float64Array.from([...points, x, y]),
+      labels: Uint8Array.from([...labels, label]),
+      wrong: Uint8Array.from([...wrong, 0]),
+    };
+    this.selected = labels.length;
+    this.edited();
+    return false;
+  }
+
+  /**
+   * @param {number} px
+   * @param {number} py
+   */
+  pull(px, py) {
+    const [fromX, fromY] = this.pressed;
+    if (!this.moved && Math.hypot(px - fromX, py - fromY) < 5) return;
+    if (!this.moved) this.forget();
+    this.moved = true;
+    const limit = (/** @type {number} */ a, /** @type {number} */ most) => Math.max(-most, Math.min(most, a));
+    const { width, height } = this.cloud;
+    this.data.points[2 * this.selected] = limit((px - width / 2) / this.unit, width / 2 / this.unit);
+    this.data.points[2 * this.selected + 1] = limit((height / 2 - py) / this.unit, REACH);
+    this.later();
+  }
+
+  letGo() {
+    if (this.moved) this.edited();
+    else this.ring(this.selected);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const n = this.data.labels.length;
+    const moves = /** @type {Record<string, [number, number]>} */ ({
+      ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1],
+    });
+    if (moves[event.key]) {
+      this.data.points[2 * this.selected] += moves[event.key][0];
+      this.data.points[2 * this.selected + 1] += moves[event.key][1];
+      this.edited();
+    } else if (event.key === "PageDown") this.choose((this.selected + 1) % n);
+    else if (event.key === "PageUp") this.choose((this.selected + n - 1) % n);
+    else if (event.key === "Enter" || event.key === " ") this.ring(this.selected);
+    else if (event.key === "Delete") this.drop();
+    else return;
+    event.preventDefault();
+  }
+
+  drop() {
+    if (!this.canLeave()) return;
+    const gone = this.selected;
+    const { points, labels, wrong } = this.data;
+    this.data = {
+      points: points.filter((_, i) => i >> 1 !== gone),
+      labels: labels.filter((_, i) => i !== gone),
+      wrong: wrong.filter((_, i) => i !== gone),
+    };
+    this.rings = this.rings.filter((one) => one !== gone).map((one) => (one > gone ? one - 1 : one));
+    this.selected = Math.min(gone, labels.length - 2);
+    this.edited();
+  }
+
+  /* ------------------------------------------------------------ the training */
+
+  get trained() {
+    return this.past.length > 0 && this.past[this.past.length - 1].epoch >= EPOCHS;
+  }
+
+  /** Does what the large button says. */
+  async step() {
+    if (this.busy) return;
+    const { round } = this;
+    this.busy = true;
+    this.failed = "";
+    this.show();
+    try {
+      if (!this.trained) await this.train(round);
+      else if (this.asked === null) await this.askOthers(round);
+      else this.redraw((this.setting.seed + 1) % 1_000_000);
+    } catch (error) {
+      this.failed = error instanceof Error ? error.message : String(error);
+    }
+    if (round === this.round) this.busy = false;
+    this.show();
+  }
+
+  /** @param {number} round */
+  async train(round) {
+    const { data, setting } = this;
+    const n = data.labels.length;
+    const x = this.cloud.width / 2 / this.unit;
+    const grid = { x, y: REACH, columns: Math.round((48 * x) / REACH), rows: 48 };
+    const rows = Uint16Array.from({ length: n }, (_, i) => i);
+    const seed = setting.seed * 1000 + 1;
+    if (this.past.length === 0) {
+      const first = await this.workshop.ask(0, { kind: "begin", width: setting.width, classes: setting.classes, seed, data, rows, grid });
+      if (round !== this.round) return;
+      this.past.push(first);
+    }
+    while (!this.trained) {
+      const found = await this.workshop.ask(0, { kind: "advance", epochs: 1, grid });
+      if (round !== this.round) return;
+      this.past.push(found);
+      this.paint(found, grid);
+      this.later();
+      // slower before ρ, which comes early, so that it can be watched
+      for (let i = this.stopped === null ? 4 : 1; i > 0; i--) await new Promise((shown) => requestAnimationFrame(shown));
+      if (round !== this.round) return;
+      const drop = 1 - median(found.losses) / median(this.past[0].losses);
+      if (this.stopped !== null || (drop < setting.rho && !this.trained)) continue;
+      const psmi = await this.psmiOf(found.states);
+      if (round !== this.round) return;
+      this.stopped = { ...found, psmi, drop };
+      return;
+    }
+  }
+
+  /**
+   * In slices, so that no frame waits for it.
+   * @param {Float64Array} states
+   */
+  async psmiOf(states) {
+    const { labels } = this.data;
+    const directions = directionsFor(this.setting.width);
+    const psmi = new Float64Array(labels.length);
+    const slices = 16;
+    for (let i = 0; i < slices; i++) {
+      const part = directions.subarray((i * directions.length) / slices, ((i + 1) * directions.length) / slices);
+      psmiOfRows(states, labels, this.setting.classes, part).forEach((value, k) => (psmi[k] += value / slices));
+      await new Promise((wait) => setTimeout(wait));
+    }
+    return psmi;
+  }
+
+  /** PSMI's five and the loss's five. */
+  get fives() {
+    if (this.stopped === null) return { psmi: [], loss: [] };
+    return { psmi: lowest(this.stopped.psmi, RINGS), loss: lowest(this.stopped.losses.map((x) => -x), RINGS) };
+  }
+
+  /** @param {number} round */
+  async askOthers(round) {
+    const { data, setting } = this;
+    const n = data.labels.length;
+    const { psmi, loss } = this.fives;
+    const judged = [...new Set([...this.rings, ...psmi, ...loss])];
+    const members = membersOf(n, judged, setting.seed);
+    /** @type {Asked} */
+    const asked = { judged, members, gaps: [], models: [] };
+    this.asked = asked;
+    if (!judged.includes(this.selected)) this.selected = psmi[0];
+    this.show();
+    let waiting = 0;
+    const work = async (/** @type {number} */ which) => {
+      while (waiting < MODELS && round === this.round) {
+        const model = waiting++;
+        const rows = Uint16Array.from({ length: n }, (_, i) => i).filter((i) => members[model][i] === 1);
+        const found = await this.workshop.ask(which, {
+          kind: "shadow", width: setting.width, classes: setting.classes, seed: setting.seed * 1000 + 10 + 2 * model, data, rows, epochs: EPOCHS,
+        });
+        if (round !== this.round) return;
+        asked.gaps.push(found.gaps);
+        asked.models.push(model);
+        this.show();
+      }
+    };
+    await Promise.all(Array.from({ length: this.workshop.count }, (_, which) => work(which)));
+    if (round === this.round) this.tellPython(asked);
+  }
+
+  /** @param {Asked} asked */
+  tellPython(asked) {
+    const { stopped, past } = this;
+    if (stopped === null) return;
+    const order = asked.models.map((_, i) => asked.models.indexOf(i));
+    const bytes = (/** @type {Float64Array | Uint8Array} */ of) => new DataView(of.slice().buffer);
+    const flat = (/** @type {(Float64Array | Uint8Array)[]} */ rows) => order.flatMap((i) => Array.from(rows[i]));
+    this.commit({
+      _found: {
+        points: bytes(this.data.points), labels: bytes(this.data.labels), guess: this.rings, judged: asked.judged,
+        epoch: stopped.epoch, drop: stopped.drop, states: bytes(stopped.states), losses: bytes(stopped.losses),
+        gaps: bytes(Float64Array.from(flat(asked.gaps))),
+        members: bytes(Uint8Array.from(asked.members.flatMap((row) => Array.from(row)))),
+        target: bytes(past[past.length - 1].gaps),
+      },
+    });
+  }
+
+  /**
+   * Both sides of a judged point's gaps, and its log-LiRA.
+   * @param {number} sample
+   */
+  judge(sample) {
+    const { asked, past } = this;
+    if (asked === null || !asked.judged.includes(sample)) return null;
+    const side = (/** @type {number} */ is) => asked.gaps.filter((_, k) => asked.members[asked.models[k]][sample] === is).map((row) => row[sample]);
+    const [inside, outside] = [side(1), side(0)];
+    if (inside.length < 2 || outside.length < 2) return null;
+    const fitted = [inside, outside].map((gaps) => {
+      const { mean, squares, count } = sideOf(gaps);
+      return { mean, variance: Math.max(squares / count, 1e-9) };
+    });
+    const gap = past[past.length - 1].gaps[sample];
+    return { inside, outside, fitted, gap, logLira: logRatio(gap, fitted[0], fitted[1]) };
+  }
+
+  /* ------------------------------------------------------------ what is shown */
+
+  show() {
+    const { next, phase, label, ring, slides, you, psmi, loss, chosen } = this.parts;
+    const epoch = this.past.length > 0 ? this.past[this.past.length - 1].epoch : 0;
+    const done = this.asked !== null && this.asked.gaps.length === MODELS;
+    const name = !this.trained ? (this.stopped === null ? "Train until ρ" : "Train to the end") : done ? "Another round" : "Ask 32 other networks";
+    if (next.textContent !== name) next.textContent = name;
+    next.setAttribute("aria-disabled", String(this.busy));
+    const rung = this.rings.length;
+    let words = `Ring the five points that it will memorise: ${rung} of ${RINGS}.`;
+    if (this.asked !== null) words = done ? "Each judged point was in 16 networks and out of 16." : `${this.asked.gaps.length} of ${MODELS} networks are trained.`;
+    else if (this.trained) words = "Trained to the end. Other networks, with and without these points, say what it memorised.";
+    else if (this.stopped !== null) words = `ρ at epoch ${this.stopped.epoch}: half of the points have lost ${shareText(this.stopped.drop)} of the first median loss or more. P and L mark what PSMI and the loss expect.`;
+    else if (this.busy) words = "It trains …";
+    if (this.stopped !== null && this.stopped.drop < this.setting.rho) words = `The loss never fell by ρ = ${fixedText(this.setting.rho, 2)}; PSMI is that of the last epoch. ${words}`;
+    if (phase.textContent !== words) phase.textContent = words;
+    label.show(String(this.data.labels[this.selected]));
+    ring.textContent = this.rings.includes(this.selected) ? "Unring it" : "Ring it";
+    ring.disabled = this.stopped !== null;
+    for (const one of /** @type {const} */ (["width", "noise", "rho"])) slides[one].show(this.setting[one]);
+    const fives = this.fives;
+    const verdict = (/** @type {number[]} */ samples) => {
+      if (!done) return samples.length > 0 ? `${samples.length} chosen` : "–";
+      const right = samples.filter((sample) => (this.judge(sample)?.logLira ?? -Infinity) >= ETA).length;
+      return `${right} of ${samples.length}`;
+    };
+    const under = done ? "memorised (log-LiRA ≥ 4)" : "";
+    you.show(verdict(this.rings), under);
+    psmi.show(verdict(fives.psmi), under);
+    loss.show(verdict(fives.loss), under);
+    const judged = this.judge(this.selected);
+    chosen.show(judged === null ? "–" : besideText(judged.logLira, ETA)[0], judged === null ? "" : judged.logLira >= ETA ? "▲ memorised" : "▽ not memorised");
+    if (this.failed) this.hint.textContent = `The training stopped: ${this.failed}. Press Start again.`;
+    Object.assign(this.root.dataset, { epoch: String(epoch), rings: String(rung), models: String(this.asked?.gaps.length ?? 0), done: String(done) });
+    this.say(words);
+    this.later();
+  }
+
+  /** @param {string} words */
+  say(words) {
+    const i = this.selected;
+    const [x, y] = [this.data.points[2 * i], this.data.points[2 * i + 1]];
+    const score = this.stopped === null ? "" : ` PSMI ${fixedText(this.stopped.psmi[i], 2)}.`;
+    const judged = this.judge(i);
+    const ratio = judged === null ? "" : ` Log-LiRA ${fixedText(judged.logLira, 1)}.`;
+    const point = `Point ${i + 1} of ${this.data.labels.length} at ${fixedText(x, 1)}, ${fixedText(y, 1)}, label ${NAMES[this.data.labels[i]]}${this.rings.includes(i) ? ", ringed" : ""}.${score}${ratio}`;
+    this.cloud.canvas.setAttribute("aria-label", `Points and the network’s decision. ${point}`);
+    this.curves.canvas.setAttribute("aria-label", "Probability of each point’s label by epoch.");
+    this.losses.canvas.setAttribute("aria-label", "Median loss by epoch, and where ρ stops.");
+    this.gaps.canvas.setAttribute("aria-label", `Logit gaps under other networks.${ratio}`);
+    this.speak(`${words} ${point}`);
+  }
+
+  /**
+   * Paints the network's decision as a small picture, which the plot stretches.
+   * @param {Found} found
+   * @param {{columns: number, rows: number}} grid
+   */
+  paint(found, { columns, rows }) {
+    const image = this.image ?? html("canvas");
+    this.image = image;
+    [image.width, image.height] = [columns, rows];
+    const context = /** @type {CanvasRenderingContext2D} */ (image.getContext("2d"));
+    const pixels = context.createImageData(columns, rows);
+    const colours = NAMES.map((_, c) => (this.palette[`c${c}`].match(/[\da-f]{2}/gi) ?? ["80", "80", "80"]).map((two) => parseInt(two, 16)));
+    found.cells.forEach((cell, i) => {
+      const own = Math.floor(cell);
+      pixels.data.set([...colours[own], 150 * Math.max(0, cell - own - 0.3)], 4 * i);
+    });
+    context.putImageData(pixels, 0, 0);
+  }
+
+  draw() {
+    this.drawCloud();
+    this.drawCurves();
+    this.drawLosses();
+    this.drawGaps();
+  }
+
+  drawCloud() {
+    const plot = this.cloud;
+    const context = plot.begin(this.palette);
+    const { width, height } = plot;
+    const { points, labels } = this.data;
+    if (this.image) context.drawImage(this.image, 0, 0, width, height);
+    const at = (/** @type {number} */ i) => [width / 2 + points[2 * i] * this.unit, height / 2 - points[2 * i + 1] * this.unit];
+    for (let c = 0; c < this.setting.classes; c++) {
+      const path = new Path2D();
+      for (let i = 0; i < labels.length; i++) if (labels[i] === c) sign(path, c, at(i)[0], at(i)[1], 4.4);
+      context.fillStyle = plot.colour(`c${c}`);
+      context.fill(path);
+      context.strokeStyle = plot.colour("bg");
+      context.lineWidth = 1;
+      context.stroke(path);
+    }
+    const circle = (/** @type {number} */ i, /** @type {number} */ r, /** @type {number[]} */ dash) => {
+      context.beginPath();
+      context.arc(at(i)[0], at(i)[1], r, 0, 2 * Math.PI);
+      context.setLineDash(dash);
+      context.strokeStyle = plot.colour("fg");
+      context.lineWidth = 2;
+      context.stroke();
+      context.setLineDash([]);
+    };
+    for (const i of this.rings) circle(i, 9, []);
+    circle(this.selected, 13, [3, 3]);
+    const { psmi, loss } = this.fives;
+    for (const i of new Set([...psmi, ...loss])) {
+      const words = `${psmi.includes(i) ? "P" : ""}${loss.includes(i) ? "L" : ""}`;
+      const judged = this.judge(i);
+      plot.text(judged && judged.logLira >= ETA ? `${words}▲` : words, at(i)[0], at(i)[1] - 12, { colour: "fg", align: "center", bold: true, halo: true });
+    }
+  }
+
+  /** @param {Plot} plot */
+  epochAxis(plot) {
+    return linear(0, EPOCHS, plot.frame.left, plot.frame.right);
+  }
+
+  drawCurves() {
+    const plot = this.curves;
+    const context = plot.begin(this.palette);
+    const { top, bottom } = plot.frame;
+    const x = this.epochAxis(plot);
+    const y = linear(0, 1, bottom, top);
+    plot.levels(y, 4);
+    const { labels } = this.data;
+    const every = Math.max(1, Math.floor(this.past.length / 75)); // as fine as the eye sees
+    const steps = this.past.filter((_, k) => k % every === 0 || k === this.past.length - 1);
+    for (let c = 0; c < this.setting.classes; c++) {
+      context.beginPath();
+      for (let i = 0; i < labels.length; i++) {
+        if (labels[i] !== c) continue;
+        steps.forEach((one, k) => {
+          const [px, py] = [x.at(one.epoch), y.at(Math.exp(-one.losses[i]))];
+          if (k === 0) context.moveTo(px, py);
+          else context.lineTo(px, py);
+        });
+      }
+      context.globalAlpha = 0.22;
+      context.strokeStyle = plot.colour(`c${c}`);
+      context.lineWidth = 1;
+      context.stroke();
+      context.globalAlpha = 1;
+    }
+    for (const i of new Set([...this.rings, this.selected])) {
+      const line = this.past.map((one) => /** @type {[number, number]} */ ([x.at(one.epoch), y.at(Math.exp(-one.losses[i]))]));
+      plot.line(line, i === this.selected ? "fg" : `c${labels[i]}`, 2.2);
+    }
+    this.drawStop(plot, x);
+    plot.lowerAxis(x, "epoch");
+  }
+
+  /**
+   * @param {Plot} plot
+   * @param {import("./kit.js").Scale} x
+   */
+  drawStop(plot, x) {
+    if (this.stopped === null) return;
+    const at = x.at(this.stopped.epoch);
+    plot.line([[at, plot.frame.top], [at, plot.frame.bottom]], "accent", 1.6, [5, 4]);
+    plot.text("ρ", at + 5, plot.frame.top + 10, { colour: "fg", bold: true, halo: true });
+  }
+
+  drawLosses() {
+    const plot = this.losses;
+    plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const x = this.epochAxis(plot);
+    const first = this.past.length > 0 ? median(this.past[0].losses) : 1.1;
+    const y = linear(0, first * 1.05, bottom, top);
+    plot.levels(y, 3);
+    const goal = y.at(first * (1 - this.setting.rho));
+    plot.line([[left, goal], [right, goal]], "accent", 1.4, [5, 4]);
+    plot.text(`drop of ${Math.round(100 * this.setting.rho)} %`, right - 4, goal - 5, { colour: "fg", align: "right", halo: true });
+    plot.line(this.past.map((one) => /** @type {[number, number]} */ ([x.at(one.epoch), y.clip(median(one.losses))])), "fg", 2);
+    this.drawStop(plot, x);
+    plot.lowerAxis(x, "epoch");
+  }
+
+  drawGaps() {
+    const plot = this.gaps;
+    const context = plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const judged = this.judge(this.selected);
+    if (judged === null) {
+      plot.text(this.asked === null ? "After the training." : "This point is not judged.", (left + right) / 2, (top + bottom) / 2, { align: "center" });
+      return;
+    }
+    const { inside, outside, fitted, gap } = judged;
+    const all = [...inside, ...outside, gap];
+    const spare = 0.08 * (Math.max(...all) - Math.min(...all)) + 0.5;
+    const x = linear(Math.min(...all) - spare, Math.max(...all) + spare, left, right);
+    fitted.forEach((gaussian, side) => {
+      /** @type {[number, number][]} */
+      const line = [];
+      const tall = density(gaussian.mean, gaussian);
+      for (let px = left; px <= right; px += 2) line.push([px, bottom - ((bottom - top) * density(x.back(px), gaussian)) / tall]);
+      plot.area([[left, bottom], ...line, [right, bottom]], side === 0 ? "in" : "out", 0.18);
+      plot.line(line, side === 0 ? "in" : "out", 2);
+    });
+    context.fillStyle = plot.colour("in");
+    for (const one of inside) {
+      context.beginPath();
+      context.arc(x.at(one), bottom + 15, 4, 0, 2 * Math.PI);
+      context.fill();
+    }
+    context.strokeStyle = plot.colour("out");
+    context.lineWidth = 1.7;
+    for (const one of outside) context.strokeRect(x.at(one) - 3.2, bottom + 28.8, 6.4, 6.4);
+    plot.text("in", left - 10, bottom + 19, { colour: "in", align: "right", bold: true });
+    plot.text("out", left - 10, bottom + 36, { colour: "out", align: "right", bold: true });
+    plot.line([[x.at(gap), 8], [x.at(gap), bottom + 44]], "fg", 2);
+    plot.frame = { ...plot.frame, bottom: bottom + 44 };
+    plot.lowerAxis(x, "logit gap");
+    plot.frame = { ...plot.frame, bottom };
+  }
+
+  destroy() {
+    this.round += 1;
+    this.workshop.stop();
+    super.destroy();
+  }
+}
+
+export default {
+  /** @param {{model: Model, el: HTMLElement}} context */
+  render({ model, el }) {
+    const view = new WatchView(model, el);
+    return () => view.destroy();
+  },
+};

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,10 +23,11 @@ from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
+from memowidgets.files import checked_path
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.budget import checked_every
-from memowidgets.training.checkpoint import forward_of
+from memowidgets.training.checkpoint import forward_of, record_file
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.forward import unwrapped
@@ -213,7 +215,20 @@ def watch(
         recorder.budget.add(time.monotonic() - began)
         return Audit.of(run), recorder, step
 
-    return Watch(module, stop, path, plan, begin)
+    def begun() -> tuple[Audit, Recorder, int]:
+        try:
+            was_there = any(checked_path(path).iterdir())
+        except OSError:
+            was_there = False
+        try:
+            return begin()
+        except BaseException:
+            place = checked_path(path)
+            if not was_there and not any(place.glob(record_file("*"))):
+                shutil.rmtree(place, ignore_errors=True)  # the next try has other settings
+            raise
+
+    return Watch(module, stop, path, plan, begun)
 
 
 def _check_given(

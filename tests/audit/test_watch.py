@@ -908,3 +908,52 @@ def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path)
     watch = mw.watch(mlp(), some, tmp_path / "run", STEPS, held_out=others)
     places = [ours.indices[i] for i in some.indices]
     assert list(map(int, watch.audit.data.ids)) == places
+
+
+@pytest.mark.parametrize(
+    "broken", [{"layers": ["nowhere"]}, {"checkpoint_every": 0}, "data", "nan"]
+)
+def test_a_refused_start_leaves_no_folder_and_no_finished_run_is_deleted(data, tmp_path, broken):
+    options = broken if isinstance(broken, dict) else {}
+    held_out = data if broken == "data" else None  # nothing would be held out
+    module = mlp()
+    if broken == "nan":
+        nn.init.constant_(module[0].weight, float("nan"))
+    with pytest.raises((ValueError, FloatingPointError)):
+        mw.watch(module, data, tmp_path / "run", STEPS, held_out=held_out, **options)
+    assert not (tmp_path / "run").exists()
+    mw.watch(mlp(), data, tmp_path / "run", STEPS)
+    with pytest.raises((ValueError, FloatingPointError)):
+        mw.watch(module, data, tmp_path / "run", STEPS, held_out=held_out, **options)
+    assert len(mw.Audit.open(tmp_path / "run").checkpoints) == 1
+
+
+class Checkpointed(nn.Module):
+    """Gradient checkpointing, as of long sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = mlp()[:5], nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        from torch.utils.checkpoint import checkpoint
+
+        return self.head(checkpoint(self.body, x, use_reentrant=False))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: torch.compile(mlp(), backend="eager"), Checkpointed],
+    ids=["compiled", "gradient checkpointing"],
+)
+def test_compiled_modules_and_gradient_checkpointing_are_watched(data, tmp_path, made):
+    ends = []
+    for path in (None, tmp_path / "run"):
+        torch.manual_seed(0)
+        module = made()
+        watch = path and mw.watch(module, data, path, STEPS, stop_at_drop=None)
+        seeded()
+        trained(module, data, watch=watch)
+        ends.append([tensor.tolist() for tensor in module.state_dict().values()])
+    assert ends[0] == ends[1]
+    assert np.isfinite(watch.audit.score("psmi", checkpoint=3)).all()

@@ -6,6 +6,7 @@ import gc
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -93,6 +94,45 @@ class Memory:
                 raise
             what = "the weights, or the optimizer's state, of"
             raise MemoryError(_TOO_LARGE.format(what)) from error
+
+
+def free_main_memory(root: Path = Path("/")) -> int:
+    """Return how many bytes of main memory this process can still take.
+
+    A container or a cluster's job has a limit, by control groups of version 1 or 2. What they count
+    as used has files in it that the system drops when memory is needed.
+
+    Parameters
+    ----------
+    root : Path
+        Folder in which the system's own folders are.
+    """
+    import psutil
+
+    free = [int(psutil.virtual_memory().available)]
+    lines: list[str] = []
+    with suppress(OSError):  # not Linux
+        lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
+    for line in lines:
+        _, kinds, group = line.split(":", 2)
+        base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        if "memory" in kinds.split(","):
+            base /= "memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        elif kinds:
+            continue
+        limit, used, dropped = names
+        place = base / group.lstrip("/")
+        for folder in (place, *place.parents):  # the limit of each group holds for those in it
+            with suppress(OSError, ValueError):  # a container sees its own only; "max" is no limit
+                most = int((folder / limit).read_text("utf-8"))
+                taken = int((folder / used).read_text("utf-8"))
+                about = (folder / "memory.stat").read_text("utf-8").split()
+                files = dict(zip(about[::2], about[1::2], strict=True)).get(dropped, "0")
+                free.append(max(0, most - taken + int(files)))
+            if folder == base:
+                break
+    return min(free)
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

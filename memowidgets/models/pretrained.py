@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from memowidgets.models.digests import check_download, folder_origin
+from memowidgets.models.memory import free_main_memory
 from memowidgets.network import (
     check_revision,
     hub_errors,
@@ -220,11 +221,9 @@ class Pretrained:
 
     def _check_memory(self) -> None:
         """Raise if the weights do not fit in main memory, before it is full."""
-        import psutil
-
         n_parameters, stored = self._size
         kept_as = self.dtype if self.dtype != "auto" else stored
-        needed, free = n_parameters * _BYTES.get(kept_as, 2), psutil.virtual_memory().available
+        needed, free = n_parameters * _BYTES.get(kept_as, 2), free_main_memory()
         if needed > free:
             raise MemoryError(
                 f"{self.name} needs {needed / _GB:.1f} GB of main memory in {kept_as}, and "

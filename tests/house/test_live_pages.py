@@ -272,6 +272,20 @@ def test_a_round_of_guess_first_is_played_by_keyboard_to_its_end(visit):
     assert float(number(page, "log-LiRA of the chosen point"))
 
 
+def test_answers_of_an_abandoned_round_are_not_taken_for_new_ones(visit):
+    page = visit("live/watch")
+    view, step = page.locator(".mw-play"), page.locator(".mw-watch-next")
+    for name in ("Train to the end", "Ask 32 other networks"):
+        step.click()
+        page.get_by_role("button", name=name, disabled=False).wait_for(timeout=60_000)
+    step.click()
+    page.wait_for_selector(".mw-play:not([data-models='0'])")
+    page.get_by_role("button", name="Start again").click()
+    step.click()
+    page.get_by_role("button", name="Train to the end", disabled=False).wait_for(timeout=60_000)
+    assert view.get_attribute("data-epoch") == "13"
+
+
 def test_without_workers_the_network_trains_on_the_page(chromium, site):
     before = "window.Worker = function () { throw new Error('no workers here'); };"
     address = (site / "live" / "watch.html").as_uri()

@@ -241,6 +241,7 @@ export function workerText() {
  * @property {Data} [data]
  * @property {Uint16Array} [rows]
  * @property {number} [epochs]
+ * @property {number} [id]  returned with the answer
  * @property {Grid} [grid]
  */
 
@@ -251,6 +252,7 @@ export function workerText() {
  * @property {Float64Array} losses
  * @property {Float64Array} states
  * @property {Float32Array} cells
+ * @property {number} [id]
  */
 
 /**
@@ -267,7 +269,7 @@ export function serve(reply) {
     }
     for (let i = 0; i < (task.epochs ?? 0); i++) trainEpoch(watched.network, watched.data, watched.rows);
     const cells = task.grid ? plane(watched.network, task.grid) : new Float32Array(0);
-    reply({ epoch: watched.network.epoch, cells, ...look(watched.network, watched.data) });
+    reply({ id: task.id, epoch: watched.network.epoch, cells, ...look(watched.network, watched.data) });
   };
 }
 

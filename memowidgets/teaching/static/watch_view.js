@@ -59,6 +59,7 @@ class Workshop {
   /** @param {number} count */
   constructor(count) {
     this.url = "";
+    this.asked = 0;
     /** @type {Worker[]} */
     this.workers = [];
     /** @type {{handle: (event: {data: Task}) => void, found: Found | null} | null} */
@@ -84,14 +85,15 @@ class Workshop {
     const worker = this.workers[which];
     if (worker === undefined) return this.slices(task);
     return new Promise((resolve, reject) => {
-      worker.onmessage = ({ data }) => resolve(data);
+      const id = (this.asked += 1); // an answer to what was asked before is not taken for this one
+      worker.onmessage = ({ data }) => data.id === id && resolve(data);
       worker.onerror = (event) => {
         event.preventDefault();
         this.workers = []; // refused by the policy of the page
         if (task.kind === "advance") reject(new Error("the worker stopped"));
         else this.slices(task).then(resolve, reject);
       };
-      worker.postMessage(task);
+      worker.postMessage({ ...task, id });
     });
   }
 
@@ -100,7 +102,7 @@ class Workshop {
    * @returns {Promise<Found>}
    */
   async slices(task) {
-    if (this.own === null) {
+    if (this.own === null || task.kind !== "advance") {
       /** @type {{handle: (event: {data: Task}) => void, found: Found | null}} */
       const own = { handle: () => {}, found: null };
       own.handle = serve((found) => (own.found = found));
@@ -280,7 +282,7 @@ class WatchView extends Playground {
 
   /** @param {number} label */
   relabel(label) {
-    if (this.canLeave()) {
+    if (this.canLeave() && label < this.setting.classes) {
       this.data.labels[this.selected] = label;
       this.edited();
     } else this.show();

@@ -66,7 +66,11 @@ class Workshop {
     this.own = null;
     try {
       this.url = URL.createObjectURL(new Blob([workerText()], { type: "text/javascript" }));
-      for (let i = 0; i < count; i++) this.workers.push(new Worker(this.url));
+      for (let i = 0; i < count; i++) {
+        const worker = new Worker(this.url);
+        worker.onerror = () => (this.workers = []); // the page's policy refuses it, before it is asked
+        this.workers.push(worker);
+      }
     } catch {
       this.workers = [];
     }

@@ -22,7 +22,7 @@ from scripts.live import PLAYGROUNDS, part
 from tests.browser.harness import open_notebook, running_chromium, running_lab
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator
+    from playwright.sync_api import Browser, FloatRect, Locator, Page
 
     from tests.browser.harness import NotebookPage
 
@@ -91,11 +91,13 @@ def animate(notebook: NotebookPage, dashboard: Locator) -> int:
     The samples next to τ come first, so that others are shown as it moves.
     """
     notebook.python("setattr(dashboard, 'sort', 'safe')")
-    mouse = notebook.page.mouse
+    page, mouse = notebook.page, notebook.page.mouse
     plot, knob = dashboard.locator(".mw-histogram"), dashboard.locator(".mw-tau-knob")
-    box, at = plot.bounding_box(), knob.bounding_box()
-    if box is None or at is None:
-        raise RuntimeError("the histogram is not on the page")
+    page.evaluate("() => document.fonts.ready")
+    dashboard.screenshot()  # it scrolls the page to where all frames are taken
+    box, at = at_rest(page, plot), at_rest(page, knob)
+    page.evaluate("() => getSelection().removeAllRanges()")
+    before = dashboard.locator(".mw-explorer").get_attribute("data-tau")
     x, y = at["x"] + at["width"] / 2, at["y"] + at["height"] / 2
     mouse.move(x, y)
     mouse.down()
@@ -103,10 +105,26 @@ def animate(notebook: NotebookPage, dashboard: Locator) -> int:
     for step in range(2 * STEPS + 1):
         share = (1 - math.cos(math.pi * step / STEPS)) / 2  # slow at both ends
         mouse.move(x + FARTHEST * box["width"] * share, y)
-        notebook.page.wait_for_timeout(250)  # the kernel sends the samples
+        page.wait_for_timeout(250)  # the kernel sends the samples
         frames.append(_frame(dashboard.screenshot()))
+        if step == STEPS and dashboard.locator(".mw-explorer").get_attribute("data-tau") == before:
+            raise RuntimeError("τ does not follow the drag: it began beside τ's knob")
     mouse.up()
+    if page.evaluate("() => getSelection().toString()"):
+        raise RuntimeError("the drag selected text: it began beside the histogram")
     return _saved(frames)
+
+
+def at_rest(page: Page, element: Locator) -> FloatRect:
+    """Return where an element is once it has stayed there for half a second."""
+    same, last = 0, element.bounding_box()
+    for _ in range(100):
+        page.wait_for_timeout(100)
+        box = element.bounding_box()
+        same, last = (same + 1 if box == last else 0), box
+        if same == 5 and box is not None:
+            return box
+    raise RuntimeError("the page does not come to rest")
 
 
 def _frame(taken: bytes) -> Image.Image:

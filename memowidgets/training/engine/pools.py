@@ -378,9 +378,10 @@ async def _pass_on(ordered: Any, future: Future[Result]) -> None:
     """Complete the future of an order, whatever becomes of Dask's."""
     try:
         result = await ordered._result()  # noqa: SLF001 - as Dask's executor does
-    except CancelledError:
-        future.cancel()
     except BaseException as error:  # noqa: BLE001 - raised where the result is read
+        lost = isinstance(error, OSError) and ordered.status != "error"  # with the connection
+        if lost or isinstance(error, CancelledError):
+            future.cancel()  # so that the order is given again
         with suppress(InvalidStateError):  # it was cancelled meanwhile
             future.set_exception(error)
     else:

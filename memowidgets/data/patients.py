@@ -214,7 +214,7 @@ def make_patients(n: int = 800, seed: int = 0) -> MCQDataset:
     >>> data
     MCQDataset(800 questions, 6 options, 32 canaries)
     >>> data.attributes["kind"][:3].tolist()
-    ['ordinary', 'ordinary', 'ordinary']
+    ['ordinary', 'atypical', 'identifier']
     """
     n = whole_number("n, the number of notes,", n, 60, 20_000)
     rng = np.random.default_rng(seed)

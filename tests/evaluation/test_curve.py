@@ -68,6 +68,17 @@ def test_paired_comparison(digits):
     assert (same.difference, same.z, same.p_value) == (0, 0, 1)
 
 
+def test_a_comparison_takes_two_of_each_kind_and_no_fewer():
+    scores = np.arange(6.0)
+    few = np.arange(6) < 2
+    for truth in (few, ~few):
+        found = compare(roc(scores, truth), roc(-scores, truth))
+        assert found.difference == found.auc_a - found.auc_b
+    for truth in (few & (scores > 0), ~few | (scores > 0)):
+        with pytest.raises(ValueError, match="at least two"):
+            compare(roc(scores, truth), roc(-scores, truth))
+
+
 @pytest.mark.parametrize("digits", [None, 1])
 def test_curve(digits):
     scores, truth = made(digits=digits)
@@ -328,6 +339,10 @@ def test_bad_probabilities():
         (lambda: roc(scores[:1], None, [0.5]), "two samples"),
         (
             lambda: compare(roc(scores, None, probability), roc(scores, None, probability)),
+            "certain truth",
+        ),
+        (
+            lambda: compare(roc(scores, probability > 0.5), roc(scores, None, probability)),
             "certain truth",
         ),
     ]

@@ -1922,7 +1922,7 @@ def scoreboard(
     0   psmi  0.846   2.0
     1    csl  0.902   1.0
     """
-    from memowidgets.audit.numbers import scoreboard as numbers
+    from memowidgets.audit.numbers import board as numbers
     from memowidgets.audit.views.scoreboard import Scoreboard
 
     settings = _settings(audits)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from memowidgets import charts
-from memowidgets.audit.numbers.scoreboard import ranked
+from memowidgets.audit.numbers.board import ranked
 from memowidgets.audit.views.figures import score_theme
 
 if TYPE_CHECKING:

@@ -75,9 +75,9 @@ const show = async (id, token) => {
   style.textContent = model.get("_css");
   document.head.append(style);
   const address = URL.createObjectURL(new Blob([model.get("_esm")], { type: "text/javascript" }));
-  const module = (await import(address)).default;
   const el = document.createElement("div");
-  document.querySelector("main").append(el);
+  document.querySelector("main").append(el); // at once: modules do not load in the order of the cells
+  const module = (await import(address)).default;
   const undo = await (module.render ?? module)({ model, el });
   views.set(id, [...(views.get(id) ?? []), () => { undo?.(); el.remove(); }]);
   socket.send(JSON.stringify({ done: token }));

@@ -554,8 +554,9 @@ def test_two_processes_fill_one_directory(source, server, tmp_path):
 # Dask
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client():
+    """Client of a cluster of two workers, which this test alone may kill."""
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
@@ -568,6 +569,7 @@ def client():
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
+        client.wait_for_workers(2, timeout=60)
         yield client
 
 
@@ -625,7 +627,6 @@ def given_weights(log):
 
 
 def test_weights_are_packed_once_and_unpacked_once_by_each_dask_worker(client, tmp_path):
-    client.wait_for_workers(2)
     audit = trained(tmp_path / "run", model=given_weights(tmp_path / "log"))
     (tmp_path / "log").unlink(missing_ok=True)
     audit.run_shadows(6, client.get_executor())
@@ -645,8 +646,7 @@ def train_instead(make, *given):
     """Let a worker call what `make` returns of `given` and of its own function for training."""
     from memowidgets.training.engine import worker as there
 
-    there.really = getattr(there, "really", there.train_shadow)
-    there.train_shadow = make(there.really, *given) if make else there.really
+    there.train_shadow = make(there.train_shadow, *given)
 
 
 def too_small(_really, flag):
@@ -678,14 +678,7 @@ def killed_at_its_second(really, flag):
 @pytest.fixture
 def two_workers(client):
     """Client, and the addresses of two workers whose training can be changed."""
-    client.wait_for_workers(2)
-    yield client, list(client.nthreads())
-    try:
-        client.wait_for_workers(2, timeout=60)
-    except TimeoutError:  # Dask did not notice that it was killed, which happens rarely
-        client.cluster.scale(len(client.cluster.workers) + 1)
-        client.wait_for_workers(2, timeout=60)
-    client.run(train_instead, None)
+    return client, list(client.nthreads())
 
 
 def left_out(told):
@@ -812,21 +805,17 @@ def pretend(library, version):
 @pytest.mark.parametrize("library", ["torch", "memowidgets' code"])
 def test_a_dask_worker_with_other_code_is_left_out(two_workers, audit, source, tmp_path, library):
     client, (other, _) = two_workers
-    here = worker.library_versions()[library]
     client.run(pretend, library, "0.1", workers=[other])
-    try:
-        with pytest.warns(UserWarning, match=f"{library} 0.1 instead of") as told:
-            audit.run_shadows(6, client.get_executor())
-        assert len(left_out(told)) == 1
-        assert_same(audit, undisturbed(source, tmp_path / "b", 6), atol=1e-3)
-        client.run(pretend, library, "0.1")
-        with (
-            pytest.warns(UserWarning, match="trains no more"),
-            pytest.raises(StoreError, match=r"0\.1 instead of .*6 finished shadow models"),
-        ):
-            audit.run_shadows(8, client.get_executor())
-    finally:
-        client.run(pretend, library, here)
+    with pytest.warns(UserWarning, match=f"{library} 0.1 instead of") as told:
+        audit.run_shadows(6, client.get_executor())
+    assert len(left_out(told)) == 1
+    assert_same(audit, undisturbed(source, tmp_path / "b", 6), atol=1e-3)
+    client.run(pretend, library, "0.1")
+    with (
+        pytest.warns(UserWarning, match="trains no more"),
+        pytest.raises(StoreError, match=r"0\.1 instead of .*6 finished shadow models"),
+    ):
+        audit.run_shadows(8, client.get_executor())
 
 
 def test_a_dask_client_that_is_closed_is_named(audit):

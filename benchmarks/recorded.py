@@ -336,7 +336,7 @@ RECORDINGS = {
 }
 
 
-EPOCHS = {"mmlu": 6, "banking77": 5, "patients": 6, "digits": 25, "cifar10": 18}
+EPOCHS = {"mmlu": 6, "banking77": 5, "patients": 10, "digits": 25, "cifar10": 18}
 
 
 def main() -> None:

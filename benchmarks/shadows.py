@@ -119,7 +119,7 @@ def _through_and_bare(epochs: float) -> tuple[float, float]:
 
 
 def _bare_seconds(audit: mw.Audit) -> float:
-    from memowidgets.audit.runs.shadows import make_job, planned
+    from memowidgets.audit.runs.shadow_plan import make_job, planned
 
     job = make_job(audit.run, "final", planned(audit.data, audit.run.design, "halves", None))
     threads = torch.get_num_threads()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.audit.evidence import Evidence
-    from memowidgets.audit.views.dashboard import AuditView
+    from memowidgets.audit.views.answers import AuditView
     from memowidgets.widgets.protocol import ScoreView
 
     Floats = NDArray[np.float64]
@@ -370,7 +370,7 @@ class _Recorded:
 @cache
 def _opened(name: str) -> tuple[Evidence, AuditView]:
     from memowidgets.audit import open_recorded
-    from memowidgets.audit.views.dashboard import AuditView
+    from memowidgets.audit.views.answers import AuditView
     from memowidgets.store import StoreError
 
     try:

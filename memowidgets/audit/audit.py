@@ -16,13 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.console import shown
-from memowidgets.audit.decisions import kept, log_of
+from memowidgets.audit.decided import kept, log_of
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, pooled, scores, truth
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.run import Run
 from memowidgets.audit.runs import begin, opening, recorded
-from memowidgets.audit.runs.arrays import kept_arrays, opened_arrays
 from memowidgets.audit.runs.begin import (
     recorder,
     run_references,
@@ -32,6 +31,7 @@ from memowidgets.audit.runs.begin import (
 )
 from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.identity import is_of_arrays
+from memowidgets.audit.runs.kept_arrays import kept_arrays, opened_arrays
 from memowidgets.audit.views.summary import summary_html
 from memowidgets.checks import as_code, check_version, several
 from memowidgets.data import Dataset
@@ -1533,7 +1533,7 @@ class Audit:
         edits_file : path-like, optional
             File for anonymised texts, as `edits_file`.
         """
-        from memowidgets.audit.views.dashboard import AuditView
+        from memowidgets.audit.views.answers import AuditView
         from memowidgets.widgets import Dashboard
 
         if edits_file is not None:

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.compared import References, models_of, shadow_set, shadow_sets, use_set
-from memowidgets.audit.decisions import true_labels
+from memowidgets.audit.decided import true_labels
 from memowidgets.audit.evidence import Arrays, Checkpoint, Evidence, Kind, Need, cannot
 from memowidgets.audit.kept import AUTO, Cache, KeptScores, ScoreFiles, warn_of
 from memowidgets.audit.names import Names, NotGivenError
-from memowidgets.audit.passes import StoredPass, check_states
+from memowidgets.audit.pass_files import StoredPass, check_states
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model

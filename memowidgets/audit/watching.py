@@ -31,8 +31,8 @@ from memowidgets.training.checkpoint import forward_of, record_file
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.forward import unwrapped
+from memowidgets.training.loop.captured import check_head
 from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
-from memowidgets.training.loop.layers import check_head
 from memowidgets.training.loop.passes import Looker, default_forward, tried
 from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import Prediction, StopRule

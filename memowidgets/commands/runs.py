@@ -129,8 +129,8 @@ def checked_run(path: Path) -> Run:
     with refusing(path):
         from memowidgets.audit.compared import shadow_set
         from memowidgets.audit.run import read_names
-        from memowidgets.audit.runs.arrays import n_given_shadows
         from memowidgets.audit.runs.identity import is_of_arrays, read_design
+        from memowidgets.audit.runs.kept_arrays import n_given_shadows
 
         directory = run_at(path, read_only=True)
         directory.hold(manifest)

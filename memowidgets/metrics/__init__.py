@@ -5,9 +5,9 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
-from memowidgets.metrics.layers import score_layers
 from memowidgets.metrics.logits import logit_gap, loss
 from memowidgets.metrics.mahalanobis import Mahalanobis
+from memowidgets.metrics.many_layers import score_layers
 from memowidgets.metrics.psmi import PSMI
 from memowidgets.metrics.trace import csl, mean_over_checkpoints, mean_rank
 

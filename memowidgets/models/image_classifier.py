@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models.base import modes_kept
 from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
-from memowidgets.models.images import ImageModel, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.pretrained import Pretrained
 from memowidgets.models.transformer import (
@@ -24,6 +23,7 @@ from memowidgets.models.transformer import (
     check_whole,
     identity_of,
 )
+from memowidgets.models.vision import ImageModel, images_of
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 

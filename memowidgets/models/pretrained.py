@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from memowidgets.models.digests import check_download, folder_origin
 from memowidgets.models.memory import free_main_memory
+from memowidgets.models.model_files import check_download, folder_origin
 from memowidgets.network import (
     check_revision,
     hub_errors,

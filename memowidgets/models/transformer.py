@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from memowidgets.checks import as_code
 from memowidgets.data import Dataset
 from memowidgets.models.base import Model, has_users_class
-from memowidgets.models.digests import tokenizer_digest
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.memory import answers, is_out_of_memory
+from memowidgets.models.model_files import tokenizer_digest
 from memowidgets.models.pretrained import DTYPES, Pretrained
 from memowidgets.models.tokens import Tokens
 from memowidgets.stamps import digest

@@ -30,8 +30,8 @@ from memowidgets.report.words import (
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged, checked_scores
+from memowidgets.widgets.inspected import Rows, classes_in, valid_filters
 from memowidgets.widgets.items import Items, digits_for, short_title
-from memowidgets.widgets.rows import Rows, classes_in, valid_filters
 from memowidgets.widgets.samples import readable, reader_for
 
 if TYPE_CHECKING:

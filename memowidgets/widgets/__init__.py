@@ -2,6 +2,7 @@
 
 from memowidgets.widgets.dashboard import Dashboard
 from memowidgets.widgets.explorer import ThresholdExplorer
+from memowidgets.widgets.inspected import Extra
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.protocol import (
     Check,
@@ -11,7 +12,6 @@ from memowidgets.widgets.protocol import (
     ScoreView,
     ShadowGaps,
 )
-from memowidgets.widgets.rows import Extra
 
 __all__ = [
     "Check",

@@ -19,9 +19,9 @@ from memowidgets.visible import quoted, visible
 from memowidgets.widgets.explored import MOST_OTHERS, checked_scores, checked_tau, with_log_lira
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.inspected import Extra, rows_from
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import State, Work, fields, mismatch
-from memowidgets.widgets.rows import Extra, rows_from
 from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.threads import give_back, in_background, watch
 from memowidgets.widgets.widget import created, displayed, validate

@@ -16,8 +16,8 @@ from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explored import checked_tau
 from memowidgets.widgets.explorer import AtThreshold
 from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.inspected import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.items import Items, digits_for, known_of, short_title
-from memowidgets.widgets.rows import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import in_background
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+    from memowidgets.widgets.inspected import Extra, Rows
     from memowidgets.widgets.messages import (
         AskDetail,
         AskPage,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         Undo,
     )
     from memowidgets.widgets.protocol import SampleDetail
-    from memowidgets.widgets.rows import Extra, Rows
 
 
 ANY = "any"

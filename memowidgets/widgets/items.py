@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.decisions import Decision
+    from memowidgets.widgets.inspected import Rows
     from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps
-    from memowidgets.widgets.rows import Rows
     from memowidgets.widgets.samples import Value
 
 

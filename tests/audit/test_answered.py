@@ -10,7 +10,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import answered_rightly
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.answers import AuditView
 from tests.javascript import asking
 
 DRIVER = Path(__file__).parents[1] / "widgets" / "js" / "driver.mjs"

@@ -6,7 +6,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import chance_note, roc
 from memowidgets.memorization.chance import ByChance
 from memowidgets.progress import Progress

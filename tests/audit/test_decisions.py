@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import memowidgets as mw
-from memowidgets.audit.decisions import RunKeeper
+from memowidgets.audit.decided import RunKeeper
 from memowidgets.decisions import Decision, DecisionLog, from_csv, to_csv
 from memowidgets.edits import Edit, EditsFile
 from memowidgets.store import LockedError, RunDirectory, StoreError
@@ -156,7 +156,7 @@ def test_many_threads_at_once_lose_nothing(run):
 
 
 def test_a_lock_that_stays_held_is_named(run, monkeypatch):
-    monkeypatch.setattr("memowidgets.audit.decisions._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("memowidgets.audit.decided._PATIENCE_SECONDS", 0.1)
     log = DecisionLog(RunKeeper(run))
     with run.lock("decisions"):
         log.decide(["a"], "keep")

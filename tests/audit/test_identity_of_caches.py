@@ -13,7 +13,7 @@ from memowidgets.audit.kept import METHODS
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.runs import recorded
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import recording_at

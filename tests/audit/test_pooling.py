@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import roc
 from memowidgets.store import StoreError
 from tests.training.small import tiny_audit, trained

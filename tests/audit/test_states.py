@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit import passes
-from memowidgets.audit.passes import halved
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit import pass_files
+from memowidgets.audit.pass_files import halved
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.store import TooLargeError, put_rows
 from tests.training.small import TRAINING
 
@@ -122,7 +122,7 @@ def test_by_itself_only_a_large_pass_is_halved(monkeypatch, tmp_path):
     assert halved(shapes | {"layer.b": (10**6, 100)}, "auto") == ("layer.a", "layer.b")
     assert halved(shapes, "float16") == ("layer.a",)
     assert halved(shapes | {"layer.b": (10**6, 100)}, "float32") == ()
-    monkeypatch.setattr(passes, "LARGE", 1000)
+    monkeypatch.setattr(pass_files, "LARGE", 1000)
     audit = trained(tmp_path / "run")
     audit.score("psmi")
     record = audit.evidence.names.prediction().record
@@ -203,10 +203,10 @@ def test_what_rounding_changes_is_told_by_the_spread_within_classes(
     kept = exact.astype(np.float16)
     left = (np.eye(3)[labels].T @ exact) / np.bincount(labels)[:, None]
     share = ((kept - exact) ** 2).sum() / ((exact - left[labels]) ** 2).sum()
-    assert passes._rounding(kept, labels) == pytest.approx(share, rel=0.2)
-    assert (share > passes._MOST_ROUNDING) == is_coarse
+    assert pass_files._rounding(kept, labels) == pytest.approx(share, rel=0.2)
+    assert (share > pass_files._MOST_ROUNDING) == is_coarse
     as_bfloat16 = (exact.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
-    assert (passes._rounding(as_bfloat16.astype(np.float16), labels) == 0) == (scale == 1)
+    assert (pass_files._rounding(as_bfloat16.astype(np.float16), labels) == 0) == (scale == 1)
 
 
 def test_an_unknown_type_names_the_valid_ones(tmp_path):

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 import memowidgets as mw
 from memowidgets.audit.names import NotGivenError
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import below_class
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import target

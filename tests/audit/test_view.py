@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.answers import AuditView
 
 
 def test_the_view_says_which_scores_have_layers(finished):

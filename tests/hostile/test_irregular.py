@@ -15,7 +15,7 @@ import memowidgets as mw
 from memowidgets import stamps
 from memowidgets.decisions import DecisionLog, from_csv
 from memowidgets.edits import Edit, EditsFile
-from memowidgets.models.digests import folder_origin
+from memowidgets.models.model_files import folder_origin
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.store.tensors import head_of
 from memowidgets.training.engine.claims import Claims

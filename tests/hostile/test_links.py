@@ -128,7 +128,7 @@ def test_a_recording_takes_no_file_from_behind_a_link(copied, victim, tmp_path):
 
 
 def test_the_dashboard_does_not_walk_behind_a_link(copied, victim):
-    from memowidgets.audit.views.dashboard import AuditView
+    from memowidgets.audit.views.answers import AuditView
 
     audit = opened(copied)
     relinked(copied / "scores", victim)

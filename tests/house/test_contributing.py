@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_the_examples_of_the_examples(extended):
 
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
     code = """
-from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics.neighbours import neighbours
 data = mw.data.make_stripes(300, seed=1)
 training = mw.TrainingConfig(epochs=2)
@@ -179,3 +180,8 @@ def test_the_widget_moves(extended, notebook_page):
     page.get_by_text("0 flagged").wait_for()
     notebook.screenshots("contributing-widget", of=".mw-flagged", widths=[600])
     notebook.python("count.close()")
+
+
+def test_no_two_files_of_the_package_have_one_name():
+    names = Counter(file.name for file in (ROOT / "memowidgets").rglob("*.py"))
+    assert [name for name, n in names.items() if n > 1] == ["__init__.py"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.models.images import ImageModel
+from memowidgets.models.vision import ImageModel
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import target
 from tests.training.small import Inline, tiny_audit, trained

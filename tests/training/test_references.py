@@ -13,8 +13,8 @@ import pytest
 import memowidgets as mw
 from memowidgets.audit.run import write_stop
 from memowidgets.audit.runs import recorded
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.audit.views.computed import Computed
-from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError

@@ -14,7 +14,7 @@ import pytest
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.widgets import Extra, SampleInspector
-from memowidgets.widgets.rows import Rows
+from memowidgets.widgets.inspected import Rows
 from memowidgets.widgets.threads import in_background
 from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
 from tests.widgets.page import say, say_all

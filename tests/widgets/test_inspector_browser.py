@@ -11,7 +11,7 @@ from tests.browser.harness import pixels_of
 IMAGES = """
 import tempfile
 from pathlib import Path
-from memowidgets.audit.decisions import RunKeeper
+from memowidgets.audit.decided import RunKeeper
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.store import RunDirectory

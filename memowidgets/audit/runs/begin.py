@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from memowidgets.audit.compared import set_of_design
 from memowidgets.audit.console import shown
 from memowidgets.audit.kept import AUTO
-from memowidgets.audit.passes import check_states
+from memowidgets.audit.pass_files import check_states
 from memowidgets.audit.run import Run, device_of, noise_of, read_stop, write_stop
-from memowidgets.audit.runs import identity, shadows
+from memowidgets.audit.runs import identity, shadow_plan
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
@@ -129,16 +129,16 @@ def run_shadows(
     progress: Progress | None,
 ) -> None:
     """Train shadow models, as `Audit.run_shadows` describes."""
-    shadows.check_request(n, executor, checkpoints, processes)
-    part = None if indices is None else shadows.checked_part(indices, n)
+    shadow_plan.check_request(n, executor, checkpoints, processes)
+    part = None if indices is None else shadow_plan.checked_part(indices, n)
     run.refuse_recorded(
         "shadow models must be trained as their target was; for ground truth, let "
         "audit.train() train the target of another run"
     )
-    plan = shadows.planned(run.data, run.design, design, audited)
+    plan = shadow_plan.planned(run.data, run.design, design, audited)
     with run.alone():
         records = run.names.some_records(checkpoints)
-        job = shadows.make_job(run, checkpoints, plan, keep_forward)
+        job = shadow_plan.make_job(run, checkpoints, plan, keep_forward)
         run.use_shadows(plan.key)
         filled = run.shadows
     run.loaded.drop()
@@ -157,7 +157,7 @@ def run_references(
     progress: Progress | None,
 ) -> None:
     """Train reference models, as `Audit.run_references` describes."""
-    shadows.check_request(n, executor, ("prediction",), processes, REFERENCE)
+    shadow_plan.check_request(n, executor, ("prediction",), processes, REFERENCE)
     run.refuse_recorded(
         "reference models must be trained as their target was; let audit.train() train the target "
         "of another run"
@@ -165,7 +165,7 @@ def run_references(
     plan, files = run.references.plan, run.references.files
     plan.check(run.design, run.seed, int(n))
     with run.alone():
-        job = shadows.make_job(run, "prediction", plan)
+        job = shadow_plan.make_job(run, "prediction", plan)
     models = int(n) * plan.per_round
     run.loaded.drop()
     with shown(progress) as report:

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from memowidgets.audit.compared import config_digest, shadow_set
-from memowidgets.audit.passes import halved
+from memowidgets.audit.pass_files import halved
 from memowidgets.audit.run import Run
-from memowidgets.audit.runs.shadows import check_request, planned
+from memowidgets.audit.runs.shadow_plan import check_request, planned
 from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError

@@ -19,7 +19,7 @@ from memowidgets.data.kinds import kind_of_sample, value_of
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
 from memowidgets.files import write_whole
 from memowidgets.store import StoreError
-from memowidgets.widgets.rows import STATUSES
+from memowidgets.widgets.inspected import STATUSES
 
 if TYPE_CHECKING:
     import os

@@ -21,8 +21,8 @@ from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import answered_rightly, log_lira, note_on_chance
-from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
+from memowidgets.audit.views.report_digests import digests_of
 from memowidgets.data import WithheldDataset
 from memowidgets.evaluation import opening_tau
 from memowidgets.extras import installed, pip_install

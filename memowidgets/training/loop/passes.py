@@ -21,8 +21,8 @@ from memowidgets.training.forward import (
     in_memory,
     untouched,
 )
+from memowidgets.training.loop.captured import Capture, Layer, auto_layers, named_layers
 from memowidgets.training.loop.inputs import Batches, called, moved
-from memowidgets.training.loop.layers import Capture, Layer, auto_layers, named_layers
 from memowidgets.training.recorder import Allocate, Weights, digest_of, trained_weights
 from memowidgets.visible import listed, quoted
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.audit.decisions import FILE as DECISIONS
+from memowidgets.audit.decided import FILE as DECISIONS
 from memowidgets.files import opened
 from memowidgets.report import Digest
 from memowidgets.store import MANIFEST

@@ -67,13 +67,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         Whether the picked numbers are on show.
     tau, tau_committed, eta, eta_committed, comparing, more, counts, evaluation, undecided
         As in `ThresholdExplorer`.
-    page, page_size, filter, sort, decision, selected, decisions
+    page, page_size, filter, sort, decision, selected, opened, decisions
         As in `SampleInspector`.
     state : dict
         ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``comparing``, ``more``,
-        ``filter``, ``sort``, ``decision``, ``page``: what restores this view, without any sample's
-        id or text. Set all of it or a part; what is not computed yet is restored once it is. In
-        Voila the address of the page holds it too, after ``#memowidgets=``.
+        ``filter``, ``sort``, ``decision``, ``page``, ``opened``: what restores this view, without
+        any sample's id or text. Set all of it or a part; what is not computed yet is restored once
+        it is. In Voila the address of the page holds it too, after ``#memowidgets=``.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._restoring = True
         self._pending: tuple[Pick, dict[str, Any]] | None = None
         self._unrestored: list[str] = []
-        self._following = self._stale = self._closed = False
+        self._following = self._stale = self._closed = self._linked = False
         self._revision = self._newest_revision()
         self._taus: dict[str, float] = {}
         choices = _choices_of(source)
@@ -191,6 +191,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         for name in PICKS:
             if name in wanted:
                 self._check(name, wanted[name])
+        self._linked = False
         self._restore(wanted)
         if self._unrestored:
             raise ValueError(self._unrestored[0])
@@ -205,7 +206,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             finally:
                 self._restoring = False
             self._pending, self._unrestored = (self._choice, wanted), []
-            if "tau" in wanted:
+            if "tau" in wanted and not self._linked:
                 self._taus[self.metric] = wanted["tau"]
             self._picked()
 
@@ -217,6 +218,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._restoring = True
         try:
             for name, value in wanted.items():
+                if name == "tau" and self._linked and not self._is_near_scores(value):
+                    self._unrestored.append(
+                        f"τ = {value:.4g} is far from every score here, so it is of another audit"
+                    )
+                    continue
                 try:
                     setattr(self, name, value)
                 except (ValueError, traitlets.TraitError) as error:
@@ -225,6 +231,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._restoring = False
         self._say_unrestored(self._unrestored)
         self._publish(None)
+
+    def _is_near_scores(self, tau: float) -> bool:
+        """Whether τ lies where the scores do, or up to their range beside them."""
+        scores = self._given.scores
+        low, high = float(scores.min()), float(scores.max())
+        reach = (high - low) or max(abs(low), 1.0)
+        return low - reach <= tau <= high + reach
 
     def _hear_address(self, content: Address) -> None:
         """Restore what the address of the page says, as far as it makes sense; then follow."""
@@ -239,6 +252,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             except ValueError as error:
                 problems.append(str(error))
                 del wanted[name]
+        self._linked = True
         self._restore(wanted)
         self._say_unrestored(problems)
 

@@ -69,6 +69,7 @@ class Inspection(AtThreshold):
     sort = traitlets.Unicode("order").tag(sync=True)
     decision = _DecisionName([ANY, *CHOICES], ANY).tag(sync=True)
     selected = traitlets.Int(None, allow_none=True)
+    opened = traitlets.Int(None, allow_none=True).tag(sync=True)
     _version = traitlets.Int(0).tag(sync=True)
     _decided = traitlets.Int(0).tag(sync=True)
 
@@ -157,6 +158,13 @@ class Inspection(AtThreshold):
                 f"selected must be None or a position from 0 to {len(self._reader) - 1}, "
                 f"not {position}"
             )
+        return position
+
+    @validate("opened")
+    def _check_opened(self, proposal: Any) -> int | None:
+        position: int | None = proposal["value"]
+        if position is not None and position not in self._rows.positions:
+            raise ValueError(f"there is no sample at position {position} here")
         return position
 
     @traitlets.observe("selected")
@@ -448,6 +456,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Threshold of the filters.
     selected : int or None
         Position of the sample that the user chose; stays in Python.
+    opened : int or None
+        Position of the sample that is open.
     decisions : DataFrame
         ``id``, ``decision`` and ``note`` of each sample that was decided on.
 

@@ -433,6 +433,7 @@ class State(TypedDict, total=False):
     sort: str
     decision: str
     page: int
+    opened: int | None
 
 
 class Heard(TypedDict):

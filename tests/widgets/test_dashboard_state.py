@@ -68,6 +68,7 @@ VIEW = {
     "sort": "label",
     "decision": "undecided",
     "page": 0,
+    "opened": 7,
 }
 
 
@@ -121,6 +122,9 @@ def test_another_choice_forgets_what_was_to_be_restored(opened):
         ({"comparing": 1}, "comparing must be true or false, not '1'"),
         ({"filter": "all " * 99}, "unknown filter"),
         ({"decision": "burn"}, "burn"),
+        ({"opened": 200}, "no sample at position 200"),
+        ({"opened": -1}, "no sample at position -1"),
+        ({"opened": "a"}, "opened must be"),
     ],
 )
 def test_a_wrong_state_is_refused_and_changes_no_choice(opened, state, message):
@@ -152,6 +156,18 @@ def test_an_address_that_makes_no_sense_is_said_and_the_rest_is_restored(said):
         assert part in text
     assert dashboard.tau == 0.5
     assert dashboard.state["layer"] == "last"
+
+
+def test_a_link_from_another_audit_is_said_and_the_rest_is_restored(said):
+    dashboard, _, _ = said
+    before = dashboard.tau
+    address(dashboard, json.dumps({"tau": -1000.0, "opened": 99999, "filter": "missed"}))
+    text = dashboard._message["text"]
+    assert "-1000" in text
+    assert "99999" in text
+    assert (dashboard.tau, dashboard.opened, dashboard.filter) == (before, None, "missed")
+    dashboard.state = {"tau": -1000.0}  # Python may
+    assert dashboard.tau == -1000
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "1", '{"a":' * 600, "[" * 5000, "9" * 3999, "NaN"])

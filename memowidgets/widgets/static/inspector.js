@@ -151,6 +151,23 @@ export class Inspector {
     this.showNarrowing();
     this.dim();
     this.ask();
+    this.followOpened();
+  }
+
+  /** Opens the sample that Python, or a link, names. */
+  followOpened() {
+    const opened = this.model.get("opened") ?? null;
+    if (opened === this.open) return;
+    if (opened === null) this.close();
+    else this.openSample(opened, "", false);
+  }
+
+  /** @param {number | null} position  of the sample that is open from now on */
+  keepOpen(position) {
+    this.open = position;
+    if ((this.model.get("opened") ?? null) === position) return;
+    this.model.set("opened", position);
+    this.saveLater();
   }
 
   addFilters() {
@@ -176,6 +193,7 @@ export class Inspector {
       this.look(true);
     });
     this.ears.onModel("change:_dimmed", () => this.dim());
+    this.ears.onModel("change:opened", () => this.followOpened());
     if (this.led) this.ears.onModel("change:more", () => this.showNarrowing());
     this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
     this.ears.on(this.classes, "change", () => {
@@ -572,7 +590,7 @@ export class Inspector {
     if (position === null) return;
     this.editing = editing;
     if (this.open !== position) {
-      this.open = position;
+      this.keepOpen(position);
       this.opened.start(position);
       this.select(position, false);
       this.look(true);
@@ -585,7 +603,7 @@ export class Inspector {
   }
 
   close() {
-    this.open = null;
+    this.keepOpen(null);
     this.opened.element.hidden = true;
     this.root.classList.remove("mw-is-open");
     if (this.reply) this.showCards(this.reply);

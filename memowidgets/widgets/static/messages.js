@@ -414,6 +414,7 @@
  * @property {string} [sort]
  * @property {string} [decision]
  * @property {number} [page]
+ * @property {number | null} [opened]
  */
 
 /**

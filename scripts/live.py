@@ -8,7 +8,7 @@ itself, so it also moves when the page is opened from disk.
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +77,7 @@ class Shown:
 
 # A page is to weigh at most 1.4 MB: a score of 4444 members takes 24 KB of it.
 RECORDINGS = {
+    "patients-smollm2": Shown(("psmi", "loss", "csl", "psmi+csl")),
     "mmlu-field-smollm2": Shown(
         ("psmi", "loss", "mahalanobis", "csl", "psmi_mean", "psmi+csl"), classes=MMLU_FIELDS
     ),
@@ -214,6 +215,9 @@ class _Recorded:
         self.last = next(c.value for c in layers if c.marked)
         self.rho = next(c.value for c in self.checkpoints if c.marked)
         self.first = ("psmi", self.last, self.rho)
+        # A member that every shadow model trained on, or none, has no log-LiRA and is left out.
+        measured = self.view.view(*self.first).log_lira
+        self.rows = np.flatnonzero(np.isfinite(() if measured is None else measured))
         self.truth = self._scored(*self.first).log_lira
         self.tau = self.wire(*self.first)["canary_tau"] if self.shown.by_canaries else 0.0
 
@@ -283,16 +287,14 @@ class _Recorded:
 
     def samples(self) -> dict[str, Any]:
         """Return ids and labels of the members, and the gaps of the shadow models."""
-        data = self.evidence.member_data
-        labels = np.asarray(self.evidence.labels)
-        canaries = data.canaries
-        right = self._scored(*self.first).right
+        found = self._scored(*self.first)
+        canaries, right = found.canaries, found.right
         return {
-            "ids": [visible(str(name), 200) for name in self.evidence.members],
-            "labels": labels.astype("<u2").tobytes(),
+            "ids": [visible(str(self.evidence.members[i]), 200) for i in self.rows],
+            "labels": found.labels.astype("<u2").tobytes(),
             "classes": [visible(name, 200) for name in self._classes()],
             "texts": self._texts(),
-            "canaries": None if canaries is None else np.asarray(canaries, "u1").tobytes(),
+            "canaries": None if canaries is None else canaries.astype("u1").tobytes(),
             "right": None if right is None else right.astype("u1").tobytes(),
             "shadows": self._shadows(),
         }
@@ -313,7 +315,7 @@ class _Recorded:
         if isinstance(data, WithheldDataset):
             return None
         reader = reader_for(data)
-        return [readable(reader.card(i).text or "") for i in range(len(data))]
+        return [readable(reader.card(i).text or "") for i in map(int, self.rows)]
 
     def clearest(self) -> int:
         """Return the memorised member with the lowest score, or the lowest where none is."""
@@ -321,13 +323,15 @@ class _Recorded:
         return int(np.where(memorized | ~memorized.any(), scores, np.inf).argmin())
 
     def _scored(self, *pick: str) -> ScoreView:
-        """Return the numbers of a pick, which must have every member."""
+        """Return the numbers of a pick for the members on the page, which must all have them."""
         found = self.view.view(*pick)
         if len(found.scores) != len(self.evidence.members) or found.log_lira is None:
             raise UnknownPartError(f"{found.title} does not have every member's score and log-LiRA")
-        if np.isnan(found.log_lira).any():
-            raise UnknownPartError(f"{found.title}: some members have no log-LiRA")
-        return found
+        shown = {}
+        for name in ("scores", "labels", "positions", "errors", "log_lira", "canaries", "right"):
+            column = getattr(found, name)
+            shown[name] = None if column is None else np.asarray(column)[self.rows]
+        return replace(found, **shown)
 
     def _shadows(self) -> dict[str, Any]:
         """Return what the picture of LiRA needs of every member, one member after the other."""
@@ -335,14 +339,14 @@ class _Recorded:
 
         fitted = Details()._fits(self.evidence)  # noqa: SLF001 - of all members at once
         sides = fitted.densities.gaussians()
-        gaps = np.clip(fitted.gaps, -MOST_GAP, MOST_GAP)
+        gaps = np.clip(fitted.gaps[:, self.rows], -MOST_GAP, MOST_GAP)
         return {
             "models": len(gaps),
             "checkpoint": visible(fitted.checkpoint.replace("-", " "), 60),
             "gaps": np.round(10 * gaps.T).astype("<i2").tobytes(),
-            "inside": np.packbits(fitted.members.T.ravel()).tobytes(),
-            "target": fitted.target.astype("<f4").tobytes(),
-            "fits": np.stack([*sides[0], *sides[1]], axis=1).astype("<f4").tobytes(),
+            "inside": np.packbits(fitted.members[:, self.rows].T.ravel()).tobytes(),
+            "target": fitted.target[self.rows].astype("<f4").tobytes(),
+            "fits": np.stack([*sides[0], *sides[1]], axis=1)[self.rows].astype("<f4").tobytes(),
         }
 
     def still(self) -> str:

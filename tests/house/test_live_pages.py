@@ -25,7 +25,7 @@ from tests.front_end.tools import node_modules
 from tests.report.test_page import AUDIT_ALL, expected, type_in
 
 AUDITS = {"mmlu": "mmlu-field-smollm2", "banking77": "banking77-smollm2", "cifar10": "cifar10-wrn"}
-FIRST = "mmlu-field-smollm2"  # on the first page
+FIRST = "patients-smollm2"  # on the first page
 PAGES = ["index", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
 # The pages of the three audits have the same parts: two of them only with --slow.
 EACH_KIND = [
@@ -142,18 +142,28 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
 
 def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     page, audit = visit("index"), mw.open_recorded(FIRST)
-    evaluation, scores = audit.evaluate("psmi"), audit.score("psmi")
+    evaluation, truth = audit.evaluate("psmi"), audit.log_lira().dropna()
+    scores = audit.score("psmi")[truth.index]
     assert counts(page) == expected(evaluation, 0.0)
-    worst = scores[audit.log_lira() >= 4].idxmin()
+    worst = scores[truth >= 4].idxmin()
     page.locator(".mw-opened .mw-whole-id").get_by_text(worst).wait_for()
     shown = page.locator(".mw-lira-legend .mw-ratio strong").inner_text().replace("−", "-")
-    assert float(shown) == pytest.approx(audit.log_lira()[worst], abs=0.01)
+    assert float(shown) == pytest.approx(truth[worst], abs=0.01)
+    data = audit.evidence.member_data
+    texts = dict(zip(data.ids.tolist(), data.questions, strict=True))
+    assert texts[worst] in page.locator(".mw-opened .mw-prose").first.inner_text()
+    cards = page.locator(".mw-card")
+    shown = cards.locator(".mw-prose").all_inner_texts()
+    assert shown == [texts[name] for name in cards.locator(".mw-id").all_inner_texts()] != []
     page.locator(".mw-slider").first.press("PageDown")
     assert 0 < counts(page)["flagged"] < evaluation.at(0.0).flagged
     assert counts(page) == expected(evaluation, tau(page))
     below = (scores <= tau(page)).sum()
     page.locator(".mw-range").filter(has_text=re.compile(rf"of {below}$")).wait_for()
     assert page.locator(".mw-opened").is_visible()
+    page.locator(".mw-slider").first.press("Home")
+    page.locator(".mw-range").filter(has_text=re.compile(r"^none$|of 1$")).wait_for()
+    assert cards.locator(".mw-prose").all_inner_texts() != shown
 
 
 @pytest.mark.parametrize("width", [390, 1440])
@@ -664,7 +674,8 @@ def test_without_scripts_a_still_and_a_table_stand_in(chromium, site, name):
         rows = page.locator(".live-still tr").all_inner_texts()
     assert len(rows) >= 5
     if name in ("index", "live/mmlu"):
-        point = mw.open_recorded(AUDITS["mmlu"]).evaluate("psmi").at(0.0)
+        of = FIRST if name == "index" else AUDITS["mmlu"]
+        point = mw.open_recorded(of).evaluate("psmi").at(0.0)
         assert any(re.search(rf"flagged at τ = 0\s+{point.flagged}\b", row) for row in rows)
 
 

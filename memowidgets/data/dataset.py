@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from memowidgets.data.rows import Rows
+
 
 ID = "id"  # column of ids
 _MANY, _NAMED = 1000, 3
@@ -252,6 +254,17 @@ class Dataset(abc.ABC):
         plain = json.loads(json.dumps(arguments, default=list))
         return self._replaced(source={"loader": loader, "arguments": plain})
 
+    @classmethod
+    def _from_file(cls, loader: str, path: str | os.PathLike[str], rows: Rows, **how: Any) -> Self:
+        """Return what rows of a file give, with the file as its source and how it was read."""
+        data = cls._from_rows(rows, **how)
+        return data.with_source(f"{cls.__name__}.{loader}", path=path, **how)
+
+    @classmethod
+    def _from_rows(cls, *_rows: Any, **_how: Any) -> Self:
+        """Return a dataset of rows."""
+        raise NotImplementedError
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each sample, with its ``id`` and what the constructors read.
 
@@ -376,17 +389,21 @@ class Dataset(abc.ABC):
             )
         return [known[name] for name in names]
 
+    def _equal(self) -> list[list[int]]:
+        """Return the positions of samples with equal content, one list for each content."""
+        groups: dict[str, list[int]] = {}
+        for row, content in enumerate(self.content_hashes()):
+            groups.setdefault(content, []).append(row)
+        return [rows for rows in groups.values() if len(rows) > 1]
+
     def _repeats(self) -> list[str]:
         """Return how many samples repeat the content of another, for `_summary`."""
-        count = len(self) - len(set(self.content_hashes()))
+        count = sum(len(rows) - 1 for rows in self._equal())
         return [f"{count} duplicate{'s' if count > 1 else ''}"] if count else []
 
     def _warn_of_contradictions(self) -> None:
         """Warn of equal samples with different labels, and list their ids."""
-        groups: dict[str, list[int]] = {}
-        for row, content in enumerate(self.content_hashes()):
-            groups.setdefault(content, []).append(row)
-        found = [rows for rows in groups.values() if len(set(self.labels[rows].tolist())) > 1]
+        found = [rows for rows in self._equal() if len(set(self.labels[rows])) > 1]
         if found:
             shown = [" = ".join(self.ids[rows[:_NAMED]].tolist()) for rows in found]
             warn_user(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -134,7 +134,12 @@ class ImageDataset(Dataset):
         return cls(pixels, checked_ids(ids, len(pixels)), integers, names)
 
     @classmethod
-    def from_folder(cls, path: str | os.PathLike[str], resize: Resize | None = None) -> Self:
+    def from_folder(
+        cls,
+        path: str | os.PathLike[str],
+        resize: Resize | None = None,
+        class_names: Mapping[str, str | None] | None = None,
+    ) -> Self:
         """Read pictures in class folders, such as ``cats/1.png`` and ``dogs/2.jpg``.
 
         Parameters
@@ -146,20 +151,26 @@ class ImageDataset(Dataset):
             Size of all pictures. With a pair the proportions may change. A number is the side of a
             square: the shorter side is scaled to it, and the middle is cut out. Without it,
             pictures of different sizes are an error.
+        class_names : mapping of str to str, optional
+            Class of each folder by the folder's name, such as ``{"n02123045": "cat"}``. Folders
+            that map to one name are one class, and a folder that maps to None is left out. The
+            classes have the order of the mapping. By default each folder is the class of its name,
+            and the classes are sorted.
 
         Returns
         -------
         ImageDataset
-            Images whose classes are the sorted names of the folders, and whose ids are the paths
-            below `path`. They have one channel if all pictures are grey, else three.
+            Images whose ids are the paths below `path`. They have one channel if all pictures
+            are grey, else three.
 
         Raises
         ------
         FileNotFoundError
             If the folder or zip does not exist.
         ValueError
-            If the pictures have different sizes (two are named), there are fewer than two class
-            folders with pictures, or a zip has a path that leads out of it or a decompression bomb.
+            If the pictures have different sizes (two are named), a folder is not in `class_names`,
+            there are fewer than two classes with pictures, or a zip has a path that leads out of
+            it or a decompression bomb.
         ImportError
             If Pillow is missing.
 
@@ -170,9 +181,9 @@ class ImageDataset(Dataset):
             are changed (animated ones, of which the first image is used, 16-bit and transparent
             ones).
         """
-        found = read_folder(path, resize)
+        found = read_folder(path, resize, class_names)
         data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
-        return data.with_source("from_folder", path=path, resize=resize)
+        return data.with_source("from_folder", path=path, resize=resize, class_names=class_names)
 
     @classmethod
     def from_hf(

@@ -35,13 +35,7 @@ from memowidgets.data.questions import (
     render,
     rows_of_columns,
 )
-from memowidgets.data.rows import (
-    Row,
-    read_csv,
-    read_jsonl,
-    rows_of_hf,
-    rows_of_records,
-)
+from memowidgets.data.rows import Row, Rows, read_csv, read_jsonl, rows_of_hf, rows_of_records
 from memowidgets.visible import quoted
 
 TextArray = NDArray[np.object_]
@@ -214,11 +208,13 @@ class MCQDataset(Dataset):
         ('geology', 'physics')
         """
         records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        found = rows_of_records(records)
-        if tokenizer is None:
-            return cls._from_rows(found, template, prompt_seed, answers, equal_options)
-        data = cls._from_rows(found, None, prompt_seed, answers, equal_options)
-        return data.with_template(template, prompt_seed, tokenizer=tokenizer)
+        return cls._from_rows(
+            rows_of_records(records),
+            template=in_chat(template, tokenizer),
+            prompt_seed=prompt_seed,
+            answers=answers,
+            equal_options=equal_options,
+        )
 
     @classmethod
     def from_jsonl(
@@ -229,15 +225,21 @@ class MCQDataset(Dataset):
         prompt_seed: int = 0,
         answers: str = "auto",
         equal_options: str = "error",
+        tokenizer: Any = None,
+        columns: Mapping[str, Any] | None = None,
+        choices: Sequence[str] | None = None,
     ) -> Self:
         r"""Read a JSON Lines file in UTF-8, with one object per line.
 
         Parameters
         ----------
         path : str or Path
-            File whose objects have the keys of `from_records`.
-        template, prompt_seed, answers, equal_options
-            As in `from_records`.
+            File whose objects have the keys of `from_records`, or others that `columns` names.
+        template, prompt_seed, answers, equal_options, tokenizer
+            As in `from_records`. The source keeps the prompts that the tokenizer gave, so the file
+            is read again without it.
+        columns, choices
+            As in `from_hf`, with keys of the objects instead of columns.
 
         Returns
         -------
@@ -265,11 +267,13 @@ class MCQDataset(Dataset):
         ...     MCQDataset.from_jsonl(path)
         MCQDataset(2 questions, 2 options)
         """
-        data = cls._from_rows(read_jsonl(path).rows, template, prompt_seed, answers, equal_options)
-        return data.with_source(
-            "MCQDataset.from_jsonl",
-            path=path,
-            template=template,
+        return cls._from_file(
+            "from_jsonl",
+            path,
+            read_jsonl(path),
+            columns=columns,
+            choices=choices,
+            template=in_chat(template, tokenizer),
             prompt_seed=prompt_seed,
             answers=answers,
             equal_options=equal_options,
@@ -286,6 +290,7 @@ class MCQDataset(Dataset):
         prompt_seed: int = 0,
         answers: str = "auto",
         equal_options: str = "error",
+        tokenizer: Any = None,
     ) -> Self:
         r"""Read a CSV file in UTF-8 with commas.
 
@@ -302,8 +307,8 @@ class MCQDataset(Dataset):
         choices : sequence of str, optional
             Options of every question, if they are the same in every row and the file has no columns
             for them, such as ``["no", "yes"]``.
-        template, prompt_seed, answers, equal_options
-            As in `from_records`.
+        template, prompt_seed, answers, equal_options, tokenizer
+            As in `from_jsonl`.
 
         Returns
         -------
@@ -329,14 +334,13 @@ class MCQDataset(Dataset):
         ['2024', '2025']
         """
         _, by_number = checked_columns(columns, choices)
-        rows = rows_of_columns(read_csv(path, header=not by_number), columns, choices)
-        data = cls._from_rows(rows, template, prompt_seed, answers, equal_options)
-        return data.with_source(
-            "MCQDataset.from_csv",
-            path=path,
+        return cls._from_file(
+            "from_csv",
+            path,
+            read_csv(path, header=not by_number),
             columns=columns,
             choices=choices,
-            template=template,
+            template=in_chat(template, tokenizer),
             prompt_seed=prompt_seed,
             answers=answers,
             equal_options=equal_options,
@@ -353,6 +357,7 @@ class MCQDataset(Dataset):
         prompt_seed: int = 0,
         answers: str = "auto",
         equal_options: str = "error",
+        tokenizer: Any = None,
     ) -> Self:
         """Create a dataset from a `datasets.Dataset` in memory.
 
@@ -365,7 +370,7 @@ class MCQDataset(Dataset):
             records with ``text`` and ``label``, as in ARC.
         choices : sequence of str, optional
             Options of every question, as in `from_csv`.
-        template, prompt_seed, answers, equal_options
+        template, prompt_seed, answers, equal_options, tokenizer
             As in `from_records`.
 
         Returns
@@ -380,18 +385,30 @@ class MCQDataset(Dataset):
         TypeError
             If `dataset` has several splits, is streamed, or is something else.
         """
-        rows = rows_of_columns(rows_of_hf(dataset), columns, choices)
-        return cls._from_rows(rows, template, prompt_seed, answers, equal_options)
+        return cls._from_rows(
+            rows_of_hf(dataset),
+            columns=columns,
+            choices=choices,
+            template=in_chat(template, tokenizer),
+            prompt_seed=prompt_seed,
+            answers=answers,
+            equal_options=equal_options,
+        )
 
     @classmethod
     def _from_rows(
         cls,
-        rows: Sequence[Row],
+        found: Rows | Sequence[Row],
+        *,
+        columns: Mapping[str, Any] | None = None,
+        choices: Sequence[str] | None = None,
         template: str | Sequence[str] | None,
         prompt_seed: int,
         answers: str,
         equal_options: str,
     ) -> Self:
+        """Return questions from rows of any columns, or from records that have those of ours."""
+        rows = rows_of_columns(found, columns, choices) if isinstance(found, Rows) else found
         questions = checked_questions(rows, answers, equal_options)
         letters = LETTERS[: max(len(q.choices) for q in questions)]
         labels = checked_labels([q.label for q in questions], letters)
@@ -521,9 +538,7 @@ class MCQDataset(Dataset):
         >>> MCQDataset.from_records(rows).with_template("Q: {question}\n{options}\nA:").prompt(1)
         'Q: 1?\nA. x\nB. y\nA:'
         """
-        templates = (
-            checked_templates(template) if tokenizer is None else in_chat(template, tokenizer)
-        )
+        templates = checked_templates(in_chat(template, tokenizer))
         check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
         return self._replaced(templates=templates, prompt_seed=prompt_seed)
 
@@ -589,10 +604,7 @@ class MCQDataset(Dataset):
         >>> MCQDataset.from_records(rows).duplicates()
         Duplicates(groups=(('0', '1'),), contradicting=(('0', '1'),), equal_options=())
         """
-        by_content: dict[str, list[int]] = {}
-        for position, content in enumerate(self._hashes):
-            by_content.setdefault(content, []).append(position)
-        groups = [group for group in by_content.values() if len(group) > 1]
+        groups = self._equal()
         return Duplicates(
             groups=tuple(self._named(group) for group in groups),
             contradicting=tuple(

@@ -6,7 +6,7 @@ import io
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -110,7 +110,11 @@ def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
         yield _files_inside(archive, place)
 
 
-def read_folder(path: str | os.PathLike[str], resize: Resize | None) -> Pictures:
+def read_folder(
+    path: str | os.PathLike[str],
+    resize: Resize | None,
+    class_names: Mapping[str, str | None] | None = None,
+) -> Pictures:
     """Decode the pictures in the class folders of a folder or zip, as `read_classes` does.
 
     In a zip everything may lie below one more folder, which is how most programs pack it.
@@ -119,11 +123,15 @@ def read_folder(path: str | os.PathLike[str], resize: Resize | None) -> Pictures
         tops = {file.parts[0] for file in files}
         below_one = len(tops) == 1 and all(len(file.parts) > 2 for file in files)
         depth = 1 if below_one and zipfile.is_zipfile(path) else 0
-        return read_classes(files, depth, resize, str(path))
+        return read_classes(files, depth, resize, str(path), class_names)
 
 
 def read_classes(
-    files: Sequence[PictureFile], depth: int, resize: Resize | None, where: str
+    files: Sequence[PictureFile],
+    depth: int,
+    resize: Resize | None,
+    where: str,
+    class_names: Mapping[str, str | None] | None = None,
 ) -> Pictures:
     """Decode the pictures of a tree of class folders.
 
@@ -133,10 +141,15 @@ def read_classes(
         Files of the tree.
     depth : int
         Index of the path component that names the class.
-    resize : int, (height, width) or None
+    resize, class_names
         As in `ImageDataset.from_folder`.
     where : str
         Name of the tree in messages.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `class_names` is not a mapping to texts, or lacks a folder.
 
     Warns
     -----
@@ -145,6 +158,8 @@ def read_classes(
         names.
     """
     _check_classes(files, depth, where)
+    folders = sorted({file.parts[depth] for file in files if len(file.parts) > depth + 1})
+    named = _named_folders(folders, class_names, where)
     pictures, classes = _Stack(where, resize), []
     left_out: dict[str, list[str]] = {}
     with warnings.catch_warnings():
@@ -153,18 +168,22 @@ def read_classes(
             if len(file.parts) <= depth + 1:
                 left_out.setdefault("outside the class folders", []).append(file.name)
                 continue
+            name = named[file.parts[depth]]
+            if name is None:
+                continue
             try:
                 image, notes = decoded(file.read())
             except UnreadableError as error:
                 left_out.setdefault(str(error), []).append(file.name)
                 continue
             pictures.add(image, notes, file.name)
-            classes.append(file.parts[depth])
+            classes.append(name)
     if left_out:
         reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items()]
         count = sum(map(len, left_out.values()))
         warn_user(f"{count} files of {where} are left out: {'; '.join(reasons)}")
-    names = sorted(set(classes))
+    there = set(classes)
+    names = [name for name in dict.fromkeys(named.values()) if name is not None and name in there]
     if len(names) < 2:
         found = f"one class folder with pictures, {quoted(names[0])}" if names else "no picture"
         raise ValueError(
@@ -173,7 +192,33 @@ def read_classes(
         )
     number = {name: i for i, name in enumerate(names)}
     labels = np.array([number[name] for name in classes], dtype=np.int64)
-    return Pictures(pictures.stacked(), labels, tuple(map(readable, names)), pictures.names)
+    return Pictures(pictures.stacked(), labels, tuple(names), pictures.names)
+
+
+def _named_folders(
+    folders: Sequence[str], class_names: Mapping[str, str | None] | None, where: str
+) -> dict[str, str | None]:
+    """Return the class of each folder, in the order of the classes; None leaves a folder out."""
+    shown = {readable(folder): folder for folder in folders}
+    if len(shown) < len(folders):
+        raise ValueError(f"{where} has two folders whose names are shown alike; rename one")
+    if class_names is None:
+        return {folder: name for name, folder in shown.items()}
+    names: Any = class_names
+    if not isinstance(names, Mapping) or not all(
+        name is None or isinstance(name, str) for name in names.values()
+    ):
+        raise TypeError(
+            "class_names must be a mapping from the names of folders to names of classes, such as "
+            '{"n02123045": "cat"}'
+        )
+    unknown = [name for name in shown if name not in class_names]
+    if unknown:
+        raise ValueError(
+            f"class_names has no class for {len(unknown)} of the {len(shown)} folders of {where}: "
+            f"{listed(map(quoted, unknown), 5)}; add them, or map them to None to leave them out"
+        )
+    return {shown[name]: one for name, one in class_names.items() if name in shown}
 
 
 def stacked(pictures: Iterable[Any], resize: Resize | None, where: str) -> NDArray[np.uint8]:

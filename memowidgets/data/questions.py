@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from memowidgets.checks import is_missing
-from memowidgets.data.rows import Row, Rows, listed_columns
+from memowidgets.data.rows import Row, Rows, check_some, listed_columns
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
 
 LETTERS = "ABCDEFGHIJ"
@@ -74,13 +74,15 @@ def rows_of_columns(
     Parameters
     ----------
     found : Rows
-        Cells of a CSV file, or values of a `datasets.Dataset`.
+        Cells of a CSV file, or values of a JSON Lines file or a `datasets.Dataset`.
     columns, choices
         As in `MCQDataset.from_csv`.
     """
     mapping, by_number = checked_columns(columns, choices)
     if by_number and not found.are_cells:
-        raise TypeError("columns of a dataset are named, not numbered")
+        raise TypeError("columns are numbered only in a CSV file; name them")
+    if not found.columns:
+        check_some(found)
     question = _column(found, "question", mapping.get("question", "question"))
     answer = _column(found, "answer", mapping.get("answer", "answer"))
     options: list[str] = []
@@ -98,30 +100,29 @@ def rows_of_columns(
     rows = []
     for row in found.rows:
         value = row.fields
-        key, texts = value[answer], _options(row, options, found.are_cells)
+        key, texts = value.get(answer), _options(row, options, found.are_cells)
         if choices is not None:
             texts = list(choices)
         elif isinstance(texts, Mapping) and {"text", "label"} <= texts.keys():  # as in ARC
             letters, texts = list(texts["label"]), list(texts["text"])
             key = letters.index(key) if key in letters else key
-        fields = {one: value[column] for one, column in attributes.items()}
-        fields |= {"question": value[question], "choices": texts, "answer": key}
-        rows.append(Row(row.where, fields | {"id": None if name is None else value[name]}))
+        fields = {one: value.get(column) for one, column in attributes.items()}
+        fields |= {"question": value.get(question), "choices": texts, "answer": key}
+        rows.append(Row(row.where, fields | {"id": None if name is None else value.get(name)}))
     return rows
 
 
 def _options(row: Row, columns: Sequence[str], are_cells: bool) -> Any:
     """Return the options of a row: one column has a list of them, in a cell as JSON."""
-    if len(columns) != 1:
-        options = [row.fields[column] for column in columns]
-        while are_cells and options and not options[-1].strip():
-            options.pop()
-        return options
-    value = row.fields[columns[0]]
+    found: list[Any] = [row.fields.get(column) for column in columns]
+    if len(found) != 1:
+        while are_cells and found and not found[-1].strip():
+            found.pop()
+        return found
     if not are_cells:
-        return value
+        return found[0]
     try:
-        return json.loads(value)
+        return json.loads(found[0])
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{row.where}: the choices are in one column, so they must be a JSON list ({error})"
@@ -353,8 +354,8 @@ def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
     return templates
 
 
-def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> tuple[str, ...]:
-    """Return templates as the message of a user in a tokenizer's chat template.
+def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> str | Sequence[str] | None:
+    """Return templates as the message of a user in a tokenizer's chat template, if there is one.
 
     A training on ``messages`` renders the whole conversation, so the prompt is what comes before
     the answer there, a system message of the template's own included.
@@ -364,6 +365,8 @@ def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> tuple[str,
     ValueError
         If the tokenizer has no chat template, or that drops the question or the answer.
     """
+    if tokenizer is None:
+        return templates
     wording = CHAT if templates is None or templates == "chat" else templates
     if getattr(tokenizer, "chat_template", None) is None:
         raise ValueError(

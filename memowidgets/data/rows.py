@@ -8,12 +8,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.dataset import ID, IntArray, checked_classes
 from memowidgets.files import checked_path
 from memowidgets.visible import first_line, quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
 
@@ -44,38 +49,84 @@ class Rows:
         Name of the source in messages.
     columns : sequence of str
         Names of the columns, of which `rows` may have only those that were asked for.
-    rows : list of Row
+    rows : sequence of Row
         The rows in their order.
     are_cells : bool
         Whether each value is the text of a cell, as in a CSV file.
     class_names : dict of str to sequence of str
         Names of the classes of those columns that are numbers of classes.
+    categorical : sequence of str
+        Columns whose type says that they are categorical.
     """
 
     where: str
     columns: Sequence[str]
-    rows: list[Row]
+    rows: Sequence[Row]
     are_cells: bool = False
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    categorical: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def place(self, row: int) -> str:
+        """Return a row's name for messages."""
+        return self.rows[row].where
+
+    def values(self, column: str) -> list[Any]:
+        """Return the values of a column, None where a record lacks it or a cell is empty."""
+        values = [row.fields.get(column) for row in self.rows]
+        return [v if v and v.strip() else None for v in values] if self.are_cells else values
+
+
+@dataclass(frozen=True)
+class FrameRows(Rows):
+    """Rows of a pandas DataFrame, which stay there."""
+
+    frame: Any = None
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> FrameRows:
+        """Return the rows of a frame whose columns may have any names, but not one twice."""
+        names = [str(name) for name in frame.columns]
+        check_once(names, "the table")
+        frame = frame.set_axis(names, axis=1)
+        codes = [name for name in names if frame[name].dtype == "category"]
+        return cls("the table", names, (), categorical=codes, frame=frame)
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def place(self, row: int) -> str:
+        """Return a row's number for messages."""
+        return f"row {row}"
+
+    def values(self, column: str) -> list[Any]:
+        """Return the values of a column as Python's own."""
+        values: list[Any] = self.frame[column].tolist()
+        return values
 
 
 class Labelled(NamedTuple):
-    """Rows with a label each: the rows, the labels, the names of the classes, and ids or None."""
+    """Labels of rows, the names of the classes, and ids or None."""
 
-    rows: list[Row]
     labels: IntArray
     class_names: tuple[str, ...]
     ids: list[str] | None
 
 
 def labelled(
-    found: Rows, label: str, class_names: Sequence[str] | None, ids: str | None, **needed: str
+    found: Rows,
+    label: str,
+    class_names: Sequence[str] | None,
+    ids: str | None,
+    **needed: str | Sequence[str],
 ) -> Labelled:
-    """Return rows with their labels as numbers, after checking that all columns are there.
+    """Return the labels of rows as numbers, after checking that all columns are there.
 
-    An empty cell is None, and labels in cells that are all whole numbers are numbers. If the
-    column of labels has names of classes of its own and `class_names` has these names, in any
-    order, they number the classes. Otherwise `class_names` replace the names, one by one.
+    Labels in cells that are all whole numbers are numbers. If the column of labels has names of
+    classes of its own and `class_names` has these names, in any order, they number the classes.
+    Otherwise `class_names` replace the names, one by one.
 
     Parameters
     ----------
@@ -86,7 +137,7 @@ def labelled(
         column.
     class_names : sequence of str, optional
         Names of the classes.
-    **needed : str
+    **needed : str or sequence of str
         Other columns that must be there, by the name of the argument that names them.
 
     Raises
@@ -94,17 +145,10 @@ def labelled(
     ValueError
         If there is no row, a column, label or id is missing, or a label is not a class.
     """
-    rows, own = found.rows, found.class_names.get(label)
-    if not rows:
-        below = " below its header" if found.are_cells else ""
-        raise ValueError(f"{found.where} is empty: it has no row{below}")
+    own = found.class_names.get(label)
+    check_some(found)
     check_columns(found.columns, found.where, label=label, ids=ids, **needed)
-    if found.are_cells:
-        rows = [
-            Row(row.where, {k: cell if cell.strip() else None for k, cell in row.fields.items()})
-            for row in rows
-        ]
-    labels: Any = [row.fields.get(label) for row in rows]
+    labels: Any = found.values(label)
     if found.are_cells:
         labels = _as_numbers(labels, class_names)
     if own is not None and class_names is not None and set(own) <= set(class_names):
@@ -117,24 +161,32 @@ def labelled(
             for number in labels
         ]
     integers, names = checked_classes(
-        labels, own if class_names is None else class_names, lambda row: rows[row].where
+        labels, own if class_names is None else class_names, found.place
     )
     column = ID if ids is None and ID in found.columns and label != ID else ids
     if column is None:
-        return Labelled(rows, integers, names, None)
-    values = [row.fields.get(column) for row in rows]
-    return Labelled(rows, integers, names, named(values, column, [row.where for row in rows]))
-
-
-def named(values: Sequence[Any], column: str, where: Sequence[str]) -> list[str]:
-    """Return ids as texts, or raise for a missing one."""
-    for value, place in zip(values, where, strict=True):
+        return Labelled(integers, names, None)
+    values = found.values(column)
+    for row, value in enumerate(values):
         if is_missing(value):
             raise ValueError(
-                f"{place}: the id is missing; give each row one, or rename the column "
+                f"{found.place(row)}: the id is missing; give each row one, or rename the column "
                 f"{quoted(column)}"
             )
-    return list(map(str, values))
+    return Labelled(integers, names, list(map(as_text, values)))
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: a whole number without its decimal point."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
+
+
+def check_some(found: Rows) -> None:
+    """Raise if there is no row."""
+    if not len(found):
+        below = " below its header" if found.are_cells else ""
+        raise ValueError(f"{found.where} is empty: it has no row{below}")
 
 
 def check_columns(

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,10 +22,9 @@ from memowidgets.data.dataset import (
     Dataset,
     IntArray,
     check_whole_characters,
-    checked_classes,
     checked_ids,
 )
-from memowidgets.data.rows import Rows, check_columns, labelled, named, read_csv, read_jsonl
+from memowidgets.data.rows import FrameRows, Rows, as_text, labelled, read_csv, read_jsonl
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ _ROW_NAME = re.compile(
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
 _PARTS = {"medians": "f", "means": "f", "scales": "f", "marked": "b", "hashes": "i", "counts": "i"}
 _TINY = 10 * np.finfo(np.float64).eps  # relative spread below which a column counts as constant
+_DAY_0 = datetime(1970, 1, 1, tzinfo=UTC)  # of dates as numbers
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
 
@@ -124,6 +125,8 @@ class TableDataset(Dataset):
         ids: str | None = None,
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        dates: Sequence[str] | Mapping[str, str] = (),
     ) -> Self:
         """Create a dataset from a pandas DataFrame.
 
@@ -144,6 +147,14 @@ class TableDataset(Dataset):
             more than half are different, where these are categories nevertheless.
         drop : sequence of str
             Columns that are left out.
+        columns : sequence of str, optional
+            Columns that a model reads. All others are left out. By default all but those of the
+            labels, the ids and `drop`.
+        dates : sequence of str, or mapping of str to str
+            Columns of dates, which become numbers: days since 1970-01-01, with the time of the day
+            as a part of a day. Dates are dates of Python or pandas, or written as in 2024-01-31
+            (ISO 8601) or 20240131. A mapping says how they are written otherwise, as in
+            ``{"admitted": "%d/%m/%Y"}``.
 
         Returns
         -------
@@ -153,9 +164,10 @@ class TableDataset(Dataset):
         ------
         ValueError
             If a column is missing, a label is missing or is not a class, a number is infinite, a
-            column has dates, names of rows or other objects, nothing but missing values, or texts
-            of which more than half are different, there is only one class, or ids repeat. The
-            message names all such columns.
+            column has dates that are not in `dates`, a value there is not a date, or a column has
+            names of rows or other objects, nothing but missing values, or texts of which more than
+            half are different, there is only one class, or ids repeat. The message names all such
+            columns.
         TypeError
             If this is not a DataFrame.
 
@@ -164,29 +176,28 @@ class TableDataset(Dataset):
         UserWarning
             If values are missing, a column has a single value, a class never occurs, or equal rows
             have different labels.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame(
+        ...     {"admitted": ["2024-01-30", "2024-02-01"], "bed": [4, 7], "label": [0, 1]}
+        ... )
+        >>> TableDataset.from_frame(frame, columns=["admitted"], dates=["admitted"])[1].values
+        {'admitted': 19754.0}
         """
         if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
             raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
-        names = [str(name) for name in frame.columns]
-        dropped, codes = several("drop", drop), several("categorical", categorical)
-        needed: dict[str, Any] = {"label": label, "ids": ids, "categorical": codes, "drop": dropped}
-        check_columns(names, "the table", **needed)
-        if not len(frame):
-            raise ValueError("the table is empty: it has no row")
-        found = dict(zip(names, (frame.iloc[:, i] for i in range(len(names))), strict=True))
-        name = ID if ids is None and ID in found and label != ID else ids
-        classes = checked_classes(found.pop(label).to_numpy(dtype=object), class_names)
-        keys = None
-        if name is not None:
-            values = [v if is_missing(v) else _as_text(v) for v in found.pop(name).tolist()]
-            keys = named(values, name, [f"row {row}" for row in range(len(values))])
-        columns = _all_columns(
-            [key for key in found if key not in dropped],
-            lambda key: _column(
-                key, found[key].tolist(), key in codes or found[key].dtype == "category"
-            ),
+        return cls._from_rows(
+            FrameRows.of(frame),
+            label=label,
+            class_names=class_names,
+            ids=ids,
+            categorical=categorical,
+            drop=drop,
+            columns=columns,
+            dates=dates,
         )
-        return cls._made(columns, *classes, keys)
 
     @classmethod
     def from_csv(
@@ -197,6 +208,8 @@ class TableDataset(Dataset):
         ids: str | None = None,
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        dates: Sequence[str] | Mapping[str, str] = (),
     ) -> Self:
         r"""Read a CSV file in UTF-8 with commas and a header. An empty cell is a missing value.
 
@@ -204,7 +217,7 @@ class TableDataset(Dataset):
         ----------
         path : str or Path
             The file. A column is numeric if all of its cells are numbers.
-        label, class_names, ids, categorical, drop
+        label, class_names, ids, categorical, drop, columns, dates
             As in `from_frame`.
 
         Returns
@@ -235,9 +248,9 @@ class TableDataset(Dataset):
         ...     TableDataset.from_csv(path, label="outcome")
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
-        return cls._from_rows(
-            "from_csv", path, read_csv(path), label, class_names, ids, categorical, drop
-        )
+        how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
+        how |= {"label": label, "class_names": class_names, "ids": ids, "dates": dates}
+        return cls._from_file("from_csv", path, read_csv(path), **how)
 
     @classmethod
     def from_jsonl(
@@ -248,6 +261,8 @@ class TableDataset(Dataset):
         ids: str | None = None,
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        dates: Sequence[str] | Mapping[str, str] = (),
     ) -> Self:
         """Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
 
@@ -258,7 +273,7 @@ class TableDataset(Dataset):
         ----------
         path : str or Path
             The file.
-        label, class_names, ids, categorical, drop
+        label, class_names, ids, categorical, drop, columns, dates
             As in `from_frame`.
 
         Returns
@@ -278,41 +293,49 @@ class TableDataset(Dataset):
         UserWarning
             As in `from_frame`.
         """
-        return cls._from_rows(
-            "from_jsonl", path, read_jsonl(path), label, class_names, ids, categorical, drop
-        )
+        how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
+        how |= {"label": label, "class_names": class_names, "ids": ids, "dates": dates}
+        return cls._from_file("from_jsonl", path, read_jsonl(path), **how)
 
     @classmethod
     def _from_rows(
         cls,
-        loader: str,
-        path: str | Path,
-        read: Rows,
+        rows: Rows,
+        *,
         label: str,
         class_names: Sequence[str] | None,
         ids: str | None,
         categorical: Sequence[str],
         drop: Sequence[str],
+        columns: Sequence[str] | None,
+        dates: Sequence[str] | Mapping[str, str],
     ) -> Self:
-        dropped, codes = several("drop", drop), several("categorical", categorical)
-        needed: dict[str, Any] = {"categorical": codes, "drop": dropped}
-        found = labelled(read, label, class_names, ids, **needed)
-        used = {label, ids or ID, *dropped}
-        make = _csv_column if read.are_cells else _column
-        columns = _all_columns(
-            [name for name in read.columns if name not in used],
-            lambda name: make(name, [row.fields.get(name) for row in found.rows], name in codes),
-        )
-        data = cls._made(columns, found.labels, found.class_names, found.ids)
-        return data.with_source(
-            f"TableDataset.{loader}",
-            path=path,
-            label=label,
-            class_names=class_names,
-            ids=ids,
-            categorical=codes,
-            drop=dropped,
-        )
+        if columns is not None and several("drop", drop):
+            raise ValueError("columns and drop cannot be combined; pass one of them")
+        written = dates if isinstance(dates, Mapping) else dict.fromkeys(several("dates", dates))
+        needed = {
+            "categorical": several("categorical", categorical),
+            "drop": several("drop", drop),
+            "columns": list(rows.columns) if columns is None else several("columns", columns),
+            "dates": list(written),
+        }
+        found = labelled(rows, label, class_names, ids, **needed)
+        left_out = {label, ids or ID, *needed["drop"]}
+        read = [one for one in rows.columns if one in needed["columns"] and one not in left_out]
+        codes = {*needed["categorical"], *rows.categorical}
+        for name in written:
+            if name not in read or name in codes:
+                where = "also categorical" if name in read else "not among those that are read"
+                raise ValueError(f"the column {quoted(name)} of dates is {where}; choose one")
+
+        def column(name: str) -> NDArray[Any]:
+            values = rows.values(name)
+            if name in written:
+                return _days(name, values, written[name], rows.place)
+            make = _csv_column if rows.are_cells else _column
+            return make(name, values, name in codes)
+
+        return cls._made(_all_columns(read, column), *found)
 
     @classmethod
     def _made(
@@ -558,8 +581,8 @@ def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
         _check_no_code(name, there)
         return numbers
     _check_categories(name, there, len(values), is_category)
-    check_whole_characters(map(_as_text, there), f"the column {quoted(name)}: the value")
-    words = [None if gap else _as_text(v) for v, gap in zip(values, gaps, strict=True)]
+    check_whole_characters(map(as_text, there), f"the column {quoted(name)}: the value")
+    words = [None if gap else as_text(v) for v, gap in zip(values, gaps, strict=True)]
     return np.array(words, dtype=object)
 
 
@@ -582,7 +605,7 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
             f"the column {quoted(name)} has a value of type {type(other[0]).__name__}; make all of "
             f"them numbers, or all of them texts, or pass drop=[{quoted(name)}]"
         )
-    different = len(set(map(_as_text, there)))
+    different = len(set(map(as_text, there)))
     if not is_category and different > _FEW_ROWS and all(map(_DATE.match, there)):
         raise ValueError(
             f"the column {quoted(name)} has {different} different dates in {n} rows, which would "
@@ -603,10 +626,46 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
 
 def _of_dates(name: str) -> str:
     """Return what to do with a column of dates."""
-    return (
-        f"pass drop=[{quoted(name)}], or make a numeric date of it, such as "
-        "(dates - dates.min()).dt.days after dates = pandas.to_datetime(…)"
-    )
+    return f"pass dates=[{quoted(name)}] to read them as days, or drop=[{quoted(name)}]"
+
+
+def _days(
+    name: str, values: list[Any], form: str | None, place: Callable[[int], str]
+) -> NDArray[np.float64]:
+    """Return dates as days since 1970-01-01, NaN where there is none."""
+    days = np.full(len(values), np.nan)
+    with_zone = set()
+    for row, value in enumerate(values):
+        if is_missing(value) or value in _NO_NUMBER:
+            continue
+        try:
+            moment = _moment(value, form)
+        except ValueError:
+            known = f"written as {form}" if form else "or written as 2024-01-31 or 20240131"
+            raise ValueError(
+                f"{place(row)}: the value of {quoted(name)} is not a date {known}; correct it, or "
+                f"say how dates are written, as in dates={{{quoted(name)}: '%d/%m/%Y'}}"
+            ) from None
+        with_zone.add(moment.tzinfo is not None)
+        if len(with_zone) > 1:
+            raise ValueError(
+                f"{place(row)}: some dates of {quoted(name)} have a time zone and others do not"
+            )
+        start = _DAY_0 if moment.tzinfo else _DAY_0.replace(tzinfo=None)
+        days[row] = (moment - start) / timedelta(days=1)
+    if np.isnan(days).all():
+        raise ValueError(f"the column {quoted(name)} has no value; leave it out")
+    return days
+
+
+def _moment(value: Any, form: str | None) -> datetime:
+    """Return a date with its time, or raise a ValueError."""
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime.combine(value, time())
+    text = as_text(value).strip()
+    return datetime.strptime(text, form) if form else datetime.fromisoformat(text)  # noqa: DTZ007 - times without a zone stay without one
 
 
 def _check_no_code(name: str, there: list[Any]) -> None:
@@ -625,11 +684,6 @@ def _check_no_code(name: str, there: list[Any]) -> None:
             f"the column {quoted(name)} has {different} different dates, written as the number "
             f"{int(there[0])}; {_of_dates(name)}"
         )
-
-
-def _as_text(value: Any) -> str:
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
 
 
 def _csv_column(name: str, cells: list[str | None], is_category: bool) -> NDArray[Any]:

@@ -154,14 +154,8 @@ class TextDataset(Dataset):
         ...     TextDataset.from_csv(path, label="category").class_names
         ('card', 'cash')
         """
-        how: dict[str, Any] = {
-            "text": text,
-            "label": label,
-            "class_names": class_names,
-            "ids": ids,
-        }
-        data = cls._from_rows(read_csv(path), **how)
-        return data.with_source("TextDataset.from_csv", path=path, **how)
+        how: dict[str, Any] = {"text": text, "class_names": class_names, "ids": ids}
+        return cls._from_file("from_csv", path, read_csv(path), label=label, **how)
 
     @classmethod
     def from_jsonl(
@@ -209,14 +203,8 @@ class TextDataset(Dataset):
         ...     TextDataset.from_jsonl(path)
         TextDataset(2 texts, 2 classes)
         """
-        how: dict[str, Any] = {
-            "text": text,
-            "label": label,
-            "class_names": class_names,
-            "ids": ids,
-        }
-        data = cls._from_rows(read_jsonl(path), **how)
-        return data.with_source("TextDataset.from_jsonl", path=path, **how)
+        how: dict[str, Any] = {"text": text, "class_names": class_names, "ids": ids}
+        return cls._from_file("from_jsonl", path, read_jsonl(path), label=label, **how)
 
     @classmethod
     def from_hf(
@@ -268,8 +256,9 @@ class TextDataset(Dataset):
         cls, rows: Rows, text: str, label: str, class_names: Sequence[str] | None, ids: str | None
     ) -> Self:
         found = labelled(rows, label, class_names, ids, text=text)
-        words = tuple(_checked_text(row.fields.get(text), row.where) for row in found.rows)
-        return cls._made(words, found.labels, found.class_names, found.ids)
+        pairs = enumerate(rows.values(text))
+        words = tuple(_checked_text(value, rows.place(row)) for row, value in pairs)
+        return cls._made(words, *found)
 
     @classmethod
     def _made(

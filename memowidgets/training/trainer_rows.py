@@ -137,7 +137,7 @@ def _chat_of(model: Any, rows: Sequence[Row]) -> str:
         return ""
     tokenizer = model.tokenizer
     try:
-        (template,) = in_chat("chat", tokenizer)
+        (template,) = in_chat("chat", tokenizer) or ()
     except ValueError:
         return ""
     start = template.partition("{question}")[0].replace("{{", "{").replace("}}", "}")

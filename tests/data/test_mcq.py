@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -308,6 +309,37 @@ def test_a_chat_template_is_that_of_the_tokenizer_up_to_the_answer(first, start)
     assert data.label_texts == ("A", "B")
     own = data.with_template("{question} {a} or {b}?", tokenizer=Chat(whole, first))
     assert own.prompt(1) == start + "{sys}[user]\nDry? water or sand?\n[assistant]\n"
+
+
+@pytest.mark.parametrize("reader", ["from_jsonl", "from_csv", "from_hf"])
+def test_files_take_a_tokenizer_and_are_read_again_without_it(reader, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    expected = MCQDataset.from_records(CHATTED, template="chat", tokenizer=Chat(whole))
+    path = tmp_path / "questions"
+    writer = {"from_jsonl": expected.to_jsonl, "from_csv": expected.to_csv}.get(reader)
+    if writer:
+        writer(path)
+    given = path if writer else datasets.Dataset.from_list(CHATTED)
+    data = getattr(MCQDataset, reader)(given, template="chat", tokenizer=Chat(whole))
+    assert data.prompts() == expected.prompts()
+    if writer:
+        again = getattr(MCQDataset, reader)(**json.loads(json.dumps(data.source["arguments"])))
+        assert again.prompts() == expected.prompts()
+
+
+def test_a_file_of_objects_may_have_other_keys(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [{"stem": f"{i}?", "key": "yes" if i % 2 else "no", "ward": "A"} for i in range(4)]
+    del rows[3]["ward"]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    how = {"columns": {"question": "stem", "answer": "key"}, "choices": ["no", "yes"]}
+    data = MCQDataset.from_jsonl(path, **how)
+    assert data.labels.tolist() == [0, 1, 0, 1]
+    assert data.attributes["ward"].tolist() == ["A", "A", "A", ""]
+    again = MCQDataset.from_jsonl(**data.source["arguments"])
+    assert again.content_hashes() == data.content_hashes()
+    with pytest.raises(TypeError, match="name"):
+        MCQDataset.from_jsonl(path, columns={"question": 0, "answer": 1}, choices=["no", "yes"])
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,36 @@ def test_class_folders_become_classes_and_paths_ids(pets):
     assert data.source["loader"] == "from_folder"
 
 
+def test_folders_are_classes_by_the_names_that_a_mapping_gives_them(pets):
+    save(pets / "wolves" / "0.png", noise(20))
+    save(pets / "other" / "0.png", noise(21))
+    names = {"wolves": "canine", "cats": "feline", "dogs": "canine", "other": None, "absent": "x"}
+    data = ImageDataset.from_folder(pets, class_names=names)
+    assert data.class_names == ("canine", "feline")
+    classes = [data.class_names[label] for label in data.labels]
+    by_folder = {name.partition("/")[0]: one for name, one in zip(data.ids, classes, strict=True)}
+    assert by_folder == {"cats": "feline", "dogs": "canine", "wolves": "canine"}
+    again = ImageDataset.from_folder(**data.source["arguments"])
+    assert again.content_hashes() == data.content_hashes()
+    assert again.class_names == data.class_names
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "facts"),
+    [
+        ({"cats": "cat"}, ValueError, ["1 of the 2", "'dogs'", "class_names"]),
+        (["cat", "dog"], TypeError, ["class_names", "mapping"]),
+        ({"cats": 0, "dogs": 1}, TypeError, ["class_names", "mapping"]),
+        ({"cats": "pet", "dogs": "pet"}, ValueError, ["'pet'"]),
+        ({"cats": "cat", "dogs": None}, ValueError, ["'cat'"]),
+    ],
+)
+def test_names_that_do_not_give_each_folder_a_class_are_refused(pets, names, error, facts):
+    with pytest.raises(error) as refused:
+        ImageDataset.from_folder(pets, class_names=names)
+    assert all(fact in str(refused.value) for fact in facts)
+
+
 def test_a_zip_is_read_where_it_lies_also_below_one_top_folder(pets, tmp_path):
     plain = ImageDataset.from_folder(pets)
     for top in ("", "pets/"):

@@ -292,3 +292,94 @@ def test_half_a_character_in_a_table_is_refused():
     frame["a"] = words
     with pytest.raises(ValueError, match=r"'a'.*D800"):
         TableDataset.from_frame(frame)
+
+
+STAYS = {"admitted": ["2024-01-30", None, "2024-02-01"], "bed": [4, 7, 9], "label": [0, 1, 0]}
+WRITTEN = {  # how the dates are written, and what to pass
+    "as texts": (lambda day: f"{day:%Y-%m-%d}", ["admitted"]),
+    "with a time": (lambda day: f"{day:%Y-%m-%dT%H:%M}", ["admitted"]),
+    "as numbers": (lambda day: int(f"{day:%Y%m%d}"), ["admitted"]),
+    "as in France": (lambda day: f"{day:%d/%m/%Y}", {"admitted": "%d/%m/%Y"}),
+    "by pandas": (lambda day: day, ["admitted"]),
+    "by Python": (lambda day: day.date(), ["admitted"]),
+    "in Tokyo": (lambda day: day.tz_localize("UTC").tz_convert("Asia/Tokyo"), ["admitted"]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*value is missing:UserWarning")
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("reader", ["from_frame", "from_csv", "from_jsonl"])
+def test_dates_are_days_when_asked(name, reader, tmp_path):
+    write, dates = WRITTEN[name]
+    days = pd.Series(pd.to_datetime(STAYS["admitted"]))
+    table = pd.DataFrame(STAYS)
+    written = [None if pd.isna(day) else write(day) for day in days]
+    table["admitted"] = pd.Series(written, dtype=object)
+    if reader == "from_frame":
+        data = TableDataset.from_frame(table, dates=dates)
+    else:
+        lines = table.astype({"admitted": str}).mask(table.isna())
+        path = tmp_path / "stays"
+        if reader == "from_csv":
+            lines.to_csv(path, index=False)
+        else:
+            path.write_text("\n".join(json.dumps(row) for row in lines.astype(object)
+                            .where(lines.notna(), None).to_dict("records")))  # fmt: skip
+        data = getattr(TableDataset, reader)(path, dates=dates)
+        again = getattr(TableDataset, reader)(**data.source["arguments"])
+        assert again.content_hashes() == data.content_hashes()
+    expected = (days - pd.Timestamp(1970, 1, 1)) / pd.Timedelta(days=1)
+    np.testing.assert_array_equal(data.columns["admitted"], expected)
+
+
+def test_a_time_of_the_day_is_a_part_of_a_day():
+    frame = pd.DataFrame({"at": ["1970-01-02T06:00", "1969-12-31"], "label": [0, 1]})
+    assert TableDataset.from_frame(frame, dates=["at"]).columns["at"].tolist() == [1.25, -1]
+
+
+def test_columns_names_those_that_a_model_reads(tmp_path):
+    table = frame(holes=False).drop_duplicates(["age", "ward"])
+    data = TableDataset.from_frame(table, "outcome", columns=["ward", "age"])
+    assert list(data.columns) == ["age", "ward"]  # in the order of the table
+    table.to_csv(tmp_path / "t.csv", index=False)
+    same = TableDataset.from_csv(tmp_path / "t.csv", "outcome", columns=["age", "ward"])
+    assert same.content_hashes() == data.content_hashes()
+
+
+@pytest.mark.parametrize(
+    ("how", "facts"),
+    [
+        ({"columns": ["age"], "drop": ["ward"]}, ["columns", "drop"]),
+        ({"columns": ["nothing"]}, ["'nothing'", "columns="]),
+        ({"dates": ["nothing"]}, ["'nothing'", "dates="]),
+        ({"dates": ["when"], "columns": ["age"]}, ["'when'"]),
+        ({"dates": ["when"], "drop": ["when"]}, ["'when'"]),
+        ({"dates": ["when"], "categorical": ["when"]}, ["'when'", "categorical"]),
+        ({"dates": ["when"]}, ["row 1", "'when'", "dates={'when'"]),
+        ({"dates": {"when": "%d.%m.%Y"}}, ["row 0", "'when'", "%d.%m.%Y"]),
+        ({"dates": ["zones"]}, ["row 1", "'zones'", "time zone"]),
+        ({"dates": ["age"]}, ["row 0", "'age'"]),
+        ({"dates": ["empty"]}, ["'empty'"]),
+    ],
+)
+def test_columns_and_dates_that_cannot_be_meant_are_refused(how, facts):
+    table = pd.DataFrame(
+        {
+            "when": ["2024-01-30", "31/01/2024"] * 2,
+            "zones": ["2024-01-30T00:00Z", "2024-01-30T00:00"] * 2,
+            "empty": [None] * 4,
+            "age": [1, 2, 3, 4],
+            "ward": ["A", "B"] * 2,
+            "label": [0, 1] * 2,
+        }
+    )
+    with pytest.raises(ValueError, match=facts[-1]) as error:
+        TableDataset.from_frame(table, **how)
+    assert all(fact in str(error.value).replace("Row", "row") for fact in facts)
+
+
+def test_dates_come_back_from_a_file_as_the_numbers_that_they_are(tmp_path):
+    frame = pd.DataFrame({"at": ["2024-01-30", "2024-02-01"], "label": [0, 1]})
+    data = TableDataset.from_frame(frame, dates=["at"])
+    for again in (data.to_csv(tmp_path / "t.csv"), data.to_jsonl(tmp_path / "t.jsonl")):
+        assert again.content_hashes() == data.content_hashes()

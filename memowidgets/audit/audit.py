@@ -986,7 +986,7 @@ class Audit:
             tau,
             share,
             eta,
-            everything=all_members,
+            which="all" if all_members else "flagged",
             samples=include_samples,
         )
         return written(table, target)

@@ -303,16 +303,18 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self.send({"type": "heard", "request": asked["request"], "picked": picked})
 
     def _hear_export(self, asked: Export) -> None:
-        """Send what is known of the flagged and the decided samples, without the samples."""
+        """Send what is known of the flagged and the decided samples, as a file."""
+        suffix, samples = asked.get("suffix", ".csv"), asked.get("samples", False)
         if self._shown is None:
             super()._hear_export(asked)
             return
         try:
-            text = self._source.export_text(*self._shown, self.tau, self.eta_committed)
+            place = *self._shown, self.tau, self.eta_committed
+            text = self._source.export_text(*place, suffix, samples=samples)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
             self._reply(asked, _sentence(error), done=False)
             return
-        self._reply(asked, "", csv=text)
+        self._reply(asked, "", file=f"flagged{suffix}", content=text)
 
     def _hear_share(self, asked: Share) -> None:
         in_background(partial(self._share_now, asked), "memowidgets-share")

@@ -72,10 +72,12 @@ class Deciding:
 
     def status(self) -> dict[str, Any]:
         """Return what the page shows beside the samples."""
+        contents = "fields" if self._reader.kind == "table" else ""
         return {
             "choices": list(self.choices),
             "refused": {} if self._reader.editable else {"anonymise": _NO_TEXT},
             "classes": [self._items.class_name(i) for i in range(len(self._items.class_names))],
+            "contents": "texts" if self._reader.editable else contents,
             "undo": self.log.undo_levels,
             "decided": len(self.log),
             "problem": readable(self.log.problem),

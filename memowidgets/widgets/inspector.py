@@ -218,7 +218,7 @@ class Inspection(AtThreshold):
         self._reply(asked, self._deciding.undo())
 
     def _hear_export(self, asked: Export) -> None:
-        self._reply(asked, "", csv=self._deciding.csv())
+        self._reply(asked, "", file="decisions.csv", content=self._deciding.csv())
 
     def _hear_compute_at(self, asked: ComputeAt) -> None:
         if self._compute_at is not None:

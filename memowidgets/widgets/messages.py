@@ -98,10 +98,15 @@ class Undo(TypedDict):
 
 
 class Export(TypedDict):
-    """The decisions as CSV."""
+    """The flagged and the decided samples as a file; alone, an inspector has the decisions as CSV.
+
+    ``suffix`` is ".csv" or ".jsonl", and ``samples`` asks for what the samples contain too.
+    """
 
     type: Literal["export"]
     request: NotRequired[str]
+    suffix: NotRequired[str]
+    samples: NotRequired[bool]
 
 
 class ComputeAt(TypedDict):
@@ -267,13 +272,15 @@ class Glimpse(Content):
 class DecisionStatus(TypedDict):
     """What can be decided and was; ``problem`` says why decisions are in memory alone.
 
-    ``refused`` has a sentence for each decision that makes no sense for these samples, and
-    ``classes`` all that a sample can be relabelled to.
+    ``refused`` has a sentence for each decision that makes no sense for these samples,
+    ``classes`` all that a sample can be relabelled to, and ``contents`` the word for what of a
+    sample a file can hold, such as "texts".
     """
 
     choices: list[str]
     refused: dict[str, str]
     classes: list[str]
+    contents: str
     undo: int
     decided: int
     problem: str
@@ -342,13 +349,14 @@ class Known(TypedDict):
 
 
 class Said(TypedDict):
-    """One sentence: something was done, or why it was not."""
+    """One sentence: something was done, or why it was not. ``content`` is for a file."""
 
     type: Literal["said"]
     request: str | None
     done: bool
     text: str
-    csv: NotRequired[str]
+    file: NotRequired[str]
+    content: NotRequired[str]
     count: NotRequired[int]
     these: NotRequired[str]
 

@@ -260,10 +260,34 @@ class DashboardSource(Protocol):
         """The device and its memory in a few words, as in ``CPU, 4 threads``."""
         ...
 
-    def export_text(self, score: str, layer: str, checkpoint: str, tau: float, eta: float) -> str:
-        """Return the flagged and the decided samples with what is known of them, as CSV.
+    def export_text(
+        self,
+        score: str,
+        layer: str,
+        checkpoint: str,
+        tau: float,
+        eta: float,
+        suffix: str,
+        *,
+        samples: bool,
+    ) -> str:
+        """Return the flagged and the decided samples with what is known of them, as a file's text.
 
-        What a sample contains is not in it.
+        Parameters
+        ----------
+        score, layer, checkpoint : str
+            What is shown.
+        tau, eta : float
+            Thresholds.
+        suffix : str
+            ``".csv"`` or ``".jsonl"``.
+        samples : bool
+            Whether what the samples contain is in it.
+
+        Raises
+        ------
+        ValueError
+            If the suffix is another.
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -64,7 +65,11 @@ def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished
     other = next(name for name in finished.evidence.members if name not in flagged.index)
     finished.decision_log.decide([other], "remove", "a reason")
     try:
-        text = view.export_text("psmi", layer, "prediction", 0.0, 4.0)
+        place = "psmi", layer, "prediction", 0.0, 4.0
+        text = view.export_text(*place, ".csv", samples=False)
+        lines = view.export_text(*place, ".jsonl", samples=True).splitlines()
+        with pytest.raises(ValueError, match=r"\.xls.*") as refused:
+            view.export_text(*place, ".xls", samples=False)
     finally:
         finished.decision_log.undo()
     rows = pd.read_csv(io.StringIO(text), dtype={"id": str}).set_index("id")
@@ -73,3 +78,5 @@ def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished
     assert rows.loc[other, ["decision", "note"]].tolist() == ["remove", "a reason"]
     assert {"label", "guess", "log_lira", "verdict", "to"} <= set(rows)
     assert not {"text", "question"} & set(rows)
+    assert [json.loads(line)["id"] for line in lines] == list(rows.index)
+    assert all(name in str(refused.value) for name in (".csv", ".jsonl"))

@@ -154,10 +154,21 @@ class FakeSource:
     def revision(self) -> object:
         return None
 
-    def export_text(self, score: str, layer: str, checkpoint: str, tau: float, eta: float) -> str:
+    def export_text(
+        self,
+        score: str,
+        layer: str,
+        checkpoint: str,
+        tau: float,
+        eta: float,
+        suffix: str,
+        *,
+        samples: bool,
+    ) -> str:
+        del layer, checkpoint, eta
         if self.fail:
             raise RuntimeError(self.fail)
-        return f"id,score\n{score},{tau}\n"
+        return f"{suffix},{samples}\n{score},{tau}\n"
 
     def report_page(self, score: str, tau: float | None) -> bytes:
         if self.fail:

@@ -132,6 +132,19 @@ def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashb
     assert menu.get_by_role("button", name="Save the report").is_hidden()
 
 
+def test_flagged_samples_are_exported_before_anything_is_decided(dashboard, tmp_path):
+    page = dashboard.page
+    page.locator(".mw-export summary").click()
+    menu = page.locator(".mw-export .mw-menu")
+    with page.expect_download() as downloading:
+        menu.get_by_role("button", name="JSON Lines").click()
+    assert downloading.value.suggested_filename == "flagged.jsonl"
+    downloading.value.save_as(tmp_path / "flagged.jsonl")
+    tau = dashboard.python("dashboard.tau")
+    assert (tmp_path / "flagged.jsonl").read_text() == f".jsonl,False\npsmi,{tau}\n"
+    assert menu.is_hidden()
+
+
 def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboard):
     page = dashboard.page
     dashboard.python("source.done.add(('psmi', '1', 'epoch-2'))")

@@ -262,10 +262,14 @@ def test_the_export_is_that_of_the_source_for_what_is_shown(opened):
     dashboard._hear_export({"type": "export", "request": "1"})
     source.fail = "the samples are gone"
     dashboard._hear_export({"type": "export", "request": "2"})
-    assert replies[0]["csv"] == f"id,score\n{dashboard.metric},0.25\n"
+    assert replies[0]["content"] == f".csv,False\n{dashboard.metric},0.25\n"
     assert replies[0]["done"]
     assert not replies[1]["done"]
     assert "the samples are gone" in replies[1]["text"]
+    source.fail = ""
+    dashboard._hear_export({"type": "export", "request": "3", "suffix": ".jsonl", "samples": True})
+    assert replies[2]["file"] == "flagged.jsonl"
+    assert replies[2]["content"].startswith(".jsonl,True\n")
 
 
 def said_to(dashboard):

@@ -368,7 +368,8 @@ def test_a_read_only_run_says_so_and_exports(images, tmp_path):
     cards(page).first.locator(".mw-made-remove").wait_for()
     images.screenshots("inspector-read-only", of=".mw-inspector", widths=[1400])
     with page.expect_download() as downloading:
-        page.get_by_role("button", name="Export CSV").click()
+        page.locator(".mw-export summary").click()
+        page.get_by_role("button", name="CSV", exact=True).click()
     downloading.value.save_as(tmp_path / "got.csv")
     assert downloading.value.suggested_filename == "decisions.csv"
     assert "remove" in (tmp_path / "got.csv").read_text()

@@ -33,7 +33,6 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.audit.views.details import Details
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
-from memowidgets.decisions import UNDECIDED
 from memowidgets.progress import Progress
 from memowidgets.store import PackedRun, StoreError
 from memowidgets.training.cost import announced, spoken
@@ -221,22 +220,32 @@ class AuditView:
             layers=self.layer_choices(),
         )
 
-    def export_text(self, score: str, layer: str, checkpoint: str, tau: float, eta: float) -> str:
-        """Return the flagged and the decided members as CSV, as `Audit.export` writes them."""
-        log = self._audit.decision_log
+    def export_text(
+        self,
+        score: str,
+        layer: str,
+        checkpoint: str,
+        tau: float,
+        eta: float,
+        suffix: str,
+        *,
+        samples: bool,
+    ) -> str:
+        """Return the flagged and the decided members, as `Audit.export` writes flagged ones."""
+        place = score, layer, checkpoint
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the bar shows them
             table = listed_members(
                 self._audit.evidence,
-                log,
-                *(score, layer, checkpoint),
+                self._audit.decision_log,
+                *place,
                 tau,
                 None,
                 eta,
-                everything=True,
+                which="flagged or decided",
+                samples=samples,
             )
-        is_decided = table["decision"] != UNDECIDED.decision
-        return as_text(table[(table["score"] <= tau) | is_decided], ".csv")
+        return as_text(table, suffix)
 
     def report_page(self, score: str, tau: float | None) -> bytes:
         """Return the report as one page without samples, at a τ or at the score's own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from memowidgets.data.kinds import kind_of_sample, value_of
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
 from memowidgets.files import write_whole
 from memowidgets.store import StoreError
+from memowidgets.visible import quoted
 from memowidgets.widgets.inspected import STATUSES
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["as_text", "listed_members", "target_of", "written"]
 
 SUFFIXES = (".csv", ".jsonl")
+Which = Literal["flagged", "flagged or decided", "all"]
 
 
 def listed_members(
@@ -39,10 +41,12 @@ def listed_members(
     share: float | None,
     eta: float,
     *,
-    everything: bool = False,
+    which: Which = "flagged",
     samples: bool = False,
 ) -> pd.DataFrame:
     """Return the table that `Audit.export` writes, most at risk first.
+
+    `which` says of which members, and the other arguments are those of `Audit.export`.
 
     Raises
     ------
@@ -62,7 +66,9 @@ def listed_members(
     table["decision"] = [one.decision for one in made]
     table["to"] = [one.to for one in made]
     table["note"] = [one.note for one in made]
-    rows = np.arange(len(table)) if everything else np.flatnonzero(flagged)
+    is_decided = (table["decision"] != UNDECIDED.decision).to_numpy()
+    wanted = {"flagged": flagged, "flagged or decided": flagged | is_decided}
+    rows = np.arange(len(table)) if which == "all" else np.flatnonzero(wanted[which])
     rows = rows[np.argsort(table["score"].to_numpy()[rows], kind="stable")]  # NaN comes last
     chosen = table.iloc[rows]
     if not samples:
@@ -96,7 +102,9 @@ def written(table: pd.DataFrame, target: Path) -> Path:
 
 
 def as_text(table: pd.DataFrame, suffix: str) -> str:
-    """Return a table by id as CSV (".csv") or JSON Lines (".jsonl")."""
+    """Return a table by id as CSV (".csv") or JSON Lines (".jsonl"), or raise."""
+    if suffix not in SUFFIXES:
+        raise ValueError(f"a table is written as {' or '.join(SUFFIXES)}, not as {quoted(suffix)}")
     names = ["id", *map(str, table.columns)]
     rows = [
         [name, *map(_plain, values)] for name, *values in table.astype(object).itertuples(name=None)

@@ -1,14 +1,14 @@
 /** Decisions on one sample, or on all that a filter shows: the bar with its buttons, and undo. */
 
 import { nameText } from "./cards.js";
-import { html } from "./dom.js";
+import { html, menu } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
  * @typedef {object} DecideActions
  * @property {(decision: string, all: boolean, expected: string, to: number | null) => void} decide
  * @property {() => void} undo
- * @property {() => void} exportAll
+ * @property {(suffix: string, samples: boolean) => void} exportAll
  */
 
 /** The key of each decision. */
@@ -137,10 +137,45 @@ export class Relabelling {
   }
 }
 
+/** The menu that writes a file: in a dashboard flagged and decided samples, alone the decisions. */
+class Exporting {
+  /**
+   * @param {DecideActions["exportAll"]} choose
+   * @param {boolean} led
+   */
+  constructor(choose, led) {
+    this.led = led;
+    this.samples = html("input", { type: "checkbox" });
+    this.contents = html("span", {});
+    this.box = html("label", { class: "mw-check" }, this.samples, this.contents);
+    const what = led ? "The flagged samples and all that were decided on, with what is known of each." : "All decisions.";
+    const formats = (led ? [["CSV", ".csv"], ["JSON Lines", ".jsonl"]] : [["CSV", ".csv"]]).map(([name, suffix]) => {
+      const button = html("button", { type: "button", class: "mw-button" }, name);
+      button.addEventListener("click", () => {
+        this.element.open = false;
+        choose(suffix, this.samples.checked && !this.box.hidden);
+      });
+      return button;
+    });
+    this.element = menu("Export ▾", html("p", {}, what), this.box, html("div", { class: "mw-row" }, ...formats));
+    this.element.classList.add("mw-export");
+  }
+
+  /** @param {import("./messages.js").DecisionStatus} status */
+  show({ contents, decided }) {
+    this.element.hidden = !this.led && decided === 0;
+    this.box.hidden = !this.led || contents === "";
+    this.contents.textContent = `with ${contents}`;
+  }
+}
+
 /** The bar between the filters and the samples. */
 export class DecideBar {
-  /** @param {DecideActions} actions */
-  constructor(actions) {
+  /**
+   * @param {DecideActions} actions
+   * @param {boolean} led  whether this is part of a dashboard
+   */
+  constructor(actions, led) {
     this.actions = actions;
     this.total = 0;
     this.refused = /** @type {Record<string, string>} */ ({});
@@ -167,13 +202,11 @@ export class DecideBar {
     this.undo = html("button", { type: "button", class: "mw-button mw-undo" });
     this.undo.addEventListener("click", () => actions.undo());
     this.undo.setAttribute("aria-keyshortcuts", "Z");
-    this.exporting = html("button", { type: "button", class: "mw-button mw-export" }, "Export CSV");
-    this.exporting.title = "download what is known of the flagged and the decided samples; no text, no image";
-    this.exporting.addEventListener("click", () => actions.exportAll());
+    this.exporting = new Exporting(actions.exportAll, led);
     this.said = html("p", { class: "mw-said", role: "status" });
     const scope = html("label", { class: "mw-labelled mw-scope" }, html("span", {}, "decide on"), this.scope);
     const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
-    row.append(this.said, this.decided, html("span", { class: "mw-row mw-last" }, this.undo, this.exporting));
+    row.append(this.said, this.decided, html("span", { class: "mw-row mw-last" }, this.undo, this.exporting.element));
     this.question = html("span", {});
     this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
     this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
@@ -220,7 +253,7 @@ export class DecideBar {
     this.decided.hidden = decided === 0;
     this.undo.textContent = status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo";
     this.undo.disabled = status.undo === 0;
-    this.exporting.disabled = status.decided === 0;
+    this.exporting.show(status);
     this.banner.hidden = status.problem === "";
     const text = `Decisions are kept in memory only: ${status.problem}. Export them before the kernel ends.`;
     if (!this.banner.hidden && this.banner.textContent !== text) this.banner.textContent = text;

@@ -312,6 +312,23 @@ function followTheme(element, ears) {
   follow();
 }
 
+/**
+ * Makes a button that opens a menu below it; Escape closes it.
+ * @param {string} label
+ * @param {...(Node | string)} children  what is in the menu
+ */
+export function menu(label, ...children) {
+  const button = html("summary", { class: "mw-button" }, label);
+  const element = html("details", { class: "mw-has-menu" }, button, html("div", { class: "mw-menu" }, ...children));
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !element.open) return;
+    event.preventDefault();
+    element.open = false;
+    button.focus();
+  });
+  return element;
+}
+
 const KEYS_ARE_OURS = "data-lm-suppress-shortcuts";
 
 /**

@@ -123,8 +123,8 @@ export class Inspector {
     this.bar = new DecideBar({
       decide: (decision, all, expected, to) => this.decide(decision, all, expected, to),
       undo: () => this.request({ type: "undo" }),
-      exportAll: () => this.request({ type: "export" }),
-    });
+      exportAll: (suffix, samples) => this.request({ type: "export", suffix, samples }),
+    }, led);
     this.opened = new Opened({
       close: () => this.close(),
       go: (position) => this.openSample(position),
@@ -567,7 +567,7 @@ export class Inspector {
   hearSaid(reply) {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
     this.bar.say(reply.text, reply.done);
-    if (reply.csv !== undefined) download("decisions.csv", reply.csv, "text/csv");
+    if (reply.file !== undefined) download(reply.file, reply.content ?? "", reply.file.endsWith("csv") ? "text/csv" : "application/jsonl");
     if (reply.count !== undefined) this.bar.ask(this.wanted.decision, reply.count, reply.these ?? "", this.wanted.to);
     if (reply.done && reply.request?.endsWith(":edit")) this.opened.saved();
     if (!reply.done || !reply.request?.endsWith(":decide")) return;

@@ -98,6 +98,8 @@
  * @typedef {object} Export
  * @property {"export"} type
  * @property {string} [request]
+ * @property {string} [suffix]
+ * @property {boolean} [samples]
  */
 
 /**
@@ -261,6 +263,7 @@
  * @property {string[]} choices
  * @property {Record<string, string>} refused
  * @property {string[]} classes
+ * @property {string} contents
  * @property {number} undo
  * @property {number} decided
  * @property {string} problem
@@ -329,7 +332,8 @@
  * @property {string | null} request
  * @property {boolean} done
  * @property {string} text
- * @property {string} [csv]
+ * @property {string} [file]
+ * @property {string} [content]
  * @property {number} [count]
  * @property {string} [these]
  */

@@ -1,7 +1,7 @@
 /** The Share menu: the report as a file, a link where the address holds the view, and Python that restores it. */
 
 import { download } from "./decide.js";
-import { bytesOf, html, KERNEL_GONE, tell } from "./dom.js";
+import { bytesOf, html, KERNEL_GONE, menu, tell } from "./dom.js";
 
 const WORKING = "Writing the report …";
 const LINK = "The address of this page holds checkpoint, layer, score, τ, η, filter, sort, page and the opened sample's position; no sample's id and no token.";
@@ -34,15 +34,9 @@ export class Share {
     this.python = this.action("Copy as Python", "python", offered);
     this.link = html("button", { type: "button", class: "mw-button", title: LINK, hidden: true }, "Copy a link");
     this.link.addEventListener("click", () => this.copy(withoutToken(location.href)));
-    const menu = html("div", { class: "mw-menu" }, this.report, this.python, this.link, this.said, this.text);
-    this.element = html("details", { class: "mw-sharing" }, html("summary", { class: "mw-button" }, "Share ▾"), menu);
+    this.element = menu("Share ▾", this.report, this.python, this.link, this.said, this.text);
+    this.element.classList.add("mw-sharing");
     this.element.hidden = offered.length === 0;
-    ears.on(this.element, "keydown", (event) => {
-      if (event.key !== "Escape" || !this.element.open) return;
-      event.preventDefault();
-      this.element.open = false;
-      this.element.querySelector("summary")?.focus();
-    });
     ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
   }
 

@@ -498,7 +498,9 @@ class Evidence:
             missing = int(np.isnan(self.given_log_lira).sum())
             return "log-LiRA as given" + (f", {missing} samples have none" if missing else "")
         if self.kind != "arrays":
-            return f"log-LiRA from {self.n_shadows} shadow models, variance shrunk"
+            design = self.shadows.design.split("-")[0]
+            of = f"{self.n_shadows} shadow models of the design {design!r}"
+            return f"log-LiRA from {of}, variance shrunk"
         if not self.has_ground_truth:
             return "none"
         return f"log-LiRA from the gaps of {self.n_shadows} shadow models, variance shrunk"

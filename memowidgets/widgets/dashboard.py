@@ -96,7 +96,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    _check_offer = traitlets.Unicode("").tag(sync=True)
+    _check_offer = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
@@ -152,8 +152,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._by_layer = {choice.value for choice in choices["metrics"] if choice.uses_layer}
             self._choices = {name: packed_choices(offered) for name, offered in choices.items()}
             check = self._source.offered_check()
-            unknown = "" if check is None or check.time else ": how long?"
-            self._check_offer = "" if check is None else f"Check with {check.in_words}{unknown}"
+            self._check_offer = [] if check is None else [check.offer, f"with {check.in_words}"]
             for name, offered in choices.items():
                 if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
                     marked = (choice.value for choice in offered if choice.marked)
@@ -406,6 +405,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         said = ("", "note")
         try:
             view = work(progress)
+            timed = None if view is not None else self._source.offered_check()
+            if timed is not None:
+                said = (f"Press “{timed.offer}” for {timed.in_words}.", "note")
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar

@@ -105,6 +105,11 @@ class Check:
     time: str = ""
 
     @property
+    def offer(self) -> str:
+        """Label of the button that makes it, or that times it first."""
+        return f"Check ({self.time})" if self.time else "Check: how long?"
+
+    @property
     def in_words(self) -> str:
         """What it takes.
 

@@ -293,9 +293,10 @@ def test_the_dashboard_times_a_check_and_makes_it(audit, referenced, monkeypatch
     )
     audit.score("psmi")
     dashboard = audit.dashboard()
-    assert dashboard._check_offer == f"Check with {models} more short trainings: how long?"
+    trainings = f"with {models} more short trainings"
+    assert dashboard._check_offer[1] == trainings
     dashboard.checkpoint = "epoch-2"
-    for offer in (f"Check with {models} more short trainings, about 40 s", ""):
+    for offer in (["Check (about 40 s)", f"{trainings}, about 40 s"], []):
         dashboard._hear_check(None)
         dashboard.wait()
         assert dashboard._check_offer == offer

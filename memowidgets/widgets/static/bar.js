@@ -228,9 +228,10 @@ export class Bar {
     this.compute.classList.toggle("mw-wanted", !busy && !computed && !asked);
     this.compute.textContent = asked ? "waiting …" : computed && !busy ? "✓ computed" : "Compute";
     this.compute.hidden = busy;
-    const offer = this.model.get("_check_offer") ?? "";
+    const [offer = "", cost = ""] = this.model.get("_check_offer") ?? [];
     this.check.hidden = busy || offer === "" || !computed;
     this.check.textContent = offer;
+    this.check.title = cost;
     this.cancel.hidden = !busy;
     this.root.classList.toggle("mw-busy", busy);
     this.work.hidden = !busy;

@@ -115,7 +115,8 @@ export function answer(item) {
 export function verdictText(logLira, eta, canary) {
   if (eta === null) return `log-LiRA ${fixed(logLira, 1)}`;
   const [value, threshold] = besideText(logLira, eta);
-  const verdict = logLira >= eta ? `memorised (${value} ≥ ${threshold})` : `not memorised (${value} < ${threshold})`;
+  const beside = `(${value} ${logLira >= eta ? "≥" : "<"} ${threshold})`.replaceAll(" ", "\u00a0"); // one piece
+  const verdict = `${logLira >= eta ? "memorised" : "not memorised"} ${beside}`;
   return canary ? `planted, ${verdict}` : verdict;
 }
 

@@ -52,6 +52,7 @@ export class HistogramPlot {
     this.frame = emptyFrame();
     this.low = 0;
     this.high = 1;
+    this.nameWidth = 0; // pixels that the names of both sides take
     /** @type {Axis} */
     this.axis = LINEAR;
   }
@@ -105,6 +106,7 @@ export class HistogramPlot {
           ]
         : []),
     );
+    this.nameWidth = known ? 26 + 7.5 * positives.length : 0;
     setAttributes(this.flaggedClip, { height: frame.bottom });
     setAttributes(this.clearClip, { height: frame.bottom, width: frame.right });
     setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });
@@ -197,6 +199,8 @@ export class HistogramPlot {
     setAttributes(this.region, { width: Math.max(0, x - frame.left) });
     this.regionText.style.visibility = x - frame.left > 66 ? "visible" : "hidden";
     setAttributes(this.tau, { transform: `translate(${x} 0)` });
+    const crosses = x > frame.right - this.nameWidth && x < frame.right - 2; // so the names stand before the line
+    setAttributes(this.names, { transform: `translate(${crosses ? x - frame.right - 3 : 0} 0)` });
     this.tauText.textContent =
       place > this.high ? `τ = ${text} →` : place < this.low ? `← τ = ${text}` : `τ = ${text}`;
     const rightward = x < frame.right - 110;

@@ -2,7 +2,6 @@
 
 `conf.py` puts them where a page says ``{live}``. Everything that a part needs stands in the page
 itself, so it also moves when the page is opened from disk.
-``python -m scripts.live`` draws the digits of the lesson.
 """
 
 from __future__ import annotations
@@ -457,33 +456,3 @@ _OURS = {
 }
 
 KINDS = {"audit": audit, "glance": glance, "playground": playground}
-
-# -------------------------------------------------------------------- the lesson
-
-TEN = (5, 77, 1280, 1301, 1502, 1514, 1551, 1615, 1628, 1666)
-PICTURE = FOLDER.parent / "_static" / "ten_digits.svg"
-
-
-def ten_digits() -> str:
-    """Return the ten digits of the lesson with the labels that they were trained on, as SVG."""
-    from memowidgets.data import load_digits
-
-    data, tiles = load_digits(canaries=0.05, seed=0).take(TEN), []
-    for i, (image, label) in enumerate(zip(data.images[..., 0], data.labels, strict=True)):
-        shades = 255 - np.round(255 * (image / image.max())).astype(int)
-        pixels = "".join(
-            f"<rect x='{8 * x}' y='{8 * y}' width='8.2' height='8.2' fill='rgb({s},{s},{s})'/>"
-            for (y, x), s in np.ndenumerate(shades)
-            if s < LEVELS
-        )
-        name = f"{data.ids[i].removeprefix('digit-')}: label {data.class_names[label]}"
-        place = f"translate({8 + 116 * (i % 5)} {8 + 104 * (i // 5)})"
-        back = "<rect width='64' height='64' fill='#fff' stroke='#8a959e'/>"
-        tiles.append(f"<g transform='{place}'>{back}{pixels}<text y='82'>{name}</text></g>")
-    head = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 584 204' width='584' height='204'"
-    tiles[0] = f"{head} font-family='sans-serif' font-size='13' fill='#78848e'>\n{tiles[0]}"
-    return "\n".join([*tiles, "</svg>\n"])
-
-
-if __name__ == "__main__":
-    PICTURE.write_text(ten_digits(), "utf-8")

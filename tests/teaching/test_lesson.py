@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
 from memowidgets.teaching import LiRAPlayground, PSMIPlayground
 from memowidgets.teaching.playground import Playground
-from scripts import live
+from scripts import lesson
 
-ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "notebooks" / "05_teaching.ipynb"
-WORKSHEET = (ROOT / "docs/worksheet.md").read_text("utf-8")
+WORKSHEET = lesson.WORKSHEET.read_text("utf-8")
 # the innermost: two of them are folded once more
 ANSWERS = re.findall(r"<details[^>]*>((?:(?!<details).)*?)</details>", WORKSHEET, re.DOTALL)
 CODE = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
@@ -23,7 +21,7 @@ CODE = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
 def test_running_all_cells_leaves_the_playgrounds_as_they_were():
     """Else point 0 is in another class already when the hint says to move it there."""
     names, made = {}, set()
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+    for cell in nbformat.read(lesson.NOTEBOOK, as_version=4).cells:
         if cell.cell_type == "code":
             exec(cell.source, names)
             made |= {found for found in names.values() if isinstance(found, Playground)}
@@ -48,24 +46,33 @@ def test_the_numbers_of_an_answer_are_those_that_its_lines_print(answer):
         assert re.search(rf"(?<![\d.-]){number.replace('−', '-').replace(' %', '%')}", printed)
 
 
-def test_the_notebook_asks_what_the_worksheet_asks():
-    """In the same order, with the same answers, which lack the lines that compute them.
-
-    Pictures are links there: Voila fails on a picture of a notebook.
-    """
-
-    def asked(text):
-        text = CODE.sub("", text).replace("../docs/", "").replace("![", "[")
-        links = re.sub(r"\]\([\w/]+\.md\)", "]", text)
-        return re.findall(r"\*\*\d+\. .*?</details>", re.sub(r"\n{3,}", "\n\n", links), re.DOTALL)
-
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    assert len(asked(WORKSHEET)) == len(ANSWERS) > 15
-    assert asked(text) == asked(WORKSHEET)
+def test_worksheet_and_notebook_are_as_written():
+    """Otherwise run `python -m scripts.lesson`."""
+    assert lesson.WORKSHEET.read_text("utf-8") == lesson.worksheet()
+    assert lesson.NOTEBOOK.read_text("utf-8") == lesson.notebook()
 
 
-def test_the_ten_digits_are_those_of_the_data():
-    assert live.PICTURE.read_text("utf-8") == live.ten_digits()
-    answer = next(answer for answer in ANSWERS if "load_digits" in answer)
-    assert f"in {live.TEN}]" in answer
+def test_every_question_of_the_worksheet_is_in_the_notebook_in_its_order():
+    cells = nbformat.read(lesson.NOTEBOOK, as_version=4).cells
+    asked = re.findall(r"\*\*(\d+)\. ", "\n".join(cell.source for cell in cells))
+    assert asked == [str(number) for number in range(1, len(ANSWERS) + 1)]
+    assert asked == re.findall(r"^\*\*(\d+)\. ", WORKSHEET, re.MULTILINE)
+
+
+@pytest.mark.parametrize("memorised", [3, 40])
+def test_three_of_the_ten_notes_are_memorised(memorised):
+    rng = np.random.default_rng(memorised)
+    truth, kinds = rng.uniform(-3, 2, 200), rng.choice(["ordinary", "rare", "wrong"], 200)
+    truth[:memorised] = rng.uniform(5, 30, memorised)
+    truth[-1] = np.nan
+    chosen = lesson.ten(truth, kinds)
+    assert len({*chosen}) == 10
+    assert sorted(truth[chosen])[-3:] == sorted(truth[:memorised])[-3:]
+    assert sorted(truth[chosen])[6] < lesson.CLEAR
+    assert {*kinds[[i for i in chosen if truth[i] < lesson.CLEAR]]} == {*kinds}
+    assert chosen == lesson.ten(truth, kinds) != sorted(chosen)
+
+
+def test_a_heading_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="Nothing"):
+        lesson._around("## Else", "Nothing")

@@ -259,14 +259,13 @@ def closed(playground):
 def test_a_round_of_guess_first_is_played_by_keyboard_to_its_end(visit):
     page = visit("live/watch")
     view, step = page.locator(".mw-play"), page.locator(".mw-watch-next")
+    said = page.get_by_text(re.compile(r"Point \d+ of 150 at"))
     page.locator(".mw-plot-cloud").focus()
     places = []
     for _ in range(150):
         page.keyboard.press("PageDown")
-        said = page.get_by_text(re.compile(r"^Point \d+ of 150 at")).inner_text()
-        places.append(
-            [float(number) for number in re.findall(r"-?\d+\.\d", said.replace("−", "-"))[:2]]
-        )
+        at = re.search(r"Point \d+ of 150 at (\S+), (\S+), label", said.inner_text())
+        places.append([float(number.replace("−", "-")) for number in at.groups()])
     far = np.hypot(*np.transpose(places)).argsort()[-5:]
     for i in range(150):
         page.keyboard.press("PageDown")

@@ -16,6 +16,7 @@ __all__ = [
     "checked_path",
     "fill",
     "make_private",
+    "one_at_a_time",
     "opened",
     "read_whole",
     "replaced",
@@ -62,6 +63,26 @@ def make_private(folder: Path) -> None:
     if folder.parent != folder:
         make_private(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder within this context, while others wait for it.
+
+    The system frees it when its process ends. Where a folder has no lock, as on Windows and on some
+    network file systems, nobody waits.
+    """
+    handle = -1
+    with suppress(OSError, ImportError):
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle != -1:
+            os.close(handle)
 
 
 def fill(path: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from memowidgets.data import Dataset
+    from memowidgets.models.bases import Bases
 
 
 _KNOWN = {"memowidgets", "torch", "transformers", "peft"}
@@ -114,6 +115,16 @@ class Model(abc.ABC):
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
         """Return the module on a device, ready for training in a precision."""
         return module.to(device)
+
+    def begin(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str,
+        bases: Bases | None = None,  # noqa: ARG002 - for models with frozen weights
+    ) -> nn.Module:
+        """Return the module before its first step; `bases` has the frozen weights of a process."""
+        return self.placed(self.build(data), device, precision)
 
     def augmented(self, inputs: Any, augment: str) -> Any:
         """Return the output of `feeder` after random augmentation; unchanged by default."""

@@ -203,15 +203,6 @@ class CausalLM(TokenModel):
         """Raise for a dataset without questions."""
         _questions(data)
 
-    def build(self, data: Dataset) -> nn.Module:
-        """Return the model with its adapters, initialised from torch's generator."""
-        from memowidgets.models.patches import mlp_at, pack_head
-
-        model = self._fresh(data)
-        pack_head(model)
-        mlp_at(model)
-        return self._with_entry(model)
-
     def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
         from torch.nn.functional import cross_entropy
@@ -223,6 +214,13 @@ class CausalLM(TokenModel):
         losses = cross_entropy(words, inputs["options"][labels], reduction="none")
         options = words[:, inputs["options"]].masked_fill(~inputs["available"], -float("inf"))
         return options, losses
+
+    def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:  # noqa: ARG002
+        from memowidgets.models.patches import mlp_at, pack_head
+
+        pack_head(model)
+        mlp_at(model)
+        return self._with_adapters(model)
 
     def _changes(self, data: Dataset) -> dict[str, Any]:  # noqa: ARG002 - the vocabulary is its own
         return {}

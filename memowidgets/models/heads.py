@@ -11,10 +11,13 @@ from memowidgets.models.lora import blocks_of
 from memowidgets.models.pretrained import CLASSES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import torch
     from torch import Tensor, nn
 
 
+_DRAWN = "_memowidgets_drawn"
 POOLINGS = ("first", "last", "mean")
 _TOKENS, _PADDED = 4, 2  # length of the text that shows which positions a head reads
 _SAMPLES = {
@@ -138,6 +141,23 @@ def head_names(model: nn.Module) -> list[str]:
     ]
     pooler = getattr(getattr(model, stack), "pooler", None)  # as in BERT
     return names if pooler is None else [f"{stack}.pooler", *names]
+
+
+def note_drawn(model: nn.Module, names: Iterable[str]) -> None:
+    """Note which weights of a model were drawn when it was loaded, for `drawn_again`."""
+    model.__dict__[_DRAWN] = frozenset(names)
+
+
+def drawn_again(model: nn.Module) -> None:
+    """Draw those weights again from torch's generator, in the way in which loading draws them."""
+    drawn = model.__dict__.get(_DRAWN, frozenset())
+    if not drawn:
+        return
+    for name, values in (*model.named_parameters(), *model.named_buffers()):
+        vars(values)["_is_hf_initialized"] = name not in drawn  # transformers' own marks
+    for part in model.modules():
+        vars(part).pop("_is_hf_initialized", None)
+    cast("Any", model).initialize_weights()
 
 
 def head_of(model: nn.Module) -> nn.Module:

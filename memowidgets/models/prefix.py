@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.files import make_private, replaced, write_whole
+from memowidgets.files import make_private, one_at_a_time, replaced, write_whole
 from memowidgets.models.lora import blocks_of
 from memowidgets.models.memory import Memory, sent
 from memowidgets.models.model_files import cache_folder, file_digest, forget_digests
@@ -67,20 +67,46 @@ class Prefix:
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
 
-    def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
+    def ensure(
+        self,
+        load: Callable[[], tuple[nn.Module, dict[str, Any]]],
+        first: int,
+        device: torch.device,
+    ) -> dict[str, Any]:
         """Run the frozen blocks once, unless their output exists, and write it atomically.
 
-        `load` returns the model on the device. A file that differs from what was written is
-        replaced.
+        One process of a machine does so, and the others wait for it. If it is killed, another one
+        does. A file that differs from what was written is replaced.
+
+        Parameters
+        ----------
+        load : callable
+            Function that returns the model on the device, and what was found out about it.
+        first : int
+            Lowest block that is not frozen.
+        device : torch.device
+            The device.
+
+        Returns
+        -------
+        dict
+            What `load` found out, also if another process called it.
         """
-        if self._is_whole():
-            return
+        found = self._whole()
+        if found is not None:
+            return found
         make_private(self._folder)
-        with replaced(self._file) as temporary:
+        with one_at_a_time(self._folder):
+            found = self._whole()
+            if found is not None:
+                return found
             memory = Memory(device)
-            self._compute(memory.hold(load).eval(), first, device, memory, temporary)
-        note = {"key": self._folder.name, "digest": file_digest(self._file)}
-        write_whole(self._note, json.dumps(note).encode())
+            with replaced(self._file) as temporary:
+                model, found = memory.hold(load)
+                self._compute(model.eval(), first, found["beside"], device, memory, temporary)
+            note = {"key": self._folder.name, "digest": file_digest(self._file), "found": found}
+            write_whole(self._note, json.dumps(note).encode())
+        return found
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
         """Return states of shape (batch, longest, width), padded like the ids."""
@@ -96,16 +122,16 @@ class Prefix:
             states[row, slot] = self._kept[start:stop]
         return sent(torch.from_numpy(states).view(torch.bfloat16), device)
 
-    def _is_whole(self) -> bool:
-        """Return whether the file was written for this model and these prompts, and is complete."""
+    def _whole(self) -> dict[str, Any] | None:
+        """Return what was found out about the model if the file is whole and of these prompts."""
         try:
             note = json.loads(self._note.read_text(encoding="utf-8"))
             size = 2 * int(self._starts[-1]) * self._width
-            if self._file.stat().st_size != size:
-                return False
-            return bool(note == {"key": self._folder.name, "digest": file_digest(self._file)})
-        except (OSError, ValueError):
-            return False
+            if self._file.stat().st_size != size or note["key"] != self._folder.name:
+                return None
+            return dict(note["found"]) if note["digest"] == file_digest(self._file) else None
+        except (OSError, ValueError, TypeError, KeyError):  # or a note of an older version
+            return None
 
     @property
     def _file(self) -> Path:
@@ -116,7 +142,13 @@ class Prefix:
         return self._folder / "states.json"
 
     def _compute(
-        self, model: nn.Module, first: int, device: torch.device, memory: Memory, file: Path
+        self,
+        model: nn.Module,
+        first: int,
+        beside: int,
+        device: torch.device,
+        memory: Memory,
+        file: Path,
     ) -> None:
         import torch
 
@@ -132,7 +164,8 @@ class Prefix:
             return sizes[what]
 
         def check() -> None:
-            self._check(model, first, self._encoded.batch(order[: sizes["checked"]], device))
+            batch = self._encoded.batch(order[: sizes["checked"]], device)
+            self._check(model, first, beside, batch)
 
         def enter(done: int) -> Tensor:
             batch = self._encoded.batch(order[done : done + sizes["rows"]], device)
@@ -151,14 +184,13 @@ class Prefix:
                     out[start:stop] = bits[row, slot]
         out.flush()
 
-    def _check(self, model: nn.Module, first: int, batch: dict[str, Tensor]) -> None:
+    def _check(self, model: nn.Module, first: int, beside: int, batch: dict[str, Tensor]) -> None:
         """Raise for an architecture whose upper blocks use more than what the lower ones return."""
         import torch
 
-        from memowidgets.models.patches import entering, values_beside, without_prefix
+        from memowidgets.models.patches import entering, without_prefix
 
         _, blocks = blocks_of(model)
-        beside = values_beside(model, first, self._ask)
         whole = self._ask(model, batch)
         states = entering(model, first, batch, self._ask)
         lower = list(blocks)[:first]

@@ -196,7 +196,7 @@ class Pretrained:
         """
         import transformers
 
-        from memowidgets.models.heads import head_names
+        from memowidgets.models.heads import head_names, note_drawn
 
         self._check_memory()
         load = partial(
@@ -217,6 +217,7 @@ class Pretrained:
                 f"{self.name} lacks {len(lacking)} weights of {type(model).__name__} that are not "
                 f"in its head, the first is {lacking[0]}; the folder is not of this model"
             )
+        note_drawn(model, [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
         return model
 
     def _check_memory(self) -> None:

@@ -307,31 +307,6 @@ class SequenceClassifier(TokenModel):
         """Return the recipe's own settings, which are displayed and hashed."""
         return {**super().settings(), "pooling": self._pooling, "truncate": self._truncate}
 
-    def build(self, data: Dataset) -> nn.Module:
-        """Return the model with its head and adapters, initialised from torch's generator."""
-        import torch
-
-        from memowidgets.models.patches import mlp_at
-
-        model = self._fresh(data)
-        pooling = self._pooling or own_pooling(model)
-        if not self._said:  # once
-            rounded = any(p.dtype == torch.bfloat16 for p in model.parameters())
-            error = padding_error(model)
-            if error > (_ROUNDED if rounded else _EXACT):
-                warn_user(
-                    f"padding changes the logits of {type(model).__name__} by {error:.0%}, because "
-                    "it reads padding too; so the numbers of a text depend on the longest text of "
-                    "its batch"
-                )
-        self._said = True
-        reading = Reading(pooling, self._padding, int(self.lengths(data).max()))
-        module = self._with_entry(model)
-        if self._pooling is None and pooling == "last":
-            mlp_at(model, reading.last)
-        self._readings[module] = reading
-        return module
-
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
         """Return the module on a device, with the attention that is fastest there for its texts."""
         config = cast("Any", plain(module)).config
@@ -407,6 +382,39 @@ class SequenceClassifier(TokenModel):
         for part in (config, config.get_text_config()):
             part.pad_token_id, part.use_cache = self._padding, False
         return model
+
+    def _look_at(self, model: nn.Module) -> dict[str, Any]:
+        """Add the position that the head reads, and by how much padding changes its logits."""
+        import torch
+
+        if "pooling" not in self._found:
+            pooling = self._pooling or own_pooling(model)
+            rounded = any(p.dtype == torch.bfloat16 for p in model.parameters())
+            error = padding_error(model)
+            self._found["padding"] = error if error > (_ROUNDED if rounded else _EXACT) else 0.0
+            self._found["pooling"] = pooling
+        return super()._look_at(model)
+
+    def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
+        from memowidgets.models.patches import mlp_at
+
+        pooling, error = self._found["pooling"], self._found["padding"]
+        if error and not self._said:  # once
+            warn_user(
+                f"padding changes the logits of {type(model).__name__} by {error:.0%}, because it "
+                "reads padding too; so the numbers of a text depend on the longest text of its "
+                "batch"
+            )
+        self._said = True
+        reading = Reading(pooling, self._padding, int(self.lengths(data).max()))
+        module = self._with_adapters(model)
+        if self._pooling is None and pooling == "last":
+            mlp_at(model, reading.last)
+        self._readings[module] = reading
+        return module
+
+    def _head(self, model: nn.Module) -> list[nn.Parameter]:
+        return list(head_of(model).parameters())
 
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model, head=head_names(model))

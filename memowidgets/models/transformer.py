@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from peft import PeftModel
     from torch import Tensor, nn
 
+    from memowidgets.models.bases import Bases
     from memowidgets.models.patches import Entry
     from memowidgets.models.prefix import Prefix
 
@@ -55,6 +56,7 @@ FROM_SCRATCH = {
 }
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
+_OF_A_PROCESS = ("_read", "_readings", "_found")
 
 
 class TransformerModel(Model):
@@ -85,9 +87,10 @@ class TransformerModel(Model):
         """Forget what was read of datasets and modules, which no other process gets."""
         self._read: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
         self._readings: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+        self._found: dict[str, Any] = {}  # what a pass through the whole model showed
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_read", "_readings")}
+        return {k: v for k, v in self.__dict__.items() if k not in _OF_A_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -237,19 +240,53 @@ class TokenModel(TransformerModel):
         with torch.device("meta"):
             return self._adapted(self._from_config(data))
 
+    def build(self, data: Dataset) -> nn.Module:
+        """Return the model with its head and adapters, initialised from torch's generator."""
+        return self._completed(self._start(data), data)
+
+    def begin(
+        self, data: Dataset, device: torch.device, precision: str, bases: Bases | None = None
+    ) -> nn.Module:
+        """Return the module before its first step, with the frozen weights of its process."""
+        from memowidgets.models.bases import Base
+
+        if bases is None or self._lora is None:
+            return super().begin(data, device, precision, bases)
+        frozen = self._frozen_type(device, precision)
+
+        def place(values: Tensor) -> Tensor:
+            return values.to(device, frozen if values.is_floating_point() else None)
+
+        def load() -> Base:
+            model = self._start(data)
+            return Base(model, self._head(model), place)
+
+        key = id(self._found), device, frozen, *self._changes(data).items()
+        base, copied = bases.copy(key, load)
+        module = self._completed(copied, data)
+        base.fill(module)
+        return self.placed(module, device, precision)
+
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
         """Return the module on a device, with frozen weights in the type that is fastest there."""
+        import torch
+
+        frozen = self._frozen_type(device, precision)
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                wanted = torch.float32 if parameter.requires_grad else frozen
+                parameter.data = parameter.data.to(wanted)
+        return module.to(device)
+
+    def _frozen_type(self, device: torch.device, precision: str) -> torch.dtype:
+        """Return the type of frozen weights on a device."""
         import torch
 
         from memowidgets.models.precision import resolve_precision
 
         wanted = precision if self._dtype == "auto" else self._dtype
-        bfloat16 = resolve_precision(device, wanted) == "bfloat16"
-        for parameter in module.parameters():
-            if parameter.is_floating_point():
-                rounded = bfloat16 and not parameter.requires_grad
-                parameter.data = parameter.data.to(torch.bfloat16 if rounded else torch.float32)
-        return module.to(device)
+        rounded = resolve_precision(device, wanted) == "bfloat16"
+        return torch.bfloat16 if rounded else torch.float32
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
         """Return a function from positions to padded token ids on the device."""
@@ -329,15 +366,36 @@ class TokenModel(TransformerModel):
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model)
 
-    def _with_entry(self, model: nn.Module) -> nn.Module:
-        """Return the model with its adapters, without the blocks whose output is kept."""
-        from memowidgets.models.patches import values_beside, without_prefix
+    def _head(self, model: nn.Module) -> list[nn.Parameter]:  # noqa: ARG002 - classifiers have one
+        """Return the weights that are trained beside adapters."""
+        return []
 
-        entry = None
+    def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
+        """Return what `_start` returned with its adapters, initialised from torch's generator."""
+        raise NotImplementedError
+
+    def _start(self, data: Dataset) -> nn.Module:
+        """Return the model before any training, without the blocks whose output is kept."""
+        from memowidgets.models.patches import without_prefix
+
+        model = self._fresh(data)
+        found = self._look_at(model)
         if self._first:
+            without_prefix(model, self._first, found["beside"])
+        return model
+
+    def _look_at(self, model: nn.Module) -> dict[str, Any]:
+        """Return what passes through a whole model show, which is the same for all of its kind."""
+        from memowidgets.models.patches import values_beside
+
+        if self._first and "beside" not in self._found:
             with _one_sentence(model):
-                beside = values_beside(model, self._first, self._ask)
-                entry = without_prefix(model, self._first, beside)
+                self._found["beside"] = values_beside(model, self._first, self._ask)
+        return self._found
+
+    def _with_adapters(self, model: nn.Module) -> nn.Module:
+        """Return the model with its adapters, and with a note of where the kept output enters."""
+        entry = blocks_of(model)[1][self._first - 1] if self._first else None
         adapted = self._adapted(model)
         adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
         return adapted
@@ -366,16 +424,24 @@ class TokenModel(TransformerModel):
         key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
         prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
         with self.autocast(device, used), _one_sentence(self._config, device):
-            prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
+            found = prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
+        self._found.update(found)
         return prefix
 
-    def _frozen(self, data: Dataset, device: torch.device, precision: str) -> nn.Module:
-        """Return the model before any training, on a device; random states stay as they are."""
+    def _frozen(
+        self, data: Dataset, device: torch.device, precision: str
+    ) -> tuple[nn.Module, dict[str, Any]]:
+        """Return the model before any training, on a device, and what was found out about it.
+
+        Random states stay as they are.
+        """
         import torch
 
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), torch.autocast("cpu", enabled=False):
             model = self._fresh(data)
-        return self.placed(model.requires_grad_(requires_grad=False), device, precision)
+            found = self._look_at(model)
+        model.requires_grad_(requires_grad=False)
+        return self.placed(model, device, precision), dict(found)
 
 
 @contextmanager
@@ -443,14 +509,14 @@ def _fill(model: nn.Module, file: str) -> None:
     from safetensors.torch import load_file
     from torch import nn
 
+    from memowidgets.models.bases import put
+
     kept = load_file(file)
     filled = {
         id(p): nn.Parameter(kept[str(i)], requires_grad=p.requires_grad)
         for i, p in enumerate(model.parameters())
     }
-    for part in model.modules():
-        own = part._parameters  # noqa: SLF001 - the registered ones
-        own.update({name: filled[id(p)] for name, p in own.items() if p is not None})
+    put(model, filled)
 
 
 def check_whole(model: Any, call: str) -> None:

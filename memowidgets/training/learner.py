@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.bases import Bases
 from memowidgets.models.memory import Memory, sent
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
@@ -51,6 +52,8 @@ class Recipe:
         Device, as torch names it.
     anywhere : bool
         Whether ``"auto"`` chose the device, so that another machine chooses its own.
+    bases : Bases or None
+        Frozen weights that the process keeps for its next model.
     """
 
     model: Model
@@ -58,6 +61,7 @@ class Recipe:
     settings: Settings
     device: str
     anywhere: bool = False
+    bases: Bases | None = None
 
 
 class Learner:
@@ -93,15 +97,13 @@ class Learner:
         self._memory = Memory(self._device)
         self.precision = resolve_precision(self._device, recipe.settings.precision)
         with self._on_device():
+            # The feeder is first: it may keep the output of frozen blocks, which the module then
+            # does not need.
+            where = recipe.data, self._device, self.precision
+            self._feed = self._memory.hold(lambda: recipe.model.feeder_at(*where))
             self._random = RandomStates(seed, self._device)
             with self._random.active():
-                built = recipe.model.build(recipe.data)
-                self.module = self._memory.hold(
-                    lambda: recipe.model.placed(built, self._device, self.precision)
-                )
-            self._feed = self._memory.hold(
-                lambda: recipe.model.feeder_at(recipe.data, self._device, self.precision)
-            )
+                self.module = self._memory.hold(lambda: recipe.model.begin(*where, recipe.bases))
             self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
         self._batch_size = recipe.settings.batch_size
         self._order: tuple[int, NDArray[np.int64]] | None = None

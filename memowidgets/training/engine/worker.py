@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 import cloudpickle
 from filelock import FileLock, Timeout
 
+from memowidgets.models.bases import Bases
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.cost import Timing, meet, take_times
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 _POLL_SECONDS = 0.2
+_IDLE_SECONDS = 60.0
 _MOST_JOBS = 2  # jobs that a worker stores, so two audits at once
 _CODE = "memowidgets' code"
 _MUST_AGREE = ("memowidgets", _CODE, "torch", "Python")
@@ -81,6 +83,8 @@ class Result:
     place : str
         Address of the Dask worker's nanny, which stays when a worker is started again, or its own.
         Empty without Dask.
+    loads : int
+        Number of times that the process has loaded the frozen weights of a model.
     """
 
     worker: str
@@ -90,6 +94,7 @@ class Result:
     warning: str = ""
     error: bytes | None = None
     place: str = ""
+    loads: int = 0
 
 
 class WorkerKilledError(StoreError):
@@ -97,8 +102,11 @@ class WorkerKilledError(StoreError):
 
 
 class _Kept:
-    """Jobs that this process has received, and the GPU that it stays on."""
+    """Jobs that this process has received, its frozen weights, and the GPU that it stays on."""
 
+    bases = Bases()
+    orders: ClassVar[int] = 0  # in hand
+    idle: ClassVar[threading.Timer | None] = None  # which forgets the weights
     jobs: ClassVar[OrderedDict[str, ShadowJob]] = OrderedDict()
     checked: ClassVar[set[str]] = set()  # jobs whose functions are those of the run here
     devices: ClassVar[Sequence[str]] = ()  # GPUs that the local processes share
@@ -117,16 +125,17 @@ def fulfil(order: Order, source: Source = None) -> Result:
     if not set(different).isdisjoint(_MUST_AGREE):
         return Result(worker, refusal=said, place=place)
     try:
-        job = _job(order.job, source)
-        if job is None:
-            return Result(worker, lacks_job=True)
-        if order.job not in _Kept.checked:
-            check_functions(job.probe, job.recipe, job.design)
-            _Kept.checked.add(order.job)
-        trained = train_shadow(_on_device(job, order), order.index, Progress())
+        with _at_work():
+            job = _job(order.job, source)
+            if job is None:
+                return Result(worker, lacks_job=True)
+            if order.job not in _Kept.checked:
+                check_functions(job.probe, job.recipe, job.design)
+                _Kept.checked.add(order.job)
+            trained = train_shadow(_on_device(job, order), order.index, Progress())
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
         return Result(worker, error=packed(error), place=place)
-    return Result(worker, trained=trained, warning=said)
+    return Result(worker, trained=trained, warning=said, loads=_Kept.bases.loads)
 
 
 def given(payload: bytes) -> bytes:
@@ -157,7 +166,8 @@ def timed(order: Order, source: Source, folder: str, n: int, since: float) -> Ti
     job = _on_device(job, order)
     if n > 1:
         meet(Path(folder), f"ready-{os.getpid()}", n)
-    found = take_times(job, Progress())
+    with _at_work():
+        found = take_times(job, Progress())
     return replace(found, start=start + found.start)
 
 
@@ -232,13 +242,33 @@ def _job(key: str, source: Source) -> ShadowJob | None:
 
 
 def _on_device(job: ShadowJob, order: Order) -> ShadowJob:
-    """Return the job for the GPU of this process, or for the device of the order."""
+    """Return the job for the GPU of this process, or for the device of the order.
+
+    It uses the frozen weights that the process keeps.
+    """
     device = _own_gpu()
     if device is None and order.device is not None:
         device = resolve_device(order.device)
-    if device is None:
-        return job
-    return replace(job, recipe=replace(job.recipe, device=device))
+    recipe = job.recipe if device is None else replace(job.recipe, device=device)
+    return replace(job, recipe=replace(recipe, bases=_Kept.bases))
+
+
+@contextmanager
+def _at_work() -> Iterator[None]:
+    """Free the frozen weights a while after the last order, as after the end of a run."""
+    with _Kept.mutex:
+        _Kept.orders += 1
+        if _Kept.idle is not None:
+            _Kept.idle.cancel()
+    try:
+        yield
+    finally:
+        with _Kept.mutex:
+            _Kept.orders -= 1
+            if not _Kept.orders:
+                _Kept.idle = threading.Timer(_IDLE_SECONDS, _Kept.bases.clear)
+                _Kept.idle.daemon = True
+                _Kept.idle.start()
 
 
 def _own_gpu() -> str | None:

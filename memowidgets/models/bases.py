@@ -1,0 +1,170 @@
+"""Frozen weights that a worker keeps on its device, for the next model with new adapters."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.models.base import has_users_class
+from memowidgets.models.heads import drawn_again
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+class Base:
+    """A model before any training, whose frozen weights all of its copies share.
+
+    Only the weights are shared. A copy has its own head, buffers and attributes, so that training
+    one copy changes no other.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model as it was loaded. Its frozen weights are moved to the device.
+    trained : iterable of torch.nn.Parameter
+        Weights that are not frozen, such as those of a head.
+    place : callable
+        Function that returns the values of a frozen weight in the type and on the device of
+        training.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        trained: Iterable[nn.Parameter],
+        place: Callable[[torch.Tensor], torch.Tensor],
+    ) -> None:
+        import torch
+        from torch import nn
+
+        own = {id(parameter) for parameter in trained}
+        self._model = model
+        self._trained = [p for p in model.parameters() if id(p) in own]
+        self._hollow: list[nn.Parameter] = []
+        self._frozen: list[nn.Parameter] = []
+        left = [p for p in model.parameters() if id(p) not in own][::-1]
+        while left:  # each is freed before the next one is moved
+            parameter = left.pop()
+            # A hollow weight takes no memory. Its type is that of the file, because adapters are
+            # rounded to the type of the weight that they are added to.
+            values = torch.zeros((), dtype=parameter.dtype).expand(parameter.shape)
+            self._hollow.append(nn.Parameter(values, requires_grad=False))
+            put(model, {id(parameter): self._hollow[-1]})
+            self._frozen.append(nn.Parameter(place(parameter.detach()), requires_grad=False))
+        # Only a user's class or hook can write into `data`, which torch does not count.
+        self._summed = has_users_class(*model.modules()) or any(map(_has_hook, model.modules()))
+        self._state = self._seen()
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing has written into the frozen weights."""
+        return self._seen() == self._state
+
+    def copy(self, *, drawn: bool = True) -> nn.Module:
+        """Return a copy with hollow frozen weights.
+
+        A head that is not in the model's files is drawn from torch's generator, or is the one that
+        was drawn when the model was loaded.
+        """
+        made = copy.deepcopy(self._model, {id(hollow): hollow for hollow in self._hollow})
+        if drawn:
+            drawn_again(made)
+        return made
+
+    def draws_as_loading(self, before: torch.Tensor) -> bool:
+        """Return whether a copy draws its head as loading did, from this state of the generator.
+
+        The generator stays as it is.
+        """
+        import torch
+
+        after = torch.get_rng_state()
+        torch.set_rng_state(before)
+        again = self.copy()
+        same = torch.equal(torch.get_rng_state(), after)
+        torch.set_rng_state(after)
+        hollow = {id(parameter) for parameter in self._hollow}
+        own = [parameter for parameter in again.parameters() if id(parameter) not in hollow]
+        return same and all(map(torch.equal, own, self._trained))
+
+    def fill(self, module: nn.Module) -> None:
+        """Give a copy its frozen weights."""
+        put(module, dict(zip(map(id, self._hollow), self._frozen, strict=True)))
+
+    def _seen(self) -> list[tuple[int, ...]]:
+        """Return for each weight how often it was written to, and perhaps a sum of its bits."""
+        return [
+            (p._version, *([_sum_of_bits(p)] if self._summed else []))  # noqa: SLF001 - torch's
+            for p in self._frozen
+        ]
+
+
+def put(module: nn.Module, others: Mapping[int, nn.Parameter]) -> None:
+    """Put other parameters in the place of those with these ids, also where they are tied."""
+    for part in module.modules():
+        own = part._parameters  # noqa: SLF001 - the registered ones
+        own.update({name: others[id(p)] for name, p in own.items() if id(p) in others})
+
+
+def _sum_of_bits(values: torch.Tensor) -> int:
+    import torch
+
+    as_integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    bits = values.detach().view(as_integers[values.element_size()])
+    return int(bits.sum(dtype=torch.int64).cpu())
+
+
+def _has_hook(part: nn.Module) -> bool:
+    return bool(part._forward_hooks or part._forward_pre_hooks)  # noqa: SLF001 - torch's
+
+
+class Bases:
+    """The base that a process keeps, one at a time.
+
+    Attributes
+    ----------
+    loads : int
+        Number of times that a base was loaded.
+    """
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self._mutex = threading.RLock()
+        self._kept: tuple[Hashable, Base] | None = None
+
+    def copy(self, key: Hashable, load: Callable[[], Base]) -> tuple[Base, nn.Module]:
+        """Return the base of a key, and a copy of it. It is loaded if it is not the one kept.
+
+        It is loaded anew if its frozen weights were written to, or if its head can't be drawn
+        again as loading draws it.
+        """
+        import torch
+
+        with self._mutex:
+            if self._kept is None or self._kept[0] != key or not self._kept[1].is_unchanged:
+                self._kept = None  # before the next one is loaded, which needs the memory
+                self.loads += 1
+                before = torch.get_rng_state()
+                base = load()
+                if base.draws_as_loading(before):
+                    self._kept = key, base
+                return base, base.copy(drawn=False)
+            base = self._kept[1]
+            return base, base.copy()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a base is kept now."""
+        return self._kept is not None
+
+    def clear(self) -> None:
+        """Forget the base, whose memory is free once no model is in training."""
+        with self._mutex:
+            self._kept = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()  # no process gets the base of another

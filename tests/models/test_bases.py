@@ -1,0 +1,192 @@
+"""A kept base: a model with its frozen weights is the one that is loaded anew, bit for bit."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM
+
+import memowidgets as mw
+from memowidgets.data import TextDataset
+from memowidgets.models.bases import Bases
+from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
+from memowidgets.progress import Progress
+from memowidgets.training.engine import worker
+from memowidgets.training.learner import Learner, Recipe
+from tests.models import test_causal_lm as causal
+from tests.models import test_sequence_classifier as classifiers
+from tests.training.small import Inline
+
+LoRA = mw.models.LoRA
+STEPS = 3
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+
+
+def texts() -> TextDataset:
+    rng = np.random.default_rng(0)
+    words = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old"])
+    rows = [" ".join(rng.choice(words, rng.integers(3, 7))) for _ in range(24)]
+    return TextDataset.from_texts(rows, np.arange(24) % 3)
+
+
+def questioned(raw, lora, folder=None, *, cache=True, dtype="auto"):
+    tokenizer = word_tokenizer(causal.questions())
+    if folder is None:
+        return mw.models.CausalLM.from_model(raw, tokenizer, lora=lora, cache=cache)
+    raw.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return mw.models.CausalLM.from_pretrained(folder, lora, cache=cache, dtype=dtype)
+
+
+def causal_of(family):
+    return causal.tiny(family, len(word_tokenizer(causal.questions())))
+
+
+def with_hook(hook):
+    """Return a model with a buffer, whose last block's input a hook changes."""
+    raw = causal_of("llama")
+    raw.model.layers[-1].register_buffer("seen", torch.zeros(()))
+    raw.model.layers[-1].register_forward_pre_hook(hook)
+    return raw
+
+
+def counts(block, inputs):
+    if block.training:
+        block.seen += 1
+    return (inputs[0] * (1 + block.seen / 10), *inputs[1:])
+
+
+def writes(block, _inputs):
+    if block.training:
+        with torch.no_grad():
+            block.self_attn.q_proj.base_layer.weight.mul_(1.01)
+
+
+def writes_unseen(block, _inputs):
+    if block.training:
+        block.self_attn.q_proj.base_layer.weight.data.mul_(1.01)
+
+
+def read_from(tmp_path, family, **options):
+    """Return a classifier of a folder whose head is drawn anew, because its model has another."""
+    tokenizer = tokenizer_of_words(texts().texts)
+    raw = classifiers.tiny(family, len(tokenizer), num_labels=5)
+    if options.pop("without_head", False):
+        config = classifiers.tiny_config(family, len(tokenizer))
+        raw = AutoModelForMaskedLM.from_config(config)
+    raw.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return mw.models.SequenceClassifier.from_pretrained(tmp_path, **options)
+
+
+UPPER, ALL = LoRA(r=2, layers="top:2"), LoRA(r=2)
+MODELS = {
+    **{
+        f"{family}, {lora.layers}, dropout {lora.dropout}, cache {cache}": (
+            lambda _, family=family, lora=lora, cache=cache: questioned(
+                causal_of(family), lora, cache=cache
+            )
+        )
+        for family in ("llama", "gpt2", "opt")
+        for lora, cache in (
+            (ALL, True),
+            (UPPER, False),
+            (LoRA(r=2, layers="top:2", dropout=0.4), True),
+        )
+    },
+    "a folder in bfloat16": lambda at: questioned(causal_of("llama").bfloat16(), ALL, at),
+    "a folder, kept in bfloat16": lambda at: questioned(
+        causal_of("llama"), UPPER, at, dtype="bfloat16"
+    ),
+    "tied to the head": lambda at: questioned(causal_of("gemma"), UPPER, at),
+    "buffers that training changes": lambda _: questioned(with_hook(counts), ALL),
+    "a classifier's own head": lambda _: classifiers.classifier(
+        classifiers.tiny("bert", 32), tokenizer_of_words(texts().texts), lora=ALL
+    ),
+    "a drawn head of bert": lambda at: read_from(at, "bert", lora=LoRA(r=2, dropout=0.2)),
+    "a drawn head and pooler": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
+    "a drawn head of llama": lambda at: read_from(at, "llama", lora=UPPER),
+    "a drawn head of distilbert": lambda at: read_from(at, "distilbert", lora=ALL),
+}
+
+
+def trained(model, seed, bases=None, precision="auto"):
+    """Train for a few steps; return logits before and after, and what is trained."""
+    data = texts() if isinstance(model, mw.models.SequenceClassifier) else causal.questions()
+    settings = mw.TrainingConfig(epochs=1, batch_size=4, lr=1e-2, precision=precision)
+    settings = settings.resolved(model.training_defaults)
+    learner = Learner(Recipe(model, data, settings, "cpu", bases=bases), np.arange(16), seed)
+    every = np.arange(len(data))
+    first = learner.look_at(every).logits
+    learner.advance(STEPS, Progress(), "")
+    return {**learner.weights(), "first": first, "last": learner.look_at(every).logits}
+
+
+def assert_equal(one, other):
+    assert set(one) == set(other)
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("made", MODELS.values(), ids=MODELS)
+def test_a_kept_base_trains_as_one_that_is_loaded_anew(made, request, tmp_path):
+    model, bases = made(tmp_path), Bases()
+    place = list(MODELS).index(request.node.callspec.id)
+    precision = ("float32", "bfloat16")[place % 2]
+    for seed in (1, 2):
+        kept = trained(model, seed, bases, precision)
+        assert_equal(kept, trained(model, seed, precision=precision))
+        assert not np.array_equal(kept["first"], kept["last"])
+    assert bases.loads == 1
+
+
+@pytest.mark.parametrize("hook", [writes, writes_unseen])
+def test_a_base_that_was_written_to_is_loaded_anew(hook):
+    model, bases = questioned(with_hook(hook), ALL), Bases()
+    for loads in (1, 2):
+        assert_equal(trained(model, 1, bases), trained(model, 1))
+        assert bases.loads == loads
+
+
+def test_a_worker_loads_the_base_once_and_frees_it_when_it_has_no_order(tmp_path, monkeypatch):
+    bases = Bases()
+    monkeypatch.setattr(worker._Kept, "bases", bases)
+    settings = mw.TrainingConfig(epochs=1, checkpoint_every=1, batch_size=8)
+    model = questioned(causal_of("llama"), UPPER)
+    audit = mw.Audit(
+        model, causal.questions(), path=tmp_path / "run", training=settings, held_out=None
+    )
+    audit.train()
+    made = []
+
+    class Watched(Inline):
+        def work(self, fn, *args):
+            made.append(fn(*args))
+            return made[-1]
+
+    audit.run_shadows(3, Watched())
+    assert [result.loads for result in made if result.trained is not None] == [1, 1, 1]
+    assert bases.is_kept
+    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
+    audit.run_shadows(4, Inline())
+    end = time.monotonic() + 30
+    while bases.is_kept and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not bases.is_kept
+
+
+def test_two_threads_share_a_base():
+    model, bases = questioned(causal_of("llama"), UPPER), Bases()
+    with ThreadPoolExecutor(2) as threads:
+        both = list(threads.map(lambda seed: trained(model, seed, bases), (1, 2)))
+    for seed, found in zip((1, 2), both, strict=True):
+        assert_equal(found, trained(model, seed))
+    assert bases.loads == 1

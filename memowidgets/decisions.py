@@ -125,6 +125,9 @@ class DecisionLog:
         Why decisions are only in memory. Empty if they are stored.
     unread : str
         Why earlier decisions could not be read. Empty if they could.
+    of_fork : str
+        How many samples were newly memorised in a fork, which is said beside any advice to remove.
+        Empty until one is compared.
     version : int
         Number that increases with every change.
 
@@ -158,7 +161,7 @@ class DecisionLog:
         self._steps: list[_Step] = []
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._lock = threading.RLock()
-        self.problem, self.unread, self.version = "", "", 0
+        self.problem, self.unread, self.of_fork, self.version = "", "", "", 0
 
     # Reading
 

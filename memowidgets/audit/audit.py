@@ -1781,6 +1781,11 @@ class Audit:
             If it is not a fork of this audit, or not trained that far.
         StoreError
             If there are no shadow models to compare with, or the samples are not at hand.
+
+        Notes
+        -----
+        From then on the dashboard and the report of this audit say the sentence wherever a sample
+        is to be removed.
         """
         from memowidgets.audit.runs.fork import check_family, compared
         from memowidgets.audit.views.fork_comparison import with_neighbours
@@ -1803,7 +1808,9 @@ class Audit:
         table = compared(run_of_fork, evidence, checkpoint, variance, own)
         with suppress(ValueError, StoreError):  # the table says why neighbours are not known
             self.evidence_with(partial(judge.needs_of, metric="psmi", truth=None))
-        return with_neighbours(table, self.evidence, layer, n_neighbors, eta)
+        found = with_neighbours(table, self.evidence, layer, n_neighbors, eta)
+        self._log.of_fork = f"In a fork of this audit that was trained: {found.sentence}"
+        return found
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

@@ -1,6 +1,6 @@
 """The exported page of an audit, with its Markdown and JSON twins."""
 
-from memowidgets.report.content import Content, Decided, Digest, Figure, Missing, Scored
+from memowidgets.report.content import Content, Digest, Figure, Missing, Scored
 from memowidgets.report.exports import SCHEMA_VERSION, checked_targets, schema, write
 from memowidgets.report.record import FIELDS, checked_about
 from memowidgets.report.words import without_calls
@@ -9,7 +9,6 @@ __all__ = [
     "FIELDS",
     "SCHEMA_VERSION",
     "Content",
-    "Decided",
     "Digest",
     "Figure",
     "Missing",

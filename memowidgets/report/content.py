@@ -17,6 +17,8 @@ from memowidgets.widgets.explored import ErrorLevels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memowidgets.decisions import Decision
+
     Floats = NDArray[np.float64]
 
 
@@ -63,22 +65,6 @@ class Figure:
         """Whether the figure needs more than half of the page's width."""
         width = re.search(r"<svg[^>]*?\swidth=\"([\d.]+)", self.svg)
         return width is not None and float(width[1]) > WIDE
-
-
-@dataclass(frozen=True)
-class Decided:
-    """The decision on one member.
-
-    Attributes
-    ----------
-    decision : {"keep", "anonymise", "remove", "relabel", "undecided"}
-        The decision.
-    note : str
-        Reason for it. It may contain names of people.
-    """
-
-    decision: str = "undecided"
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -203,7 +189,7 @@ class Content:
         Names of the classes, which are only shown with samples.
     canaries : array of shape (n_members,), bool, optional
         Mask of the planted members.
-    decisions : mapping of str to Decided
+    decisions : mapping of str to Decision
         Decisions by id.
     figures : sequence of Figure
         The figures.
@@ -219,6 +205,8 @@ class Content:
         Digests of model, data and run.
     about : mapping of str to str
         What the owner of the audit says of it, by the names of the record's fields.
+    of_fork : str
+        How many samples were newly memorised in a fork, where one was compared.
     """
 
     name: str
@@ -237,12 +225,13 @@ class Content:
     samples: Any | None = None
     class_names: Sequence[str] = ()
     canaries: NDArray[np.bool_] | None = None
-    decisions: Mapping[str, Decided] = field(default_factory=dict)
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
     warnings: Sequence[str] = ()
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
+    of_fork: str = ""
     remarks: Sequence[str] = ()
     about: Mapping[str, str] = field(default_factory=dict)
 
@@ -312,8 +301,19 @@ class Content:
         decided = sum(counts.values()) - counts["undecided"]
         return counts | {"undecided": int(in_question.sum()) - decided}
 
+    @property
+    def relabelled(self) -> dict[str, tuple[int, int]]:
+        """Numbers of members and of flagged ones that get a class, by "relabel as" and its name."""
+        found: dict[str, tuple[int, int]] = {}
+        for position, made in self._made.items():
+            if made.to:
+                members, flagged = found.get(f"relabel as {made.to}", (0, 0))
+                is_flagged = bool(self._flagged_members[position])
+                found[f"relabel as {made.to}"] = (members + 1, flagged + is_flagged)
+        return dict(sorted(found.items()))
+
     @cached_property
-    def _made(self) -> dict[int, Decided]:
+    def _made(self) -> dict[int, Decision]:
         """The decisions by position of the member."""
         made = self.decisions
         return {i: made[name] for i, name in enumerate(self.ids) if name in made} if made else {}

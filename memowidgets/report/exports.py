@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.decisions import UNDECIDED
 from memowidgets.files import check_outside_runs, checked_path, fill, replaced
-from memowidgets.report.content import Decided
 from memowidgets.report.page import as_page
 from memowidgets.report.record import STATEMENT, record
 from memowidgets.report.words import (
     audited,
+    decisions,
     limits,
     method,
     most_at_risk,
     paragraphs,
     rates,
     share,
-    whole,
     without_calls,
 )
 from memowidgets.visible import visible
@@ -105,9 +105,10 @@ def _warnings(content: Content) -> list[str]:
 
 
 def _decisions(content: Content) -> list[str]:
-    every, flagged = content.decided(flagged=False), content.decided(flagged=True)
-    rows = [(name, whole(every[name]), whole(flagged[name])) for name in every]
-    return ["## Decisions", _table(("", "members", "flagged"), rows)]
+    return [
+        "## Decisions",
+        _table(("", "members", "flagged"), map(_escaped_all, decisions(content))),
+    ]
 
 
 def _samples(content: Content) -> list[str]:
@@ -305,7 +306,7 @@ def _sample_rows(content: Content) -> list[dict[str, Any]] | None:
 def _sample(content: Content, scored: Scored, row: int) -> dict[str, Any]:
     position = int(scored.positions[row])
     name = content.ids[position]
-    made = content.decisions.get(name, Decided())
+    made = content.decisions.get(name, UNDECIDED)
     label = None if scored.labels is None else int(scored.labels[row])
     known = label is not None and 0 <= label < len(content.class_names)
     return {
@@ -318,6 +319,7 @@ def _sample(content: Content, scored: Scored, row: int) -> dict[str, Any]:
         "canary": None if content.canaries is None else bool(content.canaries[position]),
         "answered_rightly": None if scored.right is None else bool(scored.right[row]),
         "decision": made.decision,
+        "to": made.to,
         "note": made.note,
     }
 

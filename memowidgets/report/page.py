@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.decisions import Decision
-from memowidgets.report.content import CHOICES, Decided
+from memowidgets.decisions import UNDECIDED
+from memowidgets.report.content import CHOICES
 from memowidgets.report.record import STATEMENT, record
 from memowidgets.report.words import (
     audited,
+    decisions,
     limits,
     method,
     most_at_risk,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     from collections.abc import Iterable, Sequence
 
+    from memowidgets.decisions import Decision
     from memowidgets.report.content import Content, Scored
     from memowidgets.widgets.samples import Card, SampleReader
 
@@ -130,7 +132,7 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
     """Return the samples most at risk: their numbers in columns, and, if asked for, the samples."""
     chosen = content.by_risk[:MOST_SAMPLES]
     names = [content.ids[int(p)] for p in scored.positions[chosen]]
-    made = [content.decisions.get(name, Decided()) for name in names]
+    made = [content.decisions.get(name, UNDECIDED) for name in names]
     columns: dict[str, Any] = {
         "positions": scored.positions[chosen].tolist(),
         "scores": scored.scores[chosen].tolist(),
@@ -170,7 +172,7 @@ def _number(value: float) -> float | None:
 
 
 def _shown(
-    content: Content, rows: Rows, chosen: NDArray[np.int64], made: list[Decided]
+    content: Content, rows: Rows, chosen: NDArray[np.int64], made: list[Decision]
 ) -> dict[str, Any]:
     """Return the samples themselves, as the dashboard's inspector shows them, if asked for."""
     if content.samples is None:
@@ -179,7 +181,7 @@ def _shown(
     makes = Items(_Smaller(reader), content.class_names, content.ids)
     pixels = bytearray()
     items = [
-        makes.item(rows, int(row), content.tau, Decision(m.decision, m.note), pixels)
+        makes.item(rows, int(row), content.tau, m, pixels)
         for row, m in zip(chosen, made, strict=True)
     ]
     labels = None if rows.labels is None else rows.labels[chosen]
@@ -370,11 +372,10 @@ def _moving(content: Content) -> list[str]:
 
 
 def _decisions(content: Content) -> list[str]:
-    every, flagged = content.decided(flagged=False), content.decided(flagged=True)
-    rows = [(name, whole(every[name]), whole(flagged[name])) for name in every]
+    head = ("", "members", "flagged")
     return [
         "<section aria-labelledby='decided'><h2 id='decided'>Decisions</h2>",
-        _table(f"Flagged: at τ = {content.tau:g}", ("", "members", "flagged"), rows),
+        _table(f"Flagged: at τ = {content.tau:g}", head, decisions(content)),
         "</section>",
     ]
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from memowidgets.decisions import Decision
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content
 
@@ -94,10 +95,32 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
                 f"member {position}" if content.samples is None else content.ids[position],
                 f"{scored.scores[row]:.4g}",
                 *truth,
-                "undecided" if made is None else made.decision,
+                "undecided" if made is None else _made(content, made),
             )
         )
     return ("sample", "score", *(["log-LiRA"] if judged else []), "decision"), table
+
+
+def decisions(content: Content) -> list[tuple[str, str, str]]:
+    """Return rows of a table: each decision, with its number of members and of flagged ones.
+
+    If the report includes samples, a row for each new class follows relabelled members.
+    """
+    every, flagged = content.decided(flagged=False), content.decided(flagged=True)
+    rows = []
+    for name in every:
+        rows.append((name, whole(every[name]), whole(flagged[name])))
+        if name == "relabel" and content.samples is not None:
+            rows += [
+                (of_class, whole(members), whole(of_flagged))
+                for of_class, (members, of_flagged) in content.relabelled.items()
+            ]
+    return rows
+
+
+def _made(content: Content, made: Decision) -> str:
+    """Return a decision, with the new class if the report includes samples."""
+    return f"relabel as {made.to}" if made.to and content.samples is not None else made.decision
 
 
 _MOST_SAMPLES = 50
@@ -266,7 +289,7 @@ def decided(content: Content) -> str:
     left = content.decided(flagged=True)["undecided"]
     open_ones = f"{whole(left)} flagged {verb(left, 'sample is', 'samples are')} undecided"
     text = f"Decided so far: {', '.join(parts)}; {open_ones}."
-    return f"{text} {ONION}" if made["remove"] else text
+    return f"{text} {content.of_fork or ONION}" if made["remove"] else text
 
 
 def between(interval: tuple[float, float]) -> str:

@@ -274,7 +274,8 @@ class DecisionStatus(TypedDict):
 
     ``refused`` has a sentence for each decision that makes no sense for these samples,
     ``classes`` all that a sample can be relabelled to, and ``contents`` the word for what of a
-    sample a file can hold, such as "texts".
+    sample a file can hold, such as "texts". ``ofFork`` is said where a sample is to be removed:
+    how many were newly memorised in a fork, "" where none was compared.
     """
 
     choices: list[str]
@@ -284,6 +285,7 @@ class DecisionStatus(TypedDict):
     undo: int
     decided: int
     problem: str
+    ofFork: str
 
 
 class Place(TypedDict):

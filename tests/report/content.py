@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from memowidgets.report import FIELDS, Content, Decided, Digest, Figure, Missing, Scored
+from memowidgets.decisions import Decision
+from memowidgets.report import FIELDS, Content, Digest, Figure, Missing, Scored
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
@@ -39,7 +40,7 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
             log_lira, others={"Loss": scores + rng.normal(0, 0.2, n)},
         ),
         "ids": [f"id-{i:05d}" for i in range(n)],
-        "decisions": {"id-00001": Decided("remove", "names a patient"), "gone": Decided("keep")},
+        "decisions": {"id-00001": Decision("remove", "names a patient"), "gone": Decision("keep")},
         "figures": (Figure("roc", "The curve.", SVG),),
         "digests": (
             Digest("model", "checkpoints/epoch-2/weights.safetensors", "0123456789abcdef" * 4),
@@ -74,7 +75,8 @@ def hostile() -> Content:
         ids=ids,
         samples=samples,
         class_names=[EVIL, "<b>B</b>", "C", "D"],
-        decisions={ids[0]: Decided("remove", EVIL)},
+        decisions={ids[0]: Decision("remove", EVIL),
+                   ids[1]: Decision("relabel", "", f"new-class {EVIL}")},
         figures=(Figure(EVIL, EVIL, SVG),),
         warnings=[EVIL],
         missing=[Missing(EVIL, EVIL)],

@@ -21,7 +21,7 @@ from memowidgets.report import checked_about, schema, without_calls, write
 from memowidgets.report.exports import escaped
 from memowidgets.report.page import wire
 from memowidgets.report.record import conclusion, record
-from memowidgets.report.words import share
+from memowidgets.report.words import decided, share
 from memowidgets.visible import visible
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, without_truth
@@ -233,9 +233,24 @@ def test_without_samples_no_file_holds_an_id_a_text_a_label_or_a_note(tmp_path):
     everything = json.dumps(head["inspector"]) + repr(blobs)
     for name in ("closed.html", "closed.md", "closed.json"):
         everything += (tmp_path / name).read_text("utf-8")
-    for secret in ("onload=alert", "patient-", "wobbling gait", "neurology"):
+    for secret in ("onload=alert", "patient-", "wobbling gait", "neurology", "new-class"):
         assert secret in json.dumps(payload(open_files)[0]), "the test would not find it"
         assert secret not in everything
+
+
+def test_a_new_class_is_told_where_samples_are(tmp_path):
+    content = hostile()
+    page = write(content, tmp_path / "a.html")
+    assert next(iter(content.relabelled.values())) == (1, 1)
+    for file in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+        assert "new-class" in file.read_text("utf-8"), file
+    items = payload(page.read_text("utf-8"))[0]["inspector"]["items"]
+    assert [item["to"].split()[0] for item in items if item["to"]] == ["new-class"]
+
+
+def test_what_a_fork_showed_stands_beside_a_removal():
+    assert "3 of 60" in decided(plain(of_fork="In a fork: 3 of 60."))
+    assert "3 of 60" not in decided(plain(of_fork="In a fork: 3 of 60.", decisions={}))
 
 
 def test_nothing_of_the_users_is_markup(tmp_path):

@@ -26,7 +26,7 @@ from memowidgets.audit.views.report_digests import digests_of
 from memowidgets.data import WithheldDataset
 from memowidgets.evaluation import opening_tau
 from memowidgets.extras import installed, pip_install
-from memowidgets.report import Content, Decided, Figure, Missing, Scored, without_calls
+from memowidgets.report import Content, Figure, Missing, Scored, without_calls
 from memowidgets.store import StoreError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from memowidgets.audit.audit import Audit
     from memowidgets.charts import Figures
-    from memowidgets.decisions import DecisionLog
+    from memowidgets.decisions import Decision, DecisionLog
     from memowidgets.training.config import Settings
 
 __all__ = ["content_of"]
@@ -163,6 +163,7 @@ class _Gathering:
             missing=tuple(self._missing),
             truth_given=evidence.given_log_lira is not None,
             digests=digests_of(evidence, scored),
+            of_fork=self._log.of_fork,
         )
 
     # ------------------------------------------------------------ trying
@@ -310,12 +311,12 @@ class _Gathering:
         found = self._evidence.member_data.canaries
         return None if found is None else np.asarray(found, dtype=np.bool_)
 
-    def _decisions(self) -> dict[str, Decided]:
+    def _decisions(self) -> dict[str, Decision]:
         log = self._log
         log.refresh()
         if log.problem:
             self._miss("decisions", log.problem)
-        return {name: Decided(made.decision, made.note) for name, made in log.table().items()}
+        return log.table()
 
     def _samples(self) -> Any:
         data = self._evidence.member_data

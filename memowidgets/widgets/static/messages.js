@@ -267,6 +267,7 @@
  * @property {number} undo
  * @property {number} decided
  * @property {string} problem
+ * @property {string} ofFork
  */
 
 /**

@@ -73,7 +73,7 @@ export class Opened {
     head.append(html("span", { class: "mw-gap" }), this.close);
     this.sample = html("div", { class: "mw-sample" });
     this.buttons = decisionButtons((decision) => this.decide(decision));
-    this.onion = html("p", { class: "mw-remark", hidden: true }, ONION);
+    this.onion = html("p", { class: "mw-remark", hidden: true });
     const top = html("div", { class: "mw-opened-top" }, head, this.buttons.group, this.relabelling.element, this.onion);
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
@@ -134,6 +134,7 @@ export class Opened {
     this.reply = reply;
     this.buttons.show(reply.decisions, item.decision, true);
     this.onion.hidden = item.decision !== "remove";
+    this.onion.textContent = reply.decisions.ofFork || ONION;
     this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
     if (focused(this.element) !== this.note) this.note.value = item.note;
     this.showEditing(reply.edit);

@@ -31,6 +31,7 @@ def record_of(
     labels: NDArray[np.int64],
     test: tuple[float, float] | None,
     weights: str = "",
+    seconds: float = 0.0,
 ) -> Record:
     """Create the record of a checkpoint from a pass over the members and the held-out values."""
     train_loss, train_accuracy = train.figures(labels)
@@ -46,6 +47,7 @@ def record_of(
         test_accuracy=test_accuracy,
         precision=train.precision,
         weights=weights,
+        seconds=round(seconds, 3),
     )
 
 

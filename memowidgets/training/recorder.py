@@ -424,6 +424,7 @@ def write_checkpoint(
     epoch: float,
     progress: Progress,
     keep: str = KEEP[0],
+    seconds: float = 0.0,
 ) -> Record:
     """Write weights, pass and record of a module at a step, in place of what is there.
 
@@ -455,7 +456,7 @@ def write_checkpoint(
 
         seen = passes.look(module, progress, allocate)
         test = passes.test(module, progress)
-        record = record_of(step, epoch, seen, passes.labels, test, digest)
+        record = record_of(step, epoch, seen, passes.labels, test, digest, seconds)
         if not isinstance(seen.logits, np.memmap):
             run.write_tensors(place, arrays, made_in, digest)
     write_record(run, record)

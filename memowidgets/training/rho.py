@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
@@ -38,6 +38,8 @@ class Record:
         Precision of the pass over the members.
     weights : str
         Digest of the weights. Empty until they are written.
+    seconds : float
+        Seconds of the training since the checkpoint before, without the passes. 0 if not known.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Record:
     test_accuracy: float | None
     precision: str
     weights: str = ""
+    seconds: float = field(default=0.0, compare=False)
 
     def checked(self) -> Record:
         """Return the record after checking each field's type, because its file may be untrusted.
@@ -59,8 +62,8 @@ class Record:
         ValueError
             If a field has the wrong type; the message names it.
         """
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for each in fields(self):
+            value = getattr(self, each.name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             number = whole or isinstance(value, float)
             fits = {
@@ -68,9 +71,9 @@ class Record:
                 "step": whole and value >= 0,
                 "precision": isinstance(value, str),
                 "weights": isinstance(value, str),
-            }.get(field.name, number or (value is None and field.name.startswith("test")))
+            }.get(each.name, number or (value is None and each.name.startswith("test")))
             if not fits:
-                raise ValueError(f"its {field.name} is {quoted(value)}")
+                raise ValueError(f"its {each.name} is {quoted(value)}")
         return self
 
     def drop(self, first: Record) -> float:

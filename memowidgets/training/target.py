@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from memowidgets.training.checkpoint import (
     read_records,
 )
 from memowidgets.training.design import Design
-from memowidgets.training.device import free_bytes, torch_device
+from memowidgets.training.device import free_bytes, torch_device, wait_for
 from memowidgets.training.forward import Allocate as AllocateShapes
 from memowidgets.training.forward import Forward
 from memowidgets.training.learner import Learner, Recipe, state_of_weights
@@ -174,8 +175,11 @@ class TargetTraining:
             for step, epoch in plan.items():
                 if records and step <= learner.step:
                     continue
-                self._bring(learner, step, epoch, progress)
-                records.append(self._save(learner, epoch))
+                start = time.monotonic()
+                trained = self._bring(learner, step, epoch, progress)
+                wait_for(torch_device(self._recipe.device))
+                seconds = time.monotonic() - start if trained else 0.0
+                records.append(self._save(learner, epoch, seconds))
                 if stop is not None and stop.is_reached(records):
                     break
             self._loaded.keep(learner, self._identity(records[-1]))
@@ -232,14 +236,18 @@ class TargetTraining:
             return {key: np.array(state[key]) for key in state}, dict(state.metadata)
         return state_of_weights(self._kept_weights(run, name)), {}
 
-    def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> None:
-        """Bring a learner to a checkpoint, by training or with the state from `start_from`."""
+    def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> bool:
+        """Bring a learner to a checkpoint; return whether that took training.
+
+        A fork has the state from `start_from` instead.
+        """
         start = start_of(name_of(epoch))
         if self._run.has(start):
             state = self._run.read_tensors(start)
             learner.resume(state, state.metadata)
-        else:
-            learner.advance(step, progress, "training the target")
+            return False
+        learner.advance(step, progress, "training the target")
+        return step > 0
 
     def _weights(self, name: str) -> str:
         return f"checkpoints/{name}/{self._recipe.model.weights_name}"
@@ -299,13 +307,14 @@ class TargetTraining:
                 return self._run.read_tensors(name)
         return None
 
-    def _save(self, learner: Learner, epoch: float) -> Record:
+    def _save(self, learner: Learner, epoch: float, seconds: float) -> Record:
         """Leave a checkpoint with its pass and the state to resume from."""
         passes = _Learned(learner, self._design.members, self._held_out)
         weights = passes.weights(learner.module)
         with self._run.together():
             record = write_checkpoint(
-                self._run, passes, learner.module, weights, learner.step, epoch, Progress()
+                *(self._run, passes, learner.module, weights, learner.step, epoch, Progress()),
+                seconds=seconds,
             )
         write_state(self._run, record, *learner.state())
         return record

@@ -56,7 +56,6 @@ __all__ = [
     "metrics_of",
     "named_series",
     "needs",
-    "next_steps",
     "notes_on_classes",
     "notes_on_zero",
     "opening_tau",
@@ -627,27 +626,6 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     if 2 * at_zero >= by_class:
         return ()
     return (f'τ = 0 flags {at_zero} members, the rule by class {by_class}: tau="class"',)
-
-
-def next_steps(evidence: Evidence) -> tuple[str, ...]:
-    """Return what would check a prediction next: reference models, and then shadow models."""
-    if evidence.kind != "run" or evidence.has_ground_truth or len(evidence.names.found) < 2:
-        return ()
-    if not evidence.references.indices:
-        return (
-            (
-                "reference models check this prediction: audit.run_references(2) trains them, and "
-                "audit.estimate(n_references=2) says how long that takes"
-            ),
-        )
-    if len(evidence.pool) == len(evidence.member_rows):
-        return ()
-    return (
-        (
-            "shadow models tell which samples are memorised: audit.run_shadows(24) trains them, "
-            "and audit.estimate(24) says how long that takes"
-        ),
-    )
 
 
 def checked_tau(tau: Any) -> float:

@@ -16,6 +16,7 @@ from memowidgets.audit.evidence import LOGITS, Evidence, Need
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
+from memowidgets.audit.numbers.ladder import CHECK, CHECKED_BY, next_steps, time_of_check
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -48,7 +49,6 @@ __all__ = ["AuditView"]
 
 _ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
-_CHECK, _CHECKED_BY = "reference", 2  # the score of the offered check, and its models
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
@@ -92,7 +92,7 @@ class AuditView:
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and reference models where they can be trained."""
         there = metrics_of(self._audit.evidence)
-        offered = [] if self.offered_check() is None else [_CHECK]
+        offered = [] if self.offered_check() is None else [CHECK]
         return [
             Choice(name, SCORES[name].title, name == "psmi", uses_layer=name in PER_LAYER)
             for name in dict.fromkeys([*there, *offered])
@@ -104,10 +104,10 @@ class AuditView:
         if evidence.kind != "run" or not evidence.can_ask or evidence.references.indices:
             return None
         try:
-            models = self._audit.run.references_to_train(_CHECKED_BY)
+            models = self._audit.run.references_to_train(CHECKED_BY)
         except (ValueError, StoreError):  # it was not trained, or nothing is left to train on
             return None
-        return Check(_CHECK, models, self._time)
+        return Check(CHECK, models, self._time or time_of_check(evidence))
 
     def _is_predicted(self, checkpoint: str) -> bool:
         names = self._audit.evidence.names
@@ -115,7 +115,7 @@ class AuditView:
 
     def time_check(self, _progress: Progress | None = None) -> None:
         """Estimate the seconds of the reference models, as `Audit.estimate` does."""
-        table = self._audit.estimate(n_shadows=1, n_references=_CHECKED_BY)
+        table = self._audit.estimate(n_shadows=1, n_references=CHECKED_BY)
         self._time = f"about {spoken(float(table['seconds']['reference models']))}"
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
@@ -164,7 +164,7 @@ class AuditView:
 
         offered = self.offered_check()
         if offered is not None and score == offered.metric and self._is_predicted(checkpoint):
-            self._audit.run_references(_CHECKED_BY, progress=progress or Progress())
+            self._audit.run_references(CHECKED_BY, progress=progress or Progress())
         evidence = self._audit.evidence_with(needs, progress)
         found = scores.score(evidence, score, layer, checkpoint, progress)
         of_classes = self._probabilities(evidence, checkpoint)
@@ -190,7 +190,7 @@ class AuditView:
             notes=(
                 *((chance,) if chance and not is_much else ()),
                 *scores.notes_on_zero(evidence, score, found),
-                *(scores.next_steps(evidence) if evidence.references.indices else ()),
+                *(next_steps(evidence, score, found) if evidence.references.indices else ()),
             ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,

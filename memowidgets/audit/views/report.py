@@ -19,6 +19,7 @@ from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
+from memowidgets.audit.numbers.ladder import next_steps
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import answered_rightly, log_lira, note_on_chance
 from memowidgets.audit.views.figures import audit_figures
@@ -215,7 +216,7 @@ class _Gathering:
             notes=(
                 *found.notes,
                 *scores.notes_on_zero(evidence, metric, found),
-                *scores.next_steps(evidence),
+                *next_steps(evidence, metric, found),
             ),
             natural=SCORES[metric].tau,
             right=None if right is None else right[found.rows],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from memowidgets.audit.evidence import Evidence
-from memowidgets.audit.numbers.scores import metrics_of, next_steps
+from memowidgets.audit.numbers.ladder import next_steps
+from memowidgets.audit.numbers.scores import metrics_of
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table
 

@@ -116,10 +116,10 @@ class Check:
         Examples
         --------
         >>> Check("reference", 2).in_words, Check("reference", 1, "about 40 s").in_words
-        ('2 more short trainings', '1 more short training, about 40 s')
+        ('2 more short trainings', '1 more short training (about 40 s)')
         """
         trainings = f"{self.models} more short training{'' if self.models == 1 else 's'}"
-        return ", ".join(part for part in (trainings, self.time) if part)
+        return f"{trainings} ({self.time})" if self.time else trainings
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.audit.run import write_stop
 from memowidgets.audit.runs import recorded
+from memowidgets.audit.views import answers
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.audit.views.computed import Computed
 from memowidgets.metrics import logit_gap
@@ -281,11 +282,13 @@ def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
     assert detail.scores[detail.computed].tolist() == [two.scores[3]]
 
 
-def test_the_dashboard_times_a_check_and_makes_it(audit, referenced, monkeypatch):
-    """Two clicks: the first says how long, the second trains and shows both predictions."""
+@pytest.mark.parametrize("known", ["about 40 s", ""])
+def test_the_dashboard_makes_a_check(audit, referenced, monkeypatch, known):
+    """One click trains and shows both predictions; where the time is not known, one more times."""
     models = 2 * per_round(audit)
     made = mw.Audit.run_references
     monkeypatch.setattr(mw.Audit, "run_references", lambda self, n, **_: made(self, n, Inline()))
+    monkeypatch.setattr(answers, "time_of_check", lambda _: known)
     monkeypatch.setattr(
         mw.Audit,
         "estimate",
@@ -294,9 +297,12 @@ def test_the_dashboard_times_a_check_and_makes_it(audit, referenced, monkeypatch
     audit.score("psmi")
     dashboard = audit.dashboard()
     trainings = f"with {models} more short trainings"
-    assert dashboard._check_offer[1] == trainings
+    offers = [["Check (about 40 s)", f"{trainings} (about 40 s)"], []]
+    if not known:
+        offers.insert(0, ["Check: how long?", trainings])
+    assert dashboard._check_offer == offers[0]
     dashboard.checkpoint = "epoch-2"
-    for offer in (["Check (about 40 s)", f"{trainings}, about 40 s"], []):
+    for offer in offers[1:]:
         dashboard._hear_check(None)
         dashboard.wait()
         assert dashboard._check_offer == offer

@@ -442,10 +442,9 @@ def playground(name: str) -> Moving:
         title = made._title  # noqa: SLF001
     finally:
         made.close()
-    still = (
-        f"<noscript><img src='{STATIC}{name}.png' alt='{title}: a still'></noscript>"
-        f"{_table('As it opens', facts)}"
-    )
+    # A lazy image is not loaded while the still is hidden.
+    image = f"<img src='{STATIC}{name}.png' alt='{title}: a still' loading='lazy'>"
+    still = image + _table("As it opens", facts)
     return Moving(name, title, still, {"state": state, "few": FEW_MODELS})
 
 

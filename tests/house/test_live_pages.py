@@ -688,6 +688,7 @@ def test_without_scripts_a_still_and_a_table_stand_in(chromium, site, name):
         assert any(re.search(rf"flagged at τ = 0\s+{point.flagged}\b", row) for row in rows)
 
 
+@pytest.mark.parametrize("name", ["index", "live/watch"])
 @pytest.mark.parametrize(
     ("before", "what"),
     [
@@ -695,11 +696,13 @@ def test_without_scripts_a_still_and_a_table_stand_in(chromium, site, name):
         ("delete window.DecompressionStream;", "it has no DecompressionStream"),
     ],
 )
-def test_a_browser_that_cannot_show_it_says_so(chromium, site, before, what):
-    address = (site / "live" / "lira.html").as_uri()
+def test_a_browser_that_cannot_show_it_says_so(chromium, site, before, what, name):
+    address = (site / f"{name}.html").as_uri()
     with opened(chromium, address, before=before, offline=True) as page:
         page.get_by_role("alert").filter(has_text=what).wait_for()
         assert page.locator(".live-still table").is_visible()
+        image = page.locator(".live-still img")
+        page.wait_for_function("(image) => image.naturalWidth > 300", arg=image.element_handle())
 
 
 def test_web_assembly_is_not_needed(chromium, site):

@@ -4,6 +4,7 @@ import { Answers } from "../../memowidgets/report/static/answers.js";
 import { StandIn } from "../../memowidgets/report/static/model.js";
 import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/maths.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
+import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
 import { bandOf } from "./band.js";
 import { detailOf } from "./details.js";
 import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
@@ -40,6 +41,8 @@ const SORTS = [
   ["label", "by label"],
   ["order", "as in the dataset"],
 ];
+/** What changes the view that the address names. */
+const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "more", "filter", "sort", "decision", "page", "opened"];
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
 
@@ -66,12 +69,14 @@ export class Recorded {
         tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
         comparing: false, more: false, _comparable: true, _dimmed: false,
         page: 0, page_size: size, filter: "flagged", sort: "risk", decision: "any",
-        _version: 0, _decided: 0,
+        _version: 0, _decided: 0, opened: null, _has_address: true,
       },
       (asked) => this.hear(asked),
     );
     this.version = 0;
     this.picking = false;
+    /** Whether the page's address follows the view. */
+    this.followed = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.banding = undefined;
     /** Where τ is by the explorer, which is ahead of the trait. @type {number | undefined} */
@@ -87,6 +92,7 @@ export class Recorded {
     this.model.on("change:tau_committed", () => this.taus.set(this.view.metric, this.model.get("tau_committed")));
     for (const name of ["eta_committed", "comparing"]) this.model.on(`change:${name}`, () => this.tellLate());
     this.model.on("change:eta_committed", () => this.model.set("_version", this.model.get("_version") + 1));
+    for (const name of PUBLISHED) this.model.on(`change:${name}`, () => this.publish());
   }
 
   /** @param {number} i  member */
@@ -142,6 +148,57 @@ export class Recorded {
     const likeness = (/** @type {View} */ view) =>
       PICKS.reduce((sum, part) => sum + (view[part] === wanted[part] ? weights[part] : 0), 0);
     return this.content.views.reduce((best, view) => (likeness(view) > likeness(best) ? view : best));
+  }
+
+  /** What restores this view: no sample's id, and no text. */
+  get state() {
+    const { model } = this;
+    const names = PUBLISHED.map((name) => name.replace("_committed", ""));
+    return Object.fromEntries(names.map((name) => [name, model.get(name)]));
+  }
+
+  /** Tells the page what is shown, so that its address says so too. */
+  publish() {
+    if (this.followed && !this.picking) this.model.emit("msg:custom", { type: "state", state: this.state }, []);
+  }
+
+  /**
+   * Shows what the page's address says, as far as it makes sense. From now on the address follows.
+   * @param {string} text
+   */
+  restore(text) {
+    const { model } = this;
+    this.followed = true;
+    if (text !== "") {
+      const { state, problems } = usable(text, this.valid());
+      this.picking = true;
+      for (const name of PICKS) model.set(name, state[name] ?? model.get(name));
+      for (const name of ["eta", "eta_committed"]) model.set(name, state.eta ?? model.get("eta"));
+      this.picking = false;
+      this.pick("metric");
+      this.picking = true;
+      const { tau = model.get("tau"), checkpoint, layer, metric, eta, ...rest } = state;
+      if (isNear(tau, scoresOf(this.view))) for (const name of ["tau", "tau_committed"]) model.set(name, tau);
+      else problems.push(`τ = ${Number(tau.toPrecision(4))} is far from every score here, so it is of another audit`);
+      for (const [name, value] of Object.entries(rest)) model.set(name, value);
+      this.picking = false;
+      const said = `${model.get("_message").text} Not restored: ${problems.join("; ")}.`.trim();
+      if (problems.length > 0) model.set("_message", { kind: "note", text: said });
+    }
+    this.publish();
+  }
+
+  /** @returns {import("./address.js").Valid}  of a state */
+  valid() {
+    const { choices, ids } = this.content;
+    const oneOf = (/** @type {string[]} */ values) => (/** @type {unknown} */ value) => values.includes(/** @type {string} */ (value));
+    const named = (/** @type {Choice[]} */ offered) => oneOf(offered.map(({ value }) => value));
+    return {
+      checkpoint: named(choices.checkpoints), layer: named(choices.layers), metric: named(choices.metrics),
+      tau: isNumber, eta: isNumber, comparing: isFlag, more: isFlag, page: isWhole,
+      filter: oneOf(FILTERS), sort: oneOf(SORTS.map(([name]) => name)), decision: oneOf(["any"]),
+      opened: (value) => value === null || (isWhole(value) && value < ids.length),
+    };
   }
 
   /** @param {View} view */
@@ -252,6 +309,10 @@ export class Recorded {
     if (asked.type === "knock") {
       const picked = [this.model.get("checkpoint"), this.model.get("layer"), this.model.get("metric")];
       return { content: { type: "heard", request: asked.request, picked }, buffers: [] };
+    }
+    if (asked.type === "address") {
+      this.restore(asked.text);
+      return null;
     }
     this.asked = asked.tau;
     const found = this.answers.answer(asked);

@@ -14,7 +14,7 @@ import pytest
 DASHBOARD = """
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
-source = FakeSource(seconds=3)
+source = FakeSource(seconds=60)  # a computation ends by being cancelled
 dashboard = Dashboard(source)
 dashboard.page_size = 12
 dashboard
@@ -189,9 +189,16 @@ def test_voila(voila_page):
     page.locator('[data-filter="false alarm"]').click()
     voila.eventually("dashboard.filter", "false alarm")
     voila.eventually("dashboard.metric", "loss")
+    page.locator(".mw-card").nth(1).dblclick()
+    page.locator(".mw-opened .mw-lira").wait_for()
+    voila.eventually("dashboard.opened is None", wanted=False)
     state = voila.python("dashboard.state")
-    page.wait_for_function("() => window.location.hash.includes('false%20alarm')")
-    address = page.evaluate("() => window.location.hash")
+    page.wait_for_function("(n) => location.hash.includes(`opened%22%3A${n}`)", arg=state["opened"])
+    page.locator(".mw-sharing summary").click()
+    page.get_by_role("button", name="Copy a link").click()
+    copied = page.get_by_label("to copy").input_value()
+    assert voila.lab.token not in copied
+    address = "#" + copied.partition("#")[2]
     assert address.startswith("#top&memowidgets=")
     assert json.loads(unquote(address.partition("memowidgets=")[2])) == state
     voila.screenshots("everywhere-voila", widths=[1400], themes=["light"])
@@ -200,7 +207,13 @@ def test_voila(voila_page):
     page.locator(".mw-card").first.wait_for()
     voila.eventually("dashboard.state", state)
     assert tau(page) == state["tau"]
+    page.locator(".mw-opened .mw-lira").wait_for()
     voila.screenshots("everywhere-voila", widths=[1400], themes=["dark"])
+    for wrong, fact in (({"opened": 600}, "position 600"), ({"tau": -1000}, "-1000")):
+        link = "memowidgets=" + quote(json.dumps(state | wrong))
+        page.evaluate("(hash) => { window.location.hash = hash; }", link)
+        page.locator(".mw-message").get_by_text(fact).wait_for()
+        voila.eventually("dashboard.state", state)
     page.evaluate("(hash) => { window.location.hash = hash; }", "memowidgets=" + quote("{'no'}"))
     page.get_by_text("Not restored: it is no state of a dashboard.").wait_for()
     voila.eventually("dashboard.state", state)

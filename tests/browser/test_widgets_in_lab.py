@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
+from tests.browser.harness import SESSION
 from tests.widgets.test_browser import DASHBOARD, agree, chips, counts, drag, tau_shown
 from tests.widgets.test_inspector_browser import IMAGES, QUESTIONS, cards, said
 
@@ -18,6 +21,30 @@ FIRST_SCREEN = """() => {
 RECORDED = (
     "import memowidgets as mw\ndashboard = mw.open_recorded('cifar10-wrn').dashboard()\ndashboard"
 )
+
+
+GONE = "is gone: run its cell again"
+
+
+@contextmanager
+def another_cell_running(notebook):
+    """Keep the kernel busy until the block ends, as another cell does."""
+    end = notebook.path.with_suffix(".end")
+    code = f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)"
+    notebook.page.evaluate(f"(code) => {{ {SESSION}.kernel.requestExecute({{code}}); }}", code)
+    notebook.page.wait_for_function(f"() => {SESSION}.kernel.status === 'busy'")
+    try:
+        yield
+    finally:
+        end.touch()
+        notebook.wait_until_idle()
+        end.unlink()
+
+
+def opacity(page):
+    """How clearly the numbers are seen: 1 where they are not dimmed."""
+    plots = page.locator(".mw-explorer .mw-plots")
+    return float(plots.evaluate("(e) => getComputedStyle(e).opacity"))
 
 
 @pytest.fixture
@@ -64,19 +91,34 @@ def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
 
 def test_the_chips_follow_tau_although_the_kernel_is_busy(in_lab):
     page = in_lab.page
-    page.evaluate(
-        "() => { const k = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;"
-        " k.requestExecute({code: '__import__(\"time\").sleep(4)'}); }"
-    )
-    for share in (0.5, 0.6, 0.45):
-        drag(page, ".mw-histogram", (0.4, 0.5), (share, 0.5))
-        page.wait_for_timeout(50)
-        assert chips(page) == counts(page)
-    in_lab.wait_until_idle()
+    with another_cell_running(in_lab):
+        for share in (0.5, 0.6, 0.45):
+            drag(page, ".mw-histogram", (0.4, 0.5), (share, 0.5))
+            page.wait_for_timeout(50)
+            assert chips(page) == counts(page)
     flagged = counts(page)["flagged"]
     page.locator('[data-filter="all"]').click()
     page.locator(".mw-range").get_by_text("of 600").wait_for()
     assert chips(page)["flagged"] == flagged
+    agree(in_lab)
+
+
+def test_while_another_cell_runs_old_numbers_are_dimmed_and_the_page_says_why(in_lab):
+    page = in_lab.page
+    in_lab.python("source.done.add(('psmi', '1', 'epoch-2'))")
+    said = page.locator(".mw-bar .mw-message")
+    with another_cell_running(in_lab):
+        page.get_by_label("layer", exact=True).select_option("1")
+        said.get_by_text("another cell is running").wait_for()
+        assert opacity(page) < 0.5
+        assert page.get_by_text("✓ computed").count() == 0
+        assert said.count() == 1
+    page.locator(".mw-dashboard:not(.mw-asked)").wait_for()
+    page.get_by_text("✓ computed").wait_for()
+    assert said.is_hidden()
+    page.wait_for_function(
+        "() => getComputedStyle(document.querySelector('.mw-plots')).opacity == 1"
+    )
     agree(in_lab)
 
 
@@ -112,11 +154,13 @@ def test_a_restarted_kernel_leaves_the_view_readable(in_lab):
     )
     in_lab.wait_until_idle()
     page.locator('[data-filter="all"]').click()
-    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").wait_for()
+    page.locator(".mw-inspector").get_by_text(GONE).wait_for()
     page.get_by_role("button", name="τ = 0").click()
-    page.locator(".mw-explorer").get_by_text("is gone: run its cell again").wait_for()
+    page.locator(".mw-explorer").get_by_text(GONE).wait_for()
     page.get_by_label("layer", exact=True).select_option("1")
-    page.locator(".mw-bar").get_by_text("is gone: run its cell again").wait_for()
+    page.locator(".mw-bar .mw-message").get_by_text(GONE).wait_for()
+    assert opacity(page) < 0.5
+    assert page.get_by_text("✓ computed").count() == 0
     assert page.locator(".mw-tile-flagged").inner_text() == shown
 
 
@@ -162,7 +206,7 @@ def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(notebook_page):
     )
     images.wait_until_idle()
     page.keyboard.press("r")
-    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").first.wait_for()
+    page.locator(".mw-inspector").get_by_text(GONE).first.wait_for()
     assert page.locator(".mw-lira").is_visible()
 
 

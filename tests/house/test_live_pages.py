@@ -12,6 +12,7 @@ import shutil
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from memowidgets.audit.runs import recorded
 from scripts import live
 from scripts.docs import guarded
 from tests.browser.test_everywhere import counts, drag_tau, tau
+from tests.browser.test_tasks import Hand
 from tests.front_end.tools import node_modules
 from tests.report.test_page import AUDIT_ALL, expected, type_in
 
@@ -801,3 +803,127 @@ def test_rounding_up_keeps_what_every_short_threshold_flags():
     same, wide = live.upward(np.array([1.0 + 1e-12, 1.0 + 2e-12]))
     assert wide
     assert same[0] != same[1]
+
+
+@pytest.fixture(scope="module")
+def linked(chromium, tmp_path_factory):
+    """Open a recorded audit without the site around it, by what its address says after #."""
+    file = tmp_path_factory.mktemp("linked") / "audit.html"
+    body = live.part("audit", AUDITS["mmlu"]).markup()
+    file.write_text(guarded(WHOLE.format(body)), "utf-8")
+    with opened(chromium, file.as_uri(), offline=True) as page:
+
+        def go(address):
+            page.goto("about:blank")  # another fragment alone would not load it anew
+            page.goto(address if "://" in address else f"{file.as_uri()}#{address}")
+            page.wait_for_selector("body[data-ready]")
+            page.locator(".mw-card").first.wait_for()
+            return page
+
+        yield go
+
+
+def link_to(**state):
+    return "memowidgets=" + quote(json.dumps(state))
+
+
+def shown_there(page):
+    """All that a link must bring along, as the page shows it."""
+    picked = [
+        page.get_by_label(name, exact=True).input_value()
+        for name in ("checkpoint", "layer", "η", "sort", "filter by decision")
+    ]
+    picked.append(page.locator(".mw-segment[aria-checked=true], .mw-bar select").all_inner_texts())
+    return [
+        tau(page), counts(page), page.get_by_label("compare metrics").is_checked(), picked,
+        page.locator(".mw-chip[aria-pressed=true]").inner_text(),
+        page.locator(".mw-range").inner_text(),
+        page.locator(".mw-opened .mw-whole-id").inner_text(),
+    ]  # fmt: skip
+
+
+def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(linked):
+    page = linked("chapter")
+    hand = Hand(page)
+    hand.click(page.get_by_role("button", name="Pin curve"))
+    hand.choose("layer", "27")
+    page.locator(".mw-curve-name", has_text="(pinned)").wait_for()
+    hand.click(page.get_by_role("button", name="More controls"))
+    hand.click(page.get_by_label("compare metrics"))
+    names = page.locator(".mw-curve-name")
+    names.filter(has_text="Log-probability of the label").wait_for()
+    assert names.first.inner_text().startswith("PSMI, layer 27")
+    compared = hand.actions
+    page.locator('[data-filter="false alarm"]').click()
+    type_in(page, "η", "3")
+    type_in(page, "τ", "0.05")
+    page.get_by_label("sort").select_option("log-lira")
+    page.get_by_label("next page").click()
+    page.locator(".mw-range").get_by_text("13–24 of").wait_for()
+    page.locator(".mw-card").nth(1).dblclick()
+    page.locator(".mw-opened .mw-lira").wait_for()
+    before = shown_there(page)
+    hand.click(page.locator(".mw-sharing summary"))
+    hand.click(page.get_by_role("button", name="Copy a link"))
+    address = page.get_by_label("to copy").input_value()
+    assert hand.actions - compared == 2
+    assert hand.actions <= 8
+    fragment = address.partition("#")[2]
+    assert fragment.startswith("chapter&memowidgets=")
+    assert page.locator(".mw-opened .mw-whole-id").inner_text() not in unquote(fragment)
+    assert shown_there(linked(address)) == before
+    page.locator(".mw-opened .mw-lira").wait_for()
+
+
+@pytest.fixture
+def followed(linked):
+    """The page at a view of its own, from which it follows another address without a reload."""
+    page = linked(link_to(tau=0.1, eta=5, filter="hit"))
+
+    def go(fragment):
+        page.evaluate("(to) => { location.hash = to; }", fragment)
+        return page
+
+    yield go
+    kept = json.loads(unquote(page.evaluate("() => location.hash").partition("memowidgets=")[2]))
+    assert (kept["tau"], kept["eta"]) == (tau(page), 5)
+    assert len(page.locator(".mw-bar .mw-message").inner_text()) < 300
+
+
+WRONG = [
+    ({"tau": -1000}, ["-1000"]),
+    ({"opened": 99999}, ["99999"]),
+    ({"layer": "99", "opened": -1}, ["99", "-1"]),
+    ({"checkpoint": ["a"], "eta": "4", "comparing": 1}, ["checkpoint", "eta", "comparing"]),
+    ({"sort": "x" * 999, "decision": "burn", "page": 0.5}, ["xxx", "burn", "0.5"]),
+    ({EVIL: 1, "constructor": 1, "__proto__": 2}, [EVIL[:30], "constructor"]),
+]
+
+
+def test_what_a_link_gets_wrong_is_one_sentence_and_nothing_is_lost(followed):
+    for i, (said, facts) in enumerate(WRONG):
+        name = ("missed", "clear")[i % 2]
+        page = followed(link_to(**said, filter=name))
+        page.locator(f'[data-filter="{name}"][aria-pressed=true]').wait_for()
+        text = page.locator(".mw-bar .mw-message").inner_text()
+        assert all(fact in text for fact in facts)
+        assert tau(page) == 0.1
+        assert not page.locator(".mw-opened").is_visible()
+    for text in ("{", "[]", "1", "null", "[" * 5000, "9" * 3999, "NaN", "%E0%A4%A"):
+        followed(link_to(filter="hit"))
+        page.locator(".mw-bar .mw-message").wait_for(state="hidden")
+        followed(f"memowidgets={text}")
+        page.locator(".mw-message").get_by_text("no state of a dashboard").wait_for()
+        assert tau(page) == 0.1
+
+
+def test_a_view_that_the_page_does_not_hold_is_said_and_a_sample_is_opened(followed):
+    page = followed(link_to(layer="26", checkpoint="epoch-1", tau=-0.1))
+    page.locator(".mw-message").get_by_text("layer 26, epoch 1").wait_for()
+    assert tau(page) == -0.1
+    followed(link_to(opened=5, metric="loss"))
+    name = mw.open_recorded(AUDITS["mmlu"]).score("psmi").index[5]
+    page.locator(".mw-opened .mw-whole-id").get_by_text(name).wait_for()
+    page.locator(".mw-axis-title", has_text="Log-probability of the label").first.wait_for()
+    followed(link_to(opened=None))
+    page.locator(".mw-opened").wait_for(state="hidden")

@@ -1,6 +1,6 @@
 /** The bar of the dashboard: pickers, Compute, progress and Cancel. */
 
-import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell } from "./dom.js";
+import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell, throttle } from "./dom.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
 
@@ -13,6 +13,7 @@ const ADDRESS = "memowidgets=";
 const PICKS = ["checkpoint", "layer", "metric"];
 const SOON = 400; // milliseconds in which a free kernel answers
 const AGAIN = 200;
+const BETWEEN_ADDRESSES = 400; // a browser refuses more than a hundred in half a minute
 const OTHER_CELL = "Waiting for the kernel: another cell is running.";
 const OURS = "Waiting for the kernel: it reads the numbers.";
 /** Only the first dashboard of a page follows the page's address. */
@@ -158,15 +159,27 @@ export class Bar {
     } else this.patience = setTimeout(() => this.knock("done"), AGAIN); // the pick is still on its way
   }
 
-  /** In Voila a page has an address of its own, so that a user can send somebody a link to a view. */
+  /** In Voila and on the site a page has an address of its own, so that a user can send somebody a link to a view. */
   followAddress() {
     const page = document.documentElement;
-    if (document.body.dataset.voila === undefined || page.hasAttribute(FOLLOWS)) return;
+    const own = document.body.dataset.voila !== undefined || this.model.get("_has_address") === true;
+    if (!own || page.hasAttribute(FOLLOWS)) return;
     page.setAttribute(FOLLOWS, "");
-    this.share.offerLink();
-    this.ears.later(() => page.removeAttribute(FOLLOWS));
+    /** @type {import("./messages.js").State | null} */
+    let state = null;
+    const write = () => {
+      if (state !== null) history.replaceState(history.state, "", addressWith(location.hash, state));
+    };
+    const writeSoon = throttle(write, BETWEEN_ADDRESSES);
+    this.share.offerLink(write);
+    this.ears.later(() => {
+      writeSoon.cancel();
+      page.removeAttribute(FOLLOWS);
+    });
     this.ears.onModel("msg:custom", (/** @type {import("./messages.js").FromKernel} */ told) => {
-      if (told.type === "state") history.replaceState(history.state, "", addressWith(location.hash, told.state));
+      if (told.type !== "state") return;
+      state = told.state;
+      writeSoon();
     });
     const restore = () => this.tell({ type: "address", text: textInAddress(location.hash) });
     this.ears.on(window, "hashchange", restore);

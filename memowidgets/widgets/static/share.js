@@ -33,7 +33,6 @@ export class Share {
     this.report = this.action("Save the report (HTML)", "report", offered);
     this.python = this.action("Copy as Python", "python", offered);
     this.link = html("button", { type: "button", class: "mw-button", title: LINK, hidden: true }, "Copy a link");
-    this.link.addEventListener("click", () => this.copy(withoutToken(location.href)));
     this.element = menu("Share ▾", this.report, this.python, this.link, this.said, this.text);
     this.element.classList.add("mw-sharing");
     this.element.hidden = offered.length === 0;
@@ -56,9 +55,16 @@ export class Share {
     return button;
   }
 
-  /** The page's address follows the view, so that it can be sent. */
-  offerLink() {
+  /**
+   * The page's address follows the view, so that it can be sent.
+   * @param {() => void} write  makes it that of the view at once
+   */
+  offerLink(write) {
     this.link.hidden = this.element.hidden = false;
+    this.link.addEventListener("click", () => {
+      write();
+      this.copy(withoutToken(location.href));
+    });
   }
 
   /**

@@ -1,0 +1,112 @@
+"""Three tasks on a recorded audit, and how many actions each takes a user."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+
+from memowidgets.data import MCQDataset
+from tests.browser.test_everywhere import counts, tau
+
+RECORDED = """
+import memowidgets as mw
+audit = mw.open_recorded("patients-smollm2")
+dashboard = audit.dashboard()
+dashboard
+"""
+
+
+class Hand:
+    """A user's hand on a page: it acts, and counts clicks, keys and drags."""
+
+    def __init__(self, page):
+        self.page, self.actions = page, 0
+
+    def click(self, what):
+        what.click()
+        self.actions += 1
+
+    def press(self, key):
+        self.page.keyboard.press(key)
+        self.actions += 1
+
+    def choose(self, name, value):
+        """Choose in a list: one click opens it, another one chooses."""
+        self.page.get_by_label(name, exact=True).select_option(value)
+        self.actions += 2
+
+
+@pytest.fixture
+def shown(widget_page):
+    opened = widget_page([RECORDED], width=960, height=780)
+    opened.page.wait_for_selector(".mw-card")
+    return opened
+
+
+def test_the_threshold_with_one_per_cent_for_nothing(shown):
+    hand = Hand(shown.page)
+    hand.click(shown.page.get_by_role("button", name="at most 1 % for nothing"))
+    evaluation = shown.names["audit"].evaluate("psmi")
+    shown.eventually("dashboard.tau_committed", evaluation.threshold("fpr<=0.01"))
+    found = counts(shown.page)
+    assert 0 < found["false_alarms"] <= 0.01 * (found["false_alarms"] + found["clear"])
+    assert tau(shown.page) == evaluation.threshold("fpr<=0.01")
+    assert hand.actions <= 2
+
+
+def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown, tmp_path):
+    page, hand, audit = shown.page, Hand(shown.page), shown.names["audit"]
+    worst = list(audit.score("psmi").nsmallest(5).index)
+    hand.click(page.locator(".mw-card").first)
+    for done in range(1, 6):
+        hand.press("r")
+        page.get_by_text(f"{done} of 57 decided").wait_for()
+    assert hand.actions <= 6
+    assert shown.python("dashboard.decisions.id.tolist()") == worst
+    with page.expect_download() as downloading:
+        hand.click(page.get_by_role("button", name="Export CSV"))
+    downloading.value.save_as(tmp_path / "decisions.csv")
+    with (tmp_path / "decisions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows if row["decision"] == "remove"] == worst
+
+    audit.kept().to_csv(tmp_path / "cleaned.csv")
+    again = MCQDataset.from_csv(tmp_path / "cleaned.csv")
+    stay = [i for i, name in enumerate(audit.data.ids) if name not in worst]
+    assert len(stay) == len(audit.data) - 5
+    for one, i in zip(again, stay, strict=True):  # neither the prompt's template nor canaries
+        was = audit.data[i]
+        assert one == replace(was, prompt=one.prompt, canary=False)
+
+
+def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_python(shown):
+    page, hand = shown.page, Hand(shown.page)
+    hand.click(page.get_by_role("button", name="Pin curve"))
+    hand.choose("layer", "28")
+    page.locator(".mw-curve-name", has_text="(pinned)").wait_for()
+    hand.click(page.get_by_role("button", name="More controls"))
+    hand.click(page.get_by_label("compare metrics"))
+    page.locator(".mw-curve-name", has_text="Log-probability of the label").wait_for()
+    names = page.locator(".mw-curve-name").all_inner_texts()
+    assert names[0].startswith("PSMI, layer 28")
+    assert names[1].startswith("PSMI, layer 30")
+    hand.click(page.locator(".mw-sharing summary"))
+    hand.click(page.get_by_role("button", name="Copy as Python"))
+    copied = page.get_by_label("to copy")
+    copied.wait_for()
+    assert hand.actions <= 8
+    shown.screenshots("tasks-compared", of=".mw-dashboard", widths=[960], themes=["light"])
+
+    shown.names["mine"] = shown.names.pop("dashboard")
+    shown.run(copied.input_value())
+    shown.settle()
+    theirs = page.locator(".mw-dashboard").nth(1)
+    theirs.locator(".mw-card").first.wait_for()
+    assert shown.python("dashboard.state") == shown.python("mine.state")
+    assert shown.python("dashboard.layer") == "28"
+    both = [one.get_attribute("data-counts") for one in page.locator(".mw-explorer").all()]
+    assert json.loads(both[0]) == json.loads(both[1])
+    theirs.locator(".mw-curve-name", has_text="Log-probability of the label").wait_for()

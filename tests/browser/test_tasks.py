@@ -66,8 +66,10 @@ def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown
         page.get_by_text(f"{done} of 57 decided").wait_for()
     assert hand.actions <= 6
     assert shown.python("dashboard.decisions.id.tolist()") == worst
+    hand.click(page.locator(".mw-export summary"))
     with page.expect_download() as downloading:
-        hand.click(page.get_by_role("button", name="Export CSV"))
+        hand.click(page.get_by_role("button", name="CSV", exact=True))
+    assert hand.actions <= 8
     downloading.value.save_as(tmp_path / "decisions.csv")
     with (tmp_path / "decisions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

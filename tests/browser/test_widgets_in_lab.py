@@ -103,25 +103,6 @@ def test_the_chips_follow_tau_although_the_kernel_is_busy(in_lab):
     agree(in_lab)
 
 
-def test_while_another_cell_runs_old_numbers_are_dimmed_and_the_page_says_why(in_lab):
-    page = in_lab.page
-    in_lab.python("source.done.add(('psmi', '1', 'epoch-2'))")
-    said = page.locator(".mw-bar .mw-message")
-    with another_cell_running(in_lab):
-        page.get_by_label("layer", exact=True).select_option("1")
-        said.get_by_text("another cell is running").wait_for()
-        assert opacity(page) < 0.5
-        assert page.get_by_text("✓ computed").count() == 0
-        assert said.count() == 1
-    page.locator(".mw-dashboard:not(.mw-asked)").wait_for()
-    page.get_by_text("✓ computed").wait_for()
-    assert said.is_hidden()
-    page.wait_for_function(
-        "() => getComputedStyle(document.querySelector('.mw-plots')).opacity == 1"
-    )
-    agree(in_lab)
-
-
 def test_a_cell_run_again_leaves_no_widget_behind(in_lab):
     living = (
         "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"

@@ -44,7 +44,7 @@ LONGEST = (
     "test_no_request",
     "test_psmi",
     "test_trainer_callback",
-    "test_kill",
+    "test_run_killed",
     "audit/test_audit",
     "test_figures",
     "test_package",

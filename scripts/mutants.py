@@ -29,11 +29,13 @@ ENGINE_TESTS = (
     "tests/training/test_sharing.py",
     "tests/training/test_shadows.py",
     "tests/training/test_executors.py",
+    "tests/training/test_worker.py",
 )
 IDENTITY_TESTS = (
     "tests/training/test_probe.py",
-    "tests/audit/test_identity_of_caches.py",
-    "tests/audit/test_mends.py",
+    "tests/audit/test_identity.py",
+    "tests/audit/test_kept.py",
+    "tests/audit/test_run_damaged.py",
 )
 STORE_TESTS = ("tests/test_store.py", "tests/test_tensors.py")
 TESTS: dict[str, tuple[str, ...]] = {

@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import memowidgets as mw
-from memowidgets.store import FORMAT, RunDirectory, StoreError, put_rows
+from memowidgets.store import FORMAT, RunDirectory, StoreError, put_rows, run_at
 
 
 @pytest.fixture
@@ -254,3 +255,19 @@ def test_what_cannot_be_a_path_is_refused(path, error, tmp_path, monkeypatch):
     with pytest.raises(error, match="path"):
         audit.report(path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_state_of_a_recordings_files_changes_when_it_is_replaced(tmp_path):
+    shipped = Path(mw.__file__).parent / "audit" / "recordings" / "digits"
+    folder = shutil.copytree(shipped, tmp_path / "digits")
+    recording = run_at(folder)
+    recording.hold(recording.read_manifest())
+    name = f"forward/{recording.names('forward')[0]}"
+    before = recording.state(name)
+    assert before
+    assert recording.state("forward/none") == ()
+    (folder / "recording.safetensors").rename(tmp_path / "old")
+    shutil.copy(tmp_path / "old", folder / "recording.safetensors")
+    assert recording.state(name) != before
+    (folder / "recording.safetensors").unlink()
+    assert recording.state(name) == ()

@@ -16,7 +16,7 @@ from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.edits import Edit
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
-from tests.audit.test_kill import forked, same_files, wait_for
+from tests.audit.test_run_killed import forked, same_files, wait_for
 from tests.training.small import Inline
 
 

@@ -18,7 +18,7 @@ from memowidgets.training.engine import pools
 from memowidgets.training.engine.sharing import SharedSamples
 from memowidgets.training.engine.worker import Order, fulfil, unpacked
 from memowidgets.training.shadow import ShadowJob
-from tests.audit.test_kill import forked, wait_for
+from tests.audit.test_run_killed import forked, wait_for
 from tests.training.small import trained
 
 PATIENCE = 120  # seconds after which a process hangs; none of these takes a fifth of it

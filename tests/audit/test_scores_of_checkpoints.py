@@ -17,7 +17,7 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import target
 from memowidgets.training.learner import Learner
 from tests.audit.conftest import recording_at, small_audit, small_data
-from tests.audit.test_watch import mlp, samples, trained
+from tests.audit.test_watching import mlp, samples, trained
 from tests.training.small import Inline
 
 MEANS = ("csl", "psmi_mean", "psmi+csl")

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 import memowidgets as mw
 from memowidgets.store import RunDirectory
-from tests.audit.test_watch import CLASSES, STEPS, WIDTH, N, mlp, samples, seeded, trained
+from tests.audit.test_watching import CLASSES, STEPS, WIDTH, N, mlp, samples, seeded, trained
 
 
 @pytest.fixture(scope="module")

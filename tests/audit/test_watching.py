@@ -649,7 +649,7 @@ def test_a_run_of_another_kind_is_refused(data, tmp_path):
 KILLED = """
 import os, signal, sys
 from memowidgets.store import RunDirectory
-from tests.audit.test_watch import STEPS, mlp, samples, seeded, trained
+from tests.audit.test_watching import STEPS, mlp, samples, seeded, trained
 import memowidgets as mw
 
 module, data = mlp(), samples()

@@ -23,6 +23,11 @@ from memowidgets.commands.runs import CommandError, checked_run, refusing
 from memowidgets.visible import visible
 
 RECORDING = "patients-smollm2"
+_ABOUT = {
+    "purpose": "A demonstration: which of its training samples will this model memorise?",
+    "data": "The notes are generated, and all patients are invented. The label of a note is the "
+    "ward that takes the patient.",
+}
 
 
 def demo(
@@ -64,8 +69,9 @@ def demo(
         raise CommandError(
             f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
         ) from None
-    say("Writing the report of a recorded audit: SmolLM2, fine-tuned on notes about patients.")
-    say("All patients are invented.")
+    say("Which of its training samples will this model memorise?")
+    say("SmolLM2 learned from notes about invented patients which ward takes them.")
+    say("Writing the report of its recorded audit, with a threshold τ that you can move.")
     with refusing(folder):
         from memowidgets.audit import open_recorded
 
@@ -74,10 +80,11 @@ def demo(
             folder / f"{RECORDING}.html",
             include_samples=True,  # they are generated, so anybody may see them
             overwrite=overwrite,
+            about=_ABOUT,
             figures=False,
         )
     say(f"The page is {visible(str(page))}")
-    if browser and not webbrowser.open(page.as_uri()):
+    if browser and not webbrowser.open(f"{page.as_uri()}#move"):
         say("No browser was found. Open the page in one yourself.")
     return page
 

@@ -476,7 +476,7 @@ def test_the_demo_writes_the_page_and_opens_it(small_recording, tmp_path, capsys
     status, out, err = said(capsys, "demo", "--out", tmp_path / "a")
     assert (status, err, small_recording) == (0, "", [DEMO])
     assert str(page) in out
-    assert opened == [page.as_uri()]
+    assert opened == [f"{page.as_uri()}#move"]
     assert "Open the page in one yourself" in out  # the browser did not open
     assert page.read_text("utf-8").startswith("<!doctype html>")
     status, _, err = said(capsys, "demo", "--no-open", "--out", tmp_path / "a")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import copy
+import os
+import tempfile
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memowidgets.files import make_private, one_at_a_time
 from memowidgets.models.base import has_users_class
 from memowidgets.models.heads import drawn_again
 
@@ -103,6 +108,15 @@ class Base:
         ]
 
 
+def _folder_of_the_machine() -> Path:
+    """Return the folder whose lock the user's processes on this machine share."""
+    user = os.getuid() if hasattr(os, "getuid") else "locks"
+    folder = Path(tempfile.gettempdir()) / f"memowidgets-{user}"
+    with suppress(OSError):  # then nobody waits
+        make_private(folder)
+    return folder
+
+
 def put(module: nn.Module, others: Mapping[int, nn.Parameter]) -> None:
     """Put other parameters in the place of those with these ids, also where they are tied."""
     for part in module.modules():
@@ -139,6 +153,9 @@ class Bases:
     def copy(self, key: Hashable, load: Callable[[], Base]) -> tuple[Base, nn.Module]:
         """Return the base of a key, and a copy of it. It is loaded if it is not the one kept.
 
+        The workers of a machine load one after the other, so that each finds as free only the
+        memory that those before it have left.
+
         It is loaded anew if its frozen weights were written to, or if its head can't be drawn
         again as loading draws it.
         """
@@ -149,7 +166,8 @@ class Bases:
                 self._kept = None  # before the next one is loaded, which needs the memory
                 self.loads += 1
                 before = torch.get_rng_state()
-                base = load()
+                with one_at_a_time(_folder_of_the_machine()):
+                    base = load()
                 if base.draws_as_loading(before):
                     self._kept = key, base
                 return base, base.copy(drawn=False)

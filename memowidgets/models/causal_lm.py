@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -163,7 +162,7 @@ class CausalLM(TokenModel):
         """
         _check_causal(model)
         check_whole(model, "CausalLM.from_model")
-        load, identity = Given(copy.deepcopy(model).cpu()), identity_of(model, lora)
+        load, identity = Given(model), identity_of(model, lora)
         return cls(
             load, model.config, tokenizer, identity, FINE_TUNED, lora, max_length, cache=cache
         )

@@ -151,8 +151,8 @@ class ImageClassifier(TransformerModel, ImageModel):
                 f"processor must be the model's image processor, not {type(processor).__name__}; "
                 "load it with AutoImageProcessor.from_pretrained"
             )
-        kept = copy.deepcopy(model).cpu().float()
-        return cls(Given(kept), kept.config, processor, identity_of(model), CLASSIFIER)
+        config = copy.deepcopy(model.config)
+        return cls(Given(model, in_full=True), config, processor, identity_of(model), CLASSIFIER)
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without images, or with others than the model reads.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -161,14 +161,18 @@ class Pretrained:
             )
         return found
 
-    def __call__(self, **changes: Any) -> nn.Module:
+    def __call__(self, cut: tuple[int, int] | None = None, **changes: Any) -> nn.Module:
         """Return the model in main memory, after checking that its files have not changed.
+
+        Its weights are mapped from the files, so that they take memory where they are used.
 
         The hub is asked only for files of the commit that this machine lacks, so shadow models that
         load the same weights send no request.
 
         Parameters
         ----------
+        cut : (int, int), optional
+            What `without_prefix` takes. The blocks below are not loaded.
         **changes
             Changes of the configuration, such as ``num_labels``.
         """
@@ -177,8 +181,8 @@ class Pretrained:
         def here_or_there() -> Any:
             if self.commit is not None and not self._local:
                 with suppress(OSError, ValueError), without_the_hub():
-                    return self._load(**changes)
-            return self._load(**changes)
+                    return self._load(cut, **changes)
+            return self._load(cut, **changes)
 
         with without_the_hub() if self._local else nullcontext():
             model = _explained(self.name, self.kind, here_or_there)
@@ -186,7 +190,7 @@ class Pretrained:
             check_download(self.name, self.commit)
         return cast("nn.Module", model)
 
-    def _load(self, **changes: Any) -> Any:
+    def _load(self, cut: tuple[int, int] | None, **changes: Any) -> Any:
         """Return the model, of which only the head of a classifier may be new.
 
         Raises
@@ -197,19 +201,25 @@ class Pretrained:
         import transformers
 
         from memowidgets.models.heads import head_names, note_drawn
+        from memowidgets.models.patches import without_prefix
 
-        self._check_memory()
-        load = partial(
-            getattr(transformers, self.kind).from_pretrained,
-            self.name,
-            use_safetensors=True,
-            dtype=self.dtype,
-            **self._options(),
-        )
+        options = {"use_safetensors": True, "dtype": self.dtype, **self._options()}
+        if cut is None:
+            self._check_memory(self._skeleton(**changes))
+            kind = getattr(transformers, self.kind)
+            load = partial(kind.from_pretrained, self.name, **options, **changes)
+        else:
+            skeleton = self._skeleton(**changes)
+            kind, config = type(skeleton), skeleton.config
+            without_prefix(skeleton, *cut)
+            self._check_memory(skeleton)
+            load = partial(_above(kind, cut).from_pretrained, self.name, config=config, **options)
         with _quiet():
-            if not changes:
-                return load()
-            model, found = load(output_loading_info=True, ignore_mismatched_sizes=True, **changes)
+            model, found = load(output_loading_info=True, ignore_mismatched_sizes=bool(changes))
+        if cut is not None:
+            model.__class__ = kind
+        if not changes:
+            return model
         head = tuple(f"{part}." for part in head_names(model))
         lacking = sorted(key for key in found["missing_keys"] if not key.startswith(head))
         if lacking:
@@ -220,30 +230,30 @@ class Pretrained:
         note_drawn(model, [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
         return model
 
-    def _check_memory(self) -> None:
-        """Raise if the weights do not fit in main memory, before it is full."""
-        n_parameters, stored = self._size
+    def _check_memory(self, skeleton: Any) -> None:
+        """Raise if the weights of a skeleton do not fit in main memory, before it is full."""
+        dtype = skeleton.config.get_text_config().dtype
+        stored = "float32" if dtype is None else str(dtype).removeprefix("torch.")
         kept_as = self.dtype if self.dtype != "auto" else stored
+        n_parameters = sum(parameter.numel() for parameter in skeleton.parameters())
         needed, free = n_parameters * _BYTES.get(kept_as, 2), free_main_memory()
         if needed > free:
             raise MemoryError(
                 f"{self.name} needs {needed / _GB:.1f} GB of main memory in {kept_as}, and "
-                f"{free / _GB:.1f} GB are free; choose a smaller model"
-                + (', or dtype="bfloat16"' if kept_as == "float32" else "")
+                f"{free / _GB:.1f} GB are free beside all other processes; use fewer of them, or a "
+                "smaller model" + (', or dtype="bfloat16"' if kept_as == "float32" else "")
             )
 
-    @cached_property
-    def _size(self) -> tuple[int, str]:
-        """Number of parameters, and the type in which the files have them."""
+    def _skeleton(self, **changes: Any) -> Any:
+        """Return the model without weights."""
         import torch
         import transformers
 
         config = self.config()
+        for name, value in changes.items():
+            setattr(config, name, value)
         with torch.device("meta"):
-            skeleton = getattr(transformers, self.kind).from_config(config)
-        dtype = config.get_text_config().dtype
-        stored = "float32" if dtype is None else str(dtype).removeprefix("torch.")
-        return sum(parameter.numel() for parameter in skeleton.parameters()), stored
+            return getattr(transformers, self.kind).from_config(config)
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
         work = partial(load, self.name, **self._options())
@@ -253,6 +263,18 @@ class Pretrained:
         pinned = {} if self.commit is None else {"revision": self.commit}
         local = not hub_may_be_asked()
         return {"trust_remote_code": False, "local_files_only": local, **pinned}
+
+
+def _above(kind: type[Any], cut: tuple[int, int]) -> Any:
+    """Return a class of models that have only the upper blocks, so that only these are loaded."""
+    from memowidgets.models.patches import without_prefix
+
+    def begin(self: Any, *args: Any, **named: Any) -> None:
+        kind.__init__(self, *args, **named)
+        without_prefix(self, *cut)
+
+    named = ("__module__", "__qualname__")  # transformers chooses rules by them
+    return type(kind.__name__, (kind,), {"__init__": begin, **{n: getattr(kind, n) for n in named}})
 
 
 @contextmanager

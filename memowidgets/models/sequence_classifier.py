@@ -213,10 +213,9 @@ class SequenceClassifier(TokenModel):
         """
         check_classifier(model, cls.kind)
         check_whole(model, "SequenceClassifier.from_model")
-        kept = copy.deepcopy(model).cpu()
         made = cls(
-            Given(kept),
-            kept.config,
+            Given(model),
+            copy.deepcopy(model.config),
             tokenizer,
             identity_of(model, lora),
             CLASSIFIER if lora is None else _OF_ADAPTERS,
@@ -375,9 +374,9 @@ class SequenceClassifier(TokenModel):
             truncate=self._truncate,
         )
 
-    def _fresh(self, data: Dataset) -> nn.Module:
+    def _fresh(self, data: Dataset, cut: tuple[int, int] | None = None) -> nn.Module:
         """Return the model with the padding token by which it finds the last token of a text."""
-        model = super()._fresh(data)
+        model = super()._fresh(data, cut)
         config = cast("Any", plain(model)).config
         for part in (config, config.get_text_config()):
             part.pad_token_id, part.use_cache = self._padding, False

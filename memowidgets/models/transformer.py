@@ -179,12 +179,15 @@ class TransformerModel(Model):
         """Return the model with random weights."""
         return random_weights(self._config, self.kind, **self._changes(data))
 
-    def _fresh(self, data: Dataset) -> nn.Module:
-        """Return the model before any training, without adapters."""
+    def _fresh(self, data: Dataset, cut: tuple[int, int] | None = None) -> nn.Module:
+        """Return the model before any training, without adapters.
+
+        With `cut`, it is loaded without the blocks that `without_prefix` would remove.
+        """
         changes = self._changes(data)
         if changes:
             self._check_width(data)
-        return self._load(**changes)
+        return self._load(**changes) if cut is None else self._load(cut=cut, **changes)
 
     def _check_width(self, data: Dataset) -> None:
         """Raise if a model in memory does not have one logit for each class of the data."""
@@ -378,6 +381,8 @@ class TokenModel(TransformerModel):
         """Return the model before any training, without the blocks whose output is kept."""
         from memowidgets.models.patches import without_prefix
 
+        if self._first and self._found:
+            return self._fresh(data, (self._first, self._found["beside"]))
         model = self._fresh(data)
         found = self._look_at(model)
         if self._first:
@@ -461,62 +466,94 @@ def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[Non
 
 
 class Given:
-    """Loader that returns copies of a model in memory, or in a file that processes share.
+    """Loader that returns copies of a model in memory, whose values may be in a file.
 
     Parameters
     ----------
     model : torch.nn.Module
-        The model. With a file, its parameters have shapes alone (torch's device "meta").
-    file : str, optional
-        Safetensors file of the parameters, in their order.
+        The model. Its values are copied to main memory, one parameter at a time.
+    in_full : bool
+        Whether they become float32.
     """
 
-    def __init__(self, model: nn.Module, file: str | None = None) -> None:
-        self._model, self._file = model, file
+    def __init__(self, model: nn.Module, *, in_full: bool = False) -> None:
+        import torch
+        from torch import nn
 
-    def __call__(self, **_changes: Any) -> nn.Module:
-        """Return a copy of the model."""
-        made = copy.deepcopy(self._model)
-        if self._file is not None:
-            _fill(made, self._file)
+        def values_of(tensor: Tensor) -> Tensor:
+            wanted = torch.float32 if in_full and tensor.is_floating_point() else tensor.dtype
+            found = tensor.detach().to("cpu", wanted)
+            return found.clone() if found.data_ptr() == tensor.data_ptr() else found
+
+        self._values = {name: values_of(p) for name, p in model.named_parameters()}
+        self._file: str | None = None
+        hollow: dict[int, Any] = {
+            id(p): nn.Parameter(self._values[name].to("meta"), requires_grad=p.requires_grad)
+            for name, p in model.named_parameters()
+        }
+        self._model = copy.deepcopy(model, hollow)
+        for part in self._model.modules():
+            own = part._buffers  # noqa: SLF001 - the registered ones
+            own.update({name: values_of(b) for name, b in own.items() if b is not None})
+
+    def __call__(self, cut: tuple[int, int] | None = None, **_changes: Any) -> nn.Module:
+        """Return a copy of the model, without the blocks below the cut if there is one."""
+        from safetensors.torch import load_file
+        from torch import nn
+
+        from memowidgets.models.bases import put
+        from memowidgets.models.patches import without_prefix
+
+        names = {id(p): name for name, p in self._model.named_parameters()}
+        made = copy.deepcopy(self._model, {id(p): p for p in self._model.parameters()})
+        if cut is not None:
+            without_prefix(made, *cut)
+        mapped = None if self._file is None else load_file(self._file)
+
+        def filled(hollow: nn.Parameter) -> nn.Parameter:
+            name = names[id(hollow)]
+            values = self._values[name].clone() if mapped is None else mapped[name]
+            return nn.Parameter(values, requires_grad=hollow.requires_grad)
+
+        put(made, {id(hollow): filled(hollow) for hollow in made.parameters()})
         return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the values as arrays, which pickle writes without copies of all of them."""
+        import torch
+
+        arrays = {
+            name: (values.reshape(-1).view(torch.uint8).numpy(), values.dtype, values.shape)
+            for name, values in self._values.items()
+        }
+        return {**vars(self), "_values": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import torch
+
+        values = {
+            name: torch.from_numpy(array).view(dtype).view(shape)
+            for name, (array, dtype, shape) in state["_values"].items()
+        }
+        vars(self).update({**state, "_values": values})
 
     def parts(self) -> Iterator[nn.Module]:
         """Return the parts of the model."""
         return self._model.modules()
 
     def shared(self, folder: str | os.PathLike[str]) -> Given:
-        """Return the same loader with the parameters in a new file, from which processes map them.
+        """Return the same loader with the values in a new file, from which processes map them.
 
-        Pickling it sends the file's name and not the weights.
+        Pickling it sends the file's name and not the values.
         """
         from safetensors.torch import save_file
-        from torch import nn
 
         file = os.path.join(folder, "weights.safetensors")  # noqa: PTH118
-        parameters = list(self._model.parameters())
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        save_file({str(i): p.detach().contiguous() for i, p in enumerate(parameters)}, file)
-        hollow: dict[int, Any] = {
-            id(p): nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad)
-            for p in parameters
-        }
-        return Given(copy.deepcopy(self._model, hollow), file)
-
-
-def _fill(model: nn.Module, file: str) -> None:
-    """Give a model without values the parameters of a file; tied ones stay tied."""
-    from safetensors.torch import load_file
-    from torch import nn
-
-    from memowidgets.models.bases import put
-
-    kept = load_file(file)
-    filled = {
-        id(p): nn.Parameter(kept[str(i)], requires_grad=p.requires_grad)
-        for i, p in enumerate(model.parameters())
-    }
-    put(model, filled)
+        save_file({name: values.contiguous() for name, values in self._values.items()}, file)
+        found = copy.copy(self)
+        vars(found).update(_values={}, _file=file)
+        return found
 
 
 def check_whole(model: Any, call: str) -> None:
@@ -553,7 +590,7 @@ def identity_of(model: Any, lora: LoRA | None = None) -> dict[str, str]:
     trained = dict(model.named_parameters(remove_duplicate=False))
     buffers = [value for name, value in model.state_dict().items() if name not in trained]
     for values in (*model.parameters(), *buffers):  # buffers such as running means
-        found.update(values.detach().cpu().float().numpy().tobytes())
+        found.update(memoryview(values.detach().cpu().float().contiguous().numpy()))
     fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
     named = {"fixed": digest(fixed)} if fixed and lora is None else {}
     return {"weights": found.hexdigest()[:16], **named}

@@ -219,7 +219,7 @@ def test_a_prefix_cache_of_another_size_is_made_again(tmp_path, monkeypatch, siz
     prefix = Prefix("key", Prompts(), 4, None)
     made = []
 
-    def compute(_self, _model, _first, _device, _memory, file):
+    def compute(_self, _model, _first, _beside, _device, _memory, file):
         made.append(file)
         file.write_bytes(bytes(6 * 4 * 2))
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -12,7 +16,9 @@ from transformers import AutoModelForMaskedLM
 
 import memowidgets as mw
 from memowidgets.data import TextDataset
-from memowidgets.models.bases import Bases
+from memowidgets.files import one_at_a_time
+from memowidgets.models import pretrained
+from memowidgets.models.bases import Base, Bases
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
 from memowidgets.training.engine import worker
@@ -156,6 +162,46 @@ def test_a_base_that_was_written_to_is_loaded_anew(hook):
         assert bases.loads == loads
 
 
+CUT = {
+    "a folder": lambda at: questioned(causal_of("llama"), UPPER, at),
+    "in memory": lambda _: questioned(causal_of("gpt2"), UPPER),
+    "in a file that processes share": lambda at: questioned(causal_of("gemma"), UPPER).shared(at),
+    "a drawn head": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
+    "a drawn head in another type": lambda at: read_from(at, "llama", lora=UPPER, dtype="bfloat16"),
+}
+
+
+@pytest.mark.parametrize("made", CUT.values(), ids=CUT)
+def test_above_kept_output_only_the_upper_blocks_are_loaded(made, tmp_path):
+    whole = made(tmp_path)
+    upper = cloudpickle.loads(cloudpickle.dumps(whole))
+    data = texts() if isinstance(whole, mw.models.SequenceClassifier) else causal.questions()
+    upper.feeder_at(data, torch.device("cpu"), "auto")  # it keeps the output of the lower ones
+    seen = []
+    load = upper._load
+
+    def watched(**named):
+        model = load(**named)
+        seen.append((type(model), {name for name, _ in model.named_parameters()}))
+        return model
+
+    upper._load = watched
+    built = []
+    for model in (whole, upper):
+        torch.manual_seed(3)
+        built.append((model.build(data).state_dict(), torch.get_rng_state()))
+    (expected, state), (found, other_state) = built
+    assert_equal(
+        {name: values.float().numpy() for name, values in expected.items()},
+        {name: values.float().numpy() for name, values in found.items()},
+    )
+    assert torch.equal(state, other_state)
+    lower = ".0."  # of three blocks the two upper ones have adapters
+    ((kind, names),) = seen
+    assert kind is type(whole._load())
+    assert names == {name for name, _ in whole._load().named_parameters() if lower not in name}
+
+
 def test_a_worker_loads_the_base_once_and_frees_it_when_it_has_no_order(tmp_path, monkeypatch):
     bases = Bases()
     monkeypatch.setattr(worker._Kept, "bases", bases)
@@ -190,3 +236,51 @@ def test_two_threads_share_a_base():
     for seed, found in zip((1, 2), both, strict=True):
         assert_equal(found, trained(model, seed))
     assert bases.loads == 1
+
+
+def test_the_check_of_memory_counts_the_workers_that_load_at_the_same_time(tmp_path, monkeypatch):
+    """Two workers find room for one base, and each looks before the other has loaded."""
+    held = []
+    needed = 4 * sum(p.numel() for p in causal_of("llama").parameters())
+    monkeypatch.setattr(
+        pretrained, "free_main_memory", lambda: int(1.5 * needed) - needed * len(held)
+    )
+    model, begin = questioned(causal_of("llama"), ALL, tmp_path), Base.__init__
+
+    def slowly(self, *args):
+        time.sleep(0.5)
+        begin(self, *args)
+        held.append(self)
+
+    monkeypatch.setattr(Base, "__init__", slowly)
+    data, device = causal.questions(), torch.device("cpu")
+    with ThreadPoolExecutor(2) as workers:
+        both = [workers.submit(model.begin, data, device, "float32", Bases()) for _ in range(2)]
+        failed = [future.exception() for future in both]
+    (error,) = [one for one in failed if one is not None]
+    assert isinstance(error, MemoryError)
+    assert str(tmp_path) in str(error)
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from memowidgets.files import one_at_a_time\n"
+        "with one_at_a_time(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    taken = threading.Event()
+
+    def wait():
+        with one_at_a_time(tmp_path):
+            taken.set()
+
+    try:
+        assert holder.stdout.readline().strip() == b"held"
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert not taken.wait(0.3)
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert taken.wait(30)
+    waiting.join()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -122,3 +125,21 @@ def test_a_model_that_looks_back_past_the_cut_is_refused(data, tokenizer, folder
     with pytest.raises(ValueError, match=r"gives other logits.*cache=False"):
         model.feeder(data, torch.device("cpu"))
     assert not list(folder.rglob("*.bf16"))
+
+
+def test_one_process_computes_the_output_and_the_others_wait_for_it(data, tokenizer, monkeypatch):
+    cached, _ = both_ways("llama", tokenizer)
+    compute, begun = prefix.Prefix._compute, []
+
+    def slowly(self, *args):
+        begun.append(self)
+        time.sleep(0.5)
+        compute(self, *args)
+
+    monkeypatch.setattr(prefix.Prefix, "_compute", slowly)
+    others = [cloudpickle.loads(cloudpickle.dumps(cached)) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        feeders = [threads.submit(model.feeder, data, torch.device("cpu")) for model in others]
+        one, other = (feeder.result()(np.arange(4))["states"] for feeder in feeders)
+    assert len(begun) == 1
+    assert torch.equal(one, other)

@@ -111,9 +111,10 @@ def test_the_hub_is_asked_only_for_what_this_machine_lacks(is_here, monkeypatch)
         asked.append((not options["local_files_only"], options["revision"]))
         if options["local_files_only"] and not is_here:
             raise OSError("not in the cache")
-        return "the model"
+        return "the model", {}
 
-    monkeypatch.setattr(pretrained.Pretrained, "_check_memory", lambda _self: None)
+    monkeypatch.setattr(pretrained.Pretrained, "_skeleton", lambda _self: None)
+    monkeypatch.setattr(pretrained.Pretrained, "_check_memory", lambda *_: None)
     monkeypatch.setattr(pretrained, "check_download", lambda *_: None)
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", load)
     assert pretrained.Pretrained("someone/model", "AutoModelForCausalLM", "c" * 40)() == "the model"

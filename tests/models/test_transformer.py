@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -64,3 +67,43 @@ def test_without_room_the_weights_are_sent(data, tmp_path, monkeypatch):
         assert place.of(job).recipe.model is model
     finally:
         place.close()
+
+
+_PEAK = """
+import sys
+import cloudpickle
+from pathlib import Path
+from transformers import AutoModelForCausalLM, LlamaConfig
+import memowidgets as mw
+from memowidgets.models.tokens import word_tokenizer
+from tests.models.test_causal_lm import questions
+
+def kilobytes(what):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(what)).split()[1])
+
+def grown(work):
+    Path("/proc/self/clear_refs").write_text("5")
+    before = kilobytes("VmRSS")
+    result = work()
+    print((kilobytes("VmHWM") - before) * 1024 / size)
+    return result
+
+tokenizer = word_tokenizer(questions())
+sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8}
+config = LlamaConfig(vocab_size=len(tokenizer), num_attention_heads=8, pad_token_id=0, **sizes)
+raw = AutoModelForCausalLM.from_config(config)
+size = sum(p.nbytes for p in raw.parameters())
+model = grown(lambda: mw.models.CausalLM.from_model(raw, tokenizer, lora=mw.models.LoRA()))
+sent = grown(lambda: cloudpickle.dumps(model))
+grown(lambda: cloudpickle.loads(sent))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak since a moment")
+def test_given_weights_are_sent_without_more_copies_than_one():
+    done = subprocess.run([sys.executable, "-c", _PEAK], check=True, capture_output=True, text=True)
+    made, sent, received = map(float, done.stdout.split())
+    assert made < 1.3
+    assert sent < 1.3  # pickling tensors themselves takes twice their size
+    assert received < 1.3

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from memowidgets.training.cost import Timing
 from memowidgets.training.device import count_devices
@@ -247,7 +248,8 @@ class DaskPool(Pool):
 
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
                 name = f"shadow_job-{self._order.job}-{self._scheduler}"
-                self._sent = self._client.submit(given, self._payload, key=name, pure=False)
+                payload = np.frombuffer(self._payload, np.uint8)
+                self._sent = self._client.submit(given, payload, key=name, pure=False)
         if self._dask._shutdown:  # noqa: SLF001 - Dask's own submit looks there too
             raise RuntimeError("cannot schedule new futures after shutdown")
         key = f"train_shadow-{index}-{uuid.uuid4().hex}"

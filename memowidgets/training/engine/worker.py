@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import cloudpickle
+import numpy as np
 from filelock import FileLock, Timeout
+from numpy.typing import NDArray
 
 from memowidgets.models.bases import Bases
 from memowidgets.progress import Cancelled, Progress
@@ -39,7 +41,9 @@ _CODE = "memowidgets' code"
 _MUST_AGREE = ("memowidgets", _CODE, "torch", "Python")
 _MAKE_MODELS = ("transformers", "peft", "tokenizers")  # of language models, if installed
 
-Source = bytes | str | None  # a pickled job, the path of one, or nothing if the worker has it
+# A pickled job, the path of one, or nothing if the worker has it. Dask gets an array, which it
+# sends without copies.
+Source = bytes | NDArray[np.uint8] | str | None
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ def fulfil(order: Order, source: Source = None) -> Result:
     return Result(worker, trained=trained, warning=said, loads=_Kept.bases.loads)
 
 
-def given(payload: bytes) -> bytes:
+def given(payload: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the job as it is: Dask's task that every order depends on."""
     return payload
 
@@ -230,7 +234,7 @@ def _job(key: str, source: Source) -> ShadowJob | None:
     """Return the job of a digest, from the source if this process does not have it."""
     with _Kept.mutex:
         if key not in _Kept.jobs and source is not None:
-            payload = source if isinstance(source, bytes) else Path(source).read_bytes()
+            payload = memoryview(Path(source).read_bytes() if isinstance(source, str) else source)
             if hashlib.sha256(payload).hexdigest() != key:  # it is code: load only what was sent
                 raise ValueError(f"{source!r:.200} is not the job of this order")
             _Kept.jobs[key] = cloudpickle.loads(payload)

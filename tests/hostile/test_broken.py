@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import types
 from pathlib import Path
 
 import numpy as np
@@ -224,12 +225,16 @@ def test_a_prefix_cache_of_another_size_is_made_again(tmp_path, monkeypatch, siz
         file.write_bytes(bytes(6 * 4 * 2))
 
     monkeypatch.setattr(Prefix, "_compute", compute)
-    monkeypatch.setattr(Module := type("Module", (), {}), "eval", lambda self: self, raising=False)
-    prefix.ensure(Module, 1, None)
-    prefix.ensure(Module, 1, None)
+    module = types.SimpleNamespace(eval=lambda: None)
+
+    def load():
+        return module, {"beside": 0}
+
+    prefix.ensure(load, 1, None)
+    prefix.ensure(load, 1, None)
     assert len(made) == 1
     prefix._file.write_bytes(bytes(size))
-    prefix.ensure(Module, 1, None)
+    prefix.ensure(load, 1, None)
     assert len(made) == 2
     assert prefix._file.stat().st_size == 6 * 4 * 2
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import cloudpickle
 import numpy as np
@@ -234,7 +234,9 @@ def _job(key: str, source: Source) -> ShadowJob | None:
     """Return the job of a digest, from the source if this process does not have it."""
     with _Kept.mutex:
         if key not in _Kept.jobs and source is not None:
-            payload = memoryview(Path(source).read_bytes() if isinstance(source, str) else source)
+            payload = (
+                Path(source).read_bytes() if isinstance(source, str) else cast("bytes", source)
+            )
             if hashlib.sha256(payload).hexdigest() != key:  # it is code: load only what was sent
                 raise ValueError(f"{source!r:.200} is not the job of this order")
             _Kept.jobs[key] = cloudpickle.loads(payload)

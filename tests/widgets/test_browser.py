@@ -509,3 +509,66 @@ def test_a_strip_stays_in_view_while_the_samples_scroll(dashboard):
     strip.get_by_text(f"flagged {flagged}").wait_for()
     strip.get_by_role("button", name="↑ plots").click()
     strip.wait_for(state="hidden")
+
+
+TARGETS = """() => [...document.querySelectorAll(
+        ".mw-dashboard :is(button, summary, select, input, textarea, .mw-open, .mw-mark)")]
+    .map((target) => target.matches("[type=checkbox]") ? target.closest("label") : target)
+    .filter((target) => target.checkVisibility({visibilityProperty: true}))
+    .map((target) => [target, target.getBoundingClientRect()])
+    .filter(([, box]) => box.width > 1 && Math.min(box.width, box.height) < 23.5)
+    .map(([target, box]) => `${target.className} ${target.textContent} ${box.width} x ${box.height}`)
+"""
+
+
+def test_whatever_is_touched_is_24_pixels_or_more(dashboard):
+    page = dashboard.page
+    found = {}
+    for width in (1440, 390):
+        dashboard.resize(width)
+        found[width] = page.evaluate(TARGETS)
+        page.locator(".mw-sharing summary").click()
+        page.locator(".mw-export summary").click()
+        found[width, "menus"] = page.evaluate(TARGETS)
+        page.locator(".mw-export summary").click()
+        page.locator(".mw-sharing summary").click()
+        page.locator(".mw-card").first.dblclick()
+        page.locator(".mw-lira").wait_for()
+        page.locator('.mw-opened [data-decision="relabel"]').click()
+        found[width, "open"] = page.evaluate(TARGETS)
+        page.locator(".mw-opened").press("Escape")
+        page.locator(".mw-opened").press("Escape")
+    assert found == dict.fromkeys(found, [])
+    page.add_style_tag(content=".mw .mw-step { height: 12px; min-height: 0; }")
+    assert page.evaluate(TARGETS)  # it would have been found
+
+
+BEYOND = """() => [...document.querySelectorAll(".mw-dashboard, .mw-dashboard *")]
+    .filter((part) => part.checkVisibility({visibilityProperty: true})
+        && !part.closest(".mw-scroll, .mw-prose, .mw-spoken"))
+    .filter((part) => part.getBoundingClientRect().right > innerWidth + 1)
+    .map((part) => part.className?.baseVal ?? part.className)
+    .concat(document.documentElement.scrollWidth > innerWidth ? ["the page"] : [])
+"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(720, 450), (480, 390)])
+def test_at_a_zoom_of_200_per_cent_nothing_is_cut_off(dashboard, width, height):
+    """A zoom of 200 % is a window of half as many pixels."""
+    page = dashboard.page
+    page.set_viewport_size({"width": width, "height": height})
+    dashboard.wait_until_idle()
+    assert page.evaluate(BEYOND) == []
+    page.locator(".mw-card").last.scroll_into_view_if_needed()
+    strip = page.locator(".mw-strip")
+    strip.wait_for()
+    room = "e => [e.scrollWidth - e.clientWidth, e.scrollHeight - e.clientHeight]"
+    assert strip.evaluate(room) == [0, 0]
+    page.locator(".mw-card").first.dblclick()
+    page.locator(".mw-lira").wait_for()
+    assert page.evaluate(BEYOND) == []
+    remove = page.locator('.mw-opened [data-decision="remove"]')
+    remove.scroll_into_view_if_needed()
+    remove.click()
+    dashboard.eventually("dashboard.decisions['decision'].tolist()", ["remove"])
+    dashboard.screenshots("widgets-zoom", widths=[width], themes=["light"])

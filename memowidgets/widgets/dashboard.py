@@ -13,7 +13,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from memowidgets.evaluation import opening_tau
+from memowidgets.evaluation import below_class, opening_tau
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.explored import MOST_OTHERS, checked_scores, checked_tau, with_log_lira
@@ -65,12 +65,15 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         What is picked.
     computed : bool
         Whether the picked numbers are on show.
+    rule : str
+        ``"class"`` where, in place of those at most `tau`, the samples are flagged that
+        ``Audit.flagged(tau="class")`` has. Setting `tau` ends it.
     tau, tau_committed, eta, eta_committed, comparing, more, counts, evaluation, undecided
         As in `ThresholdExplorer`.
     page, page_size, filter, sort, decision, selected, opened, decisions
         As in `SampleInspector`.
     state : dict
-        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``comparing``, ``more``,
+        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``rule``, ``comparing``, ``more``,
         ``filter``, ``sort``, ``decision``, ``page``, ``opened``: what restores this view, without
         any sample's id or text. Set all of it or a part; what is not computed yet is restored once
         it is. In Voila the address of the page holds it too, after ``#memowidgets=``.
@@ -216,7 +219,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         wanted, self._pending = self._pending[1], None
         self._restoring = True
         try:
-            for name, value in wanted.items():
+            for name, value in [(part, wanted[part]) for part in PARTS if part in wanted]:
                 if name == "tau" and self._linked and not self._is_near_scores(value):
                     self._unrestored.append(
                         f"τ = {value:.4g} is far from every score here, so it is of another audit"
@@ -308,7 +311,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             super()._hear_export(asked)
             return
         try:
-            place = *self._shown, self.tau, self.eta_committed
+            place = *self._shown, self.rule or self.tau, self.eta_committed
             text = self._source.export_text(*place, suffix, samples=samples)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
             self._reply(asked, _sentence(error), done=False)
@@ -333,6 +336,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 buffers = [self._source.report_page(self.metric, self.tau if default else None)]
                 answer["file"] = "report.html"
                 answer["text"] = "Saved. It shows no sample." + ("" if default else _OF_REPORT)
+                if self.rule:
+                    answer["text"] += " It flags by τ, not by class."
             else:
                 answer["code"] = (
                     "import memowidgets as mw\n"
@@ -532,6 +537,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         given = checked_scores(
             scores, None, view.title, errors, "", log_lira, view.natural, canaries
         )
+        below = below_class(view.scores, view.labels)[keep]
+        given = replace(given, below=below)
         others = partial(_aligned, extras, view.positions[keep]) if extras else None
         rows = rows_from(
             self._reader,
@@ -544,7 +551,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             _kept(view.probabilities, keep),
             extras,
         )
-        rows = replace(rows, eta=None if log_lira is None else eta, right=_kept(view.right, keep))
+        at, right = None if log_lira is None else eta, _kept(view.right, keep)
+        rows = replace(rows, eta=at, right=right, below=below)
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
             self._taus[pick[0]] = tau

@@ -298,6 +298,7 @@ class Given:
     version: int = 0
     natural: float | None = 0.0
     canaries: Floats | None = None
+    below: Bools | None = None  # what the rule by class flags
 
     @cached_property
     def sorted(self) -> SortedScores:
@@ -337,6 +338,7 @@ class Given:
             "note": self.note,
             "natural": self.natural,
             "canary_tau": self.canary_tau,
+            "by_class": self.below is not None,
             **errors,
             **self.sorted.packed(),
         }
@@ -373,8 +375,15 @@ class Judged:
 
     @property
     def wire(self) -> dict[str, Any]:
-        """The memorised samples, in the order of the scores."""
-        return {**self.key, **self.given.sorted.packed_truth(self.memorized)}
+        """The memorised samples, in the order of the scores, and the counts of the rule by class.
+
+        ``by_class`` is the number of samples that the rule flags, and of memorised ones among them.
+        """
+        below, memorized = self.given.below, self.memorized
+        found = 0 if below is None or memorized is None else int((below & memorized).sum())
+        by_class = None if below is None else [int(below.sum()), found]
+        packed = self.given.sorted.packed_truth(memorized)
+        return {**self.key, **packed, "by_class": by_class}
 
     def late(self) -> dict[str, Any]:
         """Return what takes a while: the band of the ROC, and remarks; no other scores yet."""

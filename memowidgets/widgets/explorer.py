@@ -23,6 +23,7 @@ from memowidgets.widgets.explored import (
     packed_log_lira,
 )
 from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, picture, table, with_interval
 from memowidgets.widgets.threads import Newest
 from memowidgets.widgets.widget import Guarded, created, displayed, validate
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from memowidgets.evaluation import Evaluation
-    from memowidgets.widgets.explored import Bools, Floats, Others
+    from memowidgets.widgets.explored import Bools, Others
     from memowidgets.widgets.messages import AskLogLira
+
+
+BY_CLASS = "class"
 
 
 class AtThreshold(Guarded):
@@ -53,6 +57,7 @@ class Thresholds(AtThreshold):
     """
 
     tau_committed = traitlets.Float(0.0).tag(sync=True)
+    rule = traitlets.Unicode("").tag(sync=True)
     eta = traitlets.Float(4.0).tag(sync=True)
     eta_committed = traitlets.Float(4.0).tag(sync=True)
     comparing = traitlets.Bool(default_value=False).tag(sync=True)
@@ -108,7 +113,7 @@ class Thresholds(AtThreshold):
     def undecided(self) -> int | None:
         """Samples whose score is less than two standard errors from `tau`."""
         given = self._given
-        if given.levels is None:
+        if given.levels is None or self.rule:
             return None
         reach = 2 * given.levels.errors
         close = (given.scores - reach < self.tau) & (self.tau < given.scores + reach)
@@ -135,8 +140,19 @@ class Thresholds(AtThreshold):
     def _check_thresholds(self, proposal: Any) -> float:
         return checked_tau(proposal["value"], proposal["trait"].name)
 
+    @validate("rule")
+    def _check_rule(self, proposal: Any) -> str:
+        valid = ("", BY_CLASS) if self._given.below is not None else ("",)
+        return one_of("rule", str(proposal["value"]), valid)
+
+    @traitlets.observe("rule")
+    def _ruled(self, _change: Any) -> None:
+        self._count()
+
     @traitlets.observe("tau", "eta")
     def _moved(self, change: Any) -> None:
+        if change["name"] == "tau" and not getattr(self._hand, "moving", False):
+            self.rule = ""  # a page says so itself
         self._count()
         if not getattr(self._hand, "moving", False):
             setattr(self, f"{change['name']}_committed", change["new"])
@@ -160,11 +176,13 @@ class Thresholds(AtThreshold):
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
         compared = checked_others(others, given)
+        rule = self.rule if given.below is not None else ""
         with self.hold_sync():
             self.tau = self.tau_committed = threshold
             self.eta = self.eta_committed = least
             self.comparing = self.comparing or isinstance(compared, Mapping)
             self._take(given, compared)
+            self.rule = rule
             self._dimmed = False
 
     def _take(self, given: Given, others: Others | None) -> None:
@@ -191,7 +209,9 @@ class Thresholds(AtThreshold):
         given, judged = self._given, self._judged
         known = judged.given is given and judged.eta == self.eta
         memorized = judged.memorized if known else given.memorized_from(self.eta)
-        self.set_trait("counts", _counts(given.scores, memorized, self.tau))
+        below = given.below if self.rule else None
+        flagged = given.scores <= self.tau if below is None else below
+        self.set_trait("counts", _counts(flagged, memorized))
 
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
@@ -203,17 +223,18 @@ class Thresholds(AtThreshold):
     def _in_words(self) -> str:
         counts, evaluation = self.counts, self.evaluation
         auc = "" if evaluation is None else f", AUC {evaluation.auc:.3f}"
-        return f"{counts['flagged']} of {counts['n']} samples flagged at τ = {self.tau:.4g}{auc}"
+        how = "by class" if self.rule else f"at τ = {self.tau:.4g}"
+        return f"{counts['flagged']} of {counts['n']} samples flagged {how}{auc}"
 
     def _stand_in(self) -> str:
         given, evaluation = self._given, self.evaluation
-        rows = [("τ", f"{self.tau:.4g}")]
+        rows = [("rule", "by class")] if self.rule else [("τ", f"{self.tau:.4g}")]
         if given.log_lira is not None:
             rows += [("η", f"{self.eta:g}")]
         if given.note:
             rows += [("note", given.note)]
         rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
-        if evaluation is not None:
+        if evaluation is not None and not self.rule:
             point = evaluation.at(self.tau)
             rates: list[tuple[str, float | None, tuple[float, float] | None]] = [
                 ("TPR", point.tpr, point.tpr_interval),
@@ -222,6 +243,8 @@ class Thresholds(AtThreshold):
                 ("AUC", evaluation.auc, evaluation.auc_interval),
             ]
             rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
+        if self.rule:  # the picture has one τ for all
+            return table("Threshold explorer", rows)
         memorized = given.memorized_from(self.eta)
         still = picture(given.scores, memorized, self.tau, evaluation, given.truth)
         return still + table("Threshold explorer", rows)
@@ -410,9 +433,8 @@ def _work_out(widget: weakref.ref[Thresholds], judged: Judged) -> None:
         explorer._late = late  # noqa: SLF001
 
 
-def _counts(scores: Floats, memorized: Bools | None, tau: float) -> dict[str, int]:
-    flagged = scores <= tau
-    n, n_flagged = len(scores), int(flagged.sum())
+def _counts(flagged: Bools, memorized: Bools | None) -> dict[str, int]:
+    n, n_flagged = len(flagged), int(flagged.sum())
     if memorized is None:
         return {"n": n, "flagged": n_flagged}
     hits = int((flagged & memorized).sum())

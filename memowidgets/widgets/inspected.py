@@ -70,6 +70,8 @@ class Rows:
         Whether the finished model gives a sample its label.
     extras : mapping of str to Extra
         Other scores to sort by, lowest first. Their names in `sorts` begin with ``score:``.
+    below : array of shape (n,), bool, or None
+        Mask of the rows that the rule by class flags, which is in place of a threshold of None.
     """
 
     positions: NDArray[np.int64]
@@ -82,6 +84,7 @@ class Rows:
     extras: Mapping[str, Extra] = field(default_factory=dict)
     eta: float | None = None
     right: NDArray[np.bool_] | None = None
+    below: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -109,13 +112,15 @@ class Rows:
             return SORTS[name]
         return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
-    def flagged(self, tau: float) -> NDArray[np.bool_]:
+    def flagged(self, tau: float | None) -> NDArray[np.bool_]:
         """Return a mask of the rows with a score of at most τ. Without scores no row has one."""
-        if self.scores is None:
+        if tau is None and self.below is not None:
+            return self.below
+        if tau is None or self.scores is None:
             return np.zeros(len(self), dtype=np.bool_)
         return np.less_equal(self.scores, tau)
 
-    def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
+    def mask(self, name: str, tau: float | None) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
         flagged = self.flagged(tau)
         if name == "all":
@@ -129,7 +134,7 @@ class Rows:
         chosen &= self.memorized == wants_memorized
         return chosen
 
-    def counts(self, tau: float, among: NDArray[np.bool_]) -> dict[str, int]:
+    def counts(self, tau: float | None, among: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of these rows each filter shows."""
         shown, flagged = int(np.count_nonzero(among)), self.flagged(tau) & among
         n_flagged = int(np.count_nonzero(flagged))
@@ -142,11 +147,12 @@ class Rows:
             found |= {"hit": hits, "false alarm": false_alarms, "missed": missed, "clear": clear}
         return {name: found[name] for name in self.filters()}
 
-    def status(self, row: int, tau: float) -> str:
+    def status(self, row: int, tau: float | None) -> str:
         """Return what a row is at τ, in the words of the filters. Without scores it is empty."""
         if self.scores is None:
             return ""
-        flagged = bool(self.scores[row] <= tau)
+        by_class = self.below is not None and self.below[row]
+        flagged = bool(by_class if tau is None else self.scores[row] <= tau)
         if self.memorized is None:
             return "flagged" if flagged else "not flagged"
         return STATUSES[2 * flagged + bool(self.memorized[row])]

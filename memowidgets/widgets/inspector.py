@@ -14,7 +14,7 @@ from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, DecisionLog, spelled
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explored import checked_tau
-from memowidgets.widgets.explorer import AtThreshold
+from memowidgets.widgets.explorer import BY_CLASS, AtThreshold
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.items import Items, digits_for, known_of, short_title
@@ -276,7 +276,7 @@ class Inspection(AtThreshold):
         return content, [bytes(pixels)] if pixels else []
 
     def _item(
-        self, rows: Rows, row: int, tau: float, pixels: bytearray, *, whole: bool = False
+        self, rows: Rows, row: int, tau: float | None, pixels: bytearray, *, whole: bool = False
     ) -> Any:
         made = self._deciding.made(int(rows.positions[row]))
         return self._items.item(rows, row, tau, made, pixels, whole=whole)
@@ -298,8 +298,13 @@ class Inspection(AtThreshold):
         order = self._order(rows, asked.get("sort"))
         return order[mask[order]]
 
-    def _asked_tau(self, asked: Shown) -> float:
-        """Return the threshold that the page asks with. It may be newer than the trait."""
+    def _asked_tau(self, asked: Shown) -> float | None:
+        """Return the threshold that the page asks with, None for the rule by class.
+
+        It may be newer than the trait.
+        """
+        if asked.get("rule") == BY_CLASS and self._rows.below is not None:
+            return None
         return checked_tau(asked["tau"]) if "tau" in asked else self.tau
 
     def _filter(self, asked: Shown) -> str:

@@ -79,13 +79,16 @@ class Items:
         self,
         rows: Rows,
         row: int,
-        tau: float,
+        tau: float | None,
         made: Decision,
         pixels: bytearray,
         *,
         whole: bool = False,
     ) -> dict[str, Any]:
-        """Return one sample with its scores. `whole` sends long texts too."""
+        """Return one sample with its scores. `whole` sends long texts too.
+
+        Where `tau` is None, the rule by class flags.
+        """
         position = int(rows.positions[row])
         card = self._reader.card(position)
         score, error = _at(rows.scores, row), _at(rows.errors, row)
@@ -96,7 +99,7 @@ class Items:
             "status": rows.status(row, tau),
             "score": score,
             "error": error,
-            "uncertain": score is not None and error is not None and abs(score - tau) < 2 * error,
+            "uncertain": _is_close(score, tau, error),
             "logLira": _at(rows.log_lira, row),
             "right": None if rows.right is None else bool(rows.right[row]),
             "decision": made.decision,
@@ -266,6 +269,13 @@ def known_of(detail: SampleDetail, rows: Rows, items: Items, pixels: bytearray) 
         "notes": [readable(note) for note in detail.notes],
         "guess": detail.guess,
     }
+
+
+def _is_close(score: float | None, tau: float | None, error: float | None) -> bool:
+    """Return whether a score and τ are less than two standard errors apart."""
+    if score is None or tau is None or error is None:
+        return False
+    return abs(score - tau) < 2 * error
 
 
 def _choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ class Shown(TypedDict, total=False):
     """What narrows and sorts the samples that a page shows. What is absent narrows nothing."""
 
     tau: float
+    rule: str
     filter: str
     sort: str
     decision: str
@@ -437,6 +438,7 @@ class State(TypedDict, total=False):
     metric: str
     tau: float
     eta: float
+    rule: str
     comparing: bool
     more: bool
     filter: str
@@ -489,6 +491,7 @@ class ScoresShown(TypedDict):
     note: str
     natural: float | None
     canary_tau: float | None
+    by_class: NotRequired[bool]
     levels: bytes | None
     codes: bytes | None
     values: bytes
@@ -505,6 +508,7 @@ class TruthShown(TypedDict):
     eta: float | None
     bits: bytes | None
     hits: bytes | None
+    by_class: NotRequired[tuple[int, int] | None]
 
 
 class Compared(TypedDict):

@@ -270,7 +270,7 @@ class DashboardSource(Protocol):
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float,
+        tau: float | str,
         eta: float,
         suffix: str,
         *,
@@ -282,8 +282,10 @@ class DashboardSource(Protocol):
         ----------
         score, layer, checkpoint : str
             What is shown.
-        tau, eta : float
-            Thresholds.
+        tau : float or "class"
+            Threshold, or the rule by class.
+        eta : float
+            Log-LiRA from which on a sample counts as memorised.
         suffix : str
             ``".csv"`` or ``".jsonl"``.
         samples : bool

@@ -159,7 +159,7 @@ class FakeSource:
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float,
+        tau: float | str,
         eta: float,
         suffix: str,
         *,

@@ -238,6 +238,37 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     assert not page.get_by_text("its rates are optimistic").is_visible()
 
 
+def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
+    page = dashboard.page
+    at_tau = counts(page)
+    preset = page.get_by_role("button", name="one deviation below its class")
+    preset.click()
+    dashboard.eventually("dashboard.rule", "class")
+    agree(dashboard)
+    found = counts(page)
+    assert found != at_tau
+    assert found["flagged"] == dashboard.python("int(dashboard._given.below.sum())")
+    assert preset.get_attribute("aria-pressed") == "true"
+    assert page.locator(".mw-tau-knob").is_hidden()
+    page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
+    page.locator('.mw-chip[data-filter="hit"]').get_by_text(str(found["hits"])).wait_for()
+    page.get_by_role("button", name="what flagged says").click()
+    assert "median of its class" in page.locator(".mw-why-text").inner_text()
+    dashboard.screenshots("widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600])
+    page.locator(".mw-more .mw-slider").press("PageUp")
+    dashboard.eventually("dashboard.eta_committed", 5.0)
+    dashboard.wait_until_idle()
+    agree(dashboard)
+    page.locator(".mw-controls .mw-slider").press("ArrowRight")
+    dashboard.eventually("dashboard.rule", "")
+    agree(dashboard)
+    assert preset.get_attribute("aria-pressed") == "false"
+    assert page.locator(".mw-tau-knob").is_visible()
+    dashboard.python("setattr(dashboard, 'rule', 'class')")
+    page.locator(".mw-tau-knob").wait_for(state="hidden")
+    agree(dashboard)
+
+
 def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     page = dashboard.page
     shown = page.locator(".mw-range")
@@ -517,7 +548,7 @@ TARGETS = """() => [...document.querySelectorAll(
     .filter((target) => target.checkVisibility({visibilityProperty: true}))
     .map((target) => [target, target.getBoundingClientRect()])
     .filter(([, box]) => box.width > 1 && Math.min(box.width, box.height) < 23.5)
-    .map(([target, box]) => `${target.className} ${target.textContent} ${box.width} x ${box.height}`)
+    .map(([target, box]) => `${target.className} ${box.width} x ${box.height}`)
 """
 
 
@@ -538,7 +569,7 @@ def test_whatever_is_touched_is_24_pixels_or_more(dashboard):
         found[width, "open"] = page.evaluate(TARGETS)
         page.locator(".mw-opened").press("Escape")
         page.locator(".mw-opened").press("Escape")
-    assert found == dict.fromkeys(found, [])
+    assert found == {when: [] for when in found}
     page.add_style_tag(content=".mw .mw-step { height: 12px; min-height: 0; }")
     assert page.evaluate(TARGETS)  # it would have been found
 

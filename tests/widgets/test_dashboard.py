@@ -12,9 +12,10 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 import memowidgets as mw
-from memowidgets.evaluation import roc
+from memowidgets.evaluation import below_class, roc
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
+from tests.widgets.page import say
 
 
 @pytest.fixture
@@ -253,6 +254,41 @@ def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
     assert grown < 4 * 50_000 * 8 / 2  # not half an array of scores for each
     assert remembered[0].state["metric"] == "psmi"
     assert remembered[0].decisions.empty
+
+
+def test_the_rule_by_class_flags_what_below_class_does_until_tau_moves(opened):
+    dashboard, source = opened()
+    view = source.view(*dashboard._choice)
+    dashboard.rule = "class"
+    below = below_class(view.scores, view.labels) & ~np.isnan(view.log_lira)
+    hits = int((below & (view.log_lira >= dashboard.eta)).sum())
+    assert dashboard.counts["flagged"] == int(below.sum()) != int((view.scores <= 0).sum())
+    assert dashboard.counts["hits"] == hits
+    assert dashboard._truth["by_class"] == [int(below.sum()), hits]
+    page = say(dashboard, "page", request="1", page=0, rule="class", filter="flagged")
+    assert (page["total"], page["counts"]["hit"]) == (int(below.sum()), hits)
+    flagged = set(view.positions[below].tolist())
+    assert {item["position"] for item in page["items"]} <= flagged
+    assert {item["status"] for item in page["items"]} <= {"hit", "false alarm"}
+    assert dashboard.undecided is None
+    assert "by class" in repr(dashboard)
+    assert "by class" in dashboard._stand_in()
+    dashboard.eta = 8.0
+    assert dashboard.counts["flagged"] == int(below.sum())
+    assert dashboard._truth["by_class"][1] == int((below & (view.log_lira >= 8)).sum())
+    replies = said_to(dashboard)
+    dashboard._hear_export({"type": "export", "request": "1"})
+    assert replies[0]["content"].endswith(",class\n")
+    dashboard.metric = "loss"  # not computed: the view stays
+    assert dashboard.rule == "class"
+    dashboard.metric = "psmi"
+    state = dict(reversed(dashboard.state.items()))
+    dashboard.tau = 0.1
+    assert dashboard.rule == ""
+    dashboard.state = state
+    assert dashboard.rule == "class"
+    with pytest.raises(ValueError, match=r"unknown rule 'sex'.*'class'"):
+        dashboard.state = {"rule": "sex"}
 
 
 def test_the_export_is_that_of_the_source_for_what_is_shown(opened):

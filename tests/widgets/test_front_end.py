@@ -229,15 +229,18 @@ def test_a_score_without_a_natural_threshold_offers_none(ask):
         offered.append(ask("presets", wire=wire, truth=False))
     sixth = np.sort(scores[planted])[5]  # 6 of 7 is the first share of at least 75 %
     canary = ["75 % of canaries", False, sixth]
-    lowest = ["lowest 5 %", False, np.sort(scores)[1]]  # 2 of 40
+    lowest = [
+        [f"lowest {share} %", False, np.sort(scores)[n - 1]]  # of 40
+        for share, n in ((5, 2), (20, 8))
+    ]
     assert offered == [
-        [["τ = 0", False, 0], lowest],
-        [["τ = −4", False, -4], lowest, canary],
-        [lowest, canary],
-        [lowest],
+        [["τ = 0", False, 0], *lowest],
+        [["τ = −4", False, -4], *lowest, canary],
+        [*lowest, canary],
+        lowest,
     ]
     with_truth = [label for label, *_ in ask("presets", wire=wire, truth=True)]
-    assert with_truth[1:] == ["find 75 %", "at most 1 % for nothing", "Youden"]
+    assert with_truth[2:] == ["find 75 %", "at most 1 % for nothing", "Youden"]
 
 
 def test_intervals_are_exact(ask):

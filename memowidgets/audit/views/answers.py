@@ -225,7 +225,7 @@ class AuditView:
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float,
+        tau: float | str,
         eta: float,
         suffix: str,
         *,

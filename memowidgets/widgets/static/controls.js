@@ -25,27 +25,36 @@ export function neighbourTau(scores, tau, step) {
   return tauAtRank(scores, Math.min(scores.values.length, Math.max(0, rank)));
 }
 
-const LOWEST = 0.05;
+const LOWEST = [0.05, 0.2];
+const BELOW_CLASS = "more than one robust deviation (1.4826 times the median absolute deviation) below the median of its class";
 
 /**
  * Rules to choose τ, in words. `more` marks those for who knows their names.
  * @param {boolean} truth  whether both memorised and other samples are known
  * @param {number | null} natural  threshold that means the same for every model
  * @param {number | null} canaryTau  lowest τ that flags 75 % of the planted canaries
+ * @param {boolean} byClass  whether there is a rule that has no one τ
  */
-export function presets(truth, natural, canaryTau) {
-  /** @type {{label: string, title: string, fitted: boolean, more?: boolean, tau: (scores: Scores) => number}[]} */
+export function presets(truth, natural, canaryTau, byClass) {
+  /** @type {{label: string, title: string, fitted: boolean, more?: boolean, rule?: string, tau: (scores: Scores) => number}[]} */
   const always = [];
   if (natural !== null) {
     const label = `τ = ${tickText(natural)}`;
     always.push({ label, title: "the score's own threshold", fitted: false, tau: () => natural });
   }
-  always.push({
-    label: `lowest ${100 * LOWEST} %`,
-    title: "highest τ that flags at most this share of the samples",
-    fitted: false,
-    tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, LOWEST)),
-  });
+  for (const lowest of LOWEST) {
+    always.push({
+      label: `lowest ${100 * lowest} %`,
+      title: "highest τ that flags at most this share of the samples",
+      fitted: false,
+      more: truth && lowest !== LOWEST[0],
+      tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, lowest)),
+    });
+  }
+  if (byClass) {
+    const title = `flags samples whose score is ${BELOW_CLASS}; no truth is needed`;
+    always.push({ label: "one deviation below its class", title, fitted: false, more: truth, rule: "class", tau: () => NaN });
+  }
   if (canaryTau !== null) {
     const title = "lowest τ that flags 75 % of the planted canaries";
     always.push({ label: "75 % of canaries", title, fitted: false, more: truth, tau: () => canaryTau });
@@ -213,16 +222,16 @@ export class Tiles {
    * @param {Scores} scores
    * @param {number} close  samples that could go either way
    * @param {boolean} settled  whether the truth is that of where η stands
-   * @param {string} tau
+   * @param {string} tau  "" where each class has its own
    */
   show(counts, scores, close, settled, tau) {
     const { n, memorized } = scores;
     const known = scores.hitsUpTo !== null;
     const others = n - memorized;
     const { positives } = this;
-    this.flagged.sentence = `${whole(counts.flagged)} of ${whole(n)} samples have a score of at most τ = ${tau}: they are predicted to be memorised.`;
+    this.flagged.sentence = `${whole(counts.flagged)} of ${whole(n)} samples have a score ${tau === "" ? BELOW_CLASS : `of at most τ = ${tau}`}: they are predicted to be memorised.`;
     this.found.sentence = this.tpr.sentence = `Of ${whole(memorized)} ${positives}, ${whole(counts.hits)} are flagged; ${whole(counts.missed)} are not.`;
-    this.missed.sentence = `${whole(counts.missed)} of ${whole(memorized)} ${positives} have a score above τ = ${tau}, so nobody is warned of them.`;
+    this.missed.sentence = `${whole(counts.missed)} of ${whole(memorized)} ${positives} are not flagged, so nobody is warned of them.`;
     this.nothing.sentence = this.fpr.sentence = `${whole(counts.falseAlarms)} of ${whole(others)} other samples are flagged although they are not ${positives}.`;
     this.precision.sentence = `Of ${whole(counts.flagged)} flagged samples, ${whole(counts.hits)} are ${positives}.`;
     if (this.asked !== null) this.explain();

@@ -68,6 +68,8 @@ export class Explorer {
     this.typing = false;
     this.fitted = false;
     this.ways = "";
+    /** @type {HTMLElement | null} */
+    this.classButton = null;
     this.heard = true;
     this.frame = 0;
     this.redraw = false;
@@ -137,6 +139,7 @@ export class Explorer {
     this.ears.onModel("change:_comparable", () => this.hearLate());
     this.ears.onModel("change:comparing", () => this.hearLate());
     this.ears.onModel("change:tau", () => this.hearTau());
+    this.ears.onModel("change:rule", () => this.hearRule());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
     if (this.strip !== null) {
@@ -210,6 +213,26 @@ export class Explorer {
     });
   }
 
+  /** Whether each class has a threshold of its own, in place of τ. */
+  get byClass() {
+    return this.data.byClass && this.model.get("rule") === "class";
+  }
+
+  /**
+   * The counts at τ or by class, and whether they are of where η stands. Only the kernel counts by class.
+   * @returns {{counts: Counts, settled: boolean}}
+   */
+  counted() {
+    if (!this.byClass) return { counts: countsAt(this.scores, this.tau), settled: this.settled };
+    /** @type {import("./messages.js").TruthShown} */
+    const { version, eta, by_class } = this.model.get("_truth");
+    const [flagged, hits] = by_class ?? [0, 0];
+    const { n, memorized } = this.scores;
+    const missed = memorized - hits;
+    const counts = { flagged, hits, falseAlarms: flagged - hits, missed, clear: n - flagged - missed };
+    return { counts, settled: this.settled && version === this.data.version && (eta === null || eta === this.eta) };
+  }
+
   get known() {
     return this.scores.hitsUpTo !== null;
   }
@@ -248,6 +271,14 @@ export class Explorer {
     const truth = this.model.get("_truth");
     if (truth.version !== this.data.version) this.load();
     else if (truth.eta === this.eta && !this.settled) this.takeTruth(truth);
+    else if (this.byClass) this.moved();
+  }
+
+  /** Shows the counts at τ or by class, whoever chose the rule. */
+  hearRule() {
+    if (this.root.hidden) return;
+    this.moved();
+    this.speak();
   }
 
   /** @param {import("./messages.js").TruthShown} truth */
@@ -454,16 +485,20 @@ export class Explorer {
 
   /** Offers the ways to choose τ; the buttons stay while the ways do. */
   showPresets() {
-    const ways = JSON.stringify([this.hasRoc, this.data.natural, this.data.canaryTau]);
+    const { hasRoc, data } = this;
+    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau, data.byClass]);
     if (ways === this.ways) return;
     this.ways = ways;
     const groups = [this.controls.presets, this.controls.morePresets];
     for (const group of groups) group.replaceChildren();
-    for (const preset of presets(this.hasRoc, this.data.natural, this.data.canaryTau)) {
+    this.classButton = null;
+    for (const preset of presets(hasRoc, data.natural, data.canaryTau, data.byClass)) {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
-        if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
+        if (preset.rule) this.chooseRule(preset.rule);
+        else if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
       });
+      if (preset.rule) this.classButton = button;
       groups[preset.more ? 1 : 0].append(button);
     }
   }
@@ -531,22 +566,26 @@ export class Explorer {
 
   /** Moves what depends on τ. Everything else stays as it is drawn. */
   moved() {
-    const { slider, field } = this.controls.tau;
-    const counts = countsAt(this.scores, this.tau);
+    const { slider, field, row } = this.controls.tau;
+    const { byClass } = this;
+    const { counts, settled } = this.counted();
     const text = this.tauText();
-    this.histogram.move(this.tau, text);
-    const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
-    this.tiles.show(counts, this.scores, close, this.settled, text);
-    this.onMoved(this.tau, this.known && !this.settled ? null : counts);
+    if (byClass) this.histogram.moveByClass();
+    else this.histogram.move(this.tau, text);
+    row.classList.toggle("mw-aside", byClass);
+    this.classButton?.setAttribute("aria-pressed", String(byClass));
+    const close = this.data.bounds && !byClass ? undecidedAt(this.data.bounds, this.tau) : 0;
+    this.tiles.show(counts, this.scores, close, settled, byClass ? "" : text);
+    this.onMoved(this.tau, this.known && !settled ? null : counts);
     if (this.hasRoc) this.roc.move(...this.rates(counts));
     const place = this.axis.to(this.tau);
     if (Math.abs(Number(slider.value) - place) > 1e-12) slider.value = String(place);
     slider.setAttribute("aria-valuetext", `${text}, ${whole(counts.flagged)} samples flagged`);
     if (!this.typing) field.value = text;
-    this.strip?.show(this.answer(counts, text), place, this.histogram.low, this.histogram.high);
+    this.strip?.show(this.answer(counts, settled), place, this.histogram.low, this.histogram.high);
     this.showHint();
     this.root.dataset.tau = String(this.tau);
-    this.root.dataset.counts = JSON.stringify(this.settled ? counts : { flagged: counts.flagged });
+    this.root.dataset.counts = JSON.stringify(settled ? counts : { flagged: counts.flagged });
   }
 
   showHint() {
@@ -581,6 +620,7 @@ export class Explorer {
   /** @param {number} tau */
   move(tau) {
     if (!Number.isFinite(tau)) return;
+    if (this.byClass) this.model.set("rule", "");
     this.tau = tau;
     this.fitted = false;
     this.unsent.add("tau");
@@ -638,6 +678,14 @@ export class Explorer {
     this.move(tau);
     this.fitted = fitted;
     this.commit("tau");
+  }
+
+  /** @param {string} rule */
+  chooseRule(rule) {
+    this.fitted = false;
+    this.model.set("rule", rule);
+    this.heard = tell(this.model);
+    this.showHint();
   }
 
   /** @param {number} eta */
@@ -817,18 +865,18 @@ export class Explorer {
   /**
    * The three counts in one line.
    * @param {Counts} counts
-   * @param {string} tau
+   * @param {boolean} settled
    */
-  answer(counts, tau) {
-    const flagged = `τ ${tau} · flagged ${whole(counts.flagged)}`;
-    if (!this.known || !this.settled) return flagged;
+  answer(counts, settled) {
+    const flagged = `${this.byClass ? "by class" : `τ ${this.tauText()}`} · flagged ${whole(counts.flagged)}`;
+    if (!this.known || !settled) return flagged;
     return `${flagged} · finds ${whole(counts.hits)} of ${whole(this.scores.memorized)} · ${whole(counts.falseAlarms)} for nothing`;
   }
 
   /** The result at τ and η in words. */
   result() {
-    const counts = countsAt(this.scores, this.tau);
-    let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
+    const { counts } = this.counted();
+    let text = `${this.byClass ? "by class" : `τ ${this.tauText()}`}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
     if (this.hasRoc) {
       const [fpr, tpr] = this.rates(counts);
       text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;

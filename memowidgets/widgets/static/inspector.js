@@ -182,11 +182,11 @@ export class Inspector {
   }
 
   listen() {
-    for (const trait of ["page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
+    for (const trait of ["rule", "page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
       this.ears.onModel(`change:${trait}`, () => this.ask());
     }
     if (!this.led) this.ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
-    this.ears.onModel("change:_decided", () => this.look(false));
+    for (const trait of ["rule", "_decided"]) this.ears.onModel(`change:${trait}`, () => this.look(false));
     this.ears.later(() => this.lookSoon.cancel());
     this.ears.onModel("change:_version", () => {
       this.between = null; // of another score
@@ -293,6 +293,7 @@ export class Inspector {
   shown() {
     return {
       tau: this.tau,
+      rule: this.model.get("rule") ?? "",
       filter: this.model.get("filter"),
       sort: this.model.get("sort"),
       decision: this.model.get("decision"),

@@ -19,6 +19,7 @@
  * What narrows and sorts the samples that a page shows. What is absent narrows nothing.
  * @typedef {object} Shown
  * @property {number} [tau]
+ * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -31,6 +32,7 @@
  * Samples are wanted; only the answer to the newest request is shown.
  * @typedef {object} AskPage
  * @property {number} [tau]
+ * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -46,6 +48,7 @@
  * One sample is opened; `known` asks for its scores, shadows and neighbours too.
  * @typedef {object} AskDetail
  * @property {number} [tau]
+ * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -62,6 +65,7 @@
  * A decision or a note, on these positions or on all samples that the filter shows.
  * @typedef {object} Decide
  * @property {number} [tau]
+ * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -413,6 +417,7 @@
  * @property {string} [metric]
  * @property {number} [tau]
  * @property {number} [eta]
+ * @property {string} [rule]
  * @property {boolean} [comparing]
  * @property {boolean} [more]
  * @property {string} [filter]
@@ -458,6 +463,7 @@
  * @property {string} note
  * @property {number | null} natural
  * @property {number | null} canary_tau
+ * @property {boolean} [by_class]
  * @property {Bytes | null} levels
  * @property {Bytes | null} codes
  * @property {Bytes} values
@@ -474,6 +480,7 @@
  * @property {number | null} eta
  * @property {Bytes | null} bits
  * @property {Bytes | null} hits
+ * @property {[number, number] | null} [by_class]
  */
 
 /**

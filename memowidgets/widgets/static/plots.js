@@ -186,12 +186,25 @@ export class HistogramPlot {
     return this.axis.from(this.low + share * (this.high - this.low));
   }
 
+  /** Shows no line and no side of it, where each class has a threshold of its own. */
+  moveByClass() {
+    const { frame } = this;
+    setAttributes(this.flaggedClip, { width: 0 });
+    setAttributes(this.clearClip, { x: 0 });
+    setAttributes(this.region, { width: 0 });
+    setAttributes(this.names, { transform: "" });
+    this.regionText.style.visibility = this.tau.style.visibility = "hidden";
+    this.tauText.textContent = "each class has its own τ";
+    setAttributes(this.tauText, { x: frame.right, "text-anchor": "end" });
+  }
+
   /**
    * @param {number} tau
    * @param {string} text
    */
   move(tau, text) {
     const { frame } = this;
+    this.tau.style.visibility = "visible";
     const place = this.axis.to(tau);
     const x = this.x(place);
     setAttributes(this.flaggedClip, { width: x });

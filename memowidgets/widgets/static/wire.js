@@ -19,6 +19,7 @@ import { boundsOf, cumulative, makeScores, withHits } from "./maths.js";
  * @property {string} note  on samples that are left out
  * @property {number | null} natural  threshold that means the same for every model
  * @property {number | null} canaryTau  lowest threshold that flags 75 % of the planted canaries
+ * @property {boolean} byClass  whether the rule by class can be chosen
  */
 
 /**
@@ -63,6 +64,7 @@ export function unpack(wire) {
     note: wire.note,
     natural: wire.natural,
     canaryTau: wire.canary_tau,
+    byClass: wire.by_class === true,
   };
 }
 

@@ -46,29 +46,6 @@ def use(run):
     audit.score("loss", checkpoint="final")
 
 
-def assert_refused(run, name):
-    with pytest.raises((StoreError, UserWarning)) as error:
-        use(run)
-    assert name in str(error.value), str(error.value)
-    assert "\n" not in str(error.value)
-    if name != "decisions.csv":
-        with pytest.raises(CommandError):
-            checked_run(run)
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "rho.json", "shadows.json", "trainer.json"])
-@pytest.mark.parametrize("text", NOT_JSON)
-def test_a_file_that_is_no_json_of_ours(run, name, text):
-    (run / name).write_text(text)
-    assert_refused(run, name)
-
-
-@pytest.mark.parametrize("text", NOT_JSON)
-def test_a_record_that_is_none(run, text):
-    (run / "checkpoints" / "epoch-2" / "record.json").write_text(text)
-    assert_refused(run, "record.json")
-
-
 WRONG = [None, 7, "x", [], {}, [7], {"a": 7}, True, -1, 1e308]
 
 
@@ -79,6 +56,98 @@ def altered(path, name, value):
     else:
         content[name] = value
     path.write_text(json.dumps(content))
+
+
+RECORD = "checkpoints/epoch-2/record.json"
+
+
+def written(content):
+    """Damage: another content, as text or bytes."""
+    raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+    return lambda file: file.write_bytes(raw)
+
+
+def field(name, value):
+    """Damage: another value in a JSON file, or none."""
+    return lambda file: altered(file, name, value)
+
+
+def training(change):
+    """Damage: another setting of the training."""
+
+    def damage(file):
+        altered(file, "training", json.loads(file.read_text())["training"] | change)
+
+    return damage
+
+
+def arrays(change):
+    """Damage: other arrays in a file of tensors, without a stamp."""
+
+    def damage(file):
+        kept = load_file(file)
+        change(kept)
+        save_file({k: np.ascontiguousarray(v) for k, v in kept.items()}, file)
+
+    return damage
+
+
+def unstamped(file):
+    save_file({"other": np.ones(3)}, file)
+
+
+SETTINGS = [
+    {"epochs": "many"}, {"epochs": -1}, {"epochs": 1e300}, {"epochs": None, "batch_size": 0},
+    {"batch_size": 0}, {"batch_size": [1]}, {"optimizer": 7}, {"schedule": []},
+    {"milestones": "x"}, {"milestones": [3]}, {"label_noise": 7}, {"checkpoint_every": 1e-300},
+    {"precision": {}}, {"lr": float("nan")},
+]  # fmt: skip
+FIELDS = [
+    ("step", "x"), ("step", -3), ("step", None), ("median_loss", "x"), ("median_loss", []),
+    ("name", 7), ("name", "other"), ("epoch", None), ("test_loss", "x"), ("colour", "blue"),
+    ("step", ...),
+]  # fmt: skip
+DESIGN = {
+    "no labels": lambda kept: kept.pop("labels"),
+    "no members": lambda kept: kept.pop("members"),
+    "fewer labels": lambda kept: kept.update(labels=kept["labels"][:-1]),
+    "a member beyond": lambda kept: kept["members"].__setitem__(0, 10_000),
+    "a negative member": lambda kept: kept["pool"].__setitem__(0, -1),
+    "a member twice": lambda kept: kept["members"].__setitem__(0, kept["members"][1]),
+    "a table": lambda kept: kept.update(pool=kept["pool"][None]),
+    "real numbers": lambda kept: kept.update(members=kept["members"].astype(float)),
+    "fewer canaries": lambda kept: kept.update(canaries=kept["canaries"][:3]),
+    "nothing of all": lambda kept: kept.update(all_members=kept["all_members"][:0]),
+}
+DECISIONS = ["no header", "id,decision,note\n1,burn,\n", "id,decision,note\n1\n", "\ud800"]
+NOTES = ["manifest.json", "rho.json", "shadows.json", "trainer.json", RECORD]
+DAMAGED = [  # a file of a run, what is done to it, and what the message says besides its name
+    *((name, written(text), "") for name in NOTES for text in NOT_JSON),
+    *(("manifest.json", training(change), "") for change in SETTINGS),
+    *((RECORD, field(*change), "") for change in FIELDS),
+    *(("design.safetensors", arrays(change), "") for change in DESIGN.values()),
+    ("forward/epoch-4.safetensors", unstamped, "has no stamp"),
+    ("scores/epoch-4/hidden/psmi.safetensors", unstamped, "has no stamp"),
+    *(("decisions.csv", written(text), "") for text in DECISIONS),
+]
+
+
+@pytest.mark.parametrize(("name", "damage", "fact"), DAMAGED)
+def test_a_damaged_file_of_a_run_is_named(run, name, damage, fact):
+    damage(run / name)
+    with pytest.raises((StoreError, UserWarning)) as error:
+        use(run)
+    said = str(error.value)
+    assert Path(name).name in said, said
+    assert fact in said
+    assert "\n" not in said
+    if name == "decisions.csv":  # and nothing is trained on
+        audit = mw.Audit.open(run, data=small_data(), device="cpu")
+        with pytest.raises(StoreError, match=r"decisions\.csv"):
+            audit.kept()
+    elif not fact:
+        with pytest.raises(CommandError):
+            checked_run(run)
 
 
 @pytest.mark.parametrize("value", [*WRONG, ...])
@@ -104,55 +173,6 @@ def complaint(run):
     return None
 
 
-TRAINING = [
-    {"epochs": "many"}, {"epochs": -1}, {"epochs": 1e300}, {"epochs": None, "batch_size": 0},
-    {"batch_size": 0}, {"batch_size": [1]}, {"optimizer": 7}, {"schedule": []},
-    {"milestones": "x"}, {"milestones": [3]}, {"label_noise": 7}, {"checkpoint_every": 1e-300},
-    {"precision": {}}, {"lr": float("nan")},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("change", TRAINING)
-def test_a_manifest_with_a_training_that_is_none(run, change):
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["training"] |= change
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    assert_refused(run, "manifest.json")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("step", "x"), ("step", -3), ("step", None), ("median_loss", "x"), ("median_loss", []),
-     ("name", 7), ("name", "other"), ("epoch", None), ("test_loss", "x"), ("colour", "blue"),
-     ("step", ...)],
-)  # fmt: skip
-def test_a_record_with_another_kind_of_value(run, name, value):
-    altered(run / "checkpoints" / "epoch-2" / "record.json", name, value)
-    assert_refused(run, "record.json")
-
-
-DESIGN = {
-    "no labels": lambda kept: kept.pop("labels"),
-    "no members": lambda kept: kept.pop("members"),
-    "fewer labels": lambda kept: kept.update(labels=kept["labels"][:-1]),
-    "a member beyond": lambda kept: kept["members"].__setitem__(0, 10_000),
-    "a negative member": lambda kept: kept["pool"].__setitem__(0, -1),
-    "a member twice": lambda kept: kept["members"].__setitem__(0, kept["members"][1]),
-    "a table": lambda kept: kept.update(pool=kept["pool"][None]),
-    "real numbers": lambda kept: kept.update(members=kept["members"].astype(float)),
-    "fewer canaries": lambda kept: kept.update(canaries=kept["canaries"][:3]),
-    "nothing of all": lambda kept: kept.update(all_members=kept["all_members"][:0]),
-}
-
-
-@pytest.mark.parametrize("what", DESIGN)
-def test_a_design_that_is_none(run, what):
-    kept = load_file(run / "design.safetensors")
-    DESIGN[what](kept)
-    save_file({k: np.ascontiguousarray(v) for k, v in kept.items()}, run / "design.safetensors")
-    assert_refused(run, "design.safetensors")
-
-
 HEADERS = [
     b"[]", b"{", b'{"x": 7}', b'{"x": {}}', b"[" * 100_000, b'{"__metadata__": 7}',
     b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}',
@@ -175,13 +195,6 @@ def test_a_tensor_file_whose_header_lies(tmp_path, header):
     assert not run.has("x")
 
 
-@pytest.mark.parametrize("name", ["forward/epoch-4", "scores/epoch-4/hidden/psmi"])
-def test_a_file_without_a_stamp_is_not_read(run, name):
-    save_file({"other": np.ones(3)}, run / f"{name}.safetensors")
-    with pytest.raises((StoreError, UserWarning), match=rf"{name}\.safetensors has no stamp"):
-        use(run)
-
-
 def test_a_missing_array_is_a_key_error_too(tmp_path):
     run = RunDirectory(tmp_path)
     run.write_tensors("x", {"a": np.ones(1)})
@@ -191,18 +204,6 @@ def test_a_missing_array_is_a_key_error_too(tmp_path):
     assert kept.get("b") is None
     assert "b" not in kept
     assert "a" in kept
-
-
-DECISIONS = ["no header", "id,decision,note\n1,burn,\n", "id,decision,note\n1\n", "\ud800"]
-
-
-@pytest.mark.parametrize("text", DECISIONS)
-def test_decisions_that_cannot_be_read_are_said_and_nothing_is_trained_on(run, text):
-    (run / "decisions.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert_refused(run, "decisions.csv")
-    audit = mw.Audit.open(run, data=small_data(), device="cpu")
-    with pytest.raises(StoreError, match=r"decisions\.csv"):
-        audit.kept()
 
 
 # What is written

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,68 +103,100 @@ def test_any_file_of_a_run(made, kind, tmp_path):
     assert all(Path(name).name in said and "\n" not in said for name, said in refused.items())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_edits(kind, tmp_path):
-    file = EditsFile(tmp_path / "edits.jsonl")
-    file.change({"7": Edit("a text")})
-    put(kind, file.path)
-    with pytest.raises(ValueError, match=kind) as error:
+def tensors(path):
+    run = RunDirectory(path)
+    run.write_tensors("x", {"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)})
+    return run
+
+
+def edits(kind):
+    def call(path):
+        file = EditsFile(path / "edits.jsonl")
+        file.change({"7": Edit("a text")})
+        put(kind, file.path)
         file.read()
-    assert "edits.jsonl" in str(error.value)
+
+    return call
 
 
-def test_the_lock_of_the_edits(tmp_path):
-    (tmp_path / ".edits.jsonl.lock").mkdir()
-    with pytest.raises(OSError, match=r"edits.jsonl.lock") as error:
-        EditsFile(tmp_path / "edits.jsonl").change({"7": Edit("a text")})
-    assert error.value.errno is None  # a sentence of ours
+def locked_edits(path):
+    (path / ".edits.jsonl.lock").mkdir()
+    EditsFile(path / "edits.jsonl").change({"7": Edit("a text")})
 
 
-def test_a_folder_in_place_of_tensors_stays(tmp_path):
-    run = RunDirectory(tmp_path)
-    (tmp_path / "x.safetensors").mkdir()
-    with pytest.raises(StoreError, match=r"x.safetensors"):
-        run.forget("x")
+def forgotten_folder(path):
+    (path / "x.safetensors").mkdir()
+    RunDirectory(path).forget("x")
 
 
-def test_a_claim_that_is_a_folder(tmp_path):
-    run = RunDirectory(tmp_path / "run")
+def claimed_folder(path):
+    run = RunDirectory(path / "run")
     with Claims(run, "c") as claims:
-        (tmp_path / "run" / "c" / "0003.lock").mkdir()
-        with pytest.raises(StoreError, match=r"0003\.lock"):
-            claims.take(3)
+        (path / "run" / "c" / "0003.lock").mkdir()
+        claims.take(3)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"name": 7}, {"run": None}, {"of": []}, {"arrays": []}, {"arrays": {"a": 7}}, {"more": "x"}],
-)
-def test_a_stamp_of_wrong_types(changes, tmp_path):
-    run = RunDirectory(tmp_path)
-    run.write_tensors("x", {"a": np.zeros(2, np.float32)})
-    stamp = {"name": "x", "run": "", "of": "", "arrays": {}} | changes
-    entries = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
-
-    class Written:
-        text = json.dumps(stamp)
-
-    (tmp_path / "x.safetensors").write_bytes(head_of(entries, {}, Written) + bytes(8))
-    with pytest.raises(StoreError, match=r"x.safetensors.*stamp"):
+def stamped(changes):
+    def call(path):
+        run = tensors(path)
+        stamp = {"name": "x", "run": "", "of": "", "arrays": {}} | changes
+        entries = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+        head = head_of(entries, {}, SimpleNamespace(text=json.dumps(stamp)))
+        (path / "x.safetensors").write_bytes(head + bytes(8))
         run.read_tensors("x")["a"]
 
-
-@pytest.mark.parametrize("stamp", ["7", "[]", "null", '"x"', "{"])
-def test_a_stamp_that_is_no_object(stamp):
-    with pytest.raises(ValueError, match=r"."):
-        stamps.Stamp.read(stamp)
+    return call
 
 
-def test_a_file_of_tensors_that_is_longer_than_its_arrays(tmp_path):
-    run = RunDirectory(tmp_path)
-    run.write_tensors("x", {"a": np.zeros(2, np.float32)})
-    os.truncate(tmp_path / "x.safetensors", SPARSE)
-    with pytest.raises(StoreError, match=str(SPARSE)):
-        run.read_tensors("x")
+def too_long(path):
+    run = tensors(path)
+    os.truncate(path / "x.safetensors", SPARSE)
+    run.read_tensors("x")
+
+
+def replaced(name):
+    """Read an array by the header of a file that is another one by now."""
+
+    def call(path):
+        run = tensors(path)
+        found = run.read_tensors("x")
+        run.write_tensors("x", {"a": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)})
+        found[name]
+
+    return call
+
+
+TWICE = "id,decision,note\n7,keep,\n8,remove,\n7,remove,x\n"
+STAMPS = [
+    {"name": 7}, {"run": None}, {"of": []}, {"arrays": []}, {"arrays": {"a": 7}}, {"more": "x"},
+]  # fmt: skip
+REFUSED = [  # a call with a folder, the error's type, and facts
+    *((edits(kind), ValueError, ["edits.jsonl", kind]) for kind in KINDS),
+    (locked_edits, OSError, ["edits.jsonl.lock"]),
+    (forgotten_folder, StoreError, ["x.safetensors"]),
+    (claimed_folder, StoreError, ["0003.lock"]),
+    *((stamped(changes), StoreError, ["x.safetensors", "stamp"]) for changes in STAMPS),
+    *((lambda _, text=text: stamps.Stamp.read(text), ValueError, [])
+      for text in ("7", "[]", "null", '"x"', "{")),
+    (too_long, StoreError, ["x.safetensors", str(SPARSE)]),
+    *((replaced(name), StoreError, ["x.safetensors", "replaced"]) for name in "ab"),
+    (lambda _: from_csv(TWICE, "d.csv"), ValueError,
+     ["d.csv", "line 4", "'7'", "'remove'", "'keep'"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "facts"), REFUSED)
+def test_what_is_irregular_is_refused_in_a_sentence(call, error, facts, tmp_path):
+    with pytest.raises(error) as refused:
+        call(tmp_path)
+    said = str(refused.value)
+    assert said
+    assert getattr(refused.value, "errno", None) is None  # a sentence of ours
+    assert [fact for fact in facts if fact not in said] == []
+
+
+def test_one_decision_twice_is_one():
+    assert len(from_csv("id,decision,note\n7,keep,\n7,keep,\n")) == 1
 
 
 LONG = "n" * 300
@@ -228,16 +261,6 @@ def test_a_file_is_settled_once_both_of_its_times_are_past(
     assert stamps.is_settled(stat_of(tmp_path, mtime=mtime, ctime=ctime)) is settled
 
 
-def test_tensors_of_a_replaced_file_are_not_read_with_the_old_header(tmp_path):
-    run = RunDirectory(tmp_path)
-    run.write_tensors("x", {"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)})
-    found = run.read_tensors("x")
-    run.write_tensors("x", {"a": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)})
-    for name in ("a", "b"):
-        with pytest.raises(StoreError, match=r"x\.safetensors was replaced"):
-            found[name]
-
-
 TOKENIZER = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -260,10 +283,3 @@ def test_each_file_of_a_tokenizer_is_in_the_digest_of_a_model(name, tmp_path):
     second = folder_origin(tmp_path)
     assert len({without["recipe"], first["recipe"], second["recipe"]}) == 3
     assert without["weights"] == first["weights"] == second["weights"]
-
-
-def test_two_decisions_for_one_id_are_refused():
-    text = "id,decision,note\n7,keep,\n8,remove,\n7,remove,x\n"
-    with pytest.raises(ValueError, match=r"d\.csv, line 4.*'7'.*'remove'.*'keep'"):
-        from_csv(text, "d.csv")
-    assert len(from_csv("id,decision,note\n7,keep,\n7,keep,\n")) == 1

@@ -17,13 +17,14 @@ from memowidgets.memorization.gaps import Side, moments
 from memowidgets.teaching.playground import (
     STYLE,
     Playground,
+    Setting,
     front_end,
     normals,
+    real,
     uniforms,
+    whole,
     whole_within,
-    within,
 )
-from memowidgets.widgets.widget import validate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -230,16 +231,24 @@ def checked_gaps(inside: ArrayLike, outside: ArrayLike) -> tuple[Floats, Floats]
 
 
 PLACES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-_RANGES = {
-    "target_gap": (-5.0, 14.0),
-    "effect": (0.0, 8.0),
-    "spread": (0.4, 3.0),
-    "eta": (0.0, 12.0),
-}
 _FEW = (
     "Fewer than 8 models on a side: a variance of the sample’s own is unreliable here. “shrunk” "
     "borrows from the other samples."
 )
+
+
+def _checked_models(name: str, value: Any) -> int:
+    number = whole_within(name, value, 4, MOST_MODELS)
+    if number % 2:
+        raise ValueError(f"{name} must be even, half of them in and half out, not {number}")
+    return number
+
+
+def _checked_variance(_name: str, value: Any) -> str:
+    if value not in VARIANCES:
+        known = ", ".join(map(repr, VARIANCES))
+        raise ValueError(f"unknown variance {value!r}; valid are {known}")
+    return str(value)
 
 
 class LiRAPlayground(Playground):
@@ -304,13 +313,13 @@ class LiRAPlayground(Playground):
     _css = STYLE
     _title = "LiRA playground"
 
-    n_shadows = traitlets.Any(16).tag(sync=True)
-    target_gap = traitlets.Any(6.5).tag(sync=True)
-    variance = traitlets.Any("per-sample").tag(sync=True)
-    effect = traitlets.Any(4.0).tag(sync=True)
-    spread = traitlets.Any(1.5).tag(sync=True)
-    eta = traitlets.Any(4.0).tag(sync=True)
-    seed = traitlets.Any(0).tag(sync=True)
+    n_shadows = Setting(16, _checked_models)
+    target_gap = real(6.5, -5.0, 14.0)
+    variance = Setting("per-sample", _checked_variance)
+    effect = real(4.0, 0.0, 8.0)
+    spread = real(1.5, 0.4, 3.0)
+    eta = real(4.0, 0.0, 12.0)
+    seed = whole(0, 0, 999_999)
     log_lira = traitlets.Float(read_only=True)
     log_lira_std = traitlets.Float(read_only=True)
     true_log_lira = traitlets.Float(read_only=True)
@@ -380,31 +389,6 @@ class LiRAPlayground(Playground):
         if self._measured is not None:
             n_in, n_out = map(len, self._measured)
         return Sample(n_in, n_out, self.effect, self.spread, self.seed, self._measured)
-
-    # ---------------------------------------------------------------- what is set
-
-    @validate("target_gap", "effect", "spread", "eta")
-    def _check_number(self, proposal: Any) -> float:
-        name = proposal["trait"].name
-        return within(name, proposal["value"], *_RANGES[name])
-
-    @validate("n_shadows")
-    def _check_models(self, proposal: Any) -> int:
-        number = whole_within("n_shadows", proposal["value"], 4, MOST_MODELS)
-        if number % 2:
-            raise ValueError(f"n_shadows must be even, half of them in and half out, not {number}")
-        return number
-
-    @validate("seed")
-    def _check_seed(self, proposal: Any) -> int:
-        return whole_within("seed", proposal["value"], 0, 999_999)
-
-    @validate("variance")
-    def _check_variance(self, proposal: Any) -> str:
-        if proposal["value"] not in VARIANCES:
-            known = ", ".join(map(repr, VARIANCES))
-            raise ValueError(f"unknown variance {proposal['value']!r}; valid are {known}")
-        return str(proposal["value"])
 
     @traitlets.observe("n_shadows", "target_gap", "variance", "effect", "spread", "seed")
     def _set(self, change: Any) -> None:

@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import PSMI
-from memowidgets.teaching.playground import STYLE, Playground, front_end, whole_within, within
+from memowidgets.teaching.playground import STYLE, Playground, front_end, real, whole
 from memowidgets.widgets.widget import validate
 
 WIDTHS = (8, 16, 24, 32, 48, 64)
 MODELS = 32
 EPOCHS = 150
 ETA = 4.0
-_RANGES = {"noise": (0.0, 0.2), "rho": (0.5, 0.99)}
-_WHOLE = {"n": (30, 400), "classes": (2, 3), "seed": (0, 999_999)}
 
 
 class MemorizationPlayground(Playground):
@@ -77,12 +75,12 @@ class MemorizationPlayground(Playground):
     _css = STYLE
     _title = "Playground of a network that memorises"
 
-    width = traitlets.Any(24).tag(sync=True)
-    noise = traitlets.Any(0.06).tag(sync=True)
-    rho = traitlets.Any(0.95).tag(sync=True)
-    n = traitlets.Any(150).tag(sync=True)
-    classes = traitlets.Any(3).tag(sync=True)
-    seed = traitlets.Any(0).tag(sync=True)
+    width = whole(24, WIDTHS[0], WIDTHS[-1], allowed=WIDTHS)
+    noise = real(0.06, 0.0, 0.2)
+    rho = real(0.95, 0.5, 0.99)
+    n = whole(150, 30, 400)
+    classes = whole(3, 2, 3)
+    seed = whole(0, 0, 999_999)
     found = traitlets.Dict(read_only=True)
     psmi = traitlets.Any(None, read_only=True)
     log_lira = traitlets.Dict(read_only=True)
@@ -102,20 +100,6 @@ class MemorizationPlayground(Playground):
         super().__init__(
             width=width, noise=noise, rho=rho, n=n, classes=classes, seed=seed, **traits
         )
-
-    @validate("noise", "rho")
-    def _check_number(self, proposal: Any) -> float:
-        name = proposal["trait"].name
-        return within(name, proposal["value"], *_RANGES[name])
-
-    @validate("n", "classes", "seed")
-    def _check_whole(self, proposal: Any) -> int:
-        name = proposal["trait"].name
-        return whole_within(name, proposal["value"], *_WHOLE[name])
-
-    @validate("width")
-    def _check_width(self, proposal: Any) -> int:
-        return whole_within("width", proposal["value"], WIDTHS[0], WIDTHS[-1], allowed=WIDTHS)
 
     @validate("_found")
     def _check_found(self, proposal: Any) -> dict[str, Any]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import numpy as np
+import traitlets
 from numpy.typing import NDArray
 
 from memowidgets.checks import real_number
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import Newest
-from memowidgets.widgets.widget import Guarded, created, displayed
+from memowidgets.widgets.widget import Guarded, created, displayed, refusing
 
 Floats = NDArray[np.float64]
 
@@ -62,17 +65,6 @@ def _mixed(words: NDArray[Any]) -> NDArray[np.uint32]:
     return np.asarray(words ^ (words >> np.uint32(15)), dtype=np.uint32)
 
 
-def within(name: str, value: Any, low: float, high: float) -> float:
-    """Return a number after checking that it is finite and within its limits.
-
-    Examples
-    --------
-    >>> within("epsilon", 0.1, 0.0, 0.5)
-    0.1
-    """
-    return real_number(name, value, low, high)
-
-
 def whole_within(name: str, value: Any, low: int, high: int, *, allowed: Sequence[int] = ()) -> int:
     """Return an integer after checking its limits or the allowed values."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -82,6 +74,30 @@ def whole_within(name: str, value: Any, low: int, high: int, *, allowed: Sequenc
     if not low <= value <= high:
         raise ValueError(f"{name} must be between {low} and {high}, not {value}")
     return int(value)
+
+
+class Setting(traitlets.Any):
+    """A trait that both sides share, with the check of its value: `check(name, value)`."""
+
+    def __init__(self, default: Any, check: Callable[[str, Any], Any]) -> None:
+        super().__init__(default)
+        self._check = check
+        self.tag(sync=True)
+
+    def validate(self, _owner: Any, value: Any) -> Any:
+        """Return the value as the check returns it."""
+        with refusing():
+            return self._check(str(self.name), value)
+
+
+def real(default: float, low: float, high: float) -> Setting:
+    """Return a setting that is a number within limits."""
+    return Setting(default, partial(real_number, low=low, high=high))
+
+
+def whole(default: int, low: int, high: int, *, allowed: Sequence[int] = ()) -> Setting:
+    """Return a setting that is an integer within limits, or one of those that are allowed."""
+    return Setting(default, partial(whole_within, low=low, high=high, allowed=allowed))
 
 
 STATIC = Path(__file__).parent / "static"
@@ -148,6 +164,15 @@ class Playground(Guarded, anywidget.AnyWidget):
         """Compute what is quick, and set `_job` to a slow computation."""
         raise NotImplementedError
 
+    def _compute(
+        self, trait: str, compute: Callable[[], Any], wanted: Callable[[Any], bool]
+    ) -> None:
+        """Compute a trait next, in a thread that does not keep this widget alive.
+
+        `wanted` says of the widget whether it still shows what the trait was computed for.
+        """
+        self._job = partial(_set_if, weakref.ref(self), trait, compute, wanted)
+
     def _work_aside(self) -> None:
         """Start the job in a thread, but not while traits are held back from the page."""
         if self._job is not None and not self._held:
@@ -167,3 +192,16 @@ class Playground(Guarded, anywidget.AnyWidget):
         displayed(self)
         stand_in = table(self._title, self._facts())
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
+
+
+def _set_if(
+    widget: weakref.ref[Playground],
+    trait: str,
+    compute: Callable[[], Any],
+    wanted: Callable[[Any], bool],
+) -> None:
+    """Set a trait to what is computed if the widget is still there and wants it."""
+    found = compute()
+    playground = widget()
+    if playground is not None and wanted(playground):
+        setattr(playground, trait, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.fitted import fill_directions
-from memowidgets.teaching.playground import STYLE, Playground, front_end, whole_within, within
+from memowidgets.teaching.playground import STYLE, Playground, front_end, real, whole, whole_within
 from memowidgets.widgets.widget import validate
 
 if TYPE_CHECKING:
@@ -286,8 +285,8 @@ class PSMIPlayground(Playground):
     points = traitlets.Any()
     labels = traitlets.Any()
     selected = traitlets.Any(0).tag(sync=True)
-    angle = traitlets.Any(30.0).tag(sync=True)
-    dimension = traitlets.Any(2).tag(sync=True)
+    angle = real(30.0, 0.0, 180.0)
+    dimension = whole(2, 2, 256, allowed=DIMENSIONS)
     psmi = traitlets.Any(read_only=True)
     psmi_std = traitlets.Any(read_only=True)
     _cloud = traitlets.Dict().tag(sync=True, page=True)
@@ -380,14 +379,6 @@ class PSMIPlayground(Playground):
         last = MOST_POINTS if self._held else len(self._now.labels) - 1
         return whole_within("selected", proposal["value"], 0, last)
 
-    @validate("angle")
-    def _check_angle(self, proposal: Any) -> float:
-        return within("angle", proposal["value"], 0.0, 180.0)
-
-    @validate("dimension")
-    def _check_dimension(self, proposal: Any) -> int:
-        return whole_within("dimension", proposal["value"], 2, 256, allowed=DIMENSIONS)
-
     @traitlets.observe("points", "labels")
     def _set_by_python(self, _change: Any) -> None:
         if not self._held:
@@ -431,8 +422,10 @@ class PSMIPlayground(Playground):
             "std": float(self.psmi_std[chosen]),
         }
         self._round += 1
-        self._job = partial(
-            _in_dimensions, weakref.ref(self), cloud, chosen, self._seed, self._round
+        self._compute(
+            "_dimensions",
+            partial(_in_dimensions, cloud, chosen, self._seed, self._round),
+            lambda playground: playground._shows(cloud, chosen),  # noqa: SLF001 - its own
         )
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -453,17 +446,12 @@ def _packed(cloud: Cloud) -> dict[str, Any]:
     }
 
 
-def _in_dimensions(
-    widget: weakref.ref[PSMIPlayground], cloud: Cloud, chosen: int, seed: int, number: int
-) -> None:
-    """Send the page the cloud's PSMI in increasing numbers of dimensions.
+def _in_dimensions(cloud: Cloud, chosen: int, seed: int, number: int) -> list[dict[str, Any]]:
+    """Return what the page gets: the cloud's PSMI in increasing numbers of dimensions.
 
     The number of the computation makes the page hear of a result that equals the last one.
     """
-    found = [
+    return [
         lifted(cloud, dimension, seed).summary(chosen) | {"round": number}
         for dimension in DIMENSIONS
     ]
-    playground = widget()
-    if playground is not None and playground._shows(cloud, chosen):  # noqa: SLF001 - its worker
-        playground._dimensions = found  # noqa: SLF001

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,13 +16,14 @@ from memowidgets.metrics import PSMI
 from memowidgets.teaching.playground import (
     STYLE,
     Playground,
+    Setting,
     front_end,
     normals,
+    real,
     uniforms,
+    whole,
     whole_within,
-    within,
 )
-from memowidgets.widgets.widget import validate
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -178,7 +178,10 @@ def _mean(values: NDArray[Any]) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-_RANGES = {"epsilon": (0.0, 0.5), "separation": (0.0, 6.0), "tau": (-1e3, 1e3)}
+def _checked_switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+    return value
 
 
 class TheoremPlayground(Playground):
@@ -244,13 +247,13 @@ class TheoremPlayground(Playground):
     _css = STYLE
     _title = "Playground of Theorem 1"
 
-    epsilon = traitlets.Any(0.1).tag(sync=True)
-    separation = traitlets.Any(4.0).tag(sync=True)
-    dimension = traitlets.Any(2).tag(sync=True)
-    tau = traitlets.Any(0.0).tag(sync=True)
-    imbalance = traitlets.Any(default_value=False).tag(sync=True)
-    overlap = traitlets.Any(default_value=False).tag(sync=True)
-    heavy_tails = traitlets.Any(default_value=False).tag(sync=True)
+    epsilon = real(0.1, 0.0, 0.5)
+    separation = real(4.0, 0.0, 6.0)
+    dimension = whole(2, 1, 64, allowed=DIMENSIONS)
+    tau = real(0.0, -1e3, 1e3)
+    imbalance = Setting(default=False, check=_checked_switch)
+    overlap = Setting(default=False, check=_checked_switch)
+    heavy_tails = Setting(default=False, check=_checked_switch)
     psmi = traitlets.Any(read_only=True)
     outliers = traitlets.Any(read_only=True)
     wrong = traitlets.Any(read_only=True)
@@ -306,24 +309,6 @@ class TheoremPlayground(Playground):
             **self._size,
         )
 
-    # ---------------------------------------------------------------- what is set
-
-    @validate("epsilon", "separation", "tau")
-    def _check_number(self, proposal: Any) -> float:
-        name = proposal["trait"].name
-        return within(name, proposal["value"], *_RANGES[name])
-
-    @validate("dimension")
-    def _check_dimension(self, proposal: Any) -> int:
-        return whole_within("dimension", proposal["value"], 1, 64, allowed=DIMENSIONS)
-
-    @validate("imbalance", "overlap", "heavy_tails")
-    def _check_switch(self, proposal: Any) -> bool:
-        if not isinstance(proposal["value"], bool):
-            name = proposal["trait"].name
-            raise TypeError(f"{name} must be True or False, not {proposal['value']!r}")
-        return proposal["value"]
-
     @traitlets.observe(
         "epsilon", "separation", "dimension", "tau", "imbalance", "overlap", "heavy_tails"
     )
@@ -343,7 +328,11 @@ class TheoremPlayground(Playground):
             self.set_trait("means", judged.means())
         if self._swept != (swept := replace(mixture, separation=0.0)):
             self._swept = swept
-            self._job = partial(_at_every_separation, weakref.ref(self), swept)
+            self._compute(
+                "_by_separation",
+                partial(_at_every_separation, swept),
+                lambda playground: playground._swept == swept,  # noqa: SLF001 - its own
+            )
         self.set_trait("rates", self._judged[1].rates(self.tau))
         self._official = {
             "of": _of(mixture),
@@ -379,9 +368,6 @@ def _of(mixture: Mixture) -> dict[str, Any]:
     return {name: value for name, value in asdict(mixture).items() if name not in {"n", "seed"}}
 
 
-def _at_every_separation(widget: weakref.ref[TheoremPlayground], swept: Mixture) -> None:
-    """Send the page the means at every separation."""
-    means = [_without_nan(point) for point in by_separation(swept)]
-    playground = widget()
-    if playground is not None and playground._swept == swept:  # noqa: SLF001 - its own worker
-        playground._by_separation = {"of": _of(swept), "means": means}  # noqa: SLF001
+def _at_every_separation(swept: Mixture) -> dict[str, Any]:
+    """Return what the page gets: the means at every separation."""
+    return {"of": _of(swept), "means": [_without_nan(point) for point in by_separation(swept)]}

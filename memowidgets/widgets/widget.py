@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from memowidgets.visible import quoted, visible
 from memowidgets.widgets.messages import checked_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 _MOST_CHARACTERS = 600
@@ -31,6 +32,19 @@ class RefusedTypeError(traitlets.TraitError, TypeError):
     """A value of a kind that a trait does not take; the trait stays as it was."""
 
 
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise a ValueError or TypeError of a check as one that makes traitlets put the value back."""
+    try:
+        yield
+    except traitlets.TraitError:
+        raise
+    except TypeError as error:
+        raise RefusedTypeError(str(error)) from error
+    except (ValueError, ArithmeticError, LookupError) as error:
+        raise RefusedValueError(str(error)) from error
+
+
 def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
     """Do what `traitlets.validate` does, for a check that raises ValueError or TypeError.
 
@@ -40,14 +54,8 @@ def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
     def decorate(check: Callable[[Any, Any], Any]) -> Any:
         @functools.wraps(check)
         def careful(self: Any, proposal: Any) -> Any:
-            try:
+            with refusing():
                 return check(self, proposal)
-            except traitlets.TraitError:
-                raise
-            except TypeError as error:
-                raise RefusedTypeError(str(error)) from error
-            except (ValueError, ArithmeticError, LookupError) as error:
-                raise RefusedValueError(str(error)) from error
 
         return traitlets.validate(*names)(careful)
 

@@ -23,8 +23,8 @@ play(view, (model) => {
   let swept = "";
 
   /** @param {Record<string, any>} settings */
-  const scored = ({ heavy_tails: heavyTails, ...rest }) => {
-    const mixture = /** @type {import("../../memowidgets/teaching/static/theorem_maths.js").Mixture} */ ({ ...rest, heavyTails });
+  const scored = (settings) => {
+    const mixture = /** @type {import("../../memowidgets/teaching/static/theorem_maths.js").Mixture} */ (settings);
     sample(world, mixture, room);
     psmiOf(room, mixture.dimension, directionsFor(mixture.dimension), psmi);
   };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -178,10 +179,7 @@ def test_quadrature_nodes(ask, n, alpha):
 )
 def test_psmi_of_the_mixture(ask, setting):
     mixture = Mixture(**setting)
-    of = {name: getattr(mixture, name) for name in ("epsilon", "separation", "dimension")}
-    of |= {"imbalance": mixture.imbalance, "overlap": mixture.overlap}
-    of |= {"heavyTails": mixture.heavy_tails}
-    found = ask("theorem", n=mixture.n, seed=0, tau=0.0, mixture=of)
+    found = ask("theorem", n=mixture.n, seed=0, tau=0.0, mixture=asdict(mixture))
     exact = Judged.of(mixture, n_directions=1024)
     draws = exact.draws
     assert found["labels"] == draws.labels.tolist()

@@ -142,14 +142,10 @@ export class Plot {
    * @param {number[]} [dash]
    */
   line(points, colour, width = 1, dash = []) {
-    const { context } = this;
-    context.beginPath();
-    points.forEach(([x, y], i) => (i === 0 ? context.moveTo(x, y) : context.lineTo(x, y)));
-    context.strokeStyle = this.colour(colour);
-    context.lineWidth = width;
-    context.setLineDash(dash);
-    context.stroke();
-    context.setLineDash([]);
+    this.trace(points);
+    this.context.setLineDash(dash);
+    this.ink("", colour, width);
+    this.context.setLineDash([]);
   }
 
   /**
@@ -158,14 +154,67 @@ export class Plot {
    * @param {number} alpha
    */
   area(outline, colour, alpha) {
+    this.context.globalAlpha = alpha;
+    this.polygon(outline, colour);
+    this.context.globalAlpha = 1;
+  }
+
+  /** @param {[number, number][]} points */
+  trace(points) {
     const { context } = this;
     context.beginPath();
-    outline.forEach(([x, y], i) => (i === 0 ? context.moveTo(x, y) : context.lineTo(x, y)));
-    context.closePath();
-    context.globalAlpha = alpha;
-    context.fillStyle = this.colour(colour);
-    context.fill();
-    context.globalAlpha = 1;
+    points.forEach(([x, y], i) => (i === 0 ? context.moveTo(x, y) : context.lineTo(x, y)));
+  }
+
+  /**
+   * Fills and strokes what was traced last. A colour without a name is left out.
+   * @param {string} fill
+   * @param {string} [edge]
+   * @param {number} [width]
+   */
+  ink(fill, edge = "", width = 1.5) {
+    const { context } = this;
+    context.fillStyle = this.colour(fill);
+    if (fill) context.fill();
+    context.strokeStyle = this.colour(edge);
+    context.lineWidth = width;
+    if (edge) context.stroke();
+  }
+
+  /**
+   * @param {[number, number][]} outline
+   * @param {string} fill
+   * @param {string} [edge]
+   * @param {number} [width]
+   */
+  polygon(outline, fill, edge, width) {
+    this.trace(outline);
+    this.context.closePath();
+    this.ink(fill, edge, width);
+  }
+
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @param {number} r
+   * @param {string} fill
+   * @param {string} [edge]
+   * @param {number} [width]
+   */
+  dot(x, y, r, fill, edge, width) {
+    this.context.beginPath();
+    this.context.arc(x, y, r, 0, 2 * Math.PI);
+    this.ink(fill, edge, width);
+  }
+
+  /**
+   * Points of a curve over the width of the frame.
+   * @param {(pixel: number) => number} at  pixels from the top for pixels from the left
+   * @returns {[number, number][]}
+   */
+  curve(at) {
+    const { left, right } = this.frame;
+    return Array.from({ length: Math.floor((right - left) / 2) + 1 }, (_, i) => [left + 2 * i, at(left + 2 * i)]);
   }
 
   /**
@@ -277,6 +326,30 @@ export function sign(path, kind, x, y, r) {
   }
 }
 
+/**
+ * Draws the logit gaps of models in two rows below a plot, and the axis under them.
+ * @param {Plot} plot
+ * @param {Scale} x
+ * @param {ArrayLike<number>} inside  of models that trained on the sample
+ * @param {ArrayLike<number>} outside
+ */
+export function drawSides(plot, x, inside, outside) {
+  const { context, frame } = plot;
+  const { left, right, bottom } = frame;
+  context.globalAlpha = inside.length > 40 ? 0.55 : 0.9;
+  for (const gap of Array.from(inside)) plot.dot(x.clip(gap), bottom + 15, 4, "in");
+  context.strokeStyle = plot.colour("out");
+  context.lineWidth = 1.7;
+  for (const gap of Array.from(outside)) context.strokeRect(x.clip(gap) - 3.2, bottom + 28.8, 6.4, 6.4);
+  context.globalAlpha = 1;
+  plot.text("in", left - 10, bottom + 19, { colour: "in", align: "right", bold: true });
+  plot.text("out", left - 10, bottom + 36, { colour: "out", align: "right", bold: true });
+  plot.line([[left, bottom + 0.5], [right, bottom + 0.5]], "line");
+  plot.frame = { ...frame, bottom: bottom + 44 };
+  plot.lowerAxis(x, "logit gap");
+  plot.frame = frame;
+}
+
 /* ---------------------------------------------------------------- controls */
 
 /**
@@ -334,6 +407,25 @@ export function slider(how) {
 /** @typedef {ReturnType<typeof slider>} Slider */
 
 /**
+ * Sliders of several settings.
+ * @template {string} Name
+ * @param {Record<Name, SliderLook>} looks
+ * @param {(name: Name, value: number) => void} move
+ * @param {(name: Name) => void} rest
+ */
+export function sliders(looks, move, rest) {
+  const names = /** @type {Name[]} */ (Object.keys(looks));
+  const made = names.map((name) => slider({ ...looks[name], move: (value) => move(name, value), rest: () => rest(name) }));
+  return {
+    element: html("div", { class: "mw-slides mw-span" }, ...made.map(({ element }) => element)),
+    /** @param {Record<Name, number>} values */
+    show: (values) => names.forEach((name, i) => made[i].show(values[name])),
+  };
+}
+
+/** @template {string} Name @typedef {{element: HTMLElement, show: (values: Record<Name, number>) => void}} Sliders */
+
+/**
  * @param {readonly number[]} places
  * @param {number} value
  */
@@ -382,6 +474,25 @@ export function tile(name, help) {
 /** @typedef {ReturnType<typeof tile>} Tile */
 
 /**
+ * @param {string} name
+ * @param {Tile[]} tiles
+ * @param {string} [kind]  more classes
+ */
+export function facts(name, tiles, kind = "") {
+  return html("div", { class: `mw-facts ${kind}`, role: "group", "aria-label": name }, ...tiles.map(({ element }) => element));
+}
+
+/**
+ * A row of controls; of those under one name, the name comes first.
+ * @param {string} name
+ * @param {...HTMLElement} controls
+ */
+export function row(name, ...controls) {
+  const [first, ...others] = controls;
+  return html("div", { class: "mw-row" }, html("span", { class: "mw-labelled" }, name, first), ...others);
+}
+
+/**
  * A plot with its heading.
  * @param {string} heading
  * @param {string} words
@@ -409,7 +520,7 @@ export function legend(entries) {
 /* ---------------------------------------------------------------- a view */
 
 /**
- * Base class of the three playgrounds: words, frames, themes, traits and the live region. `State`
+ * Base class of the playgrounds: words, frames, themes, traits and the live region. `State`
  * has the traits that both sides share.
  * @template {object} State
  */
@@ -486,6 +597,16 @@ export class Playground {
   }
 
   /**
+   * Returns the model's values of traits.
+   * @template {keyof State & string} Name
+   * @param {readonly Name[]} names
+   * @returns {Pick<State, Name>}
+   */
+  traits(names) {
+    return /** @type {Pick<State, Name>} */ (Object.fromEntries(names.map((name) => [name, this.trait(name)])));
+  }
+
+  /**
    * Listens to a trait.
    * @param {keyof State & string} name
    * @param {() => void} action
@@ -546,4 +667,26 @@ export class Playground {
     this.ears.clear();
     this.root.remove();
   }
+}
+
+/** Whether the reader asked the system for less motion. */
+export function isStill() {
+  return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
+
+/**
+ * What a widget's module exports.
+ * @param {new (model: Model, el: HTMLElement) => Playground<any>} View
+ */
+export function shown(View) {
+  /** @param {{model: Model, el: HTMLElement}} context */
+  const render = ({ model, el }) => {
+    if (!html("canvas").getContext?.("2d")) {
+      el.replaceChildren(html("p", { role: "alert" }, "This browser has no canvas, which draws the pictures of this playground. Open it in a current Firefox, Chrome, Edge or Safari."));
+      return () => el.replaceChildren();
+    }
+    const view = new View(model, el);
+    return () => view.destroy();
+  };
+  return { render };
 }

@@ -2,7 +2,7 @@
 
 import { bytesOf, html, segments } from "../../widgets/static/dom.js";
 import {
-  button, fixedText, legend, linear, panel, Playground, Plot, shareText, slider, tile,
+  button, drawSides, facts, fixedText, legend, linear, panel, Playground, Plot, row, shareText, shown, sliders, tile,
 } from "./kit.js";
 import { besideText, tickText } from "../../widgets/static/numbers.js";
 import {
@@ -11,8 +11,6 @@ import {
 } from "./lira_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
-/** @typedef {import("./kit.js").Slider} Slider */
-/** @typedef {import("./kit.js").SliderLook} SliderLook */
 /** @typedef {import("./kit.js").Tile} Tile */
 /** @typedef {import("./lira_maths.js").Draws} Draws */
 /** @typedef {import("./lira_maths.js").Estimates} Estimates */
@@ -64,7 +62,7 @@ import {
 
 /**
  * @typedef {object} Parts  what changes on the page, plots apart
- * @property {Record<typeof SLID[number], Slider>} slides
+ * @property {import("./kit.js").Sliders<typeof SLID[number]>} slides
  * @property {ReturnType<typeof segments>} choice
  * @property {Tile} result
  * @property {Tile} truth
@@ -73,7 +71,8 @@ import {
 
 const CHOICES = VARIANCES.map((value) => ({ value, label: value }));
 const SLID = /** @type {const} */ (["target_gap", "n_shadows", "effect", "spread", "eta"]);
-const HEARD = /** @type {const} */ ([...SLID, "seed", "variance", "_given", "_fit"]);
+const SETTINGS = /** @type {const} */ ([...SLID, "seed", "variance"]);
+const HEARD = /** @type {const} */ ([...SETTINGS, "_given", "_fit"]);
 const LOW = -5;
 const HIGH = 14;
 const KNEE = 3; // of the wide axis of log-LiRA: even below, logarithmic beyond
@@ -174,7 +173,8 @@ class LiRAView extends Playground {
     this.strip = new Plot("strip", 340, { left: 92, right: 16, top: 26, bottom: 40 });
     this.plots = [this.gaps, this.ratio, this.strip];
     this.sliding = false;
-    this.now = this.settings();
+    /** @type {Settings} */
+    this.now = this.traits(SETTINGS);
     this.given = this.measured();
     this.standard = standardOf(this.now.seed, this.counts, null);
     this.shadows = shadowsOf(this.standard, this.now, this.given, this.trait("_fit").estimates);
@@ -192,19 +192,6 @@ class LiRAView extends Playground {
     this.say();
   }
 
-  /** @returns {Settings} */
-  settings() {
-    return {
-      target_gap: this.trait("target_gap"),
-      n_shadows: this.trait("n_shadows"),
-      effect: this.trait("effect"),
-      spread: this.trait("spread"),
-      eta: this.trait("eta"),
-      seed: this.trait("seed"),
-      variance: this.trait("variance"),
-    };
-  }
-
   /** @returns {Gaps | null} */
   measured() {
     const [inside, outside] = this.trait("_given").map((side) => new Float64Array(bytesOf(side)));
@@ -218,7 +205,7 @@ class LiRAView extends Playground {
   }
 
   load() {
-    this.now = this.settings();
+    this.now = this.traits(SETTINGS);
     this.given = this.measured();
     this.simulate();
   }
@@ -233,49 +220,33 @@ class LiRAView extends Playground {
 
   /** @returns {Parts} */
   compose() {
-    /** @type {(name: typeof SLID[number], look: SliderLook) => Slider} */
-    const make = (name, look) =>
-      slider({
-        ...look,
-        move: (value) => {
-          this.sliding = true;
-          this.now[name] = value;
-          if (name !== "target_gap" && name !== "eta") this.simulate();
-          this.later();
-        },
-        rest: () => this.rest(),
-      });
     const one = (/** @type {number} */ x) => fixedText(x, 1);
-    const slides = {
-      target_gap: make("target_gap", { name: "target’s gap", min: LOW, max: HIGH, step: 0.1, say: one }),
-      n_shadows: make("n_shadows", {
-        name: "shadow models", help: "half of them trained on the sample",
-        places: this.trait("_places"), say: String,
-      }),
-      effect: make("effect", { name: "effect of training", help: "by how much training on the sample raises its gap", min: 0, max: 8, step: 0.1, say: one }),
-      spread: make("spread", { name: "sample’s spread", help: "true deviation of its gaps; that of usual samples is about 1.5", min: 0.4, max: 3, step: 0.1, say: one }),
-      eta: make("eta", { name: "η", help: "a sample is memorised from this log-LiRA on", min: 0, max: 12, step: 0.5, say: one }),
-    };
+    const slides = sliders({
+      target_gap: { name: "target’s gap", min: LOW, max: HIGH, step: 0.1, say: one },
+      n_shadows: { name: "shadow models", help: "half of them trained on the sample", places: this.trait("_places"), say: String },
+      effect: { name: "effect of training", help: "by how much training on the sample raises its gap", min: 0, max: 8, step: 0.1, say: one },
+      spread: { name: "sample’s spread", help: "true deviation of its gaps; that of usual samples is about 1.5", min: 0.4, max: 3, step: 0.1, say: one },
+      eta: { name: "η", help: "a sample is memorised from this log-LiRA on", min: 0, max: 12, step: 0.5, say: one },
+    }, (name, value) => {
+      this.sliding = true;
+      this.now[name] = value;
+      if (name !== "target_gap" && name !== "eta") this.simulate();
+      this.later();
+    }, () => this.rest());
     const choice = segments("Variance", CHOICES, (value) => this.choose(/** @type {Variance} */ (value)));
     const again = button("Other shadow models", "the same sample under shadow models with other seeds", () => this.redraw());
-    const acts = html("div", { class: "mw-row" }, html("span", { class: "mw-labelled" }, "variance", choice.group), again);
-    const below = html("div", { class: "mw-slides mw-span" });
-    below.append(...Object.values(slides).map(({ element }) => element));
-    const left = html("div", { class: "mw-play-side" },
-      panel("Logit gaps of the sample", "drag the target’s gap", this.gaps.canvas,
-        legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["┄", "fg", "what infinitely many models would give"]])),
-      panel("Log-LiRA of every gap", "", this.ratio.canvas));
+    const above = panel("Logit gaps of the sample", "drag the target’s gap", this.gaps.canvas,
+      legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["┄", "fg", "what infinitely many models would give"]]));
+    const below = panel("Log-LiRA of every gap", "", this.ratio.canvas);
     const right = html("div", { class: "mw-play-side" },
       panel("200 times other shadow models", "log-LiRA of the same target", this.strip.canvas,
         legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"], ["┇", "fg", "where “global” goes instead"]])),
-      acts);
+      row("variance", choice.group, again));
     const result = tile("log-LiRA", "± standard error, from memorization.log_lira");
     const truth = tile("with infinitely many models");
     const flips = tile("re-draws that say memorised", "with the chosen variance");
-    const facts = html("div", { class: "mw-facts", role: "group", "aria-label": "Results" });
-    facts.append(...[result, truth, flips].map((fact) => fact.element));
-    right.append(facts);
-    this.body.append(left, right, below);
+    right.append(facts("Results", [result, truth, flips]));
+    this.body.append(above, slides.element, below, right); // on a phone in this order: the sliders move the plots beside them
     return { slides, choice, result, truth, flips };
   }
 
@@ -332,7 +303,7 @@ class LiRAView extends Playground {
   }
 
   showControls() {
-    for (const name of SLID) this.parts.slides[name].show(this.now[name]);
+    this.parts.slides.show(this.now);
     this.parts.choice.show(this.now.variance);
   }
 
@@ -356,7 +327,7 @@ class LiRAView extends Playground {
 
   draw() {
     const { target_gap: gap, eta } = this.now;
-    if (!this.sliding && this.dragging) this.parts.slides.target_gap.show(gap);
+    if (!this.sliding && this.dragging) this.parts.slides.show(this.now);
     const value = this.logLira;
     const [inside, outside] = this.shadows.truth;
     const truth = logRatio(gap, inside, outside);
@@ -378,19 +349,13 @@ class LiRAView extends Playground {
 
   drawGaps() {
     const plot = this.gaps;
-    const context = plot.begin(this.palette);
+    plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
     const x = linear(LOW, HIGH, left, right);
     const fitted = this.gaussians(this.now.variance, this.shadows.sides);
     const tallest = Math.min(0.9, Math.max(...[...fitted, ...this.shadows.truth].map((g) => density(g.mean, g))));
     const y = linear(0, tallest * 1.05, bottom, top);
-    /** @type {(gaussian: Gaussian) => [number, number][]} */
-    const curve = (gaussian) => {
-      /** @type {[number, number][]} */
-      const points = [];
-      for (let px = left; px <= right; px += 1.5) points.push([px, y.at(density(x.back(px), gaussian))]);
-      return points;
-    };
+    const curve = (/** @type {Gaussian} */ gaussian) => plot.curve((px) => y.at(density(x.back(px), gaussian)));
     plot.clip();
     for (const [name, gaussian] of /** @type {[string, Gaussian][]} */ ([["out", fitted[1]], ["in", fitted[0]]])) {
       const points = curve(gaussian);
@@ -399,34 +364,10 @@ class LiRAView extends Playground {
     }
     for (const gaussian of this.shadows.truth) plot.line(curve(gaussian), "fg", 1.2, [3, 4]);
     plot.free();
-    const [inside, outside] = this.shadows.gaps;
-    context.globalAlpha = inside.length > 40 ? 0.55 : 0.9;
-    context.fillStyle = plot.colour("in");
-    for (const gap of inside) {
-      context.beginPath();
-      context.arc(x.clip(gap), bottom + 15, 4, 0, 2 * Math.PI);
-      context.fill();
-    }
-    context.strokeStyle = plot.colour("out");
-    context.lineWidth = 1.7;
-    for (const gap of outside) context.strokeRect(x.clip(gap) - 3.2, bottom + 28.8, 6.4, 6.4);
-    context.globalAlpha = 1;
-    plot.text("in", left - 10, bottom + 19, { colour: "in", align: "right", bold: true });
-    plot.text("out", left - 10, bottom + 36, { colour: "out", align: "right", bold: true });
-    plot.line([[left, bottom + 0.5], [right, bottom + 0.5]], "line");
-    plot.frame = { ...plot.frame, bottom: bottom + 44 };
-    plot.lowerAxis(x, "logit gap");
-    plot.frame = { ...plot.frame, bottom };
+    drawSides(plot, x, ...this.shadows.gaps);
     const at = x.at(this.now.target_gap);
     plot.line([[at, 8], [at, bottom + 44]], "fg", 2);
-    context.beginPath();
-    context.moveTo(at, 1);
-    context.lineTo(at + 7, 9);
-    context.lineTo(at, 17);
-    context.lineTo(at - 7, 9);
-    context.closePath();
-    context.fillStyle = plot.colour("fg");
-    context.fill();
+    plot.polygon([[at, 1], [at + 7, 9], [at, 17], [at - 7, 9]], "fg");
     for (const [name, gaussian, words] of /** @type {[string, Gaussian, string][]} */ ([["out", fitted[1], "out"], ["in", fitted[0], "in"]])) {
       const place = Math.max(left + 14, Math.min(right - 14, x.at(gaussian.mean)));
       plot.text(words, place, Math.max(top - 4, y.at(density(gaussian.mean, gaussian)) - 6), { colour: name, align: "center", bold: true, halo: true });
@@ -438,7 +379,7 @@ class LiRAView extends Playground {
   /** @param {number} value */
   drawRatio(value) {
     const plot = this.ratio;
-    const context = plot.begin(this.palette);
+    plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
     const { eta } = this.now;
     const x = linear(LOW, HIGH, left, right);
@@ -448,12 +389,7 @@ class LiRAView extends Playground {
     const [inside, outside] = this.gaussians(this.now.variance, this.shadows.sides);
     const [trueIn, trueOut] = this.shadows.truth;
     /** @type {(a: Gaussian, b: Gaussian) => [number, number][]} */
-    const curve = (a, b) => {
-      /** @type {[number, number][]} */
-      const points = [];
-      for (let px = left; px <= right; px += 2) points.push([px, y.at(logRatio(x.back(px), a, b))]);
-      return points;
-    };
+    const curve = (a, b) => plot.curve((px) => y.at(logRatio(x.back(px), a, b)));
     plot.clip();
     plot.line(curve(trueIn, trueOut), "fg", 1.2, [3, 4]);
     plot.line(curve(inside, outside), "accent", 2.4);
@@ -462,13 +398,7 @@ class LiRAView extends Playground {
     plot.text(`memorised from η = ${tickText(eta)}`, left + 8, y.clip(eta) - 6, { colour: "risk-text", halo: true });
     const at = x.at(this.now.target_gap);
     plot.line([[at, top], [at, bottom]], "fg", 1.2);
-    context.beginPath();
-    context.arc(at, y.clip(value), 6, 0, 2 * Math.PI);
-    context.fillStyle = plot.colour("fg");
-    context.fill();
-    context.strokeStyle = plot.colour("bg");
-    context.lineWidth = 1.5;
-    context.stroke();
+    plot.dot(at, y.clip(value), 6, "fg", "bg");
     plot.lowerAxis(x, "logit gap");
   }
 
@@ -513,17 +443,7 @@ class LiRAView extends Playground {
     plot.line([[at(pooled), second - 0.42 * row], [at(pooled), second + 0.42 * row]], "fg", 2.2, [3, 3]);
     const middle = top + (VARIANCES.indexOf(this.now.variance) + 0.5) * row;
     const px = at(value);
-    context.beginPath();
-    context.moveTo(px, middle - 10);
-    context.lineTo(px + 8, middle);
-    context.lineTo(px, middle + 10);
-    context.lineTo(px - 8, middle);
-    context.closePath();
-    context.fillStyle = plot.colour("accent");
-    context.fill();
-    context.strokeStyle = plot.colour("bg");
-    context.lineWidth = 2;
-    context.stroke();
+    plot.polygon([[px, middle - 10], [px + 8, middle], [px, middle + 10], [px - 8, middle]], "accent", "bg", 2);
     drawAxis();
   }
 
@@ -554,10 +474,4 @@ class LiRAView extends Playground {
   }
 }
 
-export default {
-  /** @param {{model: Model, el: HTMLElement}} context */
-  render({ model, el }) {
-    const view = new LiRAView(model, el);
-    return () => view.destroy();
-  },
-};
+export default shown(LiRAView);

@@ -1,19 +1,16 @@
 /** The PSMI playground: points to drag, a direction to turn, and the mean over all directions. */
 
-import { bytesOf, html, segments, throttle } from "../../widgets/static/dom.js";
-import {
-  button, fixedText, legend, linear, panel, Playground, Plot, shareText, sign, slider, tile,
-} from "./kit.js";
+import { bytesOf, html, throttle } from "../../widgets/static/dom.js";
+import { button, facts, fixedText, isStill, legend, linear, panel, Plot, shareText, shown, sign, slider, tile } from "./kit.js";
+import { LEAST_REACH, NAMES, PointsPlayground } from "./points.js";
 import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } from "./psmi_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
-/** @typedef {import("./kit.js").Palette} Palette */
 /** @typedef {import("./kit.js").Slider} Slider */
 /** @typedef {import("./kit.js").Tile} Tile */
 /** @typedef {import("./psmi_maths.js").Along} Along */
 /** @typedef {import("./psmi_maths.js").Classes} Classes */
 /** @typedef {import("./psmi_maths.js").Running} Running */
-/** @typedef {ReturnType<Plot["stamp"]>} Stamp */
 
 /** @typedef {{points: DataView, labels: DataView}} Packed */
 
@@ -44,9 +41,9 @@ import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } f
  * @property {Float64Array} points
  * @property {Uint8Array} labels
  * @property {number} count  of classes
+ * @property {number} selected
  * @property {Float32Array} directions
  * @property {number} angle
- * @property {number} selected
  * @property {number} dimension
  */
 
@@ -64,21 +61,9 @@ import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } f
  */
 
 /**
- * @typedef {object} Stamped  the classes' signs, and what they were drawn for
- * @property {Palette} palette
- * @property {number} r
- * @property {number} count
- * @property {number} ratio
- * @property {[Stamp[], Stamp[]]} signs  full and hollow
- */
-
-/**
  * @typedef {object} Parts  what changes on the page, plots apart
  * @property {Slider} turn
- * @property {ReturnType<typeof segments>} label
- * @property {HTMLDivElement} signs
  * @property {HTMLButtonElement} atypical
- * @property {HTMLButtonElement} remove
  * @property {Tile} value
  * @property {Tile} mean
  * @property {Tile} official
@@ -87,13 +72,10 @@ import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } f
  * @property {HTMLParagraphElement} inMore
  */
 
-const NAMES = ["A", "B", "C", "D"];
-const SIGNS = ["●", "■", "▲", "◆"];
 const FAN = 24; // directions of the mean that moves with the hand
 const STEPS = 180; // directions of the curve over all angles
 const STEP = 4; // directions between two points of a running mean
 const GLIDE = 900; // milliseconds
-const LEAST_REACH = 4.6; // from the middle to an edge
 const ABOUT = {
   name: "psmi",
   title: "PSMI: does this point go with its label?",
@@ -145,17 +127,21 @@ function reachOf(points, least) {
 
 /**
  * One view of the playground.
- * @extends {Playground<State>}
+ * @extends {PointsPlayground<State, Cloud>}
  */
-class PSMIView extends Playground {
+class PSMIView extends PointsPlayground {
   /**
    * @param {Model} model
    * @param {HTMLElement} el
    */
   constructor(model, el) {
-    super(model, el, ABOUT);
-    // all that moves with the cloud, the direction and d fits on a screen of 900 pixels
-    this.cloud = new Plot("cloud", 352, { left: 0, right: 0, top: 0, bottom: 0 });
+    super(model, el, ABOUT, {
+      height: 352, // all that moves with the cloud, the direction and d fits on a screen of 900 pixels
+      most: 5000,
+      words: "drag one, double-click to add, turn the line by its ends",
+      keys: "",
+      signs: [["○", "fg", "hollow: PSMI below 0"]],
+    });
     this.shadow = new Plot("shadow", 146, { left: 14, right: 14, top: 34, bottom: 20 });
     this.values = new Plot("values", 132, { left: 48, right: 14, top: 10, bottom: 38 });
     this.strip = new Plot("strip", 84, { left: 14, right: 14, top: 22, bottom: 24 });
@@ -166,17 +152,11 @@ class PSMIView extends Playground {
     this.turning = false;
     this.turned = throttle(() => this.commit({ angle: this.now.angle }), 80);
     this.ears.later(() => this.turned.cancel());
-    /** Where the point that is dragged was grabbed. @type {[number, number]} */
-    this.grabbed = [0, 0];
     this.stale = false;
     this.awaiting = false; // the official value of the cloud as it is
     this.deepening = false; // likewise in more dimensions
-    this.named = 0; // how many classes have their buttons
     /** @type {Packed | null} */
     this.mine = null; // the cloud as it was sent last
-    /** @type {Stamped | null} */
-    this.stamped = null;
-    this.now = this.taken();
     this.reach = reachOf(this.now.points, LEAST_REACH);
     this.scored = scoredOf(this.now);
     this.ringed = ringedOf(this.now, this.scored);
@@ -212,35 +192,20 @@ class PSMIView extends Playground {
 
   /** @returns {Parts} */
   compose() {
-    const { canvas } = this.cloud;
-    canvas.tabIndex = 0;
-    canvas.setAttribute("role", "application");
     const turn = slider({
       name: "direction", help: "angle of the direction, in degrees", max: 180, step: 1,
       say: (value) => `${Math.round(value)}°`,
       move: (value) => this.turnTo(value),
       rest: () => this.commitAngle(),
     });
-    const label = segments("Label of the ringed point", [], () => {});
-    const signs = html("div");
     const atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
-    const add = button("Add", "adds a point beside the centre of this class (double-click: where you click)", () => this.add());
-    const remove = button("Remove", "removes the ringed point (Delete)", () => this.drop());
-    const reset = button("Start again", "the cloud as it was at first", () => this.restart());
-    const acts = html("div", { class: "mw-row" },
-      html("span", { class: "mw-labelled" }, "its label", label.group), atypical, add, remove, reset);
-    const help = html("span", { class: "mw-spoken", id: `mw-play-${Math.random().toString(36).slice(2)}` },
-      "Arrow keys move the ringed point, Page Up and Page Down choose another, Delete removes it.");
-    canvas.setAttribute("aria-describedby", help.id);
     const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
     const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
     const official = tile("metrics.PSMI says", "256 random directions with control variates, computed when the point comes to rest");
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
-    const facts = html("div", { class: "mw-facts mw-facts-in-pairs", role: "group", "aria-label": "Results" });
-    facts.append(...[value, mean, official, below].map((one) => one.element));
-    const left = html("div", { class: "mw-play-side" },
-      panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, signs),
-      html("div", { class: "mw-slides" }, turn.element), acts, help, facts);
+    const left = html("div", { class: "mw-play-side" }, this.cloudPanel(),
+      html("div", { class: "mw-slides" }, turn.element), this.acts(atypical),
+      facts("Results", [value, mean, official, below], "mw-facts-in-pairs"));
     const more = slider({
       name: "dimensions d", help: "the two above and noise", places: this.trait("_every_dimension"),
       say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
@@ -255,20 +220,7 @@ class PSMIView extends Playground {
     const even = panel("More and more random directions", "mean ± 2 standard errors", this.running.canvas,
       legend([["┄", "other", "plain mean"], ["━", "accent", "with control variates"], ["─", "fg", "all directions"]]));
     this.body.append(left, right, panel("PSMI of every point", "nats", this.strip.canvas), even);
-    return { turn, label, signs, atypical, remove, value, mean, official, below, more, inMore };
-  }
-
-  /** Buttons and legend of as many classes as there are. */
-  nameClasses() {
-    if (this.named === this.now.count) return;
-    this.named = this.now.count;
-    const classes = Array.from({ length: this.now.count }, (_, c) => c);
-    const choices = classes.map((c) => ({ value: String(c), label: `${SIGNS[c]} ${NAMES[c]}` }));
-    const label = segments("Label of the ringed point", choices, (value) => this.relabel(Number(value)));
-    this.parts.label.group.replaceWith(label.group);
-    this.parts.label = label;
-    const signs = classes.map((c) => /** @type {[string, string, string]} */ ([SIGNS[c], `c${c}`, `class ${NAMES[c]}`]));
-    this.parts.signs.replaceChildren(legend([...signs, ["○", "fg", "hollow: PSMI below 0"]]));
+    return { turn, atypical, value, mean, official, below, more, inMore };
   }
 
   listen() {
@@ -293,17 +245,6 @@ class PSMIView extends Playground {
       this.deepening = false;
       this.later();
     });
-    this.drag(this.cloud, {
-      press: (x, y) => this.grab(x, y),
-      move: (x, y) => this.pull(x, y),
-      release: () => this.letGo(),
-    });
-    this.ears.on(this.cloud.canvas, "dblclick", (/** @type {MouseEvent} */ event) => {
-      const corner = this.cloud.canvas.getBoundingClientRect();
-      const place = this.placeAt(event.clientX - corner.left, event.clientY - corner.top);
-      if (Math.hypot(place[0] - this.x, place[1] - this.y) > 16 / this.unit) this.add(...place);
-    });
-    this.ears.on(this.cloud.canvas, "keydown", (event) => this.key(event));
     this.drag(this.values, {
       press: (x) => this.turnAt(x),
       move: (x) => this.turnAt(x),
@@ -312,18 +253,6 @@ class PSMIView extends Playground {
   }
 
   /* ------------------------------------------------------------ what changes */
-
-  get x() {
-    return this.now.points[2 * this.now.selected];
-  }
-
-  get y() {
-    return this.now.points[2 * this.now.selected + 1];
-  }
-
-  get own() {
-    return this.now.labels[this.now.selected];
-  }
 
   /** PSMI of the ringed point. */
   get score() {
@@ -392,7 +321,6 @@ class PSMIView extends Playground {
     this.later();
   }
 
-  /** Sends the points to Python when the user stops moving them. */
   rest() {
     this.reach = reachOf(this.now.points, this.reach);
     this.showControls();
@@ -400,53 +328,14 @@ class PSMIView extends Playground {
     this.say();
   }
 
-  send() {
+  /** Sends the points to Python when the user stops moving them. */
+  edited() {
+    this.changed();
     this.endGlide();
     this.mine = { points: new DataView(this.now.points.slice().buffer), labels: new DataView(this.now.labels.slice().buffer) };
     this.awaiting = this.deepening = true;
     this.commit({ _cloud: this.mine, selected: this.now.selected });
     this.rest();
-  }
-
-  /** @param {number} label */
-  relabel(label) {
-    if (label === this.own || !this.canLeave()) return this.showControls();
-    this.now.labels[this.now.selected] = label;
-    this.changed();
-    this.send();
-  }
-
-  /** Whether the ringed point's class keeps two points without it. */
-  canLeave() {
-    return this.now.labels.reduce((n, label) => n + (label === this.own ? 1 : 0), 0) > 2;
-  }
-
-  /**
-   * @param {number} [x]
-   * @param {number} [y]
-   */
-  add(x, y) {
-    const { points, labels } = this.now;
-    if (labels.length >= 5000) return;
-    const label = this.own;
-    const { means } = this.scored.classes;
-    const aside = 0.25 * ((labels.length % 5) - 2); // not one on the other
-    const place = [x ?? means[2 * label] + aside, y ?? means[2 * label + 1] - aside];
-    this.now.points = Float64Array.from([...points, ...place]);
-    this.now.labels = Uint8Array.from([...labels, label]);
-    this.now.selected = labels.length;
-    this.changed();
-    this.send();
-  }
-
-  drop() {
-    if (!this.canLeave()) return;
-    const gone = this.now.selected;
-    this.now.points = this.now.points.filter((_, i) => i >> 1 !== gone);
-    this.now.labels = this.now.labels.filter((_, i) => i !== gone);
-    this.now.selected = Math.min(gone, this.now.labels.length - 1);
-    this.changed();
-    this.send();
   }
 
   /** Moves the ringed point into the nearest other class, or home. */
@@ -468,7 +357,7 @@ class PSMIView extends Playground {
    */
   glideTo(x, y) {
     const [fromX, fromY, which] = [this.x, this.y, this.now.selected];
-    const time = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : GLIDE;
+    const time = isStill() ? 0 : GLIDE;
     const begin = performance.now();
     this.endGlide();
     const step = (/** @type {number} */ now) => {
@@ -476,9 +365,9 @@ class PSMIView extends Playground {
       const s = t * t * (3 - 2 * t);
       this.now.points[2 * which] = fromX + s * (x - fromX);
       this.now.points[2 * which + 1] = fromY + s * (y - fromY);
+      if (t === 1) return this.edited();
       this.changed();
-      if (t < 1) this.glide = requestAnimationFrame(step);
-      else this.send();
+      this.glide = requestAnimationFrame(step);
     };
     this.glide = requestAnimationFrame(step);
   }
@@ -490,7 +379,7 @@ class PSMIView extends Playground {
 
   /** Leaves a point that moves by itself where it is, and sends it from there. */
   stopGlide() {
-    if (this.glide !== 0) this.send();
+    if (this.glide !== 0) this.edited();
   }
 
   restart() {
@@ -499,19 +388,6 @@ class PSMIView extends Playground {
   }
 
   /* ------------------------------------------------------------ the hand */
-
-  get unit() {
-    return (Math.min(this.cloud.width, this.cloud.height) / 2) / this.reach;
-  }
-
-  /**
-   * @param {number} px
-   * @param {number} py
-   * @returns {[number, number]}
-   */
-  placeAt(px, py) {
-    return [(px - this.cloud.width / 2) / this.unit, (this.cloud.height / 2 - py) / this.unit];
-  }
 
   /** Returns the line's ends, from the middle, in pixels. */
   get arm() {
@@ -528,20 +404,9 @@ class PSMIView extends Playground {
     const handle = Math.min(...[1, -1].map((s) => Math.hypot(mx - s * this.arm * Math.cos(turn), my - s * this.arm * Math.sin(turn))));
     this.turning = handle < 16;
     if (this.turning) return true;
-    const [x, y] = this.placeAt(px, py);
-    let best = 18 / this.unit;
-    let nearest = -1;
-    const { points, labels, selected } = this.now;
-    for (let i = 0; i < labels.length; i++) {
-      const distance = Math.hypot(points[2 * i] - x, points[2 * i + 1] - y) - (i === selected ? 6 / this.unit : 0);
-      if (distance < best) [best, nearest] = [distance, i];
-    }
-    if (nearest < 0) return false;
-    this.stopGlide();
-    this.choose(nearest);
-    this.grabbed = [this.x, this.y];
-    this.root.classList.add("mw-dragging");
-    return true;
+    const grabbed = super.grab(px, py);
+    if (grabbed) this.stopGlide();
+    return grabbed;
   }
 
   /**
@@ -549,47 +414,24 @@ class PSMIView extends Playground {
    * @param {number} py
    */
   pull(px, py) {
+    if (!this.turning) return super.pull(px, py);
     const [x, y] = this.placeAt(px, py);
-    if (this.turning) {
-      const degrees = (Math.atan2(y, x) * 180) / Math.PI;
-      this.turnTo(Math.round(((degrees % 180) + 180) % 180));
-      return;
-    }
-    const inside = (/** @type {number} */ a, /** @type {number} */ most) => Math.max(-most, Math.min(most, a));
-    const { points, selected } = this.now;
-    points[2 * selected] = inside(x, this.cloud.width / 2 / this.unit);
-    points[2 * selected + 1] = inside(y, this.cloud.height / 2 / this.unit);
+    const degrees = (Math.atan2(y, x) * 180) / Math.PI;
+    this.turnTo(Math.round(((degrees % 180) + 180) % 180));
+  }
+
+  letGo() {
+    if (this.turning) this.commitAngle();
+    else super.letGo();
+  }
+
+  moving() {
     this.stale = true;
     this.later();
   }
 
-  letGo() {
-    this.root.classList.remove("mw-dragging");
-    if (this.turning) this.commitAngle();
-    else if (this.x !== this.grabbed[0] || this.y !== this.grabbed[1]) {
-      this.changed();
-      this.send();
-    } else this.rest();
-  }
-
-  /** @param {KeyboardEvent} event */
-  key(event) {
-    const step = (event.shiftKey ? 0.02 : 0.1) * (this.reach / LEAST_REACH);
-    const moves = /** @type {Record<string, [number, number]>} */ ({
-      ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step],
-    });
-    const n = this.now.labels.length;
-    const { points, selected } = this.now;
-    if (moves[event.key]) {
-      points[2 * selected] += moves[event.key][0];
-      points[2 * selected + 1] += moves[event.key][1];
-      this.changed();
-      this.send();
-    } else if (event.key === "PageDown") this.choose((selected + 1) % n);
-    else if (event.key === "PageUp") this.choose((selected + n - 1) % n);
-    else if (event.key === "Delete" || event.key === "Backspace") this.drop();
-    else return;
-    event.preventDefault();
+  clicked() {
+    this.rest();
   }
 
   /* ------------------------------------------------------------ what is shown */
@@ -597,8 +439,8 @@ class PSMIView extends Playground {
   showControls() {
     this.parts.turn.show(this.now.angle);
     this.parts.more.show(this.now.dimension);
-    this.parts.label.show(String(this.own));
-    this.parts.remove.disabled = !this.canLeave();
+    this.label.show(String(this.own));
+    this.removing.disabled = !this.canLeave();
     this.parts.atypical.textContent = this.score > 0 ? "Make it atypical" : "Make it typical";
   }
 
@@ -654,11 +496,10 @@ class PSMIView extends Playground {
 
   drawCloud() {
     const plot = this.cloud;
-    const context = plot.begin(this.palette);
+    plot.begin(this.palette);
     const { width, height } = plot;
-    const { points, labels, selected, angle } = this.now;
+    const { labels, selected, angle } = this.now;
     const { psmi } = this.scored;
-    const unit = this.unit;
     const r = labels.length > 600 ? 2.6 : labels.length > 250 ? 3.6 : 4.6;
     const turn = (angle * Math.PI) / 180;
     const [dx, dy] = [Math.cos(turn), -Math.sin(turn)];
@@ -667,54 +508,17 @@ class PSMIView extends Playground {
     const [full, hollow] = this.signsOf(r);
     for (let i = 0; i < labels.length; i++) {
       if (i === selected) continue;
-      const put = (psmi[i] > 0 ? full : hollow)[labels[i]];
-      put(cx + points[2 * i] * unit, cy - points[2 * i + 1] * unit);
+      (psmi[i] > 0 ? full : hollow)[labels[i]](...this.pixelOf(i));
     }
-    const [px, py] = [cx + this.x * unit, cy - this.y * unit];
+    const [px, py] = this.pixelOf(selected);
     Object.assign(this.root.dataset, { x: px, y: py });
     const foot = (px - cx) * dx + (py - cy) * dy;
     plot.line([[px, py], [cx + foot * dx, cy + foot * dy]], "fg", 1, [3, 3]);
-    for (const end of [-1, 1]) {
-      context.beginPath();
-      context.arc(cx + end * this.arm * dx, cy + end * this.arm * dy, 7, 0, 2 * Math.PI);
-      context.fillStyle = plot.colour("fg");
-      context.fill();
-      context.strokeStyle = plot.colour("bg");
-      context.lineWidth = 1.5;
-      context.stroke();
-    }
+    for (const end of [-1, 1]) plot.dot(cx + end * this.arm * dx, cy + end * this.arm * dy, 7, "fg", "bg");
     this.drawChosen(plot, px, py, 7);
     const above = py > 40 ? -18 : 28;
     const words = `PSMI ${fixedText(this.score, 2)}`;
     plot.text(words, Math.min(width - 42, Math.max(42, px)), py + above, { colour: "fg", align: "center", bold: true, halo: true });
-  }
-
-  /**
-   * Full and hollow signs of every class, drawn once for a theme.
-   * @param {number} r
-   */
-  signsOf(r) {
-    const { cloud, palette, now: { count } } = this;
-    const ratio = window.devicePixelRatio;
-    const key = this.stamped;
-    if (key && key.palette === palette && key.r === r && key.count === count && key.ratio === ratio) return key.signs;
-    const make = (/** @type {boolean} */ full) =>
-      Array.from({ length: count }, (_, c) =>
-        cloud.stamp(2 * r + 2, (context) => {
-          context.beginPath();
-          sign(context, c, 0, 0, r);
-          context.globalAlpha = full ? 0.8 : 1;
-          context.fillStyle = cloud.colour(full ? `c${c}` : "bg");
-          context.fill();
-          context.strokeStyle = cloud.colour(`c${c}`);
-          context.lineWidth = 1.6;
-          if (!full) context.stroke();
-        }),
-      );
-    /** @type {[Stamp[], Stamp[]]} */
-    const signs = [make(true), make(false)];
-    this.stamped = { palette, r, count, ratio, signs };
-    return signs;
   }
 
   /**
@@ -726,21 +530,10 @@ class PSMIView extends Playground {
    * @param {boolean} [ring]
    */
   drawChosen(plot, x, y, r, ring = true) {
-    const { context } = plot;
-    const mark = new Path2D();
-    sign(mark, this.own, x, y, r);
-    const below = this.score <= 0;
-    context.fillStyle = plot.colour(below ? "bg" : `c${this.own}`);
-    context.fill(mark);
-    context.strokeStyle = plot.colour(`c${this.own}`);
-    context.lineWidth = 2.2;
-    context.stroke(mark);
-    if (!ring) return;
-    context.beginPath();
-    context.arc(x, y, r + 5, 0, 2 * Math.PI);
-    context.strokeStyle = plot.colour("fg");
-    context.lineWidth = 1.8;
-    context.stroke();
+    plot.context.beginPath();
+    sign(plot.context, this.own, x, y, r);
+    plot.ink(this.score <= 0 ? "bg" : `c${this.own}`, `c${this.own}`, 2.2);
+    if (ring) plot.dot(x, y, r + 5, "", "fg", 1.8);
   }
 
   /**
@@ -758,12 +551,7 @@ class PSMIView extends Playground {
     const tall = Math.max(...heights);
     const y = (/** @type {number} */ share) => bottom - share * (bottom - top);
     for (let c = 0; c < this.now.count; c++) {
-      /** @type {[number, number][]} */
-      const outline = [];
-      for (let px = left; px <= right; px += 2) {
-        const z = (x.back(px) - means[c]) / deviations[c];
-        outline.push([px, y((heights[c] / tall) * Math.exp(-0.5 * z * z))]);
-      }
+      const outline = plot.curve((px) => y((heights[c] / tall) * Math.exp(-0.5 * ((x.back(px) - means[c]) / deviations[c]) ** 2)));
       plot.area([[left, bottom], ...outline, [right, bottom]], `c${c}`, c === this.own ? 0.26 : 0.1);
       plot.line(outline, `c${c}`, c === this.own ? 2.4 : 1.5, c === this.own ? [] : [6, 3]);
       const place = x.clip(means[c]);
@@ -801,11 +589,7 @@ class PSMIView extends Playground {
     plot.text("mean = PSMI", right - 4, over ? mean - 5 : mean + 14, { colour: "fg", align: "right", halo: true });
     const at = x.at(this.now.angle);
     plot.line([[at, top], [at, bottom]], "fg", 1.6);
-    const { context } = plot;
-    context.beginPath();
-    context.arc(at, y.clip(value), 5, 0, 2 * Math.PI);
-    context.fillStyle = plot.colour("fg");
-    context.fill();
+    plot.dot(at, y.clip(value), 5, "fg");
     plot.lowerAxis(x, "direction", { ticks: [0, 45, 90, 135, 180], say: (tick) => `${tick}°` });
   }
 
@@ -908,10 +692,4 @@ class PSMIView extends Playground {
   }
 }
 
-export default {
-  /** @param {{model: Model, el: HTMLElement}} context */
-  render({ model, el }) {
-    const view = new PSMIView(model, el);
-    return () => view.destroy();
-  },
-};
+export default shown(PSMIView);

@@ -14,7 +14,7 @@ export const SEPARATIONS = 6;
  * @property {number} dimension
  * @property {boolean} imbalance
  * @property {boolean} overlap
- * @property {boolean} heavyTails
+ * @property {boolean} heavy_tails
  */
 
 /**
@@ -64,7 +64,7 @@ export function sample(world, mixture, samples) {
     const tossed = coins[4 * i + 1] < mixture.epsilon;
     const label = tossed ? (coins[4 * i + 2] < 0.5 ? 1 : 0) : own;
     let scale = mixture.overlap ? WIDE : 1;
-    if (mixture.heavyTails) scale /= Math.sqrt(-Math.log(coins[4 * i + 3]));
+    if (mixture.heavy_tails) scale /= Math.sqrt(-Math.log(coins[4 * i + 3]));
     samples.labels[i] = label;
     samples.kinds[i] = tossed ? (label === own ? 1 : 2) : 0;
     samples.t[i] = (own - 0.5) * mixture.separation + scale * noise[i * WIDEST];

@@ -2,7 +2,7 @@
 
 import { html, throttle } from "../../widgets/static/dom.js";
 import {
-  button, fixedText, legend, linear, panel, Playground, Plot, shareText, slider, tile,
+  button, facts, fixedText, legend, linear, panel, Playground, Plot, row, shareText, shown, sliders, tile,
 } from "./kit.js";
 import { tickText } from "../../widgets/static/numbers.js";
 import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
@@ -10,20 +10,17 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./kit.js").Palette} Palette */
 /** @typedef {import("./kit.js").Scale} Scale */
-/** @typedef {import("./kit.js").Slider} Slider */
-/** @typedef {import("./kit.js").SliderLook} SliderLook */
 /** @typedef {import("./kit.js").Tile} Tile */
 /** @typedef {import("./theorem_maths.js").Mixture} Mixture */
 /** @typedef {import("./theorem_maths.js").Samples} Samples */
 /** @typedef {import("./theorem_maths.js").World} World */
 /** @typedef {ReturnType<typeof ratesAt>} Rates */
 
-/** @typedef {Omit<Mixture, "heavyTails"> & {heavy_tails: boolean}} Settings  the mixture as Python names it */
-/** @typedef {typeof NUMBERS[number]} Quantity */
+/** @typedef {Mixture & {tau: number}} Settings */
 
 /**
  * @typedef {object} Official  what Python says of the settings `of`; null is NaN
- * @property {Settings} of
+ * @property {Mixture} of
  * @property {number} tau
  * @property {[number, number]} [tpr_interval]
  * @property {[number, number]} [fpr_interval]
@@ -34,10 +31,9 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
 
 /**
  * @typedef {object} Shared  what Python and the page share, the settings apart
- * @property {number} tau
  * @property {{n: number, seed: number}} _size
  * @property {Official} _official
- * @property {{of?: Settings, means?: Means[]}} _by_separation  empty until Python has it
+ * @property {{of?: Mixture, means?: Means[]}} _by_separation  empty until Python has it
  * @property {number[]} _every_dimension
  */
 
@@ -53,7 +49,7 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
 
 /**
  * @typedef {object} Parts  what changes on the page, plots apart
- * @property {Record<Quantity | "tau", Slider>} slides
+ * @property {import("./kit.js").Sliders<"epsilon" | "separation" | "dimension" | "tau">} slides
  * @property {HTMLButtonElement[]} switches
  * @property {Tile} wrong
  * @property {Tile} tpr
@@ -64,13 +60,12 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
 
 const BINS = 72;
 const NAMED = 24; // pixels above a row of the histogram, for its name
-const NUMBERS = /** @type {const} */ (["epsilon", "separation", "dimension"]);
 const SWITCHES = /** @type {const} */ ([
   ["imbalance", "Imbalance", "the second class has 10 % of the samples"],
   ["overlap", "Overlap", "the deviation within a class is 3 in place of 1"],
   ["heavy_tails", "Heavy tails", "Student’s t with two degrees of freedom in place of Gaussian"],
 ]);
-const HEARD = /** @type {const} */ ([...NUMBERS, "tau", "imbalance", "overlap", "heavy_tails"]);
+const HEARD = /** @type {const} */ (["epsilon", "separation", "dimension", "tau", "imbalance", "overlap", "heavy_tails"]);
 const SHOWN = /** @type {const} */ (["_official", "_by_separation"]);
 const ABOUT = {
   name: "theorem",
@@ -117,7 +112,7 @@ class TheoremView extends Playground {
     this.histogram = new Plot("histogram", 300, { left: 44, right: 14, top: 34, bottom: 38 });
     this.means = new Plot("means", 232, { left: 48, right: 14, top: 12, bottom: 40 });
     this.plots = [this.cloud, this.histogram, this.means];
-    this.sync = throttle(() => this.commit({ tau: this.tau }), 80);
+    this.sync = throttle(() => this.commit({ tau: this.now.tau }), 80);
     this.ears.later(() => this.sync.cancel());
     this.sliding = false;
     this.stale = false;
@@ -126,10 +121,10 @@ class TheoremView extends Playground {
     /** @type {{palette: Palette, pattern: CanvasPattern} | null} */
     this.hatched = null;
     this.room = 0; // pixels beside the line at τ, for the rows' names
-    this.tau = this.trait("tau");
-    this.mixture = this.settings();
+    /** @type {Settings} */
+    this.now = this.traits(HEARD);
     this.population = populationOf(this.trait("_size"));
-    this.directed = directedTo(this.mixture.dimension);
+    this.directed = directedTo(this.now.dimension);
     this.changed();
     this.parts = this.compose();
     this.showControls();
@@ -140,29 +135,10 @@ class TheoremView extends Playground {
     this.say();
   }
 
-  /** @returns {Mixture} */
-  settings() {
-    return {
-      epsilon: this.trait("epsilon"),
-      separation: this.trait("separation"),
-      dimension: this.trait("dimension"),
-      imbalance: this.trait("imbalance"),
-      overlap: this.trait("overlap"),
-      heavyTails: this.trait("heavy_tails"),
-    };
-  }
-
-  /** @returns {Settings} */
-  get named() {
-    const { heavyTails, ...rest } = this.mixture;
-    return { ...rest, heavy_tails: heavyTails };
-  }
-
   load() {
     const { n, seed } = this.trait("_size");
     if (this.population.key !== `${n} ${seed}`) this.population = populationOf({ n, seed });
-    this.tau = this.trait("tau");
-    this.mixture = this.settings();
+    this.now = this.traits(HEARD);
     this.changed();
   }
 
@@ -175,46 +151,35 @@ class TheoremView extends Playground {
 
   /** Draws and scores all samples again. */
   changed() {
-    const { dimension } = this.mixture;
+    const { dimension } = this.now;
     const { world, samples, psmi } = this.population;
     if (this.directed.dimension !== dimension) this.directed = directedTo(dimension);
-    sample(world, this.mixture, samples);
+    sample(world, this.now, samples);
     psmiOf(samples, dimension, this.directed.directions, psmi);
     this.later();
   }
 
   /** @returns {Parts} */
   compose() {
-    /** @type {(name: Quantity, look: SliderLook) => Slider} */
-    const make = (name, look) =>
-      slider({
-        ...look,
-        move: (value) => {
-          this.sliding = true;
-          this.mixture[name] = value;
-          this.stale = true;
-          this.later();
-        },
-        rest: () => this.rest(),
-      });
-    const slides = {
-      epsilon: make("epsilon", { name: "outliers ε", help: "share of samples whose label is a coin toss", max: 0.5, step: 0.01, say: (x) => `${Math.round(100 * x)} %` }),
-      separation: make("separation", { name: "separation", help: "distance of the classes’ means, in deviations", max: SEPARATIONS, step: 0.1, say: (x) => fixedText(x, 1) }),
-      dimension: make("dimension", { name: "dimension", help: "dimension of the space", places: this.trait("_every_dimension"), say: String }),
-      tau: slider({
-        name: "threshold τ", min: -2, max: 1, step: 0.01, say: (x) => fixedText(x, 2),
-        move: (value) => this.moveTau(value), rest: () => this.rest(),
-      }),
-    };
+    const slides = sliders({
+      epsilon: { name: "outliers ε", help: "share of samples whose label is a coin toss", max: 0.5, step: 0.01, say: (x) => `${Math.round(100 * x)} %` },
+      separation: { name: "separation", help: "distance of the classes’ means, in deviations", max: SEPARATIONS, step: 0.1, say: (x) => fixedText(x, 1) },
+      dimension: { name: "dimension", help: "dimension of the space", places: this.trait("_every_dimension"), say: String },
+      tau: { name: "threshold τ", min: -2, max: 1, step: 0.01, say: (x) => fixedText(x, 2) },
+    }, (name, value) => {
+      if (name === "tau") return this.moveTau(value);
+      this.sliding = true;
+      this.now[name] = value;
+      this.stale = true;
+      this.later();
+    }, () => this.rest());
     const switches = SWITCHES.map(([trait, name, help]) => button(name, help, () => this.flip(trait)));
     const zero = button("τ = 0", "the theorem’s threshold", () => {
       this.moveTau(0);
       this.rest();
     });
-    const breaks = html("div", { class: "mw-row mw-span", role: "group", "aria-label": "Where it breaks" });
-    breaks.append(html("span", { class: "mw-labelled" }, "where it breaks"), ...switches, zero);
-    const below = html("div", { class: "mw-slides mw-span" });
-    below.append(...Object.values(slides).map(({ element }) => element));
+    const breaks = html("div", { class: "mw-row mw-span", role: "group", "aria-label": "Where it breaks" },
+      html("span", { class: "mw-labelled" }, "where it breaks"), ...switches, zero);
     const left = panel("The mixture", "the axis of the means, and one more", this.cloud.canvas,
       legend([["●", "c0", "labelled A"], ["■", "c1", "labelled B"], ["✕", "risk", "outlier with a wrong label"]]));
     const right = panel("PSMI of all samples", "number of samples in each bar; drag τ", this.histogram.canvas,
@@ -224,12 +189,11 @@ class TheoremView extends Playground {
     const fpr = tile("others flagged", "FPR at τ");
     const outliers = tile("mean PSMI of outliers", "the paper says 0; computed it is below");
     const typical = tile("mean PSMI of others");
-    const facts = html("div", { class: "mw-facts mw-span", role: "group", "aria-label": "Results" });
-    facts.append(...[wrong, tpr, fpr, outliers, typical].map((one) => one.element));
+    const results = facts("Results", [wrong, tpr, fpr, outliers, typical], "mw-span");
     const parting = html("div", { class: "mw-span" },
       panel("Where the paper and the computed PSMI part", "mean PSMI at every separation, by metrics.PSMI", this.means.canvas,
         legend([["●", "accent", "others"], ["▼", "risk", "outliers, computed"], ["┄", "fg", "outliers, as the theorem states it"]])));
-    this.body.append(left, right, below, breaks, facts, parting);
+    this.body.append(left, right, slides.element, breaks, results, parting);
     return { slides, switches, wrong, tpr, fpr, outliers, typical };
   }
 
@@ -237,16 +201,15 @@ class TheoremView extends Playground {
 
   /** @param {typeof SWITCHES[number][0]} trait */
   flip(trait) {
-    const name = trait === "heavy_tails" ? "heavyTails" : trait;
-    this.mixture[name] = !this.mixture[name];
+    this.now[trait] = !this.now[trait];
     this.changed();
     this.rest();
   }
 
   /** @param {number} tau */
   moveTau(tau) {
-    this.tau = Math.round(tau * 1000) / 1000;
-    this.parts.slides.tau.show(this.tau);
+    this.now.tau = Math.round(tau * 1000) / 1000;
+    this.parts.slides.show(this.now);
     this.sync();
     this.later();
   }
@@ -261,7 +224,7 @@ class TheoremView extends Playground {
   rest() {
     this.sliding = false;
     this.sync.cancel();
-    this.commit({ ...this.named, tau: this.tau });
+    this.commit({ ...this.now });
     if (this.stale) this.changed();
     this.stale = false;
     this.showControls();
@@ -271,21 +234,19 @@ class TheoremView extends Playground {
 
   showControls() {
     const { slides, switches } = this.parts;
-    for (const name of NUMBERS) slides[name].show(this.mixture[name]);
-    slides.tau.show(this.tau);
-    const { imbalance, overlap, heavyTails } = this.mixture;
-    [imbalance, overlap, heavyTails].forEach((on, i) => switches[i].setAttribute("aria-pressed", String(on)));
+    slides.show(this.now);
+    SWITCHES.forEach(([trait], i) => switches[i].setAttribute("aria-pressed", String(this.now[trait])));
   }
 
   /** Means of PSMI, and what τ flags. */
   get rates() {
-    return ratesAt(this.population.psmi, this.population.samples.kinds, this.tau);
+    return ratesAt(this.population.psmi, this.population.samples.kinds, this.now.tau);
   }
 
   say() {
     const found = this.rates;
     const words =
-      `τ ${fixedText(this.tau, 2)}: ${shareText(found.tprWrong)} of wrong labels, ${shareText(found.tpr)} of outliers and ${shareText(found.fpr)} of others flagged; ` +
+      `τ ${fixedText(this.now.tau, 2)}: ${shareText(found.tprWrong)} of wrong labels, ${shareText(found.tpr)} of outliers and ${shareText(found.fpr)} of others flagged; ` +
       `mean PSMI ${fixedText(found.meanOutliers, 2)} of outliers, ${fixedText(found.meanOthers, 2)} of others.`;
     this.speak(words);
     this.cloud.canvas.setAttribute("aria-label", `The mixture's samples. ${words}`);
@@ -305,7 +266,7 @@ class TheoremView extends Playground {
     this.drawHistogram(found);
     this.drawMeans(found);
     const official = this.trait("_official");
-    const settled = !this.sliding && official.tau === this.tau && this.isOf(official.of, true);
+    const settled = !this.sliding && official.tau === this.now.tau && this.isOf(official.of, true);
     const interval = (/** @type {[number, number] | undefined} */ ends) =>
       settled && ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "";
     const none = found.outliers === 0;
@@ -324,7 +285,7 @@ class TheoremView extends Playground {
    * @param {Rates} found
    */
   verdict(found) {
-    const { imbalance, overlap, heavyTails, separation } = this.mixture;
+    const { imbalance, overlap, heavy_tails: heavyTails, separation } = this.now;
     if (imbalance || overlap || heavyTails) return "outside the theorem";
     if (separation === 0) return "the classes are one";
     return found.meanOthers > 0 ? "as the theorem says" : "by chance of this draw";
@@ -332,13 +293,11 @@ class TheoremView extends Playground {
 
   /**
    * Whether what Python sent belongs to the current settings.
-   * @param {Settings | undefined} of
+   * @param {Mixture | undefined} of
    * @param {boolean} separation  whether that one counts
    */
   isOf(of, separation) {
-    const now = this.named;
-    const names = /** @type {(keyof Settings)[]} */ (Object.keys(now));
-    return names.every((name) => now[name] === of?.[name] || (name === "separation" && !separation));
+    return HEARD.every((name) => name === "tau" || this.now[name] === of?.[name] || (name === "separation" && !separation));
   }
 
   drawCloud() {
@@ -346,7 +305,7 @@ class TheoremView extends Playground {
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
     const { t, side, labels, kinds } = this.population.samples;
-    const { dimension, separation, overlap } = this.mixture;
+    const { dimension, separation, overlap } = this.now;
     const wide = (separation / 2 + 3.4 * (overlap ? 3 : 1)) * 1.02;
     const x = linear(-wide, wide, left, right);
     const unit = (right - left) / (2 * wide);
@@ -398,7 +357,7 @@ class TheoremView extends Playground {
       bins[kinds[i]][Math.min(BINS - 1, Math.max(0, bin))] += 1;
     }
     const [others, kept, wrong] = bins;
-    const zero = x.clip(this.tau);
+    const zero = x.clip(this.now.tau);
     plot.area([[left, top], [zero, top], [zero, bottom], [left, bottom]], "risk", 0.07);
     const middle = Math.round((top + bottom) / 2);
     const upper = this.axisOfCounts(others, top, middle - 6);
@@ -428,12 +387,9 @@ class TheoremView extends Playground {
     this.room = Math.max(zero - left, right - zero) - 14;
     this.nameRow(`${found.n - found.outliers} others`, found.meanOthers, "fg", x, top, middle - 6, side);
     if (found.outliers > 0) this.nameRow(`${found.outliers} outliers`, found.meanOutliers, "risk-text", x, middle, bottom, side);
-    context.beginPath();
-    context.arc(zero, top - 16, 7, 0, 2 * Math.PI);
-    context.fillStyle = plot.colour("fg");
-    context.fill();
+    plot.dot(zero, top - 16, 7, "fg");
     const leftward = zero > right - 90;
-    plot.text(`τ = ${fixedText(this.tau, 2)}`, zero + (leftward ? -13 : 13), top - 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
+    plot.text(`τ = ${fixedText(this.now.tau, 2)}`, zero + (leftward ? -13 : 13), top - 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
     if (zero - left > (leftward ? 150 : 70)) plot.text("flagged", left + 6, top - 12, { colour: "risk-text" });
     plot.lowerAxis(x, "PSMI");
   }
@@ -520,7 +476,7 @@ class TheoremView extends Playground {
     const least = Math.min(-0.02, ...values, ...here);
     const y = linear(least - 0.08 * (most - least), most + 0.1 * (most - least), bottom, top);
     plot.levels(y, 4);
-    const at = x.at(this.mixture.separation);
+    const at = x.at(this.now.separation);
     plot.line([[at, top], [at, bottom]], "line", 10);
     /** @type {(name: "others" | "outliers") => [number, number][]} */
     const points = (name) =>
@@ -529,41 +485,15 @@ class TheoremView extends Playground {
     plot.line(points("others"), "accent", 2.4);
     plot.line(points("outliers"), "risk", 2.4);
     plot.line([[left, y.at(0)], [right, y.at(0)]], "fg", 1.8, [6, 5]);
-    for (const [px, py] of points("others")) {
-      context.beginPath();
-      context.arc(px, py, 3.4, 0, 2 * Math.PI);
-      context.fillStyle = plot.colour("accent");
-      context.fill();
-    }
-    for (const [px, py] of points("outliers")) {
-      context.beginPath();
-      context.moveTo(px - 5, py - 4);
-      context.lineTo(px + 5, py - 4);
-      context.lineTo(px, py + 5);
-      context.closePath();
-      context.fillStyle = plot.colour("risk");
-      context.fill();
-    }
+    for (const [px, py] of points("others")) plot.dot(px, py, 3.4, "accent");
+    for (const [px, py] of points("outliers")) plot.polygon([[px - 5, py - 4], [px + 5, py - 4], [px, py + 5]], "risk");
     context.globalAlpha = 1;
     for (const [value, colour] of /** @type {[number, string][]} */ ([[here[0], "accent"], [found.meanOutliers, "risk"]])) {
-      if (Number.isNaN(value)) continue;
-      context.beginPath();
-      context.arc(at, y.clip(value), 7, 0, 2 * Math.PI);
-      context.strokeStyle = plot.colour("fg");
-      context.lineWidth = 2;
-      context.stroke();
-      context.fillStyle = plot.colour(colour);
-      context.fill();
+      if (!Number.isNaN(value)) plot.dot(at, y.clip(value), 7, colour, "fg", 2);
     }
     if (curve.length === 0) plot.text("Computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
-    plot.lowerAxis(x, `separation (large signs: now, ε = ${tickText(Math.round(100 * this.mixture.epsilon))} % in ${this.mixture.dimension === 1 ? "1 dimension" : `${this.mixture.dimension} dimensions`})`);
+    plot.lowerAxis(x, `separation (large signs: now, ε = ${tickText(Math.round(100 * this.now.epsilon))} % in ${this.now.dimension === 1 ? "1 dimension" : `${this.now.dimension} dimensions`})`);
   }
 }
 
-export default {
-  /** @param {{model: Model, el: HTMLElement}} context */
-  render({ model, el }) {
-    const view = new TheoremView(model, el);
-    return () => view.destroy();
-  },
-};
+export default shown(TheoremView);

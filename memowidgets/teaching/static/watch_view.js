@@ -1,14 +1,14 @@
 /** Watch it memorise: a small network that trains in the browser, and a guess of what it memorises. */
 
-import { html, segments } from "../../widgets/static/dom.js";
+import { html } from "../../widgets/static/dom.js";
 import { besideText } from "../../widgets/static/numbers.js";
-import { button, fixedText, legend, linear, panel, Playground, Plot, shareText, sign, slider, tile } from "./kit.js";
+import { button, drawSides, facts, fixedText, isStill, legend, linear, panel, Plot, shareText, shown, sliders, tile } from "./kit.js";
 import { density, logRatio, sideOf } from "./lira_maths.js";
+import { NAMES, PointsPlayground } from "./points.js";
 import { psmiOfRows } from "./psmi_maths.js";
 import { directionsFor, EPOCHS, lowest, makeData, median, membersOf, MODELS, serve, workerText } from "./watch_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
-/** @typedef {import("./watch_maths.js").Data} Data */
 /** @typedef {import("./watch_maths.js").Found} Found */
 /** @typedef {import("./watch_maths.js").Task} Task */
 
@@ -33,11 +33,10 @@ import { directionsFor, EPOCHS, lowest, makeData, median, membersOf, MODELS, ser
  * @property {number[]} models  which of the members' rows the gaps belong to
  */
 
-const NAMES = ["A", "B", "C"];
-const SIGNS = ["●", "■", "▲"];
+const SETTINGS = /** @type {const} */ (["width", "noise", "rho", "seed", "n", "classes"]);
 const RINGS = 5;
 const ETA = 4;
-const REACH = 4.6; // half the plane's height
+const STILL = 25; // epochs between two pictures where the reader asked for less motion
 const ABOUT = {
   name: "watch",
   title: "Watch it memorise: which five will it be?",
@@ -117,12 +116,14 @@ class Workshop {
     own.handle({ data: { ...task, epochs: Math.min(1, epochs) } });
     for (let i = 1; i < epochs; i++) {
       await new Promise((wait) => setTimeout(wait)); // the page stays alive
+      if (own !== this.own) break; // another training was begun, or the view is closed
       own.handle({ data: { kind: "advance", epochs: 1, grid: i === epochs - 1 ? task.grid : undefined } });
     }
     return /** @type {Found} */ (own.found);
   }
 
   stop() {
+    this.own = null;
     for (const worker of this.workers) worker.terminate();
     if (this.url) URL.revokeObjectURL(this.url);
   }
@@ -130,32 +131,32 @@ class Workshop {
 
 /**
  * One view of the playground.
- * @extends {Playground<State>}
+ * @extends {PointsPlayground<State, import("./points.js").Points>}
  */
-class WatchView extends Playground {
+class WatchView extends PointsPlayground {
   /**
    * @param {Model} model
    * @param {HTMLElement} el
    */
   constructor(model, el) {
-    super(model, el, ABOUT);
-    this.cloud = new Plot("cloud", 360, { left: 0, right: 0, top: 0, bottom: 0 });
+    super(model, el, ABOUT, {
+      height: 360,
+      most: 400,
+      words: "click rings one, drag moves it, double-click adds one",
+      keys: ", Enter rings it",
+      signs: [["◯", "fg", "your guess"], ["P", "fg", "PSMI’s"], ["L", "fg", "the loss’s"]],
+    });
     this.curves = new Plot("curves", 170, { left: 48, right: 14, top: 12, bottom: 38 });
     this.losses = new Plot("losses", 150, { left: 48, right: 14, top: 12, bottom: 38 });
     this.gaps = new Plot("shadows", 200, { left: 48, right: 14, top: 26, bottom: 84 });
     this.plots = [this.cloud, this.curves, this.losses, this.gaps];
     this.workshop = new Workshop(Math.min(2, navigator.hardwareConcurrency || 1));
-    this.selected = 0;
     /** @type {number[]} */
     this.rings = [];
     this.round = 0; // a training that was begun before is not listened to
     this.busy = false;
-    this.adding = false;
-    this.moved = false;
     this.failed = "";
-    this.setting = this.settings();
-    /** @type {Data & {wrong: Uint8Array}} */
-    this.data = makeData(this.setting.n, this.setting.classes, this.setting.noise, this.setting.seed);
+    this.setting = this.traits(SETTINGS);
     /** Every epoch so far. @type {Found[]} */
     this.past = [];
     /** @type {Stopped | null} */
@@ -164,19 +165,20 @@ class WatchView extends Playground {
     this.asked = null;
     /** @type {HTMLCanvasElement | null} */
     this.image = null;
-    /** Where the pointer was pressed. @type {[number, number]} */
-    this.pressed = [0, 0];
     this.parts = this.compose();
     this.listen();
     this.start();
     this.show();
   }
 
-  settings() {
-    return {
-      width: this.trait("width"), noise: this.trait("noise"), rho: this.trait("rho"),
-      seed: this.trait("seed"), n: this.trait("n"), classes: this.trait("classes"),
-    };
+  taken() {
+    return this.drawn(this.traits(SETTINGS));
+  }
+
+  /** @param {Pick<State, typeof SETTINGS[number]>} settings */
+  drawn({ n, classes, noise, seed }) {
+    const { points, labels } = makeData(n, classes, noise, seed);
+    return { points, labels, count: classes, selected: 0 };
   }
 
   /** Forgets what was trained. The points and the rings stay. */
@@ -190,123 +192,87 @@ class WatchView extends Playground {
   }
 
   compose() {
-    const { canvas } = this.cloud;
-    canvas.tabIndex = 0;
-    canvas.setAttribute("role", "application");
-    const help = html("span", { class: "mw-spoken", id: `mw-watch-${Math.random().toString(36).slice(2)}` },
-      "Page Up and Page Down choose a point, Enter rings it, arrow keys move it, Delete removes it.");
-    canvas.setAttribute("aria-describedby", help.id);
     const next = button("Train until ρ", "", () => void this.step());
     next.classList.add("mw-watch-next");
-    const reset = button("Start again", "forgets the training and the rings", () => this.redraw(this.setting.seed));
     const other = button("Other points", "another seed", () => this.redraw((this.setting.seed + 1) % 1_000_000));
-    const add = button("Add points", "while it is pressed, a tap on a free place adds a point", () => {
-      this.adding = !this.adding;
-      add.setAttribute("aria-pressed", String(this.adding));
-    });
-    add.setAttribute("aria-pressed", "false");
-    const choices = NAMES.slice(0, this.setting.classes).map((name, c) => ({ value: String(c), label: `${SIGNS[c]} ${name}` }));
-    const label = segments("Label of the chosen point", choices, (value) => this.relabel(Number(value)));
-    const ring = button("Ring it", "guess that the chosen point is memorised", () => this.ring(this.selected));
-    /** @type {(name: "width" | "noise" | "rho", look: import("./kit.js").SliderLook) => import("./kit.js").Slider} */
-    const make = (name, look) => slider({
-      ...look,
-      move: (value) => (this.setting[name] = value),
-      rest: () => (name === "noise" ? this.redraw(this.setting.seed) : this.edited()),
-    });
-    const slides = {
-      width: make("width", { name: "width", help: "neurons in each hidden layer", places: [8, 16, 24, 32, 48, 64], say: String }),
-      noise: make("noise", { name: "wrong labels", help: "share of points with a wrong label", max: 0.2, step: 0.01, say: (x) => `${Math.round(100 * x)} %` }),
-      rho: make("rho", { name: "ρ", help: "drop of the median loss at which PSMI is computed", min: 0.5, max: 0.99, step: 0.01, say: (x) => fixedText(x, 2) }),
-    };
-    const below = html("div", { class: "mw-slides mw-span" });
-    below.append(...Object.values(slides).map(({ element }) => element));
+    const ring = button("Ring it", "guess that the chosen point is memorised", () => this.ring(this.now.selected));
+    const slides = sliders({
+      width: { name: "width", help: "neurons in each hidden layer", places: [8, 16, 24, 32, 48, 64], say: String },
+      noise: { name: "wrong labels", help: "share of points with a wrong label", max: 0.2, step: 0.01, say: (x) => `${Math.round(100 * x)} %` },
+      rho: { name: "ρ", help: "drop of the median loss at which PSMI is computed", min: 0.5, max: 0.99, step: 0.01, say: (x) => fixedText(x, 2) },
+    }, (name, value) => (this.setting[name] = value),
+    (name) => (name === "noise" ? this.restart() : this.edited()));
     const phase = html("p", { class: "mw-panel-words mw-watch-phase" });
-    const verdicts = html("div", { class: "mw-facts", role: "group", "aria-label": "Who was right" });
     const [you, psmi, loss, chosen] = [
       tile("your five", "points that you ringed"), tile("PSMI’s five", "lowest PSMI of the last hidden layer at ρ"),
       tile("the loss’s five", "highest loss at ρ"), tile("log-LiRA of the chosen point", "from η = 4 on it counts as memorised"),
     ];
-    verdicts.append(...[you, psmi, loss, chosen].map((one) => one.element));
-    const signs = choices.map((_, c) => /** @type {[string, string, string]} */ ([SIGNS[c], `c${c}`, `label ${NAMES[c]}`]));
-    const left = html("div", { class: "mw-play-side" },
-      panel("The points", "click rings one, drag moves it", canvas,
-        legend([...signs, ["◯", "fg", "your guess"], ["P", "fg", "PSMI’s"], ["L", "fg", "the loss’s"]])),
-      html("div", { class: "mw-row" }, next, phase),
-      html("div", { class: "mw-row" }, html("span", { class: "mw-labelled" }, "its label", label.group), ring, add, other, reset), help, verdicts);
+    const left = html("div", { class: "mw-play-side" }, this.cloudPanel(), html("div", { class: "mw-row" }, next, phase),
+      this.acts(ring, other), facts("Who was right", [you, psmi, loss, chosen]));
     const right = html("div", { class: "mw-play-side" },
       panel("Probability of each point’s label", "by epoch; the chosen and the ringed points are bold", this.curves.canvas),
       panel("Median loss", "ρ stops the training", this.losses.canvas),
       panel("Logit gaps of the chosen point", `${MODELS} other networks`, this.gaps.canvas,
         legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["│", "fg", "the network you watched"]])));
-    this.body.append(left, right, below);
-    return { next, phase, label, ring, slides, you, psmi, loss, chosen };
+    this.body.append(left, right, slides.element);
+    return { next, phase, ring, slides, you, psmi, loss, chosen };
   }
 
   listen() {
-    for (const name of /** @type {const} */ (["width", "noise", "rho", "seed", "n", "classes"])) {
+    for (const name of SETTINGS) {
       this.onTrait(name, () => {
         if (this.trait(name) === this.setting[name]) return;
-        this.setting = this.settings();
-        this.redraw(this.setting.seed);
+        this.setting = this.traits(SETTINGS);
+        this.restart();
       });
     }
-    this.drag(this.cloud, {
-      press: (x, y) => this.grab(x, y),
-      move: (x, y) => this.pull(x, y),
-      release: () => this.letGo(),
-    });
-    this.ears.on(this.cloud.canvas, "keydown", (event) => this.key(event));
   }
 
   /* ------------------------------------------------------------ the points */
 
-  get unit() {
-    return Math.min(this.cloud.width, this.cloud.height) / 2 / REACH;
+  restart() {
+    this.redraw(this.setting.seed);
   }
 
   /** @param {number} seed */
   redraw(seed) {
     this.setting.seed = seed;
-    const { n, classes, noise, width, rho } = this.setting;
-    this.data = makeData(n, classes, noise, seed);
+    this.now = this.drawn(this.setting);
     this.rings = [];
-    this.selected = 0;
-    this.commit({ seed, noise, width, rho });
     this.edited();
   }
 
   /** What was trained on other points says nothing of these. */
   edited() {
     this.forget();
-    const { width, rho } = this.setting;
-    this.commit({ width, rho, _found: {} });
+    const { seed, noise, width, rho } = this.setting;
+    this.commit({ seed, noise, width, rho, _found: {} });
     this.show();
   }
 
-  /** @param {number} label */
-  relabel(label) {
-    if (this.canLeave() && label < this.setting.classes) {
-      this.data.labels[this.selected] = label;
-      this.edited();
-    } else this.show();
+  moving() {
+    if (this.past.length > 0 || this.busy) this.forget();
+    this.later();
   }
 
-  /** Whether the chosen point's class keeps two points without it. */
-  canLeave() {
-    const own = this.data.labels[this.selected];
-    return this.data.labels.filter((label) => label === own).length > 2;
+  clicked() {
+    this.ring(this.now.selected);
+  }
+
+  /** @param {number} gone */
+  removed(gone) {
+    this.rings = this.rings.filter((one) => one !== gone).map((one) => (one > gone ? one - 1 : one));
   }
 
   /** @param {number} which */
   choose(which) {
-    this.selected = which;
+    this.now.selected = which;
     this.show();
   }
 
   /** @param {number} which  rung before PSMI says what it thinks, not after */
   ring(which) {
-    this.selected = which;
+    this.now.selected = which;
     if (this.stopped === null) {
       if (this.rings.includes(which)) this.rings = this.rings.filter((one) => one !== which);
       else if (this.rings.length < RINGS) this.rings = [...this.rings, which];
@@ -314,88 +280,11 @@ class WatchView extends Playground {
     this.show();
   }
 
-  /**
-   * @param {number} px
-   * @param {number} py
-   */
-  grab(px, py) {
-    const [x, y] = [(px - this.cloud.width / 2) / this.unit, (this.cloud.height / 2 - py) / this.unit];
-    const { points, labels, wrong } = this.data;
-    let [best, nearest] = [16 / this.unit, -1];
-    for (let i = 0; i < labels.length; i++) {
-      const away = Math.hypot(points[2 * i] - x, points[2 * i + 1] - y);
-      if (away < best) [best, nearest] = [away, i];
-    }
-    this.moved = false;
-    this.pressed = [px, py];
-    if (nearest >= 0) {
-      this.selected = nearest;
-      this.later();
-      return true;
-    }
-    if (!this.adding || labels.length >= 400) return false;
-    const label = labels[this.selected];
-    this.data = {
-      points: Float64Array.from([...points, x, y]),
-      labels: Uint8Array.from([...labels, label]),
-      wrong: Uint8Array.from([...wrong, 0]),
-    };
-    this.selected = labels.length;
-    this.edited();
-    return false;
-  }
-
-  /**
-   * @param {number} px
-   * @param {number} py
-   */
-  pull(px, py) {
-    const [fromX, fromY] = this.pressed;
-    if (!this.moved && Math.hypot(px - fromX, py - fromY) < 5) return;
-    if (!this.moved) this.forget();
-    this.moved = true;
-    const limit = (/** @type {number} */ a, /** @type {number} */ most) => Math.max(-most, Math.min(most, a));
-    const { width, height } = this.cloud;
-    this.data.points[2 * this.selected] = limit((px - width / 2) / this.unit, width / 2 / this.unit);
-    this.data.points[2 * this.selected + 1] = limit((height / 2 - py) / this.unit, REACH);
-    this.later();
-  }
-
-  letGo() {
-    if (this.moved) this.edited();
-    else this.ring(this.selected);
-  }
-
   /** @param {KeyboardEvent} event */
   key(event) {
-    const n = this.data.labels.length;
-    const moves = /** @type {Record<string, [number, number]>} */ ({
-      ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1],
-    });
-    if (moves[event.key]) {
-      this.data.points[2 * this.selected] += moves[event.key][0];
-      this.data.points[2 * this.selected + 1] += moves[event.key][1];
-      this.edited();
-    } else if (event.key === "PageDown") this.choose((this.selected + 1) % n);
-    else if (event.key === "PageUp") this.choose((this.selected + n - 1) % n);
-    else if (event.key === "Enter" || event.key === " ") this.ring(this.selected);
-    else if (event.key === "Delete") this.drop();
-    else return;
+    if (event.key !== "Enter" && event.key !== " ") return super.key(event);
+    this.ring(this.now.selected);
     event.preventDefault();
-  }
-
-  drop() {
-    if (!this.canLeave()) return;
-    const gone = this.selected;
-    const { points, labels, wrong } = this.data;
-    this.data = {
-      points: points.filter((_, i) => i >> 1 !== gone),
-      labels: labels.filter((_, i) => i !== gone),
-      wrong: wrong.filter((_, i) => i !== gone),
-    };
-    this.rings = this.rings.filter((one) => one !== gone).map((one) => (one > gone ? one - 1 : one));
-    this.selected = Math.min(gone, labels.length - 2);
-    this.edited();
   }
 
   /* ------------------------------------------------------------ the training */
@@ -424,10 +313,12 @@ class WatchView extends Playground {
 
   /** @param {number} round */
   async train(round) {
-    const { data, setting } = this;
-    const n = data.labels.length;
+    const { now: { points, labels }, setting } = this;
+    const data = { points, labels };
+    const n = labels.length;
     const x = this.cloud.width / 2 / this.unit;
-    const grid = { x, y: REACH, columns: Math.round((48 * x) / REACH), rows: 48 };
+    const grid = { x, y: this.reach, columns: Math.round((48 * x) / this.reach), rows: 48 };
+    const still = isStill();
     const rows = Uint16Array.from({ length: n }, (_, i) => i);
     const seed = setting.seed * 1000 + 1;
     if (this.past.length === 0) {
@@ -439,13 +330,16 @@ class WatchView extends Playground {
       const found = await this.workshop.ask(0, { kind: "advance", epochs: 1, grid });
       if (round !== this.round) return;
       this.past.push(found);
-      this.paint(found, grid);
-      this.later();
-      // slower before ρ, which comes early, so that it can be watched
-      for (let i = this.stopped === null ? 4 : 1; i > 0; i--) await new Promise((shown) => requestAnimationFrame(shown));
-      if (round !== this.round) return;
       const drop = 1 - median(found.losses) / median(this.past[0].losses);
-      if (this.stopped !== null || (drop < setting.rho && !this.trained)) continue;
+      const goesOn = (this.stopped !== null || drop < setting.rho) && !this.trained;
+      if (!still || !goesOn || found.epoch % STILL === 0) {
+        this.paint(found, grid);
+        this.later();
+        // slower before ρ, which comes early, so that it can be watched
+        for (let i = this.stopped === null ? 4 : 1; i > 0; i--) await new Promise((shown) => requestAnimationFrame(shown));
+        if (round !== this.round) return;
+      }
+      if (goesOn || this.stopped !== null) continue;
       const psmi = await this.psmiOf(found.states);
       if (round !== this.round) return;
       this.stopped = { ...found, psmi, drop };
@@ -458,7 +352,7 @@ class WatchView extends Playground {
    * @param {Float64Array} states
    */
   async psmiOf(states) {
-    const { labels } = this.data;
+    const { labels } = this.now;
     const directions = directionsFor(this.setting.width);
     const psmi = new Float64Array(labels.length);
     const slices = 16;
@@ -478,15 +372,16 @@ class WatchView extends Playground {
 
   /** @param {number} round */
   async askOthers(round) {
-    const { data, setting } = this;
-    const n = data.labels.length;
+    const { now: { points, labels }, setting } = this;
+    const data = { points, labels };
+    const n = labels.length;
     const { psmi, loss } = this.fives;
     const judged = [...new Set([...this.rings, ...psmi, ...loss])];
     const members = membersOf(n, judged, setting.seed);
     /** @type {Asked} */
     const asked = { judged, members, gaps: [], models: [] };
     this.asked = asked;
-    if (!judged.includes(this.selected)) this.selected = psmi[0];
+    if (!judged.includes(this.now.selected)) this.now.selected = psmi[0];
     this.show();
     let waiting = 0;
     const work = async (/** @type {number} */ which) => {
@@ -499,7 +394,7 @@ class WatchView extends Playground {
         if (round !== this.round) return;
         asked.gaps.push(found.gaps);
         asked.models.push(model);
-        this.show();
+        if (!isStill() || asked.models.length % (MODELS / 4) === 0) this.show();
       }
     };
     await Promise.all(Array.from({ length: this.workshop.count }, (_, which) => work(which)));
@@ -515,7 +410,7 @@ class WatchView extends Playground {
     const flat = (/** @type {(Float64Array | Uint8Array)[]} */ rows) => order.flatMap((i) => Array.from(rows[i]));
     this.commit({
       _found: {
-        points: bytes(this.data.points), labels: bytes(this.data.labels), guess: this.rings, judged: asked.judged,
+        points: bytes(this.now.points), labels: bytes(this.now.labels), guess: this.rings, judged: asked.judged,
         epoch: stopped.epoch, drop: stopped.drop, states: bytes(stopped.states), losses: bytes(stopped.losses),
         gaps: bytes(Float64Array.from(flat(asked.gaps))),
         members: bytes(Uint8Array.from(asked.members.flatMap((row) => Array.from(row)))),
@@ -545,7 +440,8 @@ class WatchView extends Playground {
   /* ------------------------------------------------------------ what is shown */
 
   show() {
-    const { next, phase, label, ring, slides, you, psmi, loss, chosen } = this.parts;
+    const { next, phase, ring, slides, you, psmi, loss, chosen } = this.parts;
+    this.nameClasses();
     const epoch = this.past.length > 0 ? this.past[this.past.length - 1].epoch : 0;
     const done = this.asked !== null && this.asked.gaps.length === MODELS;
     const name = !this.trained ? (this.stopped === null ? "Train until ρ" : "Train to the end") : done ? "Another round" : "Ask 32 other networks";
@@ -555,14 +451,15 @@ class WatchView extends Playground {
     let words = `Ring the five points that it will memorise: ${rung} of ${RINGS}.`;
     if (this.asked !== null) words = done ? "Each judged point was in 16 networks and out of 16." : `${this.asked.gaps.length} of ${MODELS} networks are trained.`;
     else if (this.trained) words = "Trained to the end. Other networks, with and without these points, say what it memorised.";
-    else if (this.stopped !== null) words = `ρ at epoch ${this.stopped.epoch}: half of the points have lost ${shareText(this.stopped.drop)} of the first median loss or more. P and L mark what PSMI and the loss expect.`;
-    else if (this.busy) words = "It trains …";
+    else if (this.stopped !== null) words = `ρ at epoch ${this.stopped.epoch}: the median loss has dropped by ${shareText(this.stopped.drop)}. P and L mark what PSMI and the loss expect.`;
+    else if (this.busy) words = this.workshop.workers.length > 0 ? "It trains …" : "It trains on the page, because no worker can be started here …";
     if (this.stopped !== null && this.stopped.drop < this.setting.rho) words = `The loss never fell by ρ = ${fixedText(this.setting.rho, 2)}; PSMI is that of the last epoch. ${words}`;
     if (phase.textContent !== words) phase.textContent = words;
-    label.show(String(this.data.labels[this.selected]));
-    ring.textContent = this.rings.includes(this.selected) ? "Unring it" : "Ring it";
+    this.label.show(String(this.own));
+    this.removing.disabled = !this.canLeave();
+    ring.textContent = this.rings.includes(this.now.selected) ? "Unring it" : "Ring it";
     ring.disabled = this.stopped !== null;
-    for (const one of /** @type {const} */ (["width", "noise", "rho"])) slides[one].show(this.setting[one]);
+    slides.show(this.setting);
     const fives = this.fives;
     const verdict = (/** @type {number[]} */ samples) => {
       if (!done) return samples.length > 0 ? `${samples.length} chosen` : "–";
@@ -573,7 +470,7 @@ class WatchView extends Playground {
     you.show(verdict(this.rings), under);
     psmi.show(verdict(fives.psmi), under);
     loss.show(verdict(fives.loss), under);
-    const judged = this.judge(this.selected);
+    const judged = this.judge(this.now.selected);
     chosen.show(judged === null ? "–" : besideText(judged.logLira, ETA)[0], judged === null ? "" : judged.logLira >= ETA ? "▲ memorised" : "▽ not memorised");
     if (this.failed) this.hint.textContent = `The training stopped: ${this.failed}. Press Start again.`;
     Object.assign(this.root.dataset, { epoch: String(epoch), rings: String(rung), models: String(this.asked?.gaps.length ?? 0), done: String(done) });
@@ -583,12 +480,11 @@ class WatchView extends Playground {
 
   /** @param {string} words */
   say(words) {
-    const i = this.selected;
-    const [x, y] = [this.data.points[2 * i], this.data.points[2 * i + 1]];
+    const i = this.now.selected;
     const score = this.stopped === null ? "" : ` PSMI ${fixedText(this.stopped.psmi[i], 2)}.`;
     const judged = this.judge(i);
     const ratio = judged === null ? "" : ` Log-LiRA ${fixedText(judged.logLira, 1)}.`;
-    const point = `Point ${i + 1} of ${this.data.labels.length} at ${fixedText(x, 1)}, ${fixedText(y, 1)}, label ${NAMES[this.data.labels[i]]}${this.rings.includes(i) ? ", ringed" : ""}.${score}${ratio}`;
+    const point = `Point ${i + 1} of ${this.now.labels.length} at ${fixedText(this.x, 1)}, ${fixedText(this.y, 1)}, label ${NAMES[this.own]}${this.rings.includes(i) ? ", ringed" : ""}.${score}${ratio}`;
     this.cloud.canvas.setAttribute("aria-label", `Points and the network’s decision. ${point}`);
     this.curves.canvas.setAttribute("aria-label", "Probability of each point’s label by epoch.");
     this.losses.canvas.setAttribute("aria-label", "Median loss by epoch, and where ρ stops.");
@@ -607,7 +503,7 @@ class WatchView extends Playground {
     [image.width, image.height] = [columns, rows];
     const context = /** @type {CanvasRenderingContext2D} */ (image.getContext("2d"));
     const pixels = context.createImageData(columns, rows);
-    const colours = NAMES.map((_, c) => (this.palette[`c${c}`].match(/[\da-f]{2}/gi) ?? ["80", "80", "80"]).map((two) => parseInt(two, 16)));
+    const colours = NAMES.slice(0, this.now.count).map((_, c) => (this.palette[`c${c}`].match(/[\da-f]{2}/gi) ?? ["80", "80", "80"]).map((two) => parseInt(two, 16)));
     found.cells.forEach((cell, i) => {
       const own = Math.floor(cell);
       pixels.data.set([...colours[own], 150 * Math.max(0, cell - own - 0.3)], 4 * i);
@@ -626,34 +522,19 @@ class WatchView extends Playground {
     const plot = this.cloud;
     const context = plot.begin(this.palette);
     const { width, height } = plot;
-    const { points, labels } = this.data;
     if (this.image) context.drawImage(this.image, 0, 0, width, height);
-    const at = (/** @type {number} */ i) => [width / 2 + points[2 * i] * this.unit, height / 2 - points[2 * i + 1] * this.unit];
-    for (let c = 0; c < this.setting.classes; c++) {
-      const path = new Path2D();
-      for (let i = 0; i < labels.length; i++) if (labels[i] === c) sign(path, c, at(i)[0], at(i)[1], 4.4);
-      context.fillStyle = plot.colour(`c${c}`);
-      context.fill(path);
-      context.strokeStyle = plot.colour("bg");
-      context.lineWidth = 1;
-      context.stroke(path);
-    }
-    const circle = (/** @type {number} */ i, /** @type {number} */ r, /** @type {number[]} */ dash) => {
-      context.beginPath();
-      context.arc(at(i)[0], at(i)[1], r, 0, 2 * Math.PI);
-      context.setLineDash(dash);
-      context.strokeStyle = plot.colour("fg");
-      context.lineWidth = 2;
-      context.stroke();
-      context.setLineDash([]);
-    };
-    for (const i of this.rings) circle(i, 9, []);
-    circle(this.selected, 13, [3, 3]);
+    const [full] = this.signsOf(4.4);
+    this.now.labels.forEach((label, i) => full[label](...this.pixelOf(i)));
+    for (const i of this.rings) plot.dot(...this.pixelOf(i), 9, "", "fg", 2);
+    context.setLineDash([3, 3]);
+    plot.dot(...this.pixelOf(this.now.selected), 13, "", "fg", 2);
+    context.setLineDash([]);
     const { psmi, loss } = this.fives;
     for (const i of new Set([...psmi, ...loss])) {
       const words = `${psmi.includes(i) ? "P" : ""}${loss.includes(i) ? "L" : ""}`;
       const judged = this.judge(i);
-      plot.text(judged && judged.logLira >= ETA ? `${words}▲` : words, at(i)[0], at(i)[1] - 12, { colour: "fg", align: "center", bold: true, halo: true });
+      const [x, y] = this.pixelOf(i);
+      plot.text(judged && judged.logLira >= ETA ? `${words}▲` : words, x, y - 12, { colour: "fg", align: "center", bold: true, halo: true });
     }
   }
 
@@ -669,7 +550,7 @@ class WatchView extends Playground {
     const x = this.epochAxis(plot);
     const y = linear(0, 1, bottom, top);
     plot.levels(y, 4);
-    const { labels } = this.data;
+    const { labels } = this.now;
     const every = Math.max(1, Math.floor(this.past.length / 75)); // as fine as the eye sees
     const steps = this.past.filter((_, k) => k % every === 0 || k === this.past.length - 1);
     for (let c = 0; c < this.setting.classes; c++) {
@@ -688,9 +569,9 @@ class WatchView extends Playground {
       context.stroke();
       context.globalAlpha = 1;
     }
-    for (const i of new Set([...this.rings, this.selected])) {
+    for (const i of new Set([...this.rings, this.now.selected])) {
       const line = this.past.map((one) => /** @type {[number, number]} */ ([x.at(one.epoch), y.at(Math.exp(-one.losses[i]))]));
-      plot.line(line, i === this.selected ? "fg" : `c${labels[i]}`, 2.2);
+      plot.line(line, i === this.now.selected ? "fg" : `c${labels[i]}`, 2.2);
     }
     this.drawStop(plot, x);
     plot.lowerAxis(x, "epoch");
@@ -725,9 +606,9 @@ class WatchView extends Playground {
 
   drawGaps() {
     const plot = this.gaps;
-    const context = plot.begin(this.palette);
+    plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const judged = this.judge(this.selected);
+    const judged = this.judge(this.now.selected);
     if (judged === null) {
       plot.text(this.asked === null ? "After the training." : "This point is not judged.", (left + right) / 2, (top + bottom) / 2, { align: "center" });
       return;
@@ -737,28 +618,13 @@ class WatchView extends Playground {
     const spare = 0.08 * (Math.max(...all) - Math.min(...all)) + 0.5;
     const x = linear(Math.min(...all) - spare, Math.max(...all) + spare, left, right);
     fitted.forEach((gaussian, side) => {
-      /** @type {[number, number][]} */
-      const line = [];
       const tall = density(gaussian.mean, gaussian);
-      for (let px = left; px <= right; px += 2) line.push([px, bottom - ((bottom - top) * density(x.back(px), gaussian)) / tall]);
+      const line = plot.curve((px) => bottom - ((bottom - top) * density(x.back(px), gaussian)) / tall);
       plot.area([[left, bottom], ...line, [right, bottom]], side === 0 ? "in" : "out", 0.18);
       plot.line(line, side === 0 ? "in" : "out", 2);
     });
-    context.fillStyle = plot.colour("in");
-    for (const one of inside) {
-      context.beginPath();
-      context.arc(x.at(one), bottom + 15, 4, 0, 2 * Math.PI);
-      context.fill();
-    }
-    context.strokeStyle = plot.colour("out");
-    context.lineWidth = 1.7;
-    for (const one of outside) context.strokeRect(x.at(one) - 3.2, bottom + 28.8, 6.4, 6.4);
-    plot.text("in", left - 10, bottom + 19, { colour: "in", align: "right", bold: true });
-    plot.text("out", left - 10, bottom + 36, { colour: "out", align: "right", bold: true });
+    drawSides(plot, x, inside, outside);
     plot.line([[x.at(gap), 8], [x.at(gap), bottom + 44]], "fg", 2);
-    plot.frame = { ...plot.frame, bottom: bottom + 44 };
-    plot.lowerAxis(x, "logit gap");
-    plot.frame = { ...plot.frame, bottom };
   }
 
   destroy() {
@@ -768,10 +634,4 @@ class WatchView extends Playground {
   }
 }
 
-export default {
-  /** @param {{model: Model, el: HTMLElement}} context */
-  render({ model, el }) {
-    const view = new WatchView(model, el);
-    return () => view.destroy();
-  },
-};
+export default shown(WatchView);

@@ -1,0 +1,325 @@
+"""The playgrounds on pages of their own: a hand, a finger, less motion, and what goes wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from scripts import live
+from scripts.docs import guarded
+from tests.house.test_live_pages import WHOLE, number, opened
+
+# Which plots move with a slider, whose label begins so.
+BESIDE = {
+    "watch": {},
+    "psmi": {"direction": "shadow", "dimensions d": "growth"},
+    "lira": {
+        "target’s gap": "gaps", "shadow models": "gaps", "effect": "gaps", "sample": "gaps",
+        "η": "ratio",
+    },
+    "theorem": {"outliers ε": "histogram", "separation": "histogram", "threshold τ": "histogram"},
+}  # fmt: skip
+PHONE = {"width": 390, "height": 844}
+SMALL = """() => [...document.querySelectorAll('.mw-play :is(button, input, summary, a, canvas)')]
+    .filter((one) => one.checkVisibility())
+    .map((one) => [one.textContent || one.ariaLabel, one.getBoundingClientRect()])
+    .filter(([, { width, height }]) => width < 24 || height < 24)"""
+WATCH_CELLS = [
+    f"from memowidgets.teaching import MemorizationPlayground\n{name} = "
+    f"MemorizationPlayground(n=60, width=8, seed={seed})\n{name}"
+    for seed, name in enumerate(("first", "second"))
+]
+
+
+@pytest.fixture(scope="module")
+def playground(chromium, tmp_path_factory):
+    """One window with a touch screen that shows a playground without the site around it."""
+    folder = tmp_path_factory.mktemp("playgrounds")
+    (folder / "index.html").write_text("<!doctype html><body data-ready='true'>Ready</body>")
+    with opened(chromium, (folder / "index.html").as_uri(), offline=True, has_touch=True) as page:
+
+        def go(name, width=1440, height=900, motion="no-preference"):
+            file = folder / f"{name}.html"
+            if not file.exists():
+                body = live.part("playground", name).markup()
+                file.write_text(guarded(WHOLE.format(body)), "utf-8")
+            page.set_viewport_size({"width": width, "height": height})
+            page.emulate_media(reduced_motion=motion)
+            page.goto(file.as_uri())
+            page.wait_for_selector("body[data-ready]")
+            return page
+
+        yield go
+
+
+def official(page):
+    """What the page says that metrics.PSMI says, and what it says itself, once both are there."""
+    page.wait_for_function(
+        "() => !document.querySelector('.mw-play-body').innerText.includes('…')"
+        " && [...document.querySelectorAll('.mw-fact-value')].every((value) => value.innerText)"
+    )
+    return [
+        float(number(page, tile).split()[0])
+        for tile in ("metrics.PSMI says", "PSMI of the ringed point")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "slider", "interval"),
+    [
+        ("lira", "target’s gap", "±"),
+        ("theorem", "distance of the classes’ means, in deviations", " % to "),
+    ],
+)
+def test_a_slider_dragged_away_and_back_is_at_rest(playground, name, slider, interval):
+    page = playground(name)
+    facts = page.locator(".mw-facts")
+    facts.get_by_text(interval).first.wait_for()
+    before, control = facts.inner_text(), page.get_by_label(slider)
+    control.scroll_into_view_if_needed()
+    box = control.bounding_box()
+    place = control.evaluate("(e) => (e.value - e.min) / (e.max - e.min)")
+    x, y = box["x"] + 8 + place * (box["width"] - 16), box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y, steps=3)
+    facts.get_by_text(interval).first.wait_for(state="detached")
+    page.mouse.move(x, y, steps=3)
+    page.mouse.up()
+    facts.get_by_text(interval).first.wait_for()
+    assert facts.inner_text() == before
+
+
+# Waits until the ringed point has glided a little, and acts before the next frame.
+GLIDED = """([x, act]) => {
+    if (Math.abs(document.querySelector('.mw-play').dataset.x - x) < 20) return false;
+    const cloud = document.querySelector('.mw-plot-cloud');
+    if (act === 'leave') cloud.dispatchEvent(new KeyboardEvent('keydown', { key: 'PageDown' }));
+    else [...document.querySelectorAll('button')].find((b) => b.textContent === act).click();
+    return true;
+}"""
+
+
+@pytest.mark.parametrize("act", ["leave", "Start again"])
+def test_a_point_that_is_left_or_sent_home_glides_no_more(playground, act):
+    page = playground("psmi")
+    before, view = official(page), page.locator(".mw-play")
+    start = view.get_attribute("data-x")
+    page.get_by_role("button", name="Make it atypical").click()
+    page.wait_for_function(GLIDED, arg=[start, act])
+    if act == "leave":
+        page.locator(".mw-plot-cloud").press("PageUp")
+    page.get_by_text("Computing …").wait_for(state="detached")
+    says, shows = official(page)
+    assert says == pytest.approx(shows, abs=0.03)
+    at = view.get_attribute("data-x")
+    page.wait_for_timeout(300)
+    assert view.get_attribute("data-x") == at
+    assert (at == start) == (act == "Start again")
+    assert (official(page) == before) == (act == "Start again")
+
+
+def test_a_point_that_is_chosen_again_at_once_has_its_numbers(playground):
+    page = playground("psmi")
+    before = official(page)
+    page.locator(".mw-plot-cloud").evaluate(
+        "(cloud) => ['PageDown', 'PageUp'].forEach((key) =>"
+        " cloud.dispatchEvent(new KeyboardEvent('keydown', { key })))"
+    )
+    page.get_by_text("Computing …").wait_for(state="detached")
+    assert official(page) == before
+
+
+@pytest.mark.parametrize("name", live.PLAYGROUNDS)
+def test_on_a_phone_controls_are_large_and_beside_what_they_move(playground, name):
+    page = playground(name, **PHONE)
+    for slider in page.locator(".mw-slide").all():
+        assert slider.bounding_box()["width"] >= 200
+    assert page.evaluate(SMALL) == []
+    for label, plot in BESIDE[name].items():
+        slider = page.locator(f".mw-slide[aria-label^='{label}']").bounding_box()
+        chart = page.locator(f".mw-plot-{plot}").bounding_box()
+        ends = [edge for box in (slider, chart) for edge in (box["y"], box["y"] + box["height"])]
+        assert max(ends) - min(ends) < PHONE["height"]
+
+
+def finger(page, *path):
+    """Press, move and lift one finger, in pixels of the window."""
+    session = page.context.new_cdp_session(page)
+
+    def touch(kind, *points):
+        places = [{"x": x, "y": y} for x, y in points]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": places})
+
+    touch("touchStart", path[0])
+    for place in path[1:]:
+        touch("touchMove", place)
+    touch("touchEnd")
+    session.detach()
+
+
+def free_place(page, cloud):
+    """A corner of the cloud where no point is, in pixels of the window."""
+    box = cloud.bounding_box()
+    return box["x"] + 25, box["y"] + box["height"] - 25
+
+
+def point_in_words(page):
+    """Number, count and place of the chosen point, as a screen reader hears them."""
+    return page.locator(".mw-plot-cloud").get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("name", ["watch", "psmi"])
+def test_a_finger_adds_a_point_drags_it_and_scrolls_beside_it(playground, name):
+    page = playground(name, **PHONE)
+    cloud = page.locator(".mw-plot-cloud")
+    cloud.scroll_into_view_if_needed()
+    count = int(re.search(r"of (\d+)", point_in_words(page))[1])
+    x, y = free_place(page, cloud)
+    for _ in range(2):
+        page.touchscreen.tap(x, y)
+    assert f"Point {count + 1} of {count + 1}" in point_in_words(page)
+    page.get_by_role("button", name="Add", exact=True).tap()
+    assert f"Point {count + 2} of {count + 2}" in point_in_words(page)
+    cloud.scroll_into_view_if_needed()
+    x, y = free_place(page, cloud)
+    before, scrolled = pixels(cloud), page.evaluate("scrollY")
+    finger(page, (x, y), *((x + 8 * i, y - 4 * i) for i in range(1, 9)))
+    assert f"Point {count + 1} of {count + 2}" in point_in_words(page)
+    assert page.evaluate("scrollY") == scrolled
+    page.wait_for_function(
+        "([cloud, before]) => cloud.toDataURL() !== before", arg=[cloud.element_handle(), before]
+    )
+    finger(page, (x, y), *((x, y - 20 * i) for i in range(1, 9)))  # no point is there any more
+    page.wait_for_function("(before) => scrollY > before", arg=scrolled)
+
+
+def pixels(cloud):
+    """What is drawn, once it is at rest."""
+    cloud.evaluate("() => new Promise((done) => setTimeout(done, 300))")
+    return cloud.evaluate("(cloud) => cloud.toDataURL()")
+
+
+# The longest task of the page since the last call, in ms; tasks below 50 ms are none.
+LONGEST = """() => new Promise((done) => {
+    window.mwTasks ??= (() => {
+        const found = [];
+        new PerformanceObserver((list) => found.push(...list.getEntries().map((e) => e.duration)))
+            .observe({ type: 'longtask' });
+        return found;
+    })();
+    setTimeout(() => done(Math.max(0, ...window.mwTasks.splice(0))), 400);
+})"""
+
+
+def test_to_grab_and_let_go_of_a_point_blocks_no_half_second(playground):
+    """The least of three: another process may take the processor meanwhile."""
+    page = playground("psmi", **PHONE)
+    view, cloud = page.locator(".mw-play"), page.locator(".mw-plot-cloud")
+    cloud.scroll_into_view_if_needed()
+    longest = []
+    page.evaluate(LONGEST)
+    for step in (40, -40, 40):
+        box = cloud.bounding_box()
+        x = box["x"] + float(view.get_attribute("data-x"))
+        y = box["y"] + float(view.get_attribute("data-y"))
+        finger(page, (x, y), *((x + step * i / 4, y) for i in range(1, 5)))
+        page.wait_for_function(
+            "([view, x]) => Math.abs(view.dataset.x - x) > 20",
+            arg=[view.element_handle(), x - box["x"]],
+        )
+        longest.append(page.evaluate(LONGEST))
+    assert min(longest) < 500
+    page.evaluate(
+        "() => setTimeout(() => { const end = performance.now() + 600;"
+        " while (performance.now() < end); })"
+    )
+    assert page.evaluate(LONGEST) > 500  # it would have been noticed
+
+
+# Counts the pictures of the cloud.
+COUNT = """() => {
+    window.mwPictures = 0;
+    const { prototype } = CanvasRenderingContext2D, clear = prototype.clearRect;
+    prototype.clearRect = function (...sizes) {
+        if (this.canvas.className.includes('mw-plot-cloud')) window.mwPictures += 1;
+        clear.apply(this, sizes);
+    };
+}"""
+
+
+def trained(page, name):
+    """Press the large button, and wait until it says something else."""
+    page.locator(".mw-watch-next").click()
+    page.get_by_role("button", name=name, disabled=False).wait_for(timeout=120_000)
+    return page.evaluate("window.mwPictures")
+
+
+def test_with_less_motion_a_training_is_shown_in_few_pictures(playground):
+    page = playground("watch", motion="reduce")
+    page.evaluate(COUNT)
+    assert trained(page, "Train to the end") <= 8
+    assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
+    assert trained(page, "Ask 32 other networks") <= 20
+    assert page.locator(".mw-play").get_attribute("data-epoch") == "150"
+    page = playground("watch")
+    page.evaluate(COUNT)
+    assert trained(page, "Train to the end") > 12  # one at least for each epoch
+    assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
+
+
+def test_with_less_motion_a_point_does_not_glide(playground):
+    page = playground("psmi", motion="reduce")
+    before = official(page)
+    page.evaluate(COUNT)
+    page.get_by_role("button", name="Make it atypical").click()
+    page.get_by_role("button", name="Make it typical").wait_for()
+    assert page.evaluate("window.mwPictures") <= 3
+    assert official(page)[1] < 0 < before[1]
+
+
+def test_without_canvas_a_playground_says_so(widget_page):
+    opened = widget_page([])
+    opened.page.evaluate("() => { HTMLCanvasElement.prototype.getContext = () => null; }")
+    opened.run(WATCH_CELLS[0])
+    opened.page.get_by_role("alert").filter(has_text="canvas").wait_for()
+
+
+@pytest.mark.slow
+def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
+    """Two playgrounds on one page: a drag, a reset, and a playground that is closed."""
+    opened = widget_page(WATCH_CELLS)
+    page = opened.page
+    views = page.locator(".mw-play").all()
+    each = len(page.workers) // 2
+    assert each >= 1
+    assert len(page.workers) == 2 * each
+
+    for view in views:
+        view.locator(".mw-watch-next").click()
+    for view in views:
+        view.get_by_role("button", name="Train to the end", disabled=False).wait_for(timeout=60_000)
+    cloud = views[0].locator(".mw-plot-cloud")
+    views[0].locator(".mw-watch-next").click()  # it trains on
+    cloud.press("ArrowRight")
+    assert views[0].get_attribute("data-epoch") == "0"
+    assert views[0].locator(".mw-watch-next").inner_text() == "Train until ρ"
+    assert int(views[1].get_attribute("data-epoch")) > 0
+    for label in ("Train to the end", "Ask 32 other networks"):
+        views[0].locator(".mw-watch-next").click()
+        views[0].get_by_role("button", name=label, disabled=False).wait_for(timeout=60_000)
+    views[0].locator(".mw-watch-next").click()
+    page.wait_for_function("(v) => Number(v.dataset.models) > 0", arg=views[0].element_handle())
+    views[0].get_by_role("button", name="Start again").click()
+    assert views[0].get_attribute("data-models") == "0"
+    views[0].locator(".mw-watch-next").click()
+    with opened.server.lock:
+        opened.names["first"].close()
+    page.wait_for_function("() => document.querySelectorAll('.mw-play').length === 1")
+    page.wait_for_timeout(300)
+    assert len(page.workers) == each
+    page.locator(".mw-watch-next").click()
+    page.get_by_role("button", name="Ask 32 other networks", disabled=False).wait_for(
+        timeout=60_000
+    )

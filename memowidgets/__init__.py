@@ -5,10 +5,9 @@ Names are imported when they are first used, so ``import memowidgets`` is fast.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from memowidgets.extras import name_missing_extras
+from memowidgets.extras import later, name_missing_extras
 
 if TYPE_CHECKING:
     from memowidgets import (
@@ -29,17 +28,6 @@ __version__ = "0.2.0"
 
 name_missing_extras()
 
-_ROOMS = (
-    "charts",
-    "data",
-    "evaluation",
-    "memorization",
-    "metrics",
-    "models",
-    "teaching",
-    "training",
-    "widgets",
-)
 _NAMES = {
     "Audit": "memowidgets.audit",
     "TrainingConfig": "memowidgets.training",
@@ -66,12 +54,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"memowidgets.{name}")
-    if name in _NAMES:
-        return getattr(import_module(_NAMES[name]), name)
-    raise AttributeError(f"memowidgets has no {name!r}; it has {', '.join(__all__)}")
+__getattr__ = later(__name__, {name: _NAMES.get(name, f"{__name__}.{name}") for name in __all__})
 
 
 def __dir__() -> list[str]:

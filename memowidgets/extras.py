@@ -1,14 +1,16 @@
-"""Libraries that the plain install leaves out, and the sentence that says which extra has them."""
+"""What is imported late: names when they are used, and libraries that the plain install lacks."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
-__all__ = ["LIBRARIES", "PURPOSES", "installed", "name_missing_extras", "pip_install"]
+__all__ = ["LIBRARIES", "PURPOSES", "installed", "later", "name_missing_extras", "pip_install"]
 
 PURPOSES = {
     "train": "training and auditing models",
@@ -43,6 +45,26 @@ def pip_install(extra: str) -> str:
     "pip install 'memowidgets[train]'"
     """
     return f"pip install 'memowidgets[{extra}]'"
+
+
+def later(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package that imports its names when they are first used.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    places : mapping
+        Module in which each name is, or the module that it is.
+    """
+
+    def found(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(places)}")
+        module = import_module(places[name])
+        return module if places[name].endswith(f".{name}") else getattr(module, name)
+
+    return found
 
 
 def installed(packages: Iterable[str]) -> dict[str, str]:

@@ -1,6 +1,20 @@
 """The audit: the one object a user holds, and the only place where all rooms meet."""
 
-from memowidgets.audit.audit import Audit, figures_by_setting, open_recorded, scoreboard
-from memowidgets.audit.watching import Watch, watch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memowidgets.extras import later
+
+if TYPE_CHECKING:
+    from memowidgets.audit.audit import Audit, figures_by_setting, open_recorded, scoreboard
+    from memowidgets.audit.watching import Watch, watch
 
 __all__ = ["Audit", "Watch", "figures_by_setting", "open_recorded", "scoreboard", "watch"]
+
+# a loop that is watched waits for what it imports, and pandas and widgets take a second
+__getattr__ = later(
+    __name__,
+    dict.fromkeys(__all__, "memowidgets.audit.audit")
+    | dict.fromkeys(("Watch", "watch"), "memowidgets.audit.watching"),
+)

@@ -14,6 +14,7 @@ from memowidgets.visible import visible
 
 __all__ = ["shown"]
 
+_APART = 0.05  # seconds between two pictures of a bar
 _SHORT_SECONDS = 2.0  # shorter work leaves no line in a log file
 
 
@@ -33,12 +34,19 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
 
     logged = None if _is_drawn(tqdm) else _Logged()
     with tqdm(total=None, leave=False, file=None if logged is None else _Nowhere()) as bar:
+        drawn: tuple[str, float] = "", 0.0
 
         def draw(step: Step) -> None:
+            nonlocal drawn
             if bar.disable:
                 return
             if logged is not None:
                 logged.note(step)
+                return
+            now = time.monotonic()
+            if step.what == drawn[0] and now < drawn[1] + _APART and step.done < step.total:
+                return  # each row of a user's data is reported
+            drawn = step.what, now
             if step.total != bar.total:
                 bar.reset(step.total)
             words = visible(_words(step))  # a layer's name is from a file

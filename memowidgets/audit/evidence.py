@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from memowidgets.audit.kept import Cache, KeptScores
 from memowidgets.audit.names import GIVEN, Names, NotGivenError
 from memowidgets.data import Dataset
-from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotKeptError, StoreError
 from memowidgets.training.rho import Record
@@ -537,6 +536,8 @@ class Evidence:
             )
         held_out = self.held_out_labels
         if record.test_accuracy is not None and len(held_out):
+            from memowidgets.evaluation.intervals import clopper_pearson
+
             chance = float(np.bincount(held_out).max() / len(held_out))
             lower, _ = clopper_pearson(round(record.test_accuracy * len(held_out)), len(held_out))
             if lower <= chance:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.audit.audit import Audit
 from memowidgets.audit.console import shown
 from memowidgets.audit.run import WATCHED, Run, read_stop, write_stop
 from memowidgets.audit.runs import identity
@@ -40,6 +39,8 @@ from memowidgets.visible import listed
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from memowidgets.audit.audit import Audit
 
 __all__ = ["Watch", "watch"]
 
@@ -190,7 +191,7 @@ def watch(
 
     began = time.monotonic()
 
-    def begin() -> tuple[Audit, Recorder, int]:
+    def begin() -> tuple[Run, Recorder, int]:
         _check_given(module, forward, data, class_names, ids, batch_size)
         check_version(version)
         samples, pairs = _samples(data, class_names, ids)
@@ -213,9 +214,9 @@ def watch(
         if recorder.is_due(step):
             recorder.record(module, step)
         recorder.budget.add(time.monotonic() - began)
-        return Audit.of(run), recorder, step
+        return run, recorder, step
 
-    def begun() -> tuple[Audit, Recorder, int]:
+    def begun() -> tuple[Run, Recorder, int]:
         try:
             was_there = any(checked_path(path).iterdir())
         except OSError:
@@ -451,14 +452,14 @@ class Watch:
         stop: StopRule | None,
         path: str | os.PathLike[str],
         plan: CheckpointPlan,
-        begin: Callable[[], tuple[Audit, Recorder, int]],
+        begin: Callable[[], tuple[Run, Recorder, int]],
     ) -> None:
         self._module, self._stop, self._path, self._plan = module, stop, path, plan
+        self._run: Run | None = None  # in the first process, as the recorder
         self._recorder: Recorder | None = None
 
         def begun() -> tuple[int, bool]:
-            audit, self._recorder, step = begin()
-            self.__dict__["audit"] = audit
+            self._run, self._recorder, step = begin()
             return step, self._has_reached(step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
@@ -471,7 +472,9 @@ class Watch:
     @cached_property
     def audit(self) -> Audit:
         """The audit of what was recorded so far; it has no ground truth."""
-        return Audit.open(self._path)  # in other processes than the first
+        from memowidgets.audit.audit import Audit
+
+        return Audit.open(self._path) if self._run is None else Audit.of(self._run)
 
     def step(self) -> bool:
         """Count an optimizer step, and record a checkpoint if one is due.

@@ -5,11 +5,16 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
-from memowidgets.metrics.logits import logit_gap, loss
-from memowidgets.metrics.mahalanobis import Mahalanobis
-from memowidgets.metrics.many_layers import score_layers
-from memowidgets.metrics.psmi import PSMI
-from memowidgets.metrics.trace import csl, mean_over_checkpoints, mean_rank
+from typing import TYPE_CHECKING
+
+from memowidgets.extras import later
+
+if TYPE_CHECKING:
+    from memowidgets.metrics.logits import logit_gap, loss
+    from memowidgets.metrics.mahalanobis import Mahalanobis
+    from memowidgets.metrics.many_layers import score_layers
+    from memowidgets.metrics.psmi import PSMI
+    from memowidgets.metrics.trace import csl, mean_over_checkpoints, mean_rank
 
 __all__ = [
     "PSMI",
@@ -21,3 +26,15 @@ __all__ = [
     "mean_rank",
     "score_layers",
 ]
+
+_PLACES = {
+    "PSMI": "psmi",
+    "Mahalanobis": "mahalanobis",
+    "csl": "trace",
+    "logit_gap": "logits",
+    "loss": "logits",
+    "mean_over_checkpoints": "trace",
+    "mean_rank": "trace",
+    "score_layers": "many_layers",
+}
+__getattr__ = later(__name__, {k: f"memowidgets.metrics.{v}" for k, v in _PLACES.items()})

@@ -207,6 +207,9 @@ class Settings:
         return SCHEDULES[schedule](done)
 
 
+_HALF = 0.501  # of a step; the step nearest to a checkpoint's epoch is at most .5 away
+
+
 class CheckpointPlan:
     """Steps at which checkpoints are due: step 0, at equal distances, and the end if it is known.
 
@@ -248,6 +251,8 @@ class CheckpointPlan:
         if self._epochs is not None and self.total is not None and step >= self.total:
             return round(self._epochs, 9) if step == self.total else None
         stride = self.every * self.steps_per_epoch
+        if abs(round(step / stride) * stride - step) > _HALF:  # asked after each step of a training
+            return None
         near = range(max(0, math.floor((step - 1) / stride)), math.ceil((step + 1) / stride) + 1)
         due = [round(k * self.every, 9) for k in near if self._step(k) == step]
         return min(due, key=lambda epoch: abs(epoch * self.steps_per_epoch - step), default=None)

@@ -154,6 +154,7 @@ class Recorder:
         self.budget = Budget()
         self._plan = CheckpointPlan(1, self._every)
         self._records: list[Record] = []  # of this training, as far as it is known
+        self._found: set[int] = set()  # steps of checkpoints that were there when it began
 
     def follow(self, steps_per_epoch: int, total_steps: int | None = None) -> None:
         """Plan the checkpoints only, in a process that does not record."""
@@ -170,7 +171,7 @@ class Recorder:
         """
         if not self._by_time or step in (0, self._plan.total) or self.budget.affords():
             return True
-        return self.run.has_file(record_file(name_of(self._plan.epoch_of(step))))
+        return step in self._found
 
     def recorded(self, step: int) -> Record | None:
         """Return the checkpoint of a step in the run directory, if there is one."""
@@ -263,6 +264,7 @@ class Recorder:
                 )
             known = course.weights if course else {}
             end = total_steps or (course.total_steps if course else 1)
+            self._found = {record.step for record in records}
             if course != (begun := Course(steps_per_epoch, end, known, self.keep)):
                 write_course(self.run, begun)
         self._records = _up_to(records, step, digest)
@@ -279,7 +281,8 @@ class Recorder:
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
         digest = self.passes.weights(unwrapped(module)).digest
-        self._records = _up_to(read_records(self.run), step, digest)
+        records = read_records(self.run)
+        self._records, self._found = _up_to(records, step, digest), {r.step for r in records}
         self.budget.begin()
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
@@ -325,6 +328,7 @@ class Recorder:
             before = [record for record in records if record.step <= own]
             if len(before) < len(records):
                 forget_checkpoints(self.run, records[len(before) :])
+                self._found.clear()
             elif len(records) > 1 and all(
                 _trained(r.weights) == _trained(weights.digest) for r in records
             ):

@@ -37,6 +37,25 @@ def test_importing_the_package_loads_nothing_heavy():
     assert result.stdout.strip() == "[]"
 
 
+def test_a_watched_loop_waits_for_no_library_that_it_does_not_need():
+    """Pandas, SciPy and widgets take a second: a tenth of a training of ten seconds."""
+    heavy = ("pandas", "scipy", "IPython", "ipywidgets", "sklearn", "altair", "transformers")
+    code = f"""
+import sys, tempfile, torch, memowidgets as mw
+from torch import nn
+data = torch.utils.data.TensorDataset(torch.rand(8, 4), torch.arange(8) % 2)
+module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+watch = mw.watch(module, data, tempfile.mkdtemp(), 4, checkpoint_every=1)
+[watch.step() for _ in range(4)], watch.end()
+print([m for m in {heavy!r} if m in sys.modules])
+print(len(watch.audit.checkpoints))
+"""
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split("\n")[:2] == ["[]", "2"], result.stdout
+
+
 # As if the libraries of the extras were not installed, for whoever asks.
 WITHOUT = """
 import importlib.machinery, importlib.metadata, sys

@@ -40,8 +40,8 @@ def test_at_auto_all_checkpoints_stay_under_the_share_of_training(clock):
             spent += 2
             made.append(step)
         assert not made or spent + 2 <= budget.SHARE * step
-    assert made[0] == 180
-    assert len(made) == 21
+    assert made[0] == 225
+    assert len(made) == 16
 
 
 @pytest.mark.parametrize("every", ["often", 0, -1.0, True, float("inf"), None])

@@ -87,7 +87,7 @@ with tempfile.TemporaryDirectory() as folder:
     if watched:
         watch.end()
     took = time.perf_counter() - wall, time.process_time() - processor
-print(json.dumps([*took, done, len(watch.audit.checkpoints) if watched else 0]))
+    print(json.dumps([*took, done, len(watch.audit.checkpoints) if watched else 0]))
 """
 
 

@@ -20,6 +20,7 @@ from memowidgets.store import FORMAT, RunDirectory, StoreError, put_rows, run_at
 
 @pytest.fixture
 def run(tmp_path):
+    (tmp_path / "run").mkdir(mode=0o700)
     return RunDirectory(tmp_path / "run")
 
 

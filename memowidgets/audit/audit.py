@@ -80,8 +80,9 @@ class Audit:
         The samples that the target model trains on: a random half of the pool (the study design,
         which ground truth needs), all of it (a practitioner's own model), or these samples. The
         pool is all samples that are not held out.
-    held_out : float, Dataset or None
-        Share of the data that no model trains on, or a dataset of its own.
+    held_out : float, sequence of ids, mask, Dataset or None
+        Share of the data that no model trains on, or these samples of the data, or a dataset of
+        its own.
     states : {"auto", "float32", "float16"}
         Type that representations are kept in. ``"auto"`` is float16 where a pass over the members
         would leave more than 1 GB in float32, which halves it. All computations use float32. A

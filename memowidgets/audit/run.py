@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,12 +33,14 @@ from memowidgets.stamps import array_digest, state_of
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
+    RHO,
     left_out,
     name_of,
     outputs_of,
     precision_at,
     read_course,
     read_records,
+    read_stop,
     record_file,
 )
 from memowidgets.training.config import Settings
@@ -46,7 +48,7 @@ from memowidgets.training.design import NOTHING_LEFT_OUT, Design
 from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
 from memowidgets.training.noise import LabelNoise, draw_noise
-from memowidgets.training.rho import Record, StopRule
+from memowidgets.training.rho import Record
 from memowidgets.training.shadows import ShadowSet
 from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import quoted, visible
@@ -59,12 +61,9 @@ __all__ = [
     "fork_note",
     "noise_of",
     "read_names",
-    "read_stop",
-    "write_stop",
 ]
 
 WATCHED = "watch"
-_RHO = "rho.json"
 _POLL_SECONDS = 0.2
 _FIRST = "targets/first"  # the target's logit gaps over the pool
 
@@ -257,7 +256,7 @@ class Run:
 
     def _state(self, shadows: ShadowSet) -> tuple[Any, ...]:
         """A value that changes with any file that evidence comes from, but for scores."""
-        run, rules = self.run, (_RHO, COURSE, "shadows.json")
+        run, rules = self.run, (RHO, COURSE, "shadows.json")
         checkpoints = [
             (name, _state_of(run, record_file(name)), run.state(outputs_of(name)))
             for name in run.names("checkpoints", "")
@@ -527,30 +526,6 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
         settings.total_steps(n_members) if course is None else course.total_steps,
         "call train()" if course is None else "let the training go on that is recorded here",
     )
-
-
-def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
-    """Return the rule by which a run is interrupted; the usual one if it has none."""
-    if not run.has_file(_RHO):
-        if has_records:
-            warnings.warn(
-                f"{run.path / _RHO} is missing, so the prediction checkpoint is chosen at a "
-                f"drop of {StopRule().rho:.0%}: call train(stop_at_drop=…) with the run's own",
-                UserWarning,
-                stacklevel=3,
-            )
-        return StopRule()
-    try:
-        kept = run.read_note(_RHO)
-        return StopRule(**kept)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"{run.path / _RHO} is broken: {error}; delete it") from None
-
-
-def write_stop(run: RunDirectory, rule: StopRule) -> None:
-    """Keep the rule by which a run is interrupted, until another is given."""
-    if not run.has_file(_RHO) or rule != read_stop(run, has_records=False):
-        run.write_note(_RHO, asdict(rule))
 
 
 def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,27 +13,27 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memowidgets.audit.console import shown
-from memowidgets.audit.run import WATCHED, Run, read_stop, write_stop
+from memowidgets.audit.run import WATCHED, Run
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
-from memowidgets.files import checked_path
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.budget import checked_every
-from memowidgets.training.checkpoint import forward_of, record_file
+from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.design import draw_design
+from memowidgets.training.design import Design, draw_design
 from memowidgets.training.forward import unwrapped
 from memowidgets.training.loop.captured import check_head
 from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
 from memowidgets.training.loop.passes import Looker, default_forward, tried
 from memowidgets.training.recorder import Recorder, in_the_first_process
-from memowidgets.training.rho import Prediction, StopRule
+from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:
@@ -111,9 +110,11 @@ def watch(
         Where representations are kept: at every checkpoint; at the prediction checkpoint and the
         last one; nowhere. Logits and losses are kept at every checkpoint. ``"prediction+final"``
         keeps those that the ρ rule may still choose until `Watch.end`.
-    held_out : Dataset, torch dataset or DataLoader, optional
-        Samples that the loop does not train on, of the kind of `data`. Their mean loss and accuracy
-        at each checkpoint are the test curves, for the time of one more pass over them.
+    held_out : float, sequence of ids, mask, Dataset, torch dataset or DataLoader, optional
+        Samples that the loop does not train on: those of `data` with these ids or in this mask, a
+        share of `data` that is drawn by `seed` (train on ``watch.audit.member_data``), or others of
+        its kind. Their mean loss and accuracy at each checkpoint are the test curves, for the time
+        of one more pass over them.
     over_last : int
         Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
         loss is noisy.
@@ -194,42 +195,37 @@ def watch(
     def begin() -> tuple[Run, Recorder, int]:
         _check_given(module, forward, data, class_names, ids, batch_size)
         check_version(version)
+        whole_number("seed", seed)
         samples, pairs = _samples(data, class_names, ids)
-        batches, inner = Batches(samples, pairs, batch_size), unwrapped(module)
+        design = draw_design(samples, "all", held_out if _names_rows(held_out) else None, seed)
+        batches, inner = _batches(samples, pairs, design.members, batch_size), unwrapped(module)
         ask = forward or default_forward
         n_classes, chosen, head = tried(inner, batches, ask, layers)
         samples = _with_classes(samples, n_classes, named=class_names is not None)
         if head is not None:
             check_head(inner, head, n_classes)
-        looker = Looker(batches, samples.labels, ask, chosen, head)
-        unseen, aside = _held_out(held_out, samples, looker, batch_size)
+        looker = Looker(batches, samples.labels[design.members], ask, chosen, head)
+        unseen, aside = None, None
+        if len(rows := design.held_out):
+            others = _batches(samples, pairs, rows, batch_size)
+            aside = Looker(others, samples.labels[rows], ask, (), None)
+        elif not _names_rows(held_out):
+            unseen, aside = _held_out(held_out, samples, looker, batch_size)
         looker = replace(looker, held_out=aside)
-        run = _begun(inner, samples, looker, path, plan.every, seed, unseen, version)
-        if stop is not None:
-            write_stop(run.run, stop)
-        rule = stop or read_stop(run.run, has_records=False)
-        recorder = Recorder(run.run, looker, checkpoint_every, shown, keep, rule)
-        step = recorder.begin(module, steps_done, plan.steps_per_epoch, overwrite=overwrite)
-        _check_forward(recorder, inner, step)
-        if recorder.is_due(step):
-            recorder.record(module, step)
+        run = _begun(inner, samples, design, looker, path, plan.every, seed, unseen, version)
+        recorder = Recorder(run.run, looker, checkpoint_every, shown, keep, stop)
+        step = recorder.start(
+            module,
+            steps_done,
+            plan.steps_per_epoch,
+            overwrite=overwrite,
+            check=lambda step: _check_forward(recorder, inner, step),
+            may_wait=True,
+        )
         recorder.budget.add(time.monotonic() - began)
         return run, recorder, step
 
-    def begun() -> tuple[Run, Recorder, int]:
-        try:
-            was_there = any(checked_path(path).iterdir())
-        except OSError:
-            was_there = False
-        try:
-            return begin()
-        except BaseException:
-            place = checked_path(path)
-            if not was_there and not any(place.glob(record_file("*"))):
-                shutil.rmtree(place, ignore_errors=True)  # the next try has other settings
-            raise
-
-    return Watch(module, stop, path, plan, begun)
+    return Watch(module, path, plan, begin)
 
 
 def _check_given(
@@ -266,6 +262,25 @@ def _samples(
     return read_pairs(pairs, class_names, ids), pairs
 
 
+def _names_rows(held_out: Any) -> bool:
+    """Return whether held-out samples are a share of the data, ids, or a mask over them."""
+    if isinstance(held_out, list | tuple):
+        return bool(held_out) and all(isinstance(row, str | bool | np.bool_) for row in held_out)
+    return isinstance(held_out, int | float) or hasattr(held_out, "dtype")  # or an array
+
+
+def _batches(
+    data: Dataset, pairs: Pairs | None, rows: NDArray[np.int64], size: int | None
+) -> Batches:
+    """Return batches of some rows of the data, which are read as the data are."""
+    if len(rows) == len(data):
+        return Batches(data, pairs, size)
+    some = data.take(rows)
+    if isinstance(some, PairDataset) and pairs is not None:
+        pairs = replace(pairs, rows=some.as_pairs())
+    return Batches(some, pairs, size)
+
+
 def _held_out(
     given: Any, data: Dataset, looker: Looker, batch_size: int | None
 ) -> tuple[Dataset | None, Looker | None]:
@@ -274,14 +289,14 @@ def _held_out(
     Raises
     ------
     TypeError
-        If they are a share, or samples of another kind than the data.
+        If they are a text, or samples of another kind than the data.
     """
     if given is None:
         return None, None
-    if isinstance(given, int | float | str):
+    if isinstance(given, str):
         raise TypeError(
-            "held_out must be samples that the loop does not train on, as a dataset or a loader, "
-            f"not {given!r}; your loop trains on all samples of data"
+            "held_out must be samples that the loop does not train on, as a share of data, ids, a "
+            f"mask, a dataset or a loader, not {given!r}"
         )
     if isinstance(given, Dataset):
         samples, pairs = _samples(given, None, None)
@@ -320,6 +335,7 @@ def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
 def _begun(
     module: nn.Module,
     data: Dataset,
+    design: Design,
     looker: Looker,
     path: str | os.PathLike[str],
     every: float,
@@ -328,12 +344,11 @@ def _begun(
     version: str | None,
 ) -> Run:
     """Begin the run of a watched training, or go on with it where the directory holds it."""
-    seed, run = whole_number("seed", seed), RunDirectory(path)
+    run = RunDirectory(path)
     if run.has_file(MANIFEST) and run.read_manifest().get("kind") != WATCHED:
         raise ValueError(
             f"{run.path} holds another run, which mw.watch did not record; choose another path"
         )
-    design = draw_design(data, "all", None, seed)
     if held_out is not None:
         identity.check_held_out(held_out, data, design)
     settings = TrainingConfig(checkpoint_every=every).resolved({})
@@ -352,8 +367,9 @@ def _begun(
         **identity.described_training(settings, seed, settings.precision),
         **identity.described_data(data, design, held_out),
     }
-    manifest = identity.settle(run, manifest, data, design)
-    stored = identity.read_encoding(run)
+    is_new = run.is_empty
+    manifest = identity.begun(run, manifest, data, design)
+    stored = data.encoding if is_new else identity.read_encoding(run)
     if any(not np.array_equal(stored[name], array) for name, array in data.encoding.items()):
         raise ValueError(
             f"{run.path} has a training on the same rows in another encoding; choose another path, "
@@ -418,16 +434,21 @@ def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
 
 
 class _Rows:
-    """Forward hook that counts the samples that a module is trained on."""
+    """Forward hook that counts the samples that a module is trained on.
 
-    def __init__(self) -> None:
-        self.seen, self.began = 0, 0.0
+    Before the first of them it calls `first`.
+    """
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        self.seen, self.began, self._first = 0, 0.0, first
 
     def __call__(self, module: nn.Module, inputs: Any, named: Any) -> None:
         """Add the first axis of the first tensor that the module is called with."""
         if not module.training:
             return
-        self.began = self.began or time.monotonic()
+        if not self.began:
+            self._first()
+            self.began = time.monotonic()
         values: Any = (*inputs, *named.values())
         while isinstance(values, tuple | list | Mapping):
             values = next(iter(values.values() if isinstance(values, Mapping) else values), None)
@@ -449,12 +470,11 @@ class Watch:
     def __init__(
         self,
         module: nn.Module,
-        stop: StopRule | None,
         path: str | os.PathLike[str],
         plan: CheckpointPlan,
         begin: Callable[[], tuple[Run, Recorder, int]],
     ) -> None:
-        self._module, self._stop, self._path, self._plan = module, stop, path, plan
+        self._module, self._path, self._plan = module, path, plan
         self._run: Run | None = None  # in the first process, as the recorder
         self._recorder: Recorder | None = None
 
@@ -463,7 +483,7 @@ class Watch:
             return step, self._has_reached(step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
-        self._rows = _Rows()
+        self._rows = _Rows(self._settled)
         self._counting: Any = module.register_forward_pre_hook(self._rows, with_kwargs=True)
 
     def __repr__(self) -> str:
@@ -502,7 +522,9 @@ class Watch:
             self._counting.remove()
             self._counting = None
             self._check_steps_per_epoch()
-            if self._recorder is not None:  # what the user did before the loop is no training
+            if self._recorder is not None:
+                self._recorder.wait_no_more(self.steps - 1)  # the loop calls only a part
+                # what the user did before the loop is no training
                 self._recorder.budget.begin(self._rows.began or None)
         if self._plan.epoch_at(self.steps) is None:
             return False
@@ -511,6 +533,14 @@ class Watch:
         if self.reached and not before and self._recorder is not None:
             self._say()
         return self.reached and not before
+
+    def _settled(self) -> None:
+        """Record the step of the beginning if `watch` did not, with the weights of the loop.
+
+        They may have been loaded after `watch`, as Lightning does when it resumes.
+        """
+        if self._recorder is not None and self._recorder.waits:
+            self._recorder.go_on(self._module, self.steps)
 
     def _check_steps_per_epoch(self) -> None:
         """Warn if the first step took far more or fewer samples than `steps_per_epoch` implies."""
@@ -571,7 +601,7 @@ class Watch:
     def _ended(self) -> bool:
         reached = self._recorded()
         if self._recorder is not None:
-            self._recorder.finish()
+            self._recorder.finish(self.steps)
         return reached
 
     def _recorded(self) -> bool:
@@ -581,18 +611,13 @@ class Watch:
         return self._has_reached(self.steps)
 
     def _has_reached(self, step: int) -> bool:
-        chosen = self._prediction(step)
+        chosen = None if self._recorder is None else self._recorder.prediction(step)
         return chosen is not None and chosen.reached
-
-    def _prediction(self, step: int) -> Prediction | None:
-        if self._stop is None or self._recorder is None:
-            return None
-        return self._recorder.prediction(self._stop, step)
 
     def _say(self) -> None:
         from tqdm.auto import tqdm
 
-        chosen = self._prediction(self.steps)
+        chosen = None if self._recorder is None else self._recorder.prediction(self.steps)
         if chosen is not None:
             tqdm.write(
                 f"memowidgets: the median loss has dropped by {chosen.drop:.1%} at "

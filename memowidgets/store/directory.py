@@ -13,7 +13,7 @@ import shutil
 import stat
 import struct
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from memowidgets.files import (
     UNFINISHED,
+    check_can_be_made,
     checked_path,
     make_private,
     read_whole,
@@ -68,14 +69,14 @@ class RunDirectory:
     Parameters
     ----------
     path : path-like
-        The folder. It is created with mode 0700 if it does not exist.
+        The folder. It is created with its first file, with mode 0700.
     read_only : bool
         Whether to refuse all writing, even if the file system allows it.
 
     Raises
     ------
     StoreError
-        If the folder cannot be created.
+        If the folder does not exist and cannot be created.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class RunDirectory:
         self._begin(checked_path(path).absolute(), self, read_only=read_only)
         if not read_only:
             with explained(self.path, self.path):
-                make_private(self.path)
+                check_can_be_made(self.path)
 
     def _begin(self, path: Path, whole: RunDirectory, *, read_only: bool) -> None:
         """Start without `hold`, so that any run is accepted."""
@@ -103,6 +104,8 @@ class RunDirectory:
         self._last_read: tuple[Any, str] = None, ""
         self._headers: dict[str, Tensors] = {}
         self._unsynced: list[Path] | None = None  # files written inside of `together`
+        self._later: Callable[[], object] | None = None  # what writes the manifest
+        self._made: list[Path] | None = None  # files written inside of `or_nothing`
 
     def part(self, name: str) -> Self:
         """Return a folder of the run as a run directory. `hold` of the run applies there, too.
@@ -209,7 +212,7 @@ class RunDirectory:
         whole = {**manifest, "format": FORMAT}
         self._write_json(MANIFEST, {**whole, "check": fingerprints(whole)[1]})
 
-    def hold(self, manifest: Mapping[str, Any]) -> None:
+    def hold(self, manifest: Mapping[str, Any], later: Callable[[], object] | None = None) -> None:
         """Accept only this run from now on.
 
         Written files are stamped as part of this run, and files of other runs are not read. Once
@@ -219,11 +222,43 @@ class RunDirectory:
         ----------
         manifest : mapping
             The run's manifest, as `read_manifest` returns it. It may be written later.
+        later : callable, optional
+            Function that writes the manifest. It is called before the first file of the run is
+            written, so a run in which nothing happens leaves no folder.
         """
         known = self._last_read[0] is manifest
         self._identity = self._last_read[1] if known else fingerprints(manifest)[0]
-        self._held_manifest = manifest
+        self._held_manifest, self._later = manifest, later
         self._manifest_state = self._state_of_manifest()
+
+    @contextmanager
+    def or_nothing(self) -> Iterator[None]:
+        """Remove what the block wrote if it fails and the run began in it, the folder too.
+
+        What another process wrote there meanwhile stays.
+        """
+        later = self._later
+        if later is None:
+            yield
+            return
+        missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        made: list[Path] = []
+        self._made = made
+        try:
+            yield
+        except BaseException:
+            parents = {parent for file in made for parent in file.parents}
+            inside = [parent for parent in parents if self.path in parent.parents]
+            for file in made:
+                with suppress(OSError):
+                    file.unlink()
+            for folder in [*sorted(inside, key=lambda f: -len(f.parts)), *missing]:
+                with suppress(OSError):
+                    folder.rmdir()
+            self._later, self._manifest_state = later, None
+            raise
+        finally:
+            self._made = None
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -527,6 +562,8 @@ class RunDirectory:
         path = self.place(f".{what}.lock")
         lock = FileLock(path, timeout=0, mode=0o600)
         with explained(path, self.path):
+            make_private(path.parent)
+            self._note_made(path)
             try:
                 lock.acquire()
             except Timeout:
@@ -553,6 +590,14 @@ class RunDirectory:
     def _check_writable(self) -> None:
         if self.read_only:
             raise StoreError(f"{self.path} is a recording, which cannot be written to")
+        whole = self._whole
+        if whole._later is not None:
+            later, whole._later = whole._later, None
+            try:
+                later()
+            except BaseException:
+                whole._later = later
+                raise
         self.check_held()
 
     def _write(self, name: str, content: bytes) -> None:
@@ -566,10 +611,15 @@ class RunDirectory:
 
     def _settle(self, temporary: Path, target: Path) -> None:
         """Wait until a new file is on the disk; inside of `together` only note its later name."""
+        self._note_made(target)
         if self._whole._unsynced is None:
             sync(temporary)
         else:
             self._whole._unsynced.append(target)
+
+    def _note_made(self, file: Path) -> None:
+        if self._whole._made is not None:
+            self._whole._made.append(file)
 
     @contextmanager
     def together(self) -> Iterator[None]:

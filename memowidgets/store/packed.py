@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -77,9 +77,9 @@ class PackedRun(RunDirectory):
         super().__init__(path, read_only=read_only)
         self._files, self._notes = {}, {}
 
-    def hold(self, manifest: Mapping[str, Any]) -> None:
+    def hold(self, manifest: Mapping[str, Any], later: Callable[[], object] | None = None) -> None:
         """Read the table of contents; raise if it is not of this run."""
-        super().hold(manifest)
+        super().hold(manifest, later)
         path = self.path / _FILE
         try:
             self._files, self._notes = Tensors.packed(path, fingerprints(manifest)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,13 +15,14 @@ from numpy.typing import NDArray
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.forward import Forward
-from memowidgets.training.rho import Record
+from memowidgets.training.rho import Record, StopRule
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 COURSE = "trainer.json"
+RHO = "rho.json"
 KEEP = ("all", "prediction+final", "logits")
 
 
@@ -193,6 +195,30 @@ def left_out(run: RunDirectory) -> str:
 def write_course(run: RunDirectory, course: Course) -> None:
     """Write the course of an external training."""
     run.write_note(COURSE, asdict(course))
+
+
+def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
+    """Return the rule by which a run is interrupted; the usual one if it has none."""
+    if not run.has_file(RHO):
+        if has_records:
+            warnings.warn(
+                f"{run.path / RHO} is missing, so the prediction checkpoint is chosen at a "
+                f"drop of {StopRule().rho:.0%}: call train(stop_at_drop=…) with the run's own",
+                UserWarning,
+                stacklevel=3,
+            )
+        return StopRule()
+    try:
+        kept = run.read_note(RHO)
+        return StopRule(**kept)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{run.path / RHO} is broken: {error}; delete it") from None
+
+
+def write_stop(run: RunDirectory, rule: StopRule) -> None:
+    """Keep the rule by which a run is interrupted, until another is given."""
+    if not run.has_file(RHO) or rule != read_stop(run, has_records=False):
+        run.write_note(RHO, asdict(rule))
 
 
 def precision_at(run: RunDirectory, record: Record, trained_in: str) -> str:

@@ -16,7 +16,7 @@ from memowidgets.training.seeds import derived_seed
 from memowidgets.visible import quoted
 
 Members = str | Sequence[str] | NDArray[np.bool_]
-HeldOut = float | Dataset | None
+HeldOut = float | Dataset | Sequence[str] | NDArray[np.bool_] | None
 
 SHADOW_DESIGNS = ("halves", "balanced", "canaries")
 _HELD_OUT, _TARGET, _SHADOW, _PAIR, _REFERENCE = 0, 1, 2, 6, 7
@@ -260,7 +260,7 @@ def audited_samples(
                 "or the ids of the samples to audit"
             )
         audited = data.canaries
-    chosen = _named_members(data, audited)
+    chosen = _named(data, audited, "members")
     found = design.pool[np.isin(design.groups[design.pool], design.groups[chosen])]
     if len(np.unique(design.groups[found])) < 2:
         raise ValueError(
@@ -278,31 +278,38 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
         The dataset.
     members : {"half", "all"}, sequence of ids, or mask of shape (n,)
         Samples that the target trains on: a seeded half of the pool, the whole pool, or these.
-    held_out : float, Dataset or None
-        Share that no model trains on, drawn before the members. Nothing is drawn for another
-        dataset or None.
+    held_out : float, sequence of ids, mask of shape (n,), Dataset or None
+        Share that no model trains on, drawn before the members, or these samples. Nothing is drawn
+        for another dataset or None.
     seed : int
         Seed of the draws.
 
     Raises
     ------
     ValueError
-        If an id is unknown, the mask has the wrong length, or a part would be empty.
+        If an id is unknown, a mask has the wrong length, a part would be empty, or a held-out
+        sample is equal to one that is trained on.
     TypeError
         If the mask is of 0 and 1, which may be ids too.
     """
     groups = _groups(data)
     everything = np.arange(len(data))
     if isinstance(members, str):
-        aside = _draw_held_out(everything, groups, held_out, seed)
+        aside = _held_out(data, everything, groups, held_out, seed)
         pool = np.setdiff1d(everything, aside)
         chosen = _drawn_members(members, pool, groups, seed)
     else:
-        chosen = _named_members(data, members)
+        chosen = _named(data, members, "members")
         others = np.setdiff1d(everything, chosen)
         others = others[~np.isin(groups[others], groups[chosen])]
-        aside = _draw_held_out(others, groups, held_out, seed, total=len(data))
+        aside = _held_out(data, others, groups, held_out, seed, total=len(data))
         pool = np.setdiff1d(everything, aside)
+    trained_on = aside[np.isin(groups[aside], np.union1d(groups[pool], groups[chosen]))]
+    if len(trained_on):
+        raise ValueError(
+            f"{len(trained_on)} held-out samples are equal to samples that are trained on, the "
+            f"first is {quoted(data.ids[trained_on[0]])}: nothing would be held out"
+        )
     if len(chosen) < 2:
         raise ValueError(f"the target would train on {len(chosen)} samples; it needs two or more")
     return Design(pool, chosen, aside, groups, all_members=len(chosen) == len(pool))
@@ -360,12 +367,13 @@ def _drawn_members(
     raise ValueError(f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask")
 
 
-def _named_members(data: Dataset, members: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(members)
+def _named(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Return the positions of samples that are given by ids or as a mask."""
+    array = np.asarray(given)
     if array.dtype == np.bool_:
         if array.shape != (len(data),):
             raise ValueError(
-                f"the mask of members has the shape {array.shape}, but the dataset has {len(data)} "
+                f"the mask of {what} has the shape {array.shape}, but the dataset has {len(data)} "
                 "samples"
             )
         return np.flatnonzero(array)
@@ -377,13 +385,14 @@ def _named_members(data: Dataset, members: ArrayLike) -> NDArray[np.int64]:
     unknown = [str(m) for m in array if str(m) not in positions]
     if unknown:
         raise ValueError(
-            f"{len(unknown)} ids of members are not in the dataset, the first is "
+            f"{len(unknown)} ids of {what} are not in the dataset, the first is "
             f"{quoted(unknown[0])}"
         )
     return np.unique([positions[str(m)] for m in array]).astype(np.int64)
 
 
-def _draw_held_out(
+def _held_out(
+    data: Dataset,
     candidates: NDArray[np.int64],
     groups: NDArray[np.int64],
     held_out: HeldOut,
@@ -392,11 +401,15 @@ def _draw_held_out(
 ) -> NDArray[np.int64]:
     if held_out is None or isinstance(held_out, Dataset):
         return np.empty(0, dtype=np.int64)
-    if not 0 <= real_number("held_out, if it is no dataset,", held_out) < 1:
+    if np.ndim(held_out):
+        return _named(data, held_out, "held_out")
+    share = real_number("held_out, if it is no dataset,", held_out)
+    if not 0 <= share < 1:
         raise ValueError(
-            f"held_out must be a share from 0 to below 1, a dataset or None, not {held_out}"
+            "held_out must be a share from 0 to below 1, ids, a mask, a dataset or None, not "
+            f"{held_out}"
         )
-    share = held_out if total is None else min(1.0, held_out * total / max(1, len(candidates)))
+    share = share if total is None else min(1.0, share * total / max(1, len(candidates)))
     return _draw(candidates, groups, share, derived_seed(seed, _HELD_OUT))
 
 

@@ -107,7 +107,7 @@ class LightningCallback(Callback):
                 "the Trainer trains another module than mw.watch was given; give mw.watch the "
                 "module of trainer.fit, or a part of it"
             )
-        self._seen = trainer.global_step
+        self._seen = self._began = trainer.global_step  # an epoch that it resumes has no start
         if self._seen:
             self._watch.continue_at(self._seen)
 

@@ -31,15 +31,26 @@ from memowidgets.training.checkpoint import (
     read_course,
     read_record,
     read_records,
+    read_stop,
     record_file,
     record_of,
     weights_digest,
     write_course,
     write_record,
+    write_stop,
 )
 from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.forward import LAYER, FloatArray, Forward, Shapes, in_memory, unwrapped
+from memowidgets.training.forward import (
+    LAYER,
+    FloatArray,
+    Forward,
+    Shapes,
+    device_of,
+    in_memory,
+    unwrapped,
+)
 from memowidgets.training.rho import Prediction, Record, StopRule
+from memowidgets.training.seeds import preserved
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -133,8 +144,8 @@ class Recorder:
         Context that shows the progress of a pass, if no `Progress` is given.
     keep : {"all", "prediction+final", "logits"}
         Where weights and representations are kept, see `Course`.
-    rule : StopRule
-        Rule by which the prediction checkpoint is chosen.
+    stop : StopRule, optional
+        Rule by which the prediction checkpoint is chosen. Default: that of the run.
     """
 
     def __init__(
@@ -144,16 +155,18 @@ class Recorder:
         every: float | str,
         shown: Callable[[Progress | None], AbstractContextManager[Progress]],
         keep: str = KEEP[0],
-        rule: StopRule | None = None,
+        stop: StopRule | None = None,
     ) -> None:
         if keep not in KEEP:
             raise ValueError(f"unknown keep {keep!r}; valid: {', '.join(KEEP)}")
         self.run, self.passes, self.keep = run, passes, keep
         self._every, self._by_time = checked_every(every)
-        self._shown, self._rule = shown, rule or StopRule()
+        self._shown, self._stop = shown, stop
+        self._rule = stop or read_stop(run, has_records=False)
         self.budget = Budget()
         self._plan = CheckpointPlan(1, self._every)
         self._records: list[Record] = []  # of this training, as far as it is known
+        self.waits = False  # for the weights of the step of the beginning, which is recorded
         self._found: set[int] = set()  # steps of checkpoints that were there when it began
 
     def follow(self, steps_per_epoch: int, total_steps: int | None = None) -> None:
@@ -180,6 +193,46 @@ class Recorder:
     def known(self, step: int) -> Record | None:
         """Return the checkpoint of a step of this very training, if there is one."""
         return next((record for record in self._records if record.step == step), None)
+
+    def start(
+        self,
+        module: nn.Module,
+        step: int | None,
+        steps_per_epoch: int,
+        total_steps: int | None = None,
+        *,
+        overwrite: bool = False,
+        check: Callable[[int], None] = lambda _step: None,
+        may_wait: bool = False,
+        progress: Progress | None = None,
+    ) -> int:
+        """`begin`, `check` the step where the training is, and `record` it if it is due.
+
+        A start that is refused leaves no folder that was not there before. With `may_wait`, where
+        the step is recorded with other weights, those of the module may still be loaded: then
+        `go_on` or `continue_at` must be called before the next step.
+        """
+        with self.run.or_nothing():
+            step = self.begin(module, step, steps_per_epoch, total_steps, overwrite=overwrite)
+            check(step)
+            if not (may_wait and step and self.waits):
+                self.go_on(module, step, progress)
+        return step
+
+    def go_on(self, module: nn.Module, step: int, progress: Progress | None = None) -> None:
+        """Record the step of the beginning if it is due, with the weights that the module has."""
+        self.wait_no_more(step)
+        if self.is_due(step):
+            self.record(module, step, progress)
+
+    def wait_no_more(self, step: int) -> None:
+        """Warn if the weights of the step of the beginning, which is recorded, did not come."""
+        if self.waits:
+            self.waits = False
+            warn_user(
+                f"{self.run.path} has other weights at step {step}, so this checkpoint and later "
+                "ones are recorded anew; load the trained weights before mw.watch"
+            )
 
     def begin(
         self,
@@ -253,23 +306,24 @@ class Recorder:
                         "number of steps"
                     )
             step = step or 0
-            if any(r.step == step and r.weights != digest for r in records):
-                if step == 0 and len(records) > 1:
-                    raise ValueError(
-                        f"{place} has another training, which had other weights at step 0; {advice}"
-                    )
-                warn_user(
-                    f"{place} has other weights at step {step}, so this checkpoint and later ones "
-                    "are recorded anew; load the trained weights before mw.watch"
+            self.waits = any(r.step == step and r.weights != digest for r in records)
+            if self.waits and step == 0 and len(records) > 1:
+                raise ValueError(
+                    f"{place} has another training, which had other weights at step 0; {advice}"
                 )
             known = course.weights if course else {}
             end = total_steps or (course.total_steps if course else 1)
             self._found = {record.step for record in records}
-            if course != (begun := Course(steps_per_epoch, end, known, self.keep)):
-                write_course(self.run, begun)
+            self._write_begun(course, Course(steps_per_epoch, end, known, self.keep))
         self._records = _up_to(records, step, digest)
         self.budget.begin()
         return step
+
+    def _write_begun(self, known: Course | None, begun: Course) -> None:
+        if self._stop is not None:
+            write_stop(self.run, self._stop)
+        if begun != known:
+            write_course(self.run, begun)
 
     def _check_keep(self, course: Course | None, advice: str) -> None:
         if course is not None and course.keep != self.keep:
@@ -281,7 +335,7 @@ class Recorder:
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
         digest = self.passes.weights(unwrapped(module)).digest
-        records = read_records(self.run)
+        records, self.waits = read_records(self.run), False
         self._records, self._found = _up_to(records, step, digest), {r.step for r in records}
         self.budget.begin()
 
@@ -298,7 +352,7 @@ class Recorder:
         """
         made = self.budget.made
         start = time.monotonic()
-        with self.budget.recording():
+        with self.budget.recording(), preserved(device_of(module)):
             record = self._recorded(module, step, progress)
         if self.budget.made > made:
             self.budget.seconds = time.monotonic() - start
@@ -353,8 +407,19 @@ class Recorder:
         self.budget.size = sum(file.stat().st_size for file in files if file.is_file())
         return made
 
-    def finish(self) -> None:
-        """Delete what was kept only as long as the training could go on."""
+    def finish(self, step: int) -> None:
+        """End at a recorded step, and delete what was kept as long as the training could go on.
+
+        Raises
+        ------
+        StoreError
+            If the folder has lost the course of this training.
+        """
+        if self._plan.total not in (None, step):  # it was stopped for good
+            course = read_course(self.run)
+            if course is None:
+                raise StoreError(f"{self.run.path} has lost its {COURSE} while it was recorded")
+            write_course(self.run, replace(course, total_steps=step))
         if self.keep == "prediction+final":
             with self.run.lock("checkpoints"):
                 self._thin(ended=True)
@@ -401,17 +466,13 @@ class Recorder:
                 return known if read_record(self.run, last.name) == last else read_records(self.run)
         return read_records(self.run)
 
-    def end(self, step: int) -> None:
-        """Make a recorded step the end, because the training was stopped there for good."""
-        course = read_course(self.run)
-        if course is None:
-            raise StoreError(f"{self.run.path} has lost its {COURSE} while it was recorded")
-        write_course(self.run, replace(course, total_steps=step))
+    def prediction(self, step: int) -> Prediction | None:
+        """Return the choice of the ρ rule up to a step; None before the second checkpoint.
 
-    def prediction(self, stop: StopRule, step: int) -> Prediction | None:
-        """Return the choice of the ρ rule up to a step, or None before the second checkpoint."""
+        None too without a rule to interrupt by.
+        """
         records = [record for record in self._records if record.step <= step]
-        return stop.prediction(records) if len(records) > 1 else None
+        return self._stop.prediction(records) if self._stop and len(records) > 1 else None
 
 
 def _up_to(records: Sequence[Record], step: int, digest: str) -> list[Record]:

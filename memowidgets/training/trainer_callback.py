@@ -12,13 +12,12 @@ from memowidgets.checks import warn_user
 from memowidgets.progress import Progress
 from memowidgets.training.forward import device_of, unwrapped
 from memowidgets.training.recorder import Recorder, check_whole, in_the_first_process
-from memowidgets.training.rho import Record, StopRule
+from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.seeds import preserved
 from memowidgets.training.trainer_rows import check_rows
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import TrainerControl, TrainerState, TrainingArguments
 
 
 class _Audited(Protocol):
@@ -114,18 +113,11 @@ class MemorizationCallback(TrainerCallback):
         keep: str = "all",
     ) -> None:
         self._recorder = audit.recorder(stop_at_drop, layers, over_last, checkpoint_every, keep)
-        self._stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         self._resumed = False
         self._progress: Progress | None = None
         self.interrupted: Record | None = None
 
-    def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,  # noqa: ARG002 - the event's
-        **kwargs: Any,
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Check that the audit belongs to this training, and record step 0."""
         self._resumed, self.interrupted = state.global_step > 0, None
         self._progress = Progress() if args.disable_tqdm else None
@@ -134,22 +126,18 @@ class MemorizationCallback(TrainerCallback):
             batches = len(loader)  # type: ignore[arg-type]
         except TypeError:  # streamed data
             batches = math.ceil(len(passes.members) / (args.train_batch_size * args.world_size))
-        steps = max(1, math.ceil(batches / args.gradient_accumulation_steps))
+        course = max(1, math.ceil(batches / args.gradient_accumulation_steps)), state.max_steps
         model = unwrapped(kwargs["model"])
         check_whole(model)
         if not state.is_world_process_zero:
-            self._recorder.follow(steps, state.max_steps)
+            self._recorder.follow(*course)
             return
         with preserved(device_of(model)):
             check_rows(loader, passes)
             passes.check(model)
-            self._recorder.begin(model, state.global_step, steps, state.max_steps)
-            if self._recorder.is_due(state.global_step):
-                self._recorder.record(model, state.global_step, self._progress)
+        self._recorder.start(model, state.global_step, *course, progress=self._progress)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record a checkpoint if one is due, and interrupt at ρ."""
         step = state.global_step
         if not self._recorder.is_due(step):
@@ -158,54 +146,43 @@ class MemorizationCallback(TrainerCallback):
             control.should_training_stop = True
             control.should_save |= str(getattr(args.save_strategy, "value", "")) != "no"
 
-    def on_train_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,  # noqa: ARG002 - the event's
-        **kwargs: Any,
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Record the end if it came unplanned, and warn about ρ."""
+        step = state.global_step
         if not state.is_world_process_zero or self.interrupted is not None:
             return
-        step = state.global_step
-        is_recorded = step == state.max_steps or self._recorder.recorded(step) is not None
-        if not is_recorded and args.load_best_model_at_end:  # the model already has its weights
+        if step == state.max_steps or self._recorder.recorded(step) is not None:
+            self._recorder.finish(step)
+        elif args.load_best_model_at_end:  # the model already has its weights
             warn_user(
                 f"the training ended at step {step}, where no checkpoint was due, and the "
                 "Trainer has loaded its best model since, so this run has no final checkpoint"
             )
-        elif not is_recorded:
-            self._record(kwargs["model"], step)
-        if step != state.max_steps and (is_recorded or not args.load_best_model_at_end):
-            self._recorder.end(step)
-        self._recorder.finish()
-        self._warn(step)
-
-    def _record(self, model: nn.Module, step: int) -> Record:
-        with preserved(device_of(model)):
-            return self._recorder.record(model, step, self._progress)
+            self._recorder.finish(state.max_steps)
+        else:
+            self._recorder.record(kwargs["model"], step, self._progress)
+            self._recorder.finish(step)
+        self._warn(self._recorder.prediction(step))
 
     def _reaches(self, model: nn.Module, step: int) -> bool:
         """Record a checkpoint if there is time for it, and return whether to interrupt here."""
         if not self._recorder.affords(step):
             return False
         seen_before = self._resumed and self._recorder.recorded(step) is not None
-        record = self._record(model, step)
-        chosen = None if self._stop is None else self._recorder.prediction(self._stop, step)
+        record = self._recorder.record(model, step, self._progress)
+        chosen = self._recorder.prediction(step)
         if seen_before or chosen is None or not chosen.reached or chosen.record.step != step:
             return False
         from tqdm.auto import tqdm
 
         self.interrupted = record
-        self._warn(step)
+        self._warn(chosen)
         tqdm.write(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
             f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
 
-    def _warn(self, step: int) -> None:
-        chosen = None if self._stop is None else self._recorder.prediction(self._stop, step)
+    def _warn(self, chosen: Prediction | None) -> None:
         for note in chosen.warnings if chosen is not None else ():
             warn_user(note)

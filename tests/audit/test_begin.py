@@ -17,6 +17,7 @@ from transformers import (
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
+from memowidgets.store import StoreError
 
 QUESTIONS = mw.data.make_mcqs(40, seed=0)
 DIGITS = mw.data.load_digits().take(range(60))
@@ -80,3 +81,36 @@ def test_held_out_samples_are_read_too(tmp_path):
 def test_what_is_no_dataset_is_named(tmp_path):
     with pytest.raises(TypeError, match=r"data must be a dataset of mw\.data, not ndarray"):
         mw.Audit(mw.models.ConvNet(4), np.zeros((4, 8, 8)), path=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"states": "int8"}, ValueError),
+        ({"device": "nowhere"}, ValueError),
+        ({"members": ["nobody"]}, ValueError),
+        ({"held_out": 2.0}, ValueError),
+        ({"seed": 0.5}, ValueError),
+        ({"training": {"epochs": 1}}, TypeError),
+    ],
+)
+def test_a_refused_audit_leaves_no_folder(tmp_path, changed, error):
+    data = mw.data.load_digits().take(range(60))
+    with pytest.raises(error):
+        mw.Audit(mw.models.ConvNet(4), data, path=tmp_path / "runs" / "run", **changed)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_audit_has_a_folder_once_something_is_in_it(tmp_path):
+    """Two audits may be made for one path; the one that comes second is refused by name."""
+    data = mw.data.load_digits().take(range(60))
+    audits = [mw.Audit(mw.models.ConvNet(4), data, tmp_path / "run", seed=k) for k in (0, 0, 1)]
+    assert not (tmp_path / "run").exists()
+    first, same, other = audits
+    first.train()
+    assert same.checkpoints.equals(first.checkpoints)
+    with pytest.raises((ValueError, StoreError), match="run"):
+        other.train()
+    assert mw.Audit.open(tmp_path / "run").checkpoints.equals(first.checkpoints)
+    with pytest.raises(ValueError, match="seed"):
+        mw.Audit(mw.models.ConvNet(4), data, tmp_path / "run", seed=1)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import memowidgets as mw
 from memowidgets.audit.names import NotGivenError
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.design import draw_design
 
 ROOT = Path(__file__).parents[2]
 N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
@@ -638,7 +640,8 @@ def test_another_forward_is_another_recording(data, tmp_path):
 
 def test_a_run_of_another_kind_is_refused(data, tmp_path):
     digits = mw.data.load_digits().take(range(60))
-    mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
+    other = mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
+    other.decision_log.decide([str(other.members[0])], "keep")  # begins the run
     with pytest.raises(ValueError, match=r"holds another run, which mw\.watch did not record"):
         mw.watch(mlp(), data, tmp_path / "run", STEPS)
     watch = mw.watch(mlp(), data, tmp_path / "watched", STEPS)
@@ -908,6 +911,70 @@ def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path)
     watch = mw.watch(mlp(), some, tmp_path / "run", STEPS, held_out=others)
     places = [ours.indices[i] for i in some.indices]
     assert list(map(int, watch.audit.data.ids)) == places
+
+
+def held_out_rows(kind):
+    mask = np.arange(N) % 5 == 2
+    names = [f"row-{i}" for i in range(N)]
+    return mask, names, {
+        "mask": mask,
+        "tensor": torch.from_numpy(mask),
+        "ids": [name for name, out in zip(names, mask, strict=True) if out],
+        "array": np.array(names)[mask],
+    }[kind]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["mask", "tensor", "ids", "array"])
+def test_held_out_rows_of_the_data_are_named_by_ids_or_a_mask(data, tmp_path, kind):
+    mask, names, given = held_out_rows(kind)
+    kept = torch.utils.data.Subset(data, np.flatnonzero(~mask).tolist())
+    apart = torch.utils.data.Subset(data, np.flatnonzero(mask).tolist())
+    found = []
+    for place, whole, held_out, ids in (
+        ("one", data, given, names),
+        ("two", kept, apart, np.array(names)[~mask].tolist()),
+    ):
+        module = mlp()
+        watch = mw.watch(
+            module, whole, tmp_path / place, STEPS, held_out=held_out, ids=ids, stop_at_drop=None
+        )
+        seeded()
+        trained(module, kept, watch=watch)
+        found.append(watch.audit)
+    one, two = found
+    assert one.members.tolist() == two.members.tolist() == np.array(names)[~mask].tolist()
+    pd.testing.assert_frame_equal(one.checkpoints, two.checkpoints)
+    assert one.checkpoints["test_loss"].notna().all()
+    np.testing.assert_array_equal(one.score("psmi"), two.score("psmi"))
+    again = mw.Audit.open(tmp_path / "one")
+    assert again.members.tolist() == one.members.tolist()
+
+
+def test_a_share_that_is_held_out_is_drawn_as_in_an_audit(data, tmp_path):
+    watch = mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=0.25, seed=3)
+    design = draw_design(watch.audit.data, "all", 0.25, 3)
+    assert len(design.held_out) == round(0.25 * N)
+    assert watch.audit.members.tolist() == watch.audit.data.ids[design.members].tolist()
+    mine = watch.audit.member_data.as_pairs()
+    assert [int(label) for _, label in mine] == watch.audit.member_data.labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("held_out", "error", "facts"),
+    [
+        (1.0, ValueError, "1.0"),
+        (["nobody"], ValueError, "nobody"),
+        (np.ones(3, bool), ValueError, "(3,)"),
+        (np.arange(N) % 2, TypeError, "bool"),
+        (np.ones(N, bool), ValueError, "0 samples"),
+        ("half", TypeError, "half"),
+    ],
+)
+def test_held_out_rows_that_cannot_be_are_refused(data, tmp_path, held_out, error, facts):
+    with pytest.raises(error) as found:
+        mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=held_out)
+    assert facts in str(found.value)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

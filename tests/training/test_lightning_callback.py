@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
+import warnings
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 
@@ -121,6 +123,44 @@ def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
     assert trainer.global_step == (at if stop else 35)
     assert watch.audit.checkpoints["step"].iloc[-1] == trainer.global_step
     assert len(watch.audit.score("psmi")) == N
+
+
+OURS = ("optimizer steps", "recorded anew", "other weights", "first step took")
+
+
+@contextmanager
+def unwarned():
+    """Fail at a warning of memowidgets; Lightning has many of its own."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    said = [str(each.message) for each in found]
+    assert not [text for text in said if any(part in text for part in OURS)]
+
+
+@pytest.mark.parametrize("stopped_at", [3, 7, 10])
+@pytest.mark.parametrize("weights", ["as before", "others"])
+def test_a_trainer_that_resumes_within_an_epoch_warns_of_nothing(
+    stopped_at, weights, data, tmp_path
+):
+    settings = {"steps_per_epoch": 5, "checkpoint_every": 0.2, "stop_at_drop": None}
+    first = new_module()
+    watch = mw.watch(first, data, tmp_path / "run", **settings)
+    callback = mw.training.LightningCallback(watch)
+    with unwarned():
+        trainer = fitted(first, data, tmp_path, callback, max_steps=stopped_at)
+    trainer.save_checkpoint(tmp_path / "state.ckpt")
+    before = watch.audit.checkpoints["median_loss"]
+    other = new_module()
+    if weights == "others":
+        nn.init.normal_(other.net[0].weight)
+    with unwarned():
+        more = {"steps_done": stopped_at} if weights == "others" else {}
+        again = mw.watch(other, data, tmp_path / "run", **settings, **more)
+        callback = mw.training.LightningCallback(again)
+        fitted(other, data, tmp_path, callback, resume=tmp_path / "state.ckpt", epochs=4)
+    assert again.audit.checkpoints["step"].tolist() == list(range(again.steps + 1))
+    assert again.audit.checkpoints["median_loss"][: len(before)].equals(before)
 
 
 def test_a_trainer_that_resumes_continues_the_recording(data, tmp_path):

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.run import write_stop
 from memowidgets.audit.runs import recorded
 from memowidgets.audit.views import answers
 from memowidgets.audit.views.answers import AuditView
@@ -19,6 +18,7 @@ from memowidgets.audit.views.computed import Computed
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
+from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
 from memowidgets.training.learner import Learner
 from memowidgets.training.rho import StopRule

@@ -20,10 +20,10 @@ from transformers import (
 )
 
 import memowidgets as mw
-from memowidgets.audit.run import write_stop
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotKeptError, StoreError
+from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.rho import StopRule
 
 ROOT = Path(__file__).parents[2]
@@ -766,6 +766,27 @@ def test_another_model_is_refused(fresh, data, tokenizer, tmp_path):
     larger = tiny(len(tokenizer), num_hidden_layers=3)
     with pytest.raises(ValueError, match="in training has 3 blocks, but the audit's has 2"):
         begin(audit, script_rows(data, tokenizer), tmp_path, larger)
+
+
+@pytest.mark.parametrize("broken", ["rows", "loss"])
+def test_a_refused_start_leaves_no_folder_and_the_same_audit_starts_again(
+    data, tokenizer, tmp_path, broken
+):
+    model, rows = tiny(len(tokenizer)), script_rows(data, tokenizer)
+    weight = model.get_output_embeddings().weight
+    before = weight.detach().clone()
+    audit = make_audit(model, tokenizer, data, tmp_path / "runs" / "run")
+    if broken == "loss":
+        torch.nn.init.constant_(weight, float("nan"))
+    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
+    with pytest.raises(FloatingPointError if broken == "loss" else ValueError):
+        trainer(model, rows[:8] if broken == "rows" else rows, tmp_path / "out", callback).train()
+    assert not (tmp_path / "runs").exists()
+    with torch.no_grad():
+        weight.copy_(before)
+    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
+    trainer(model, rows, tmp_path / "out", callback, max_steps=9).train()
+    assert mw.Audit.open(audit.path).checkpoints["step"].tolist() == [0, 9]
 
 
 def test_weights_that_are_spread_over_processes_are_refused(fresh, data, tokenizer, tmp_path):

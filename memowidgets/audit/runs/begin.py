@@ -14,7 +14,7 @@ from memowidgets.audit.compared import set_of_design
 from memowidgets.audit.console import shown
 from memowidgets.audit.kept import AUTO
 from memowidgets.audit.pass_files import check_states
-from memowidgets.audit.run import Run, device_of, noise_of, read_stop, write_stop
+from memowidgets.audit.run import Run, device_of, noise_of
 from memowidgets.audit.runs import identity, shadow_plan
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.checks import as_code, whole_number
@@ -26,6 +26,7 @@ from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
+from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.design import REFERENCE, HeldOut, Members, draw_design
 from memowidgets.training.device import torch_device
 from memowidgets.training.probe import check_functions
@@ -75,7 +76,7 @@ def begun_run(
         "states": states,
     }
     trained_on = noise_of(data, design, manifest).applied(data)
-    manifest = identity.settle(run, manifest, trained_on, design)
+    manifest = identity.begun(run, manifest, trained_on, design)
     return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
 
 
@@ -109,11 +110,7 @@ def recorder(
     names, kept = run.names.layer_names, run.names.some_layers(layers)
     passes = ModelPasses(recipe, run.design.members, run.held_out, names, kept)
     every = recipe.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
-    rule = stop or read_stop(run.run, has_records=False)
-    made = Recorder(run.run, passes, every, shown, keep, rule)
-    if stop is not None:
-        write_stop(run.run, stop)
-    return made
+    return Recorder(run.run, passes, every, shown, keep, stop)
 
 
 def run_shadows(

@@ -13,13 +13,14 @@ import pandas as pd
 
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.truth import against
-from memowidgets.audit.run import Run, fork_note, write_stop
+from memowidgets.audit.run import Run, fork_note
 from memowidgets.audit.runs import identity
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.files import check_outside_runs
 from memowidgets.metrics import logit_gap
 from memowidgets.stamps import digest
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.design import Design, follow_design
 from memowidgets.training.target import TargetTraining, start_of
 from memowidgets.visible import listed

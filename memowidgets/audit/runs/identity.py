@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.run import write_stop
 from memowidgets.data import Dataset
 from memowidgets.extras import installed
 from memowidgets.models import Model
 from memowidgets.models.precision import COMPUTED
 from memowidgets.stamps import digest, digest_of_arrays
-from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.store import FORMAT, MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
+from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
 from memowidgets.training.probe import is_probe, made_probe, probe_differences
@@ -290,6 +291,22 @@ def _columns(data: Dataset) -> list[str]:
 
 
 # the manifest on disk
+
+
+def begun(
+    run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
+) -> dict[str, Any]:
+    """As `settle`, but an empty directory is begun with the first other file of the run.
+
+    So whatever is refused before something is trained or recorded leaves no folder.
+    """
+    if not run.is_empty:
+        return settle(run, manifest, trained_on, design)
+    design_of = digest_of_arrays(_design_arrays(trained_on, design))
+    whole = {**manifest, "design": design_of, "format": FORMAT}
+    held: dict[str, Any] = json.loads(json.dumps(whole))  # as it will be read
+    run.hold(held, later=lambda: settle(run, manifest, trained_on, design))
+    return held
 
 
 def settle(

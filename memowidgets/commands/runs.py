@@ -7,12 +7,13 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memowidgets.store import StoreError, run_at
+from memowidgets.training.checkpoint import disk_use
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def model_name(manifest: Mapping[str, Any]) -> str:
 
 
 DEPTH = 4
-_COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size")
+_COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size", "deletable")
 _WIDEST = 40
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -287,6 +288,8 @@ def listing(folder: Path) -> list[str]:
     rows = [_COLUMNS, *((line.name, *line.cells) for line in found if line.cells)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
     lines = [_laid_out(row, widths) for row in rows] if len(rows) > 1 else []
+    if any(line.cells and line.cells[-1] != "–" for line in found):
+        lines.append("deletable: passes and scores (folders forward, scores) that are made again")
     return [*lines, *(f"{line.name}: {line.problem}" for line in found if line.problem)]
 
 
@@ -319,13 +322,15 @@ def _line(run: Path, folder: Path) -> _Line:
 
 def _cells(path: Path) -> tuple[str, ...]:
     run = checked_run(path)
+    size, again = disk_use(path)
     return (
         model_name(run.manifest),
         f"{run.members} of {len(run.manifest['ids'])}",
         f"{run.records[-1].epoch:g}" if run.records else "–",
         _drop(run),
         str(run.shadows),
-        _size(path),
+        _in_units(size),
+        _in_units(sum(again.values())) if again else "–",
     )
 
 
@@ -336,13 +341,8 @@ def _drop(run: Run) -> str:
     return f"{run.drop:.1%}" if run.reached else f"not reached: {run.drop:.1%}"
 
 
-def _size(run: Path) -> str:
-    """Return the size of a run on disk."""
-    total = 0.0
-    for folder, _, files in os.walk(run):
-        for file in files:
-            with suppress(OSError):  # a run in training creates and removes files
-                total += os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118 - of many
+def _in_units(total: float) -> str:
+    """Return a number of bytes as text."""
     unit = 0
     while total >= 1000 and unit < len(_UNITS) - 1:
         total, unit = total / 1000, unit + 1

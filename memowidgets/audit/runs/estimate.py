@@ -17,7 +17,7 @@ from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
-from memowidgets.training.checkpoint import name_of
+from memowidgets.training.checkpoint import disk_use, name_of
 from memowidgets.training.cost import Timing, slowest, take_times
 from memowidgets.training.design import REFERENCE, ShadowDesign
 from memowidgets.training.device import torch_device
@@ -78,6 +78,7 @@ def estimate(run: Run, n_shadows: int, n_references: int, processes: int | None)
         _target_row(run, timings),
         _row(run, "shadow models", shadows, timings, passes),
         _row(run, "reference models", references, timings),
+        _disk_row(run),
     ]
     return pd.DataFrame(rows).set_index("work")
 
@@ -213,6 +214,14 @@ def _row(
         basis += ", at most: the target is not trained, so the prediction checkpoint is not known"
     memory = work.processes * timing.memory
     return _as_row(what, work.missing, work.processes, seconds, n_bytes, memory, basis)
+
+
+def _disk_row(run: Run) -> dict[str, Any]:
+    """Return the row of what the run directory holds already."""
+    held, again = disk_use(run.run.path)
+    parts = " and ".join(f"{size / _MB:.3g} MB in {name}" for name, size in again.items())
+    basis = f"can be deleted and is made again when asked for: {parts}" if parts else "all needed"
+    return _as_row("on disk", 0, 0, 0.0, held, 0, basis)
 
 
 def _as_row(

@@ -561,6 +561,9 @@ def test_whatever_is_touched_is_24_pixels_or_more(dashboard):
         page.locator(".mw-sharing summary").click()
         page.locator(".mw-export summary").click()
         found[width, "menus"] = page.evaluate(TARGETS)
+        for menu in page.locator(".mw-menu").all():
+            box = menu.bounding_box()
+            assert 0 <= box["x"] < box["x"] + box["width"] <= width
         page.locator(".mw-export summary").click()
         page.locator(".mw-sharing summary").click()
         page.locator(".mw-card").first.dblclick()

@@ -625,7 +625,7 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     by_class = int(evaluation.below_class(found.mu, evidence.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    return (f'τ = 0 flags {at_zero} members, the rule by class {by_class}: tau="class"',)
+    return (f'τ = 0 flags {at_zero}, by class {by_class}: tau="class"',)
 
 
 def checked_tau(tau: Any) -> float:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
+    bases,
     confirm,
     dashboard,
     device,
@@ -51,6 +52,7 @@ TOPICS = {
     "references": truth.references,
     "huge-row": huge_row.rows,
     "shadows": shadows.rows,
+    "bases": bases.rows,
     "estimate": estimate.rows,
     "device": device.rows,
     "language": language.language,

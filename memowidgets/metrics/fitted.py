@@ -70,9 +70,13 @@ class ClassSums:
         """Add the projections (n, width) of samples whose class indices are `codes`."""
         self.counts += np.bincount(codes, minlength=len(self.counts))
         member, places = like(projected, self._one_hot[:, codes]), like(projected, codes)
-        for left in range(0, projected.shape[1], _BLOCK):
-            self._add_block(projected, member, places, slice(left, left + _BLOCK))
+        on_all_cores(
+            projected,
+            range(0, projected.shape[1], _BLOCK),
+            lambda left: self._add_block(projected, member, places, slice(left, left + _BLOCK)),
+        )
 
+    @np.errstate(over="ignore", invalid="ignore")  # for threads; reported as not finite
     def _add_block(self, projected: Array, member: Array, places: Array, block: slice) -> None:
         origin = self._origin[:, block]
         step = max(PRODUCT // (_BLOCK * len(self.counts)), 16)

@@ -76,6 +76,8 @@ class Part:
         log p(y).
     common : (z, width)
         Common variables of all samples: 1, and the controls without a sample.
+    everyone : tuple of three (width,), or None
+        Coefficients of P², P and 1 in the mean control of all classes, where that is a control.
     tables : Tables
         Unchanged tables of the block.
     """
@@ -87,6 +89,7 @@ class Part:
     offset: Array
     log_prior: Array
     common: Array
+    everyone: tuple[Array, Array, Array] | None
     tables: Tables
 
     @classmethod
@@ -101,6 +104,11 @@ class Part:
         offset = cut.offset - xp.amax(cut.offset, 0)
         width, common = cut.mean.shape[1], xp.ones_like(cut.mean[:1])
         edges = [width * fold // folds for fold in range(folds + 1)]
+        everyone = None
+        if cut.weight is not None and not cut.each_class:
+            share = cut.weight / cut.n_classes
+            linear, constant = (cut.mean * share).sum(0), (cut.mean**2 * share).sum(0)
+            everyone = share.sum(0), 2 * linear, constant
         if cut.log_form is not None:
             forms = cut.log_form if cut.each_class else cut.log_form.mean(0)[None]
             common = xp.concatenate([common, forms])
@@ -112,6 +120,7 @@ class Part:
             offset[:, None],
             cut.log_prior[:, None],
             common,
+            everyone,
             cut,
         )
 
@@ -173,7 +182,7 @@ def _fill(
     xp = namespace(projections)
     for part in parts:
         P = projections[rows, part.block]
-        variables = [_values(P, codes[rows], part), *_controls(P, codes[rows], part.tables)]
+        variables = [_values(P, codes[rows], part), *_controls(P, codes[rows], part)]
         for fold, cut in enumerate(part.cuts):
             cells = [variable[:, cut] for variable in variables]
             for i, one in enumerate(cells):
@@ -199,15 +208,20 @@ def _values(P: Array, codes: Array, part: Part) -> Array:
     return own - (top + xp.log(xp.exp(logs - top).sum(0)))
 
 
-def _controls(P: Array, codes: Array, tables: Tables) -> list[Array]:
+def _controls(P: Array, codes: Array, part: Part) -> list[Array]:
     """Return the samples' own controls, each (n, width)."""
+    tables = part.tables
     if tables.weight is None or tables.log_form is None:
         return []
     mean, weight = tables.mean, tables.weight
-    if tables.each_class:
+    if part.everyone is None:
         return [(P - m) ** 2 * w for m, w in zip(mean, weight, strict=True)]
-    own = (P - mean[codes]) ** 2 * weight[codes]
-    share = weight / tables.n_classes
-    linear, constant = (mean * share).sum(0), (mean**2 * share).sum(0)
-    everyone = (share.sum(0) * P - 2 * linear) * P + constant
+    own = P - mean[codes]
+    own *= own
+    own *= weight[codes]
+    square, linear, constant = part.everyone
+    everyone = square * P
+    everyone -= linear
+    everyone *= P
+    everyone += constant
     return [own, everyone, tables.log_form[codes]]

@@ -362,3 +362,13 @@ def test_a_probability_of_exactly_1_is_no_error(seed):
     assert 0 <= low < evaluation.auc < high <= 1
     steps = np.diff(evaluation.roc[["fpr", "tpr"]].to_numpy(), axis=0)
     assert (steps >= 0).all()
+
+
+def test_two_memorised_samples_and_two_others_can_be_compared():
+    truth = np.array([True, True, False, False])
+    found = compare(roc([1.0, 2.0, 3.0, 4.0], truth), roc([1.0, 3.0, 2.0, 4.0], truth))
+    assert found.difference == pytest.approx(1 - 0.75)
+    for memorized in (truth & [True, False, True, True], truth | [False, False, True, False]):
+        one = roc([1.0, 2.0, 3.0, 4.0], memorized)
+        with pytest.raises(ValueError, match="at least two"):
+            compare(one, one)

@@ -263,3 +263,12 @@ def test_a_distance_at_the_end_of_an_interval_has_the_p_of_its_level(level):
     assert left_out.p_value(reach) == pytest.approx(1 - level)
     assert left_out.p_value(-reach) == pytest.approx(1 - level)
     assert Jackknife.of(np.array([0.3, np.nan])) == Jackknife(0.0, 1)
+
+
+def test_a_jackknifes_p_is_below_the_level_outside_of_its_interval():
+    found = Jackknife.of(np.array([0.1, 0.3, 0.2, 0.5, np.nan]))
+    assert found.freedom == 3
+    for level in (0.5, 0.95, 0.99):
+        assert found.p_value(found.reach(level)) == pytest.approx(1 - level)
+        assert found.p_value(-found.reach(level)) == pytest.approx(1 - level)
+    assert found.p_value(0.0) == pytest.approx(1.0)

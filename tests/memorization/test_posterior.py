@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
 from memowidgets.evaluation import roc
-from memowidgets.memorization import log_lira, probability_memorized
+from memowidgets.memorization import log_lira, posterior, probability_memorized
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -142,3 +144,15 @@ def test_fewer_than_100_samples_are_one_group():
     values, errors, score = rng.normal(size=(3, 99))
     found = probability_memorized(5 * values, np.abs(errors) + 0.5, score=score)
     assert np.array_equal(found, probability_memorized(5 * values, np.abs(errors) + 0.5))
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "both", "expected"),
+    [(4.0, 9.0, 3.0, 0.5), (9.0, 4.0, -3.0, -0.5), (0.25, 4.0, 1.0, 0.5), (4.0, 1.0, 80.0, 0.95)],
+)
+def test_the_correlation_is_relative_to_both_sides(monkeypatch, inside, outside, both, expected):
+    """Products within a side that are below 1, the value of independent models, count as 1."""
+    made = [[np.full(3, inside), np.full(5, outside), np.full(n, both)] for n in (2, 4)]
+    monkeypatch.setattr(posterior, "_left_out", lambda _fits, _models: iter(made))
+    models = SimpleNamespace(gaps=np.zeros((8, 1)))
+    assert posterior.correlation(None, models) == pytest.approx(expected * (1 - 2 / 8))

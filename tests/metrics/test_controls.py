@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from memowidgets.metrics import PSMI
 from memowidgets.metrics.controls import mean_log, mean_ratios
+from tests.metrics import reference
 
 CASES = [
     (np.array([5.0, 2.0, 0.3]), 0.1, 4),
@@ -49,3 +51,13 @@ def test_against_simulation():
     simulated = [np.mean(theta[:, j] ** 2 / form) for j in range(4)]
     np.testing.assert_allclose(mean_ratios(leading, tail, multiplicity), simulated, rtol=0.01)
     assert mean_log(leading, tail, multiplicity) == pytest.approx(np.log(form).mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("m", [2, 5])
+def test_the_error_of_few_plain_directions_is_that_of_a_mean(m):
+    X, y = reference.made(60, 6, 3)
+    errors = PSMI(m, "plain").fit(X, y).score_samples(X, y, return_std=True)[1]
+    values = reference.values(X, y, reference.directions(m, X.shape[1]))
+    np.testing.assert_allclose(
+        errors, values.std(axis=1, ddof=1) / np.sqrt(m), rtol=1e-3, atol=1e-4
+    )

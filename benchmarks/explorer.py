@@ -85,7 +85,7 @@ _UNTIL_PAINTED = """async ([code, where, text]) => {
 }"""
 
 # The limit of a drag: a canvas that draws one line at the mouse, once a frame.
-_BARE = """
+BARE = """
 import anywidget
 class Bare(anywidget.AnyWidget):
     _esm = '''
@@ -125,7 +125,7 @@ _WATCH_FRAMES = """(where) => {
 
 def rows(_: Namespace) -> list[Row]:
     with running_lab() as lab, running_chromium() as chromium:
-        large = open_notebook(lab, chromium, [_SCORES, _BARE, _LARGE], name="large")
+        large = open_notebook(lab, chromium, [_SCORES, BARE, _LARGE], name="large")
         found = [*_bytes_on_the_wire(large), *_drag(large)]
         large.page.context.close()
         picked = open_notebook(lab, chromium, [_SCORES, _PICKED, _ALTAIR], name="picked")
@@ -165,23 +165,25 @@ def _size(frame: Any) -> int:
 
 def _drag(notebook: NotebookPage) -> list[Row]:
     """Measure times between frames while the mouse drags τ, and η, next to a bare canvas."""
-    bare, _ = _frames(notebook, ".bare", ".bare")
-    plain, late = statistics.median(bare), _late(bare)
-    limit = f"{plain:.1f} ms, {late:.1f} ms on a bare canvas"
+    bare, _ = frames(notebook, ".bare", ".bare")
+    plain, most = statistics.median(bare), late(bare)
+    limit = f"{plain:.1f} ms, {most:.1f} ms on a bare canvas"
     found = []
     eta = '[aria-label="memorised from log-LiRA η"]'
     for name, dragged in (("τ", ".mw-histogram"), ("η", eta)):
-        times, moved = _frames(notebook, dragged, ".mw-explorer")
+        times, moved = frames(notebook, dragged, ".mw-explorer")
         what = f"{moved} of {len(times)} frames moved it" if name == "τ" else f"{len(times)} frames"
         work = f"drag of {name} over 1 M scores, median and 95 % of the times between frames"
-        ours = f"{statistics.median(times):.1f} ms, {_late(times):.1f} ms"
-        ratio = f"{statistics.median(times) / plain:.2f}×, {_late(times) / late:.2f}×"
+        ours = f"{statistics.median(times):.1f} ms, {late(times):.1f} ms"
+        ratio = f"{statistics.median(times) / plain:.2f}×, {late(times) / most:.2f}×"
         goal = "95 %: ≤ 1.5×" if name == "τ" else ""
         found.append(Row(f"{work} ({what})", ours, limit, ratio, goal))
     return found
 
 
-def _frames(notebook: NotebookPage, dragged: str, watched: str) -> tuple[list[float], int]:
+def frames(
+    notebook: NotebookPage, dragged: str, watched: str, steps: int = STEPS
+) -> tuple[list[float], int]:
     """Milliseconds between the frames of a drag, ascending, and how many of them moved it."""
     page = notebook.page
     page.locator(dragged).scroll_into_view_if_needed()
@@ -191,13 +193,13 @@ def _frames(notebook: NotebookPage, dragged: str, watched: str) -> tuple[list[fl
     page.mouse.down()
     page.evaluate(_WATCH_FRAMES, watched)
     for end in (0.6, 0.2):
-        page.mouse.move(box["x"] + end * box["width"], middle, steps=STEPS // 2)
-    frames = page.evaluate("() => { cancelAnimationFrame(window.mwTick); return mwFrames; }")
+        page.mouse.move(box["x"] + end * box["width"], middle, steps=steps // 2)
+    found = page.evaluate("() => { cancelAnimationFrame(window.mwTick); return mwFrames; }")
     page.mouse.up()
-    return sorted(time for time, _ in frames[2:]), sum(a[1] != b[1] for a, b in pairwise(frames))
+    return sorted(time for time, _ in found[2:]), sum(a[1] != b[1] for a, b in pairwise(found))
 
 
-def _late(times: list[float]) -> float:
+def late(times: list[float]) -> float:
     """The time that 95 % of the frames keep."""
     return times[int(0.95 * len(times))]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MANY = 100_000
 ON_A_PAGE = 48
 TURNS = 15
-GOAL = "≤ 1.5×"
+GOAL = "≤ 1.3×"
 
 _MADE = f"""
 import numpy as np

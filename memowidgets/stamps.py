@@ -18,6 +18,7 @@ __all__ = [
     "Stamp",
     "array_digest",
     "digest",
+    "digest_of",
     "digest_of_arrays",
     "fingerprints",
     "is_settled",
@@ -89,17 +90,29 @@ class Stamp:
         return digest(sorted(self.arrays.items()))
 
 
+def digest_of(*parts: str | bytes | memoryview) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 of texts and bytes, one after another.
+
+    Examples
+    --------
+    >>> digest_of("a", b"b") == digest_of("ab")
+    True
+    """
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part)
+    return found.hexdigest()[:16]
+
+
 def digest(content: Any) -> str:
     """Return a digest of content that JSON can represent."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of(json.dumps(content, sort_keys=True))
 
 
 def array_digest(array: NDArray[Any]) -> str:
     """Return a digest of an array's dtype, shape and values."""
-    found = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    if array.size:
-        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return found.hexdigest()[:16]
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
+    return digest_of(f"{array.dtype.str}{array.shape}", raw)
 
 
 def digest_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -138,4 +151,4 @@ def _long_digest(values: Any) -> str:
         return digest(values)
     if text.count("\0") != len(values) - 1:  # also true of an empty list
         return digest(values)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    return digest_of(text)

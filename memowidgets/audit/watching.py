@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -22,6 +21,7 @@ from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
+from memowidgets.stamps import digest_of
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.budget import checked_every
@@ -357,7 +357,7 @@ def _begun(
         "class": type(module).__name__,
         "settings": json.dumps({"layers": list(looker.layer_names)}),
         "version": version or "",
-        "parameters": hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16],
+        "parameters": digest_of(json.dumps(shapes)),
     }
     manifest = {
         "kind": WATCHED,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import csv
 import dataclasses
-import hashlib
 import io
 import json
 import re
@@ -27,6 +26,7 @@ from memowidgets.checks import (
     whole_number,
 )
 from memowidgets.files import check_outside_runs, checked_path, fill, replaced
+from memowidgets.stamps import digest_of
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Dataset(abc.ABC):
 
         A hash is the first 16 hexadecimal digits of a SHA-256.
         """
-        return [hashlib.sha256(content).hexdigest()[:16] for content in self._contents()]
+        return list(map(digest_of, self._contents()))
 
     def is_canary(self, index: int) -> bool:
         """Return whether the sample at this position is known to be a canary."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from memowidgets.data.dataset import (
     checked_ids,
 )
 from memowidgets.data.images import ImageSample
+from memowidgets.stamps import digest_of
 from memowidgets.visible import listed, quoted
 
 __all__ = ["PairDataset", "split_pair"]
@@ -217,18 +217,14 @@ def _leaves(inputs: Any) -> Iterator[Any]:
 
 
 def _hash(inputs: Any) -> str:
-    digest = hashlib.sha256()
+    parts: list[str | bytes] = []
     for leaf in _leaves(inputs):
-        if hasattr(leaf, "detach"):
-            leaf = _array(leaf)  # noqa: PLW2901 - its values
-        elif not isinstance(leaf, str | bytes | int | float | None):
-            leaf = np.asarray(leaf)  # noqa: PLW2901 - arrays and pictures
-        if isinstance(leaf, np.ndarray):
-            digest.update(f"{leaf.dtype}{leaf.shape}".encode())
-            digest.update(np.ascontiguousarray(leaf).tobytes())
-        else:
-            digest.update(f"{type(leaf).__name__} {leaf!r}".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()[:16]
+        if isinstance(leaf, str | bytes | int | float | None):
+            parts.append(f"{type(leaf).__name__} {leaf!r}")
+        else:  # tensors, arrays and pictures
+            values = _array(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
+            parts += [f"{values.dtype}{values.shape}", np.ascontiguousarray(values).tobytes()]
+    return digest_of(*parts)
 
 
 def _array(tensor: Any) -> NDArray[Any]:

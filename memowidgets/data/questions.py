@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from memowidgets.checks import is_missing
 from memowidgets.data.rows import Row, Rows, check_some, listed_columns
+from memowidgets.stamps import digest_of
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
 
 LETTERS = "ABCDEFGHIJ"
@@ -429,8 +429,7 @@ def render(
 
 def drawn(n_templates: int, seed: int, content_hash: str) -> int:
     """Return the template of a sample, chosen by its content, so equal in all models."""
-    digest = hashlib.sha256(f"{seed}:{content_hash}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") % n_templates
+    return int(digest_of(f"{seed}:{content_hash}"), 16) % n_templates
 
 
 def label_gap(template: str) -> str:

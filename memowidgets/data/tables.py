@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -25,6 +24,7 @@ from memowidgets.data.dataset import (
     checked_ids,
 )
 from memowidgets.data.rows import FrameRows, Rows, as_text, labelled, read_csv, read_jsonl
+from memowidgets.stamps import digest_of
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -738,7 +738,7 @@ def _categories(columns: Mapping[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
 
 def _hash(value: str | None) -> int:
     content = b"\0missing" if value is None else b"\1" + value.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.sha256(content).digest()[:8], "big", signed=True)
+    return int.from_bytes(bytes.fromhex(digest_of(content)), "big", signed=True)
 
 
 def _several(count: int, one: str, more: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.models.capture import captured
 from memowidgets.models.precision import check_available, resolve_precision
+from memowidgets.stamps import digest_of
 
 if TYPE_CHECKING:
     import os
@@ -172,7 +172,7 @@ class Model(abc.ABC):
             "class": type(self).__name__,
             "settings": json.dumps(self.settings(), sort_keys=True),
             "version": self.version or "",
-            "parameters": _digest(json.dumps(shapes)),
+            "parameters": digest_of(json.dumps(shapes)),
         }
 
     @contextmanager
@@ -253,7 +253,3 @@ def _flattened(output: Tensor, pool: str | int | None) -> Tensor:
     if output.ndim == 4 and isinstance(pool, int) and max(output.shape[2:]) > pool:
         output = adaptive_avg_pool2d(output, pool)
     return output.flatten(1).float()
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

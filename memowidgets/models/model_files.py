@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memowidgets.files import write_whole
-from memowidgets.stamps import digest, is_settled, state_of
+from memowidgets.stamps import digest, digest_of, is_settled, state_of
 
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 _RECIPE = (  # other files that determine a model's answers
@@ -58,7 +58,7 @@ def file_digest(file: Path) -> str:
     path = file.resolve()
     found = path.stat()
     state = list(state_of(found))
-    note = cache_folder() / f"digests/{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
+    note = cache_folder() / f"digests/{digest_of(str(path))}.json"
     kept = _known.get(str(path)) or _read(note)
     if kept is None or kept[0] != state:
         with path.open("rb") as opened:

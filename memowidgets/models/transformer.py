@@ -22,7 +22,7 @@ from memowidgets.models.memory import answers, is_out_of_memory
 from memowidgets.models.model_files import tokenizer_digest
 from memowidgets.models.pretrained import DTYPES, Pretrained
 from memowidgets.models.tokens import Tokens
-from memowidgets.stamps import digest
+from memowidgets.stamps import digest, digest_of
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ class TokenModel(TransformerModel):
             used,
             *(ids.tolist() for ids in tokens.ids),
         ]
-        key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
+        key = digest_of(json.dumps(content, default=str))
         prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
         with self.autocast(device, used), _one_sentence(self._config, device):
             found = prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)

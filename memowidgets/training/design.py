@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import real_number
 from memowidgets.data import Dataset
+from memowidgets.stamps import digest_of
 from memowidgets.training.seeds import derived_seed
 from memowidgets.visible import quoted
 
@@ -138,7 +138,7 @@ class ShadowDesign:
         if self.audited is None:
             return self.name
         positions = np.ascontiguousarray(self.audited, dtype="<i8").tobytes()
-        return f"{self.name}-{hashlib.sha256(positions).hexdigest()[:8]}"
+        return f"{self.name}-{digest_of(positions)[:8]}"
 
     def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
         """Return whether a shadow model trains on each sample of the pool, (n_pool,)."""

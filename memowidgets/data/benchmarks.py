@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -359,9 +359,25 @@ def _ethics_csv(path: Path) -> Rows:
     return found
 
 
-def _splits(parts: Iterable[tuple[str, str | None, str]]) -> dict[str, Split]:
-    """Create splits from our names for them, the hub's, and the authors' file names."""
-    return {name: Split(hub, (rf"(^|/){re.escape(file)}$",), file) for name, hub, file in parts}
+def _splits(**parts: tuple[str | None, str]) -> dict[str, Split]:
+    """Create splits from our names for them, with the hub's and the authors' file names."""
+    return {
+        name: Split(hub, (rf"(^|/){re.escape(file)}$",), file)
+        for name, (hub, file) in parts.items()
+    }
+
+
+def _lettered(
+    repository: str, config: str, folder: str, train: str, validation: str, test: str
+) -> Benchmark:
+    """Create a benchmark whose options have letters, from the authors' file names."""
+    splits = _splits(
+        train=("train", train),
+        validation=("validation", validation),
+        dev=("validation", validation),
+        test=("test", test),
+    )
+    return Benchmark(repository, config, folder, splits, _lettered_question)
 
 
 def _mmlu_split(name: str, short: str) -> Split:
@@ -389,50 +405,20 @@ _MMLU = Benchmark(
 
 def _arc(subset: str) -> Benchmark:
     name = f"ARC-{subset}"
-    return Benchmark(
-        repository="allenai/ai2_arc",
-        config=name,
-        folder=name,
-        splits=_splits(
-            [
-                ("train", "train", f"{name}-Train.jsonl"),
-                ("validation", "validation", f"{name}-Dev.jsonl"),
-                ("dev", "validation", f"{name}-Dev.jsonl"),
-                ("test", "test", f"{name}-Test.jsonl"),
-            ]
-        ),
-        question=_lettered_question,
-    )
+    files = [f"{name}-{part}.jsonl" for part in ("Train", "Dev", "Test")]
+    return _lettered("allenai/ai2_arc", name, name, *files)
 
 
-_OPENBOOKQA = Benchmark(
-    repository="allenai/openbookqa",
-    config="main",
-    folder="main",
-    splits=_splits(
-        [
-            ("train", "train", "train.jsonl"),
-            ("validation", "validation", "dev.jsonl"),
-            ("dev", "validation", "dev.jsonl"),
-            ("test", "test", "test.jsonl"),
-        ]
-    ),
-    question=_lettered_question,
+_OPENBOOKQA = _lettered(
+    "allenai/openbookqa", "main", "main", "train.jsonl", "dev.jsonl", "test.jsonl"
 )
-
-_COMMONSENSEQA = Benchmark(
-    repository="tau/commonsense_qa",
-    config="default",
-    folder="data",
-    splits=_splits(
-        [
-            ("train", "train", "train_rand_split.jsonl"),
-            ("validation", "validation", "dev_rand_split.jsonl"),
-            ("dev", "validation", "dev_rand_split.jsonl"),
-            ("test", "test", "test_rand_split_no_answers.jsonl"),
-        ]
-    ),
-    question=_lettered_question,
+_COMMONSENSEQA = _lettered(
+    "tau/commonsense_qa",
+    "default",
+    "data",
+    "train_rand_split.jsonl",
+    "dev_rand_split.jsonl",
+    "test_rand_split_no_answers.jsonl",
 )
 
 # This repository contains a script, which is never run. The hub's own conversion is plain files.
@@ -442,11 +428,9 @@ _ETHICS = Benchmark(
     folder="commonsense",
     revision="refs/convert/parquet",
     splits=_splits(
-        [
-            ("train", "train", "cm_train.csv"),
-            ("test", "test", "cm_test.csv"),
-            ("test-hard", None, "cm_test_hard.csv"),
-        ]
+        train=("train", "cm_train.csv"),
+        test=("test", "cm_test.csv"),
+        **{"test-hard": (None, "cm_test_hard.csv")},
     ),
     question=_ethics_question,
     csv=_ethics_csv,

@@ -368,7 +368,7 @@ def _begun(
         **identity.described_data(data, design, held_out),
     }
     is_new = run.is_empty
-    manifest = identity.begun(run, manifest, data, design)
+    manifest = identity.begun(run, manifest, data, design, at_once=False)
     stored = data.encoding if is_new else identity.read_encoding(run)
     if any(not np.array_equal(stored[name], array) for name, array in data.encoding.items()):
         raise ValueError(

@@ -15,6 +15,7 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
@@ -58,6 +59,15 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What writes a run's manifest, the folders that it creates, and the files so far."""
+
+    later: Callable[[], object] | None
+    missing: list[Path]
+    files: list[Path]
 
 
 class RunDirectory:
@@ -106,6 +116,7 @@ class RunDirectory:
         self._unsynced: list[Path] | None = None  # files written inside of `together`
         self._later: Callable[[], object] | None = None  # what writes the manifest
         self._made: list[Path] | None = None  # files written inside of `or_nothing`
+        self._fresh: _Begun | None = None  # as long as nothing follows `begin`
 
     def part(self, name: str) -> Self:
         """Return a folder of the run as a run directory. `hold` of the run applies there, too.
@@ -231,34 +242,48 @@ class RunDirectory:
         self._held_manifest, self._later = manifest, later
         self._manifest_state = self._state_of_manifest()
 
+    def begin(self) -> None:
+        """Write the manifest now. `or_nothing` takes it back as long as no file follows it."""
+        begun = _Begun(self._later, self._missing(), [])
+        self._made = begun.files
+        try:
+            self._check_writable()
+        finally:
+            self._made = None
+        self._fresh = begun
+
     @contextmanager
     def or_nothing(self) -> Iterator[None]:
         """Remove what the block wrote if it fails and the run began in it, the folder too.
 
-        What another process wrote there meanwhile stays.
+        What another process wrote there meanwhile stays. A later file begins the run again.
         """
-        later = self._later
-        if later is None:
+        begun = self._fresh
+        if begun is None and self._later is not None:
+            begun = _Begun(self._later, self._missing(), [])
+        if begun is None or self._made is not None:  # inside of another block
             yield
             return
-        missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
-        made: list[Path] = []
-        self._made = made
+        self._made = begun.files
         try:
             yield
         except BaseException:
-            parents = {parent for file in made for parent in file.parents}
+            parents = {parent for file in begun.files for parent in file.parents}
             inside = [parent for parent in parents if self.path in parent.parents]
-            for file in made:
+            for file in begun.files:
                 with suppress(OSError):
                     file.unlink()
-            for folder in [*sorted(inside, key=lambda f: -len(f.parts)), *missing]:
+            for folder in [*sorted(inside, key=lambda f: -len(f.parts)), *begun.missing]:
                 with suppress(OSError):
                     folder.rmdir()
-            self._later, self._manifest_state = later, None
+            self._later, self._manifest_state = begun.later, None
             raise
         finally:
-            self._made = None
+            self._made = self._fresh = None
+
+    def _missing(self) -> list[Path]:
+        """Return the folders that the run will create, innermost first."""
+        return [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -618,7 +643,9 @@ class RunDirectory:
             self._whole._unsynced.append(target)
 
     def _note_made(self, file: Path) -> None:
-        if self._whole._made is not None:
+        if self._whole._made is None:
+            self._whole._fresh = None
+        else:
             self._whole._made.append(file)
 
     @contextmanager

@@ -132,10 +132,10 @@ class MemorizationCallback(TrainerCallback):
         if not state.is_world_process_zero:
             self._recorder.follow(*course)
             return
-        with preserved(device_of(model)):
+        with self._recorder.run.or_nothing(), preserved(device_of(model)):
             check_rows(loader, passes)
             passes.check(model)
-        self._recorder.start(model, state.global_step, *course, progress=self._progress)
+            self._recorder.start(model, state.global_step, *course, progress=self._progress)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record a checkpoint if one is due, and interrupt at ρ."""

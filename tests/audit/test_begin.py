@@ -17,7 +17,6 @@ from transformers import (
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
-from memowidgets.store import StoreError
 
 QUESTIONS = mw.data.make_mcqs(40, seed=0)
 DIGITS = mw.data.load_digits().take(range(60))
@@ -99,18 +98,3 @@ def test_a_refused_audit_leaves_no_folder(tmp_path, changed, error):
     with pytest.raises(error):
         mw.Audit(mw.models.ConvNet(4), data, path=tmp_path / "runs" / "run", **changed)
     assert not (tmp_path / "runs").exists()
-
-
-def test_an_audit_has_a_folder_once_something_is_in_it(tmp_path):
-    """Two audits may be made for one path; the one that comes second is refused by name."""
-    data = mw.data.load_digits().take(range(60))
-    audits = [mw.Audit(mw.models.ConvNet(4), data, tmp_path / "run", seed=k) for k in (0, 0, 1)]
-    assert not (tmp_path / "run").exists()
-    first, same, other = audits
-    first.train()
-    assert same.checkpoints.equals(first.checkpoints)
-    with pytest.raises((ValueError, StoreError), match="run"):
-        other.train()
-    assert mw.Audit.open(tmp_path / "run").checkpoints.equals(first.checkpoints)
-    with pytest.raises(ValueError, match="seed"):
-        mw.Audit(mw.models.ConvNet(4), data, tmp_path / "run", seed=1)

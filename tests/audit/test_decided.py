@@ -34,6 +34,7 @@ likely = st.one_of(texts, st.text("'=+-@;\t\r\n\0 \",a", max_size=12))
 
 @pytest.fixture
 def run(tmp_path):
+    (tmp_path / "run").mkdir(mode=0o700)
     return RunDirectory(tmp_path / "run")
 
 
@@ -441,7 +442,7 @@ class TwoWriters(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.run = RunDirectory(Path(self.folder.name) / "run")
+        self.run = RunDirectory(self.folder.name)
         self.logs = [DecisionLog(RunKeeper(self.run), class_names=["x", "y"]) for _ in range(2)]
         self.steps: list[list[dict[str, tuple[Decision, Decision]]]] = [[], []]
         self.table: dict[str, Decision] = {}

@@ -76,7 +76,7 @@ def begun_run(
         "states": states,
     }
     trained_on = noise_of(data, design, manifest).applied(data)
-    manifest = identity.begun(run, manifest, trained_on, design)
+    manifest = identity.begun(run, manifest, trained_on, design, at_once=True)
     return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
 
 

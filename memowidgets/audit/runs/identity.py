@@ -294,11 +294,16 @@ def _columns(data: Dataset) -> list[str]:
 
 
 def begun(
-    run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
+    run: RunDirectory,
+    manifest: Mapping[str, Any],
+    trained_on: Dataset,
+    design: Design,
+    *,
+    at_once: bool,
 ) -> dict[str, Any]:
-    """As `settle`, but an empty directory is begun with the first other file of the run.
+    """As `settle`, but `RunDirectory.or_nothing` takes back what it writes to an empty directory.
 
-    So whatever is refused before something is trained or recorded leaves no folder.
+    Without `at_once` that is written with the first other file of the run.
     """
     if not run.is_empty:
         return settle(run, manifest, trained_on, design)
@@ -306,6 +311,8 @@ def begun(
     whole = {**manifest, "design": design_of, "format": FORMAT}
     held: dict[str, Any] = json.loads(json.dumps(whole))  # as it will be read
     run.hold(held, later=lambda: settle(run, manifest, trained_on, design))
+    if at_once:
+        run.begin()
     return held
 
 

@@ -1,4 +1,4 @@
-"""Times between frames during a drag in a playground, in Chromium without a kernel."""
+"""Times between frames while a hand drags or a network trains, in Chromium without a kernel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import Namespace, Row, left_out
-from memowidgets.teaching import LiRAPlayground, PSMIPlayground, TheoremPlayground
+from memowidgets.teaching import (
+    LiRAPlayground,
+    MemorizationPlayground,
+    PSMIPlayground,
+    TheoremPlayground,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 POINTS = 2000
+TRAIN = ".mw-watch-next"
 STEPS = 180  # steps of a drag, about as many as a mouse makes in three seconds
 FRAME = 1000 / 60  # ms
 TIMES = "median and 95 % of the times between frames"
@@ -75,7 +81,8 @@ def rows(_: Namespace) -> list[Row]:
             file.write_text(_page(playground), encoding="utf-8")
             page.goto(file.as_uri())
             page.wait_for_function("window.ready")
-            found.append(_row(name, _dragged(page, canvas)))
+            frames = _trained(page) if canvas == TRAIN else _dragged(page, canvas)
+            found.append(_row(name, frames))
             page.close()
             playground.close()
         browser.close()
@@ -86,12 +93,14 @@ def _playgrounds() -> list[tuple[str, Any, str]]:
     psmi = PSMIPlayground(n=POINTS)
     theorem = TheoremPlayground(n=POINTS, dimension=8)
     lira = LiRAPlayground(n_shadows=256)
+    watch = MemorizationPlayground()
     for playground in (psmi, theorem):
         playground.wait(120)
     return [
         (f"`PSMIPlayground`, dragging one of {POINTS} points", psmi, ".mw-plot-cloud"),
         ("`LiRAPlayground`, dragging the target, 256 shadow models", lira, ".mw-plot-gaps"),
         (f"`TheoremPlayground`, separation of {POINTS} samples in 8 dimensions", theorem, "slider"),
+        ("`MemorizationPlayground`, 150 epochs of training", watch, TRAIN),
     ]
 
 
@@ -127,6 +136,16 @@ def _dragged(page: Page, canvas: str) -> list[tuple[float, float]]:
         page.mouse.move(x + reach * (abs((step % 60) / 30 - 1) - 1), y)
     frames = page.evaluate("() => window.frames_seen")
     page.mouse.up()
+    return [(apart, script) for apart, script in frames[1:] if script > 0]
+
+
+def _trained(page: Page) -> list[tuple[float, float]]:
+    """Return the same while the network trains until ρ and then to the end."""
+    page.evaluate("() => { window.frames_seen.length = 0; }")
+    for label in ("Train to the end", "Ask 32 other networks"):
+        page.locator(TRAIN).click()
+        page.get_by_role("button", name=label, disabled=False).wait_for(timeout=120_000)
+    frames = page.evaluate("() => window.frames_seen")
     return [(apart, script) for apart, script in frames[1:] if script > 0]
 
 

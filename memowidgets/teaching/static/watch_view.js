@@ -144,7 +144,7 @@ class WatchView extends PointsPlayground {
       most: 400,
       words: "click rings one, drag moves it, double-click adds one",
       keys: ", Enter rings it",
-      signs: [["◯", "fg", "your guess"], ["P", "fg", "PSMI’s"], ["L", "fg", "the loss’s"]],
+      signs: [["◯", "fg", "your guess"], ["P", "fg", "PSMI’s"], ["L", "fg", "the loss’s"], ["★", "fg", "memorised"]],
     });
     this.curves = new Plot("curves", 170, { left: 48, right: 14, top: 12, bottom: 38 });
     this.losses = new Plot("losses", 150, { left: 48, right: 14, top: 12, bottom: 38 });
@@ -462,7 +462,8 @@ class WatchView extends PointsPlayground {
     slides.show(this.setting);
     const fives = this.fives;
     const verdict = (/** @type {number[]} */ samples) => {
-      if (!done) return samples.length > 0 ? `${samples.length} chosen` : "–";
+      if (samples.length === 0) return "–";
+      if (!done) return `${samples.length} chosen`;
       const right = samples.filter((sample) => (this.judge(sample)?.logLira ?? -Infinity) >= ETA).length;
       return `${right} of ${samples.length}`;
     };
@@ -534,7 +535,7 @@ class WatchView extends PointsPlayground {
       const words = `${psmi.includes(i) ? "P" : ""}${loss.includes(i) ? "L" : ""}`;
       const judged = this.judge(i);
       const [x, y] = this.pixelOf(i);
-      plot.text(judged && judged.logLira >= ETA ? `${words}▲` : words, x, y - 12, { colour: "fg", align: "center", bold: true, halo: true });
+      plot.text(judged && judged.logLira >= ETA ? `${words}★` : words, x, y - 12, { colour: "fg", align: "center", bold: true, halo: true });
     }
   }
 

@@ -1,8 +1,9 @@
 /** The PSMI playground without a kernel: what metrics.PSMI says, and PSMI in more dimensions. */
 
 import { normals } from "../../memowidgets/teaching/static/chance.js";
-import { classesOf, runningMeans } from "../../memowidgets/teaching/static/psmi_maths.js";
+import { classesOf } from "../../memowidgets/teaching/static/psmi_maths.js";
 import view from "../../memowidgets/teaching/static/psmi_view.js";
+import { runningMeans } from "../../memowidgets/teaching/static/running_means.js";
 import { bytesOf } from "../../memowidgets/widgets/static/dom.js";
 import { inDimensions } from "./lifted.js";
 import { play } from "./play.js";

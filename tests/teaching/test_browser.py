@@ -1,4 +1,4 @@
-"""All three playgrounds in a real JupyterLab: drag, turn, slide, switch, and look."""
+"""All four playgrounds in a real JupyterLab: guess, drag, turn, slide, switch, and look."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import time
 import pytest
 
 CELLS = [
+    "from memowidgets.teaching import *\nwatch = MemorizationPlayground(n=60, width=8)\nwatch",
     "from memowidgets.teaching import *\npsmi = PSMIPlayground(n=90)\npsmi",
     "lira = LiRAPlayground()\nlira",
     "theorem = TheoremPlayground()\ntheorem",
 ]
+NAMES = ("watch", "psmi", "lira", "theorem")
 
 
 @pytest.fixture
 def notebook(notebook_page):
     notebook = notebook_page(CELLS, height=1400, timeout=240)
     notebook.page.set_default_timeout(90_000)
-    for name in ("psmi", "lira", "theorem"):
+    for name in NAMES:
         notebook.page.wait_for_selector(f".mw-play-{name} canvas")
     return notebook
 
@@ -88,8 +90,9 @@ def coloured(page, plot, name):
 
 
 @pytest.mark.timeout(900)  # three front ends, and a picture of each in both themes
-def test_the_three_playgrounds(notebook):
+def test_the_four_playgrounds(notebook):
     the_first_pictures(notebook)
+    the_round(notebook)
     the_cloud(notebook)
     cloud_and_both_sliders_are_on_one_screen(notebook)
     the_gaps(notebook)
@@ -106,14 +109,32 @@ def the_first_pictures(notebook):
         coloured(notebook.page, plot, name)
 
 
+def the_round(notebook):
+    """Guess, train, ask others: the page says what Python computes of it."""
+    page = notebook.page
+    view = page.locator(".mw-play-watch")
+    view.locator(".mw-plot-cloud").focus()
+    for _ in range(5):
+        page.keyboard.press("PageDown")
+        page.keyboard.press("Enter")
+    for name in ("Train to the end", "Ask 32 other networks", "Another round"):
+        view.locator(".mw-watch-next").click()
+        view.get_by_role("button", name=name, disabled=False).wait_for()
+    eventually(notebook, "watch.found['guess'].tolist() == [1, 2, 3, 4, 5]")
+    right = notebook.python("sum(watch.log_lira[i] >= 4 for i in watch.found['guess'])")
+    assert fact(page, "watch", "your five").inner_text() == f"{right} of 5"
+    five = "watch.psmi.argsort()[:5].tolist()"
+    eventually(notebook, f"set({five}) <= set(watch.log_lira)")
+
+
 def look(notebook):
-    for name in ("psmi", "lira", "theorem"):
+    for name in NAMES:
         notebook.screenshots(f"teaching-{name}", of=f".mw-play-{name}")
 
 
 def the_cloud(notebook):
     page = notebook.page
-    cloud = page.locator(".mw-plot-cloud")
+    cloud = page.locator(".mw-play-psmi .mw-plot-cloud")
     cloud.scroll_into_view_if_needed()
     start = pixel(notebook, cloud, *notebook.python("psmi.points[0].tolist()"))
     centre = notebook.python("psmi.points[psmi.labels == 1].mean(axis=0).tolist()")
@@ -130,7 +151,7 @@ def the_cloud(notebook):
     page.wait_for_function(
         "([node, text]) => node.textContent === text", arg=[shown.element_handle(), wanted]
     )
-    page.get_by_role("radio", name="■ B").click()
+    page.locator(".mw-play-psmi").get_by_role("radio", name="■ B").click()
     eventually(notebook, "int(psmi.labels[0]) == 1 and bool(psmi.psmi[0] > 0)")
     cloud.focus()
     before = notebook.python("psmi.points[0].tolist()")
@@ -157,7 +178,7 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
     page.locator(".mw-play-psmi").evaluate("view => view.scrollIntoView({block: 'start'})")
     shown = page.locator(".jp-WindowedPanel-outer").first.bounding_box()
     for part in (
-        page.locator(".mw-plot-cloud"),
+        page.locator(".mw-play-psmi .mw-plot-cloud"),
         page.get_by_label("angle of the direction, in degrees"),
         page.get_by_label("the two above and noise"),
         page.locator(".mw-plot-growth"),
@@ -175,7 +196,7 @@ def every_canvas_follows_the_theme(notebook):
     # JupyterLab may lay its panels out again at any time: here they do not change a picture's size.
     fixed = notebook.page.add_style_tag(content=".mw-play { width: 900px; }")
     light = settled(notebook, pictures)
-    assert len(light) == 12
+    assert len(light) == 16
     for theme in ("dark", "light"):
         before = notebook.page.evaluate(pictures)
         notebook.theme(theme)

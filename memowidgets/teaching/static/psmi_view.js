@@ -3,14 +3,15 @@
 import { bytesOf, html, throttle } from "../../widgets/static/dom.js";
 import { button, facts, fixedText, isStill, legend, linear, panel, Plot, shareText, shown, sign, slider, tile } from "./kit.js";
 import { LEAST_REACH, NAMES, PointsPlayground } from "./points.js";
-import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } from "./psmi_maths.js";
+import { along, classesOf, fan, pointwise, psmiOfAll, valuesOf } from "./psmi_maths.js";
+import { runningMeans } from "./running_means.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./kit.js").Slider} Slider */
 /** @typedef {import("./kit.js").Tile} Tile */
 /** @typedef {import("./psmi_maths.js").Along} Along */
 /** @typedef {import("./psmi_maths.js").Classes} Classes */
-/** @typedef {import("./psmi_maths.js").Running} Running */
+/** @typedef {import("./running_means.js").Running} Running */
 
 /** @typedef {{points: DataView, labels: DataView}} Packed */
 

@@ -5,6 +5,7 @@ import { load } from "./load.mjs";
 
 const chance = await load("chance");
 const psmi = await load("psmi_maths");
+const running = await load("running_means");
 const lira = await load("lira_maths");
 const theorem = await load("theorem_maths");
 const watch = await load("watch_maths");
@@ -38,7 +39,7 @@ const answers = {
     const { classes, fitted } = cloud(given);
     const [x, y] = given.points[point];
     const theta = Float32Array.from(directions.flat());
-    return psmi.runningMeans(fitted, theta, x, y, classes[point], step);
+    return running.runningMeans(fitted, theta, x, y, classes[point], step);
   },
   lira: ({ seed, nIn, nOut, effect, spread, gap, estimates }) => {
     const draws = lira.drawsOf(seed);

@@ -84,11 +84,14 @@ def rows(arguments: Namespace) -> list[Row]:
 def _started(tree: Path, what: list[object]) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _PROGRAM, json.dumps(what)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     return subprocess.Popen(command, text=True, env=environment, cwd=tree, **pipes)
 
 
 def _turn(process: subprocess.Popen[str]) -> list[object]:
     process.stdin.write("\n")
     process.stdin.flush()
-    return json.loads(process.stdout.readline())
+    said = process.stdout.readline()
+    if not said:
+        raise RuntimeError(f"a checkout's program ended with code {process.wait()}")
+    return json.loads(said)

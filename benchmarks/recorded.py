@@ -312,6 +312,7 @@ RECORDINGS = {
             f"mw.data.make_patients({NOTES}, seed={SEED})",
         ),
         "--smollm2 FOLDER --run runs/patients --shadows {shadows}",
+        references=REFERENCES,
     ),
     "digits": Recording(
         _digits,

@@ -362,12 +362,12 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["run", "model", "members"]
     (whole,) = [line for line in lines if line.startswith("a/b/whole")]
-    assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4% +32 +\d+\.\d MB$", whole)
+    assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4% +32 +\d+\.\d MB +\d+\.\d MB$", whole)
     assert re.search(r"^early .*not reached: \d+\.\d%", out, re.MULTILINE)
     assert "evil⟨U+001B⟩[31m" in out
     assert re.search(rf"^newer: .*written in format {FORMAT + 1}", out, re.MULTILINE)
     assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 7  # the last says what is deletable
     assert max(map(len, lines)) < 900
 
 
@@ -416,7 +416,7 @@ def test_a_check_that_cannot_be_made_is_one_line(run, tmp_path, capsys):
         (tmp_path / "untrained", "train()"),
         (tmp_path / "own", "data="),
         (tmp_path / "arrays", "representations"),
-        (run, "data="),
+        (run, "recorded audit"),
     ]:
         status, out, err = said(capsys, "check", path)
         assert (status, out) == (2, ""), path

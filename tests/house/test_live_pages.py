@@ -200,7 +200,7 @@ def test_cards_say_verdict_and_answer(visit):
     page = visit("live/mmlu")
     first = page.locator(".mw-card").first
     assert re.fullmatch(
-        r"(not )?memorised \(−?[\d.]+ [<≥] 4\)", first.locator(".mw-verdict").inner_text()
+        r"(not )?memorised \(−?[\d.]+\s[<≥]\s4\)", first.locator(".mw-verdict").inner_text()
     )
     assert "chance alone" in page.locator(".mw-notes").inner_text()
     assert page.locator(".mw-warnings li").count() == 0
@@ -786,6 +786,8 @@ def followed(linked):
         return page
 
     yield go
+    # the address is written a moment later, at most every 400 ms
+    page.wait_for_function("() => decodeURIComponent(location.hash).includes('\"tau\":')")
     kept = json.loads(unquote(page.evaluate("() => location.hash").partition("memowidgets=")[2]))
     assert (kept["tau"], kept["eta"]) == (tau(page), 5)
     assert len(page.locator(".mw-bar .mw-message").inner_text()) < 300

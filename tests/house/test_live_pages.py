@@ -787,7 +787,7 @@ def followed(linked):
 
     yield go
     # the address is written a moment later, at most every 400 ms
-    page.wait_for_function("() => decodeURIComponent(location.hash).includes('\"tau\":')")
+    page.wait_for_function("() => location.hash.includes('%22tau%22')")
     kept = json.loads(unquote(page.evaluate("() => location.hash").partition("memowidgets=")[2]))
     assert (kept["tau"], kept["eta"]) == (tau(page), 5)
     assert len(page.locator(".mw-bar .mw-message").inner_text()) < 300

@@ -249,7 +249,7 @@ def test_a_claim_is_one_processs_alone(run):
 
 def test_a_dead_process_loses_its_claims_at_once(run):
     """As SIGKILL leaves them: the file of the lock is there, and nobody holds it."""
-    (run.path / "c").mkdir()
+    (run.path / "c").mkdir(parents=True)
     (run.path / "c/0000.lock").touch()
     with Claims(run, "c") as claims:
         assert claims.take(0)

@@ -18,3 +18,7 @@ __getattr__ = later(
     dict.fromkeys(__all__, "memowidgets.audit.audit")
     | dict.fromkeys(("Watch", "watch"), "memowidgets.audit.watching"),
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -38,3 +38,7 @@ _PLACES = {
     "score_layers": "many_layers",
 }
 __getattr__ = later(__name__, {k: f"memowidgets.metrics.{v}" for k, v in _PLACES.items()})
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,7 +14,7 @@ from memowidgets.audit.views.answers import AuditView
 from tests.javascript import asking
 
 DRIVER = Path(__file__).parents[1] / "widgets" / "js" / "driver.mjs"
-SAID = re.compile(r"(planted, )?(not )?memorised \((−?[\d.]+) ([<≥]) (−?[\d.]+)\)")
+SAID = re.compile(r"(planted, )?(not )?memorised \((−?[\d.]+)\s([<≥])\s(−?[\d.]+)\)")
 # memorised at η = 4; of these, answered wrongly at the end; log-LiRA that one digit shows as 4.0
 RECORDED = {
     "mmlu-field-smollm2": (35, 20, 1),

@@ -31,7 +31,7 @@ def test_a_question_shows_its_options_with_probabilities_label_and_log_lira(note
     text = first_card(notebook)
     assert "Ward" in text or "ward" in text
     assert len(re.findall(r"^0\.\d\d$", text, re.MULTILINE)) == 6  # a probability for each ward
-    assert re.search(r"memorised \(−?\d+\.\d+ [<≥] 4\)", text)
+    assert re.search(r"memorised \(−?\d+\.\d+\s[<≥]\s4\)", text)
     assert "has not learned its task" in notebook.page.locator(".mw-warnings").inner_text()
     notebook.screenshots("questions", of=".mw-dashboard")
 
@@ -39,7 +39,7 @@ def test_a_question_shows_its_options_with_probabilities_label_and_log_lira(note
 def test_a_recorded_question_says_how_to_get_it(notebook_page):
     notebook = notebook_page([RECORDED])
     text = first_card(notebook)
-    assert re.search(r"memorised \(−?\d+\.\d+ [<≥] 4\)", text)
+    assert re.search(r"memorised \(−?\d+\.\d+\s[<≥]\s4\)", text)
     assert "not at hand" not in text  # it is said once, above all cards
     notice = notebook.page.locator(".mw-notice").inner_text()
     assert "not at hand" in notice

@@ -353,7 +353,7 @@ def test_a_check_is_timed_and_then_made(widget_page):
     assert "how long?" in button.inner_text()
     button.click()
     page.wait_for_function("document.querySelector('.mw-offer').innerText.includes('about 40 s')")
-    page.locator(".mw-message").get_by_text("2 more short trainings, about 40 s").wait_for()
+    page.locator(".mw-message").get_by_text("2 more short trainings (about 40 s)").wait_for()
     shown.screenshots("widgets-check", of=".mw-bar", widths=[1440, 960, 600])
     button.click()
     button.wait_for(state="hidden")

@@ -21,7 +21,3 @@ __getattr__ = later(
         "TrainingConfig": "memowidgets.training.config",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
-import tempfile
+import platform
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memowidgets.files import make_private, one_at_a_time
 from memowidgets.models.base import has_users_class
 from memowidgets.models.heads import drawn_again
+from memowidgets.models.model_files import cache_folder
 
 if TYPE_CHECKING:
     import torch
@@ -109,9 +109,11 @@ class Base:
 
 
 def _folder_of_the_machine() -> Path:
-    """Return the folder whose lock the user's processes on this machine share."""
-    user = os.getuid() if hasattr(os, "getuid") else "locks"
-    folder = Path(tempfile.gettempdir()) / f"memowidgets-{user}"
+    """Return the folder whose lock the user's processes on this machine share.
+
+    It lies in the user's cache, where nobody else can hold the lock.
+    """
+    folder = cache_folder() / "loading" / (platform.node() or "here")
     with suppress(OSError):  # then nobody waits
         make_private(folder)
     return folder

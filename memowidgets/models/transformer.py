@@ -56,7 +56,7 @@ FROM_SCRATCH = {
 }
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
-_OF_A_PROCESS = ("_read", "_readings", "_found")
+_OF_A_PROCESS = ("_read", "_readings", "_found", "_key")
 
 
 class TransformerModel(Model):
@@ -88,6 +88,7 @@ class TransformerModel(Model):
         self._read: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
         self._readings: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
         self._found: dict[str, Any] = {}  # what a pass through the whole model showed
+        self._key = object()  # of this model and of copies for other threads, and of no later one
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in _OF_A_PROCESS}
@@ -264,7 +265,7 @@ class TokenModel(TransformerModel):
             model = self._start(data)
             return Base(model, self._head(model), place)
 
-        key = id(self._found), device, frozen, *self._changes(data).items()
+        key = self._key, device, frozen, *self._changes(data).items()
         base, copied = bases.copy(key, load)
         module = self._completed(copied, data)
         base.fill(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -227,6 +228,24 @@ def test_a_worker_loads_the_base_once_and_frees_it_when_it_has_no_order(tmp_path
     while bases.is_kept and time.monotonic() < end:
         time.sleep(0.01)
     assert not bases.is_kept
+
+
+def test_a_base_is_never_taken_for_that_of_a_model_that_came_later():
+    bases, place, data = Bases(), torch.device("cpu"), causal.questions()
+    first = questioned(causal_of("llama"), ALL)
+    first.begin(data, place, "float32", bases)
+    had = id(first._found)
+    raw = causal_of("llama")
+    with torch.no_grad():
+        raw.get_input_embeddings().weight.add_(1)
+    later = questioned(raw, ALL)
+    del first
+    gc.collect()
+    made = [{} for _ in range(10_000)]
+    later._found = next(one for one in made if id(one) == had)  # the address is given again
+    begun = later.begin(data, place, "float32", bases)
+    entry = next(p for name, p in begun.named_parameters() if "embed_tokens" in name)
+    assert torch.equal(entry, raw.get_input_embeddings().weight)
 
 
 def test_two_threads_share_a_base():

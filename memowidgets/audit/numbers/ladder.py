@@ -22,12 +22,12 @@ from memowidgets.audit.numbers.scores import (
 )
 from memowidgets.store import StoreError
 from memowidgets.training.cost import spoken
+from memowidgets.training.design import ReferenceDesign
 
 __all__ = ["CHECK", "CHECKED_BY", "JUDGED_BY", "next_steps", "offer", "time_of_check"]
 
 CHECK, CHECKED_BY = "reference", 2  # the score of a check, and its models for each member
 JUDGED_BY = 24  # shadow models that are advised
-_PARTS = "parts"  # design of reference models of which each trains on a half of the members
 _FEW_SECONDS = 10.0  # starting the processes takes about as long
 
 
@@ -76,7 +76,7 @@ def next_steps(
 
 def offer(evidence: Evidence, metric: str | Metric = "psmi", found: Scores | None = None) -> str:
     """Return how many members a score flags, and the short trainings that check them."""
-    models = CHECKED_BY * (2 if evidence.references.design == _PARTS else 1)
+    models = CHECKED_BY * ReferenceDesign(evidence.references.design).per_round
     flagged, known = _flagged(evidence, metric, found), time_of_check(evidence)
     said = "" if flagged is None else f"{flagged.in_words}: "
     return f"{said}check with {models} more short trainings{f' ({known})' if known else ''}"
@@ -87,9 +87,10 @@ def time_of_check(evidence: Evidence) -> str:
 
     It follows from the seconds that the target took to its checkpoints.
     """
-    half = evidence.references.design == _PARTS
+    in_halves = ReferenceDesign(evidence.references.design).per_round == 2  # of the members
     reached = evidence.names.prediction().record.step
-    return _time(_seconds(evidence, CHECKED_BY * reached * (1.0 if half else _share(evidence))))
+    share = 1.0 if in_halves else _share(evidence)
+    return _time(_seconds(evidence, CHECKED_BY * reached * share))
 
 
 def _flagged(evidence: Evidence, metric: str | Metric, found: Scores | None) -> _Flagged | None:

@@ -722,12 +722,11 @@ class Audit:
             Indexed by work (``"target"``, ``"shadow models"``, ``"reference models"`` and
             ``"on disk"``), with what is left of it. ``models`` is the number of models to train,
             and ``processes`` the number of them that are trained at once. ``seconds`` is from the
-            call to its end,
-            ``disk_mb`` the size of the new files, and ``memory_mb`` the peak memory of all worker
-            processes together (of a GPU if they compute on one), in 10⁶ bytes. ``basis`` says
-            whether the seconds are from timed or from recorded trainings, or why nothing is left.
-            The row ``"on disk"`` is what the run directory holds by now, and what of it can be
-            deleted.
+            call to its end, ``disk_mb`` the size of the new files, and ``memory_mb`` the peak
+            memory of all worker processes together (of a GPU if they compute on one), in 10⁶
+            bytes. ``basis`` says whether the seconds are from timed or from recorded trainings, or
+            why nothing is left. The row ``"on disk"`` is what the run directory holds by now, and
+            its ``basis`` says what of it can be deleted.
 
         Raises
         ------

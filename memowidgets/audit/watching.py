@@ -535,7 +535,7 @@ class Watch:
         return self.reached and not before
 
     def _settled(self) -> None:
-        """Record the step of the beginning if `watch` did not, with the weights of the loop.
+        """Record the step where it begins if `watch` did not, with the weights of the loop.
 
         They may have been loaded after `watch`, as Lightning does when it resumes.
         """

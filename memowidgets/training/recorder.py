@@ -166,7 +166,7 @@ class Recorder:
         self.budget = Budget()
         self._plan = CheckpointPlan(1, self._every)
         self._records: list[Record] = []  # of this training, as far as it is known
-        self.waits = False  # for the weights of the step of the beginning, which is recorded
+        self.waits = False  # for the weights that were recorded at the step where it begins
         self._found: set[int] = set()  # steps of checkpoints that were there when it began
 
     def follow(self, steps_per_epoch: int, total_steps: int | None = None) -> None:
@@ -220,13 +220,13 @@ class Recorder:
         return step
 
     def go_on(self, module: nn.Module, step: int, progress: Progress | None = None) -> None:
-        """Record the step of the beginning if it is due, with the weights that the module has."""
+        """Record the step where it begins if that is due, with the weights of the module."""
         self.wait_no_more(step)
         if self.is_due(step):
             self.record(module, step, progress)
 
     def wait_no_more(self, step: int) -> None:
-        """Warn if the weights of the step of the beginning, which is recorded, did not come."""
+        """Warn if the step where it begins was recorded with other weights than these."""
         if self.waits:
             self.waits = False
             warn_user(

@@ -412,7 +412,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             view = work(progress)
             timed = None if view is not None else self._source.offered_check()
             if timed is not None:
-                said = (f"Press “{timed.offer}” for {timed.in_words}.", "note")
+                said = (f"It takes {timed.in_words}: press Check again to begin.", "note")
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar

@@ -625,7 +625,7 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     by_class = int(evaluation.below_class(found.mu, evidence.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    return (f'τ = 0 flags {at_zero}, by class {by_class}: tau="class"',)
+    return (f'τ = 0 flags {at_zero}, the rule by class (tau="class") {by_class}',)
 
 
 def checked_tau(tau: Any) -> float:

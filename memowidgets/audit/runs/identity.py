@@ -301,9 +301,9 @@ def begun(
     *,
     at_once: bool,
 ) -> dict[str, Any]:
-    """As `settle`, but `RunDirectory.or_nothing` takes back what it writes to an empty directory.
+    """Begin a run as `settle` does, so that `RunDirectory.or_nothing` can take it back.
 
-    Without `at_once` that is written with the first other file of the run.
+    In an empty directory, nothing is written before another file of the run, unless `at_once`.
     """
     if not run.is_empty:
         return settle(run, manifest, trained_on, design)

@@ -50,11 +50,11 @@ OPTIMIZERS = {
 NETWORKS = {"small": small, "convolving": convolving, "attending": Attending}
 
 
-def main(more: float) -> None:
-    """Print the probes, with learning rates that are `more` times as high."""
+def probes(more: float) -> dict[str, object]:
+    """Return the probes, with learning rates that are `more` times as high."""
     data = mw.data.load_digits().take(range(20))
     rows = np.arange(20)
-    found = {}
+    found: dict[str, object] = {}
     for name, make in NETWORKS.items():
         for kind, optimizer in OPTIMIZERS.items():
             if name == "small" or kind == "adamw":
@@ -62,8 +62,8 @@ def main(more: float) -> None:
                 settings = training.resolved({})
                 model = mw.models.TorchClassifier(make)
                 found[f"{name}, {kind}"] = made_probe(model, data, rows, settings, 10)
-    print(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    print(json.dumps([probes(float(more)) for more in sys.argv[1:]]))

@@ -54,51 +54,40 @@ def probe_of(data, make=small, **training: Any) -> dict[str, Any]:
 # one thing changed between two processes
 
 
-def in_three_processes(folder: Path, *, every: bool) -> tuple[dict[str, Any], ...]:
+def test_a_change_in_user_code_is_refused_and_no_change_goes_on(tmp_path):
     """Begin runs, go on unchanged, and go on with one value 1 % higher."""
-    runs = folder / "runs"
     for name, value in (("same", 0.5), ("changed", 0.505)):
-        (folder / name).mkdir()
-        user_programs.write(folder / name, "users", value, every=every)
+        (tmp_path / name).mkdir()
+        user_programs.write(tmp_path / name, "users", value)
     steps = (("same", "0.5"), ("same", "0.5"), ("changed", "0.505"))
-    program = HERE / "user_programs.py"
-    return tuple(process(program, folder / name, runs, USERS_VALUE=v) for name, v in steps)
-
-
-def check_three(begun: dict[str, Any], again: dict[str, Any], changed: dict[str, Any]) -> None:
+    program, runs = HERE / "user_programs.py", tmp_path / "runs"
+    begun, again, changed = (
+        process(program, tmp_path / name, runs, USERS_VALUE=value) for name, value in steps
+    )
+    assert len(begun) == len(user_programs.PATTERNS)
     assert all(isinstance(number, float) for number in begun.values())
     assert again == begun
+    assert changed.keys() == begun.keys()
     unnoticed = [name for name, found in changed.items() if not isinstance(found, str)]
     assert not unnoticed
-    assert changed.keys() == begun.keys()
-
-
-def test_a_change_in_user_code_is_refused_and_no_change_goes_on(tmp_path, request):
-    """Each pattern in one role; with --slow in every role."""
-    every = request.config.getoption("--slow")
-    found = in_three_processes(tmp_path, every=every)
-    check_three(*found)
-    roles = len(user_programs.ROLES) if every else 1
-    assert len(found[0]) == len(user_programs.PATTERNS) * roles
 
 
 LIMITS = {
     "no vectors": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
-    "AVX2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
-    "two threads": {"OMP_NUM_THREADS": "2"},
-}
+    "AVX2 and two threads": {
+        "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "2",
+    },
+}  # fmt: skip
 
 
 @pytest.mark.slow
 def test_processors_and_threads_agree_and_one_percent_of_a_rate_does_not():
-    program = HERE / "probed.py"
-    there = process(program, 1.0)
+    there, faster = process(HERE / "probed.py", 1.0, 1.01)
     for limit in LIMITS.values():
-        here = process(program, 1.0, **limit)
+        [here] = process(HERE / "probed.py", 1.0, **limit)
         assert {name: probe_differences(there[name], here[name]) for name in there} == {
             name: [] for name in there
         }
-    faster = process(program, 1.01)
     for name in there:
         [said] = probe_differences(there[name], faster[name])
         assert "optimizer" in said

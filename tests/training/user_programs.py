@@ -158,18 +158,20 @@ make = Net""",
 }
 
 
-def write(folder: Path, name: str, value: float, *, every: bool) -> None:
-    """Write the programs of one value into a folder: `every` one, or each pattern in one role."""
+def write(folder: Path, name: str, value: float) -> None:
+    """Write the programs of one value into a folder: each pattern in one role.
+
+    What a function does is what counts, not how it gets its value, so that all pairs would show
+    nothing more with nine times as many programs. Each role has at least two patterns.
+    """
     head = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+    roles = list(ROLES.values())
     for p, pattern in enumerate(PATTERNS.values()):
-        for r, role in enumerate(ROLES.values()):
-            if not every and r != p % len(ROLES):
-                continue
-            own = f"{name}_{p}_{r}"
-            getter = pattern.format(value=value, name=own)
-            (folder / f"{own}.py").write_text(f"{head}{getter}\n{role}\n")
-            (folder / f"{own}_helper.py").write_text(HELPER.format(value=value))
-            (folder / f"{own}.json").write_text(json.dumps({"value": value}))
+        own = f"{name}_{p}"
+        getter = pattern.format(value=value, name=own)
+        (folder / f"{own}.py").write_text(f"{head}{getter}\n{roles[p % len(roles)]}\n")
+        (folder / f"{own}_helper.py").write_text(HELPER.format(value=value))
+        (folder / f"{own}.json").write_text(json.dumps({"value": value}))
 
 
 def run(program: object, path: Path) -> float:

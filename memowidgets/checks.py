@@ -17,25 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.visible import quoted, visible
 
-__all__ = [
-    "as_code",
-    "check_finite",
-    "check_same_order",
-    "check_version",
-    "dense",
-    "is_missing",
-    "is_tensor",
-    "looks_like_probabilities",
-    "numbered_labels",
-    "plain_labels",
-    "real_number",
-    "real_numbers",
-    "several",
-    "to_numpy",
-    "warn_user",
-    "whole_number",
-]
-
 _EXACT = 2**53  # float64 holds all whole numbers up to here
 _FEW = 20  # labels that may all differ
 _A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample

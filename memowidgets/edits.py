@@ -12,8 +12,6 @@ from typing import Any
 
 from memowidgets.files import checked_path, make_private, read_whole, write_whole
 
-__all__ = ["Edit", "EditsFile"]
-
 _PATIENCE_SECONDS = 10
 
 

@@ -10,8 +10,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["LIBRARIES", "PURPOSES", "installed", "later", "name_missing_extras", "pip_install"]
-
 PURPOSES = {
     "train": "training and auditing models",
     "llm": "language models and for models and data of the hub",

@@ -11,21 +11,6 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
-__all__ = [
-    "UNFINISHED",
-    "check_can_be_made",
-    "check_outside_runs",
-    "checked_path",
-    "fill",
-    "make_private",
-    "one_at_a_time",
-    "opened",
-    "read_whole",
-    "replaced",
-    "sync",
-    "write_whole",
-]
-
 UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
 _LARGEST_READ = 2**30  # bytes; the manifest of a million samples has a twentieth of it

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     import os
     from contextlib import AbstractContextManager
 
-__all__ = [
-    "busy_seconds",
-    "check_revision",
-    "explained",
-    "hub_errors",
-    "hub_may_be_asked",
-    "is_of_download",
-    "reason_of",
-    "refusal",
-    "without_the_hub",
-    "without_the_hub_for",
-]
-
 _BUSY = (429, 500, 502, 503, 504)
 _LONGEST_PAUSE = 60.0  # seconds
 _REVISION = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*")

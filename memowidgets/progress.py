@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Cancelled", "Progress", "Step"]
-
 
 class Cancelled(Exception):  # noqa: N818 - not an error: somebody asked for it
     """Raised inside long work, between two batches, after it was cancelled."""

@@ -13,18 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "KEY",
-    "Stamp",
-    "array_digest",
-    "digest",
-    "digest_of",
-    "digest_of_arrays",
-    "fingerprints",
-    "is_settled",
-    "state_of",
-]
-
 KEY = "memowidgets"  # key of the stamp in a safetensors file's metadata
 UNKNOWN = "0" * 16  # placeholder for a digest that is written later
 

@@ -6,8 +6,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["HALF_CHARACTERS", "first_line", "listed", "quoted", "visible"]
-
 HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # lone surrogates, which no file can hold
 _SPACE = re.compile(r"\s+")
 _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")

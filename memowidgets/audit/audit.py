@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from memowidgets.charts import Figures
     from memowidgets.widgets import Dashboard
 
-__all__ = ["Audit", "figures_by_setting", "open_recorded", "scoreboard"]
-
 
 class Audit:
     """Predicts which training samples a model will memorise, and checks the prediction.

@@ -16,17 +16,6 @@ from memowidgets.training.design import REFERENCE, Design, ReferenceDesign
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.visible import quoted
 
-__all__ = [
-    "References",
-    "config_digest",
-    "model_digest",
-    "models_of",
-    "set_of_design",
-    "shadow_set",
-    "shadow_sets",
-    "use_set",
-]
-
 
 def config_digest(manifest: Mapping[str, Any]) -> str:
     """Return a digest of what shadow models must share with their target, as first written.

@@ -12,8 +12,6 @@ from typing import Any
 from memowidgets.progress import Progress, Step
 from memowidgets.visible import visible
 
-__all__ = ["shown"]
-
 _APART = 0.05  # seconds between two pictures of a bar
 _SHORT_SECONDS = 2.0  # shorter work leaves no line in a log file
 

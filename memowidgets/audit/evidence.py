@@ -31,21 +31,6 @@ if TYPE_CHECKING:
 
     from memowidgets.training.config import Settings
 
-__all__ = [
-    "LOGITS",
-    "REFERENCES",
-    "REPRESENTATIONS",
-    "SHADOWS",
-    "TRACE",
-    "Arrays",
-    "Checkpoint",
-    "Evidence",
-    "Models",
-    "Need",
-    "OneModel",
-    "cannot",
-]
-
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
 TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 FEWEST_SHADOWS = 4  # two inside and two outside

@@ -38,8 +38,6 @@ from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, quoted
 
-__all__ = ["SCORES", "Given", "checked", "evidence_of"]
-
 Floats = NDArray[np.float64]
 Numbers = NDArray[Any]
 ONLY = "last"

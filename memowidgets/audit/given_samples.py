@@ -24,8 +24,6 @@ from memowidgets.data.dataset import checked_class_names, checked_ids
 from memowidgets.data.kinds import kind_of, kind_of_sample, value_of
 from memowidgets.data.tables import columns_to_show
 
-__all__ = ["dataset_of"]
-
 Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Names = Sequence[str] | None

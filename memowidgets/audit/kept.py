@@ -17,19 +17,6 @@ from memowidgets.training.rho import Record
 if TYPE_CHECKING:
     from memowidgets.audit.evidence import Checkpoint
 
-__all__ = [
-    "AUTO",
-    "FLOAT16",
-    "FLOAT32",
-    "METHODS",
-    "STATES",
-    "Cache",
-    "KeptScores",
-    "ScoreFiles",
-    "Scores",
-    "warn_of",
-]
-
 AUTO, FLOAT16, FLOAT32 = "auto", "float16", "float32"  # types of representations
 STATES = "states"  # in the files of passes and scores
 # How a score is computed from representations. To be raised with each change of its values: scores

@@ -15,8 +15,6 @@ from memowidgets.store import StoreError
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.visible import listed, quoted, visible
 
-__all__ = ["GIVEN", "Names", "NotGivenError"]
-
 GIVEN = "given"  # the one checkpoint of arrays
 _Value = TypeVar("_Value")
 

@@ -16,8 +16,6 @@ from memowidgets.audit.kept import AUTO, FLOAT16, FLOAT32, STATES, ScoreFiles
 from memowidgets.store import RunDirectory, StoreError, Tensors, TooLargeError
 from memowidgets.training.forward import Allocate
 
-__all__ = ["LARGE", "StoredPass", "check_states", "halved"]
-
 STATE_TYPES = (AUTO, FLOAT16, FLOAT32)
 LARGE = 1_000_000_000  # bytes of representations in float32, above which "auto" is float16
 _MOST_ROUNDING = 2e-5  # of the variance within classes; changes PSMI by .1 standard errors

@@ -53,16 +53,6 @@ from memowidgets.training.shadows import ShadowSet
 from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import quoted, visible
 
-__all__ = [
-    "WATCHED",
-    "OneAtATime",
-    "Run",
-    "device_of",
-    "fork_note",
-    "noise_of",
-    "read_names",
-]
-
 WATCHED = "watch"
 _POLL_SECONDS = 0.2
 _FIRST = "targets/first"  # the target's logit gaps over the pool

@@ -53,8 +53,6 @@ from memowidgets.store.errors import (
 from memowidgets.store.tensors import Tensors, entries_of, head_of, mapped
 from memowidgets.visible import quoted, visible
 
-__all__ = ["FORMAT", "MANIFEST", "RunDirectory"]
-
 FORMAT = 3
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")

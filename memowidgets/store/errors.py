@@ -10,18 +10,6 @@ from typing import cast
 
 from memowidgets.visible import visible
 
-__all__ = [
-    "BrokenError",
-    "ForeignError",
-    "LockedError",
-    "MissingError",
-    "NotKeptError",
-    "OutsideError",
-    "StoreError",
-    "TooLargeError",
-    "explained",
-]
-
 _FIXES = {
     errno.ENOSPC: "the disk is full; free some space and call again",
     errno.EDQUOT: "your disk quota is used up; free some space and call again",

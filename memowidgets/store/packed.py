@@ -19,8 +19,6 @@ from memowidgets.store.directory import RunDirectory
 from memowidgets.store.errors import BrokenError, StoreError
 from memowidgets.store.tensors import Tensors, planes
 
-__all__ = ["PackedFile", "PackedRun", "pack", "run_at"]
-
 _FILE = "recording.safetensors"
 
 

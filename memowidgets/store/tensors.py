@@ -28,8 +28,6 @@ from memowidgets.stamps import (
 from memowidgets.store.errors import BrokenError, MissingError, StoreError, TooLargeError
 from memowidgets.visible import quoted
 
-__all__ = ["Tensors", "entries_of", "head_of", "joined", "mapped", "planes", "put_rows"]
-
 _LARGEST_HEADER = 10**8  # bytes; the limit of the safetensors format
 _DTYPES = {
     "BOOL": "?",

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["AUTO", "SHARE", "Budget", "checked_every"]
-
 AUTO = "auto"
 SHARE = 0.05  # of the training's time, which checkpoints at "auto" stay under
 _PLANNED = 0.8 * SHARE  # the rest is for what no clock here sees: imports, a count at each step

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from memowidgets.training.design import Design
     from memowidgets.training.learner import Recipe
 
-__all__ = ["check_functions", "is_probe", "made_probe", "probe_differences"]
-
 SAMPLES = 8
 """Number of samples that the module is asked about."""
 

@@ -28,8 +28,6 @@ from memowidgets.visible import listed
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["ModelPasses", "check_head"]
-
 _KINDS = (
     "AutoModelForCausalLM",
     "AutoModelForSequenceClassification",

@@ -19,17 +19,6 @@ from memowidgets.training.learner import Recipe
 from memowidgets.training.trainer_passes import ModelPasses
 from memowidgets.visible import listed, quoted
 
-__all__ = [
-    "Row",
-    "Sample",
-    "Unreadable",
-    "check_classes",
-    "check_prompts",
-    "check_rows",
-    "read_classes",
-    "read_prompts",
-]
-
 _MASKED = -100
 _BEFORE, _BEHIND = 4, 8
 _LABELS = ("labels", "label", "label_ids")

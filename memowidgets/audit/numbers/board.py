@@ -23,8 +23,6 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.data import Dataset
 from memowidgets.store import StoreError
 
-__all__ = ["OwnScore", "board", "early_scores", "ranked"]
-
 TRUTHS = ("log_lira", "canaries")
 _COLUMNS = (
     *("setting", "truth", "metric", "auc", "auc_low", "auc_high", "rank"),

@@ -16,8 +16,6 @@ from memowidgets import evaluation, memorization
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["MemorizationComparison", "compared_definitions", "curve_over_shadows"]
-
 Floats = NDArray[np.float64]
 Gaps = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]

@@ -41,17 +41,6 @@ from memowidgets.checks import real_number, several, whole_number
 from memowidgets.memorization.densities import Variance
 from memowidgets.training.rho import Record
 
-__all__ = [
-    "SHARED_NOISE",
-    "Pick",
-    "check_both_kinds",
-    "compare",
-    "evaluate",
-    "needs_of",
-    "picked",
-    "shadow_curve",
-]
-
 SHARED_NOISE = (
     "baseline and truth are from the same shadow models and share their noise: the baseline's AUC "
     "is too high"

@@ -24,8 +24,6 @@ from memowidgets.store import StoreError
 from memowidgets.training.cost import spoken
 from memowidgets.training.design import ReferenceDesign
 
-__all__ = ["CHECK", "CHECKED_BY", "JUDGED_BY", "next_steps", "offer", "time_of_check"]
-
 CHECK, CHECKED_BY = "reference", 2  # the score of a check, and its models for each member
 JUDGED_BY = 24  # shadow models that are advised
 _FEW_SECONDS = 10.0  # starting the processes takes about as long

@@ -24,8 +24,6 @@ from memowidgets.checks import several, whole_number
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 
-__all__ = ["checked_targets", "pooled_evaluation"]
-
 
 def checked_targets(
     evidence: Evidence, targets: str | Sequence[int], truth: str, *, with_canaries: bool

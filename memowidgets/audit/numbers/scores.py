@@ -39,32 +39,6 @@ from memowidgets.training.device import computed_on
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
 
-__all__ = [
-    "BASELINE",
-    "BY_CLASS",
-    "EARLY",
-    "PER_LAYER",
-    "SCORES",
-    "Asked",
-    "Metric",
-    "NamedScore",
-    "checked_tau",
-    "counts_of",
-    "flagged",
-    "is_computed",
-    "is_defined",
-    "metrics_of",
-    "named_series",
-    "needs",
-    "notes_on_classes",
-    "notes_on_zero",
-    "opening_tau",
-    "probabilities",
-    "representation",
-    "score",
-    "states",
-]
-
 _SMALLEST_CLASS = 2
 _FEWEST_CLASSES = 2
 

@@ -23,30 +23,6 @@ from memowidgets.training.rho import Record
 if TYPE_CHECKING:
     from memowidgets.audit.numbers.definitions import MemorizationComparison
 
-__all__ = [
-    "VARIANCE",
-    "against",
-    "answered_rightly",
-    "asks_model_for_others",
-    "compared_definitions_of",
-    "covariates_at",
-    "gaps_of_others",
-    "is_log_lira",
-    "lacking",
-    "log_lira",
-    "log_lira_table",
-    "member_gaps",
-    "memorized_members",
-    "note_on_chance",
-    "notes_on_shape",
-    "positives",
-    "probability_memorized",
-    "probably_memorized",
-    "share_by_chance",
-    "truth_needs",
-    "truth_version",
-]
-
 VARIANCE, HIERARCHICAL = "shrunk", "hierarchical"
 _FEWEST_CALIBRATED = 8  # shadow models, in `python -m benchmarks hierarchical`
 

@@ -34,8 +34,6 @@ from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 from memowidgets.training.trainer_passes import ModelPasses
 
-__all__ = ["begun_run", "recorder", "run_references", "run_shadows", "train", "use_shadows"]
-
 
 def begun_run(
     model: Model,

@@ -26,8 +26,6 @@ from memowidgets.training.learner import Recipe
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.shadows import ShadowSet
 
-__all__ = ["estimate"]
-
 _TIMED = "timed steps"
 _DONE = "nothing is left to train"
 _MB = 1e6

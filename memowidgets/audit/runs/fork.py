@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from memowidgets.training.rho import Record
 
-__all__ = ["check_family", "check_start", "compared", "forked"]
-
 STARTS = ("scratch", "prediction")
 
 

@@ -26,27 +26,6 @@ from memowidgets.training.probe import is_probe, made_probe, probe_differences
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
-__all__ = [
-    "ARRAYS",
-    "attributes_digest",
-    "check_held_out",
-    "check_same",
-    "data_differences",
-    "described_data",
-    "described_model",
-    "described_samples",
-    "described_training",
-    "held_out_digest",
-    "is_of_arrays",
-    "model_differences",
-    "read_arrays_manifest",
-    "read_design",
-    "read_encoding",
-    "read_manifest",
-    "run_digest",
-    "settle",
-]
-
 ARRAYS = "arrays"
 _ENCODING = "encoding."
 _FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a description

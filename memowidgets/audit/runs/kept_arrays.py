@@ -20,8 +20,6 @@ from memowidgets.stamps import Stamp, array_digest, digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.visible import quoted
 
-__all__ = ["kept_arrays", "n_given_shadows", "opened_arrays"]
-
 MARK = "arrays.json"
 _FILE = "arrays"
 _LAYER = "layer."

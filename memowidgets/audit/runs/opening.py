@@ -43,16 +43,6 @@ from memowidgets.training.loop.inputs import Pairs, pairs_of
 from memowidgets.training.seeds import restored
 from memowidgets.visible import quoted, visible
 
-__all__ = [
-    "Origin",
-    "PathLike",
-    "existing_run",
-    "generated",
-    "opened_run",
-    "other_pairs",
-    "read_pairs",
-]
-
 PathLike = str | os.PathLike[str]
 _T = TypeVar("_T")
 

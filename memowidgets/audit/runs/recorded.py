@@ -20,8 +20,6 @@ from memowidgets.visible import quoted, visible
 if TYPE_CHECKING:
     import os
 
-__all__ = ["export", "recorded_source", "recording_in"]
-
 _FOLDER = Path(__file__).parents[1] / "recordings"
 _NOTES = ("rho.json", "shadows.json", "trainer.json")
 _SCORES: dict[str, type[np.generic]] = {

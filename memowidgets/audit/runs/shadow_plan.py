@@ -26,8 +26,6 @@ from memowidgets.training.design import (
 from memowidgets.training.engine.pools import check_executor
 from memowidgets.training.shadow import KeptForward, ShadowJob
 
-__all__ = ["check_request", "checked_part", "make_job", "planned"]
-
 Audited = Sequence[str] | NDArray[np.bool_] | None
 
 

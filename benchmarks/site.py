@@ -40,11 +40,11 @@ def rows(_arguments: Namespace) -> list[Row]:
         ]
         with running_chromium() as chromium:
             for name in PAGES:
-                weight, ready = _opened(chromium, place / f"{name}.html")
+                weight, ready, used = _opened(chromium, place / f"{name}.html")
                 what = f"site: {name}.html, with what it loads"
                 found.append(Row(what, f"{weight / 1e6:.2f} MB", goal="≤ 1.4 MB"))
-                what = f"site: {name}.html, opened until it moves"
-                found.append(Row(what, f"{ready:.2f} s", goal="≤ 1 s"))
+                what = f"site: {name}.html, opened until it moves (its thread worked)"
+                found.append(Row(what, f"{ready:.2f} s ({used:.2f} s)", goal="≤ 1 s"))
     return found
 
 
@@ -54,16 +54,24 @@ def _processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _opened(chromium: Browser, page_file: Path) -> tuple[int, float]:
-    """Return the bytes of a page with its files, and the median seconds until it moves."""
-    times, files = [], set()
+def _opened(chromium: Browser, page_file: Path) -> tuple[int, float, float]:
+    """Return the bytes of a page with its files, and the median seconds until it moves.
+
+    The processor time of its thread comes last. Other processes do not change it.
+    """
+    times, used, files = [], [], set()
     for _ in range(OPENINGS):
         context = chromium.new_context(viewport={"width": 1440, "height": 900}, offline=True)
         page = context.new_page()
         page.on("request", lambda request: files.add(request.url.partition("?")[0]))
+        session = context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
         page.goto(page_file.as_uri())
         page.wait_for_selector("body[data-ready]")
         times.append(float(page.evaluate(READY)))
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        used += [one["value"] for one in metrics if one["name"] == "TaskDuration"]
         context.close()
     paths = [Path(url.removeprefix("file://")) for url in files if url.startswith("file:")]
-    return sum(path.stat().st_size for path in paths), statistics.median(times)
+    weight = sum(path.stat().st_size for path in paths)
+    return weight, statistics.median(times), statistics.median(used)

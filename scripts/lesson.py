@@ -164,7 +164,7 @@ At ρ it gives the ward for {whole(early.train_accuracy)} of the notes that it l
 
 </details>
 
-**14. Find a bar below the middle line that is twice as high as another. Guess: how many times as many samples does it stand for? Then read the axis.**
+**14. Find a bar below the middle line that is twice as high as another (on a phone, turn it to see the bars). Guess: how many times as many samples does it stand for? Then read the axis.**
 
 <details>
 <summary>Answer</summary>

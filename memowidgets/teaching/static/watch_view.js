@@ -200,15 +200,16 @@ class WatchView extends PointsPlayground {
       width: { name: "width", help: "neurons in each hidden layer", places: [8, 16, 24, 32, 48, 64], say: String },
       noise: { name: "wrong labels", help: "share of points with a wrong label", max: 0.2, step: 0.01, say: (x) => `${Math.round(100 * x)} %` },
       rho: { name: "ρ", help: "drop of the median loss at which PSMI is computed", min: 0.5, max: 0.99, step: 0.01, say: (x) => fixedText(x, 2) },
+      seed: { name: "seed", help: "of the points and of all networks", max: 99, step: 1, say: String },
     }, (name, value) => (this.setting[name] = value),
-    (name) => (name === "noise" ? this.restart() : this.edited()));
+    (name) => (name === "noise" || name === "seed" ? this.restart() : this.edited()));
     const phase = html("p", { class: "mw-panel-words mw-watch-phase" });
     const [you, psmi, loss, chosen] = [
       tile("your five", "points that you ringed"), tile("PSMI’s five", "lowest PSMI of the last hidden layer at ρ"),
       tile("the loss’s five", "highest loss at ρ"), tile("log-LiRA of the chosen point", "from η = 4 on it counts as memorised"),
     ];
     const left = html("div", { class: "mw-play-side" }, this.cloudPanel(), html("div", { class: "mw-row" }, next, phase),
-      this.acts(ring, other), facts("Who was right", [you, psmi, loss, chosen]));
+      this.acts(ring, other), facts("Who was right", [you, psmi, loss, chosen], "mw-facts-in-pairs"));
     const right = html("div", { class: "mw-play-side" },
       panel("Probability of each point’s label", "by epoch; the chosen and the ringed points are bold", this.curves.canvas),
       panel("Median loss", "ρ stops the training", this.losses.canvas),
@@ -448,25 +449,26 @@ class WatchView extends PointsPlayground {
     if (next.textContent !== name) next.textContent = name;
     next.setAttribute("aria-disabled", String(this.busy));
     const rung = this.rings.length;
-    let words = `Ring the five points that it will memorise: ${rung} of ${RINGS}.`;
-    if (this.asked !== null) words = done ? "Each judged point was in 16 networks and out of 16." : `${this.asked.gaps.length} of ${MODELS} networks are trained.`;
-    else if (this.trained) words = "Trained to the end. Other networks, with and without these points, say what it memorised.";
-    else if (this.stopped !== null) words = `ρ at epoch ${this.stopped.epoch}: the median loss has dropped by ${shareText(this.stopped.drop)}. P and L mark what PSMI and the loss expect.`;
-    else if (this.busy) words = this.workshop.workers.length > 0 ? "It trains …" : "It trains on the page, because no worker can be started here …";
-    if (this.stopped !== null && this.stopped.drop < this.setting.rho) words = `The loss never fell by ρ = ${fixedText(this.setting.rho, 2)}; PSMI is that of the last epoch. ${words}`;
-    if (phase.textContent !== words) phase.textContent = words;
-    this.label.show(String(this.own));
-    this.removing.disabled = !this.canLeave();
-    ring.textContent = this.rings.includes(this.now.selected) ? "Unring it" : "Ring it";
-    ring.disabled = this.stopped !== null;
-    slides.show(this.setting);
-    const fives = this.fives;
+    const { fives } = this;
     const verdict = (/** @type {number[]} */ samples) => {
       if (samples.length === 0) return "–";
       if (!done) return `${samples.length} chosen`;
       const right = samples.filter((sample) => (this.judge(sample)?.logLira ?? -Infinity) >= ETA).length;
       return `${right} of ${samples.length}`;
     };
+    let words = `Ring the five points that it will memorise: ${rung} of ${RINGS}.`;
+    if (done) words = `Right: ${rung > 0 ? `you ${verdict(this.rings)}, ` : ""}PSMI ${verdict(fives.psmi)}, the loss ${verdict(fives.loss)}. Each of these points was in the data of 16 networks, and not in that of 16 others.`;
+    else if (this.asked !== null) words = `${this.asked.gaps.length} of ${MODELS} networks are trained.`;
+    else if (this.trained) words = "Trained to the end. Other networks, with and without these points, say what it memorised.";
+    else if (this.stopped !== null) words = `ρ at epoch ${this.stopped.epoch}: the median loss has dropped by ${shareText(this.stopped.drop)}. P and L mark what PSMI and the loss expect.`;
+    else if (this.busy) words = this.workshop.workers.length > 0 ? "It trains …" : "It trains on the page, because no worker can be started here …";
+    if (this.stopped !== null && this.stopped.drop < this.setting.rho) words = `The loss never fell by ρ = ${fixedText(this.setting.rho, 2)}, so PSMI is that of the last epoch. ${words}`;
+    if (phase.textContent !== words) phase.textContent = words;
+    this.label.show(String(this.own));
+    this.removing.disabled = !this.canLeave();
+    ring.textContent = this.rings.includes(this.now.selected) ? "Unring it" : "Ring it";
+    ring.disabled = this.stopped !== null;
+    slides.show(this.setting);
     const under = done ? "memorised (log-LiRA ≥ 4)" : "";
     you.show(verdict(this.rings), under);
     psmi.show(verdict(fives.psmi), under);

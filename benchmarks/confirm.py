@@ -28,7 +28,6 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.special import logit
-from scipy.stats import rankdata
 from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -51,7 +50,7 @@ KEPT = Path(__file__).with_suffix("")
 PAGE = HERE.parent / "docs" / "scoreboard.md"
 BEGIN, END = "<!-- tables: python -m benchmarks confirm write -->", "<!-- end of tables -->"
 STAGES = ("to rho", "score", "reference 1", "reference 2", "references 3 and 4", "to the end")
-_IN_A_TENTH, _NEAR, _FEWEST_TO_LEARN = 50, 0.1, 8  # of a forecast
+_FEWEST_TO_LEARN = 8  # settings, of a forecast
 SMALL = 10  # members of a class, up to which the rule by class may need help
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -607,36 +606,32 @@ def _decisions(results: list[Result]) -> str:
     )
 
 
-# ---------------------------------------------------------------- a forecast, which was not named
+# ---------------------------------------------------------------- a forecast
 
 
 def known_at_rho(result: Result, names: Sequence[str]) -> Floats:
-    """Return what a forecast may know of each judged pair, (n, features).
-
-    For each score: its log odds by rank among the members of the target and of the class, the score
-    itself, and the share of the target's members whose score is not above 0. Then the logarithm of
-    the number of members a class.
-    """
-    table = np.full((len(result.rows), 4 * len(names) + 1), np.log(result.per_class))
+    """Return the features of the plan's forecast of each judged pair, (n, features)."""
+    table = []
     for target in np.unique(result.kept["target"]):
-        own = np.flatnonzero(result.rows & (result.kept["target"] == target))
-        labels = result.kept["label"][own]
-        for place, name in enumerate(names):
-            values = result.scores[name][own]
-            in_class = np.empty(len(own))
-            for label in np.unique(labels):
-                same = labels == label
-                in_class[same] = rankdata(values[same]) / (same.sum() + 1)
-            columns = [logit(rankdata(values) / (len(own) + 1)), logit(in_class), values]
-            columns.append(np.full(len(own), np.mean(values <= 0)))
-            table[own, 4 * place : 4 * place + 4] = np.stack(columns, axis=1)
-    return np.asarray(table[result.rows])
+        own = result.rows & (result.kept["target"] == target)
+        scores = pd.DataFrame({name: result.scores[name][own] for name in names})
+        by_class = scores.groupby(result.kept["label"][own])
+        known = [
+            logit(scores.rank() / (len(scores) + 1)),
+            logit(by_class.rank() / (by_class.transform("count") + 1)),
+        ]
+        for name in [name for name in names if name in ("psmi", "reference-2")]:
+            share = ((scores[name] <= 0).sum() + 0.5) / (len(scores) + 1)
+            known.append(pd.Series(logit(share), scores.index))
+        table.append(pd.concat(known, axis=1).assign(size=np.log(result.per_class)))
+    return np.concatenate(table)
 
 
 def forecast(results: list[Result], names: Sequence[str]) -> str:
     """Learn the probability of being memorised on all settings but one, and judge it there."""
+    plan = PLAN["forecast"]
     known = [known_at_rho(result, names) for result in results]
-    rows, holds = [], 0
+    rows, verdicts = [], []
     for number, result in enumerate(results):
         others = [i for i in range(len(results)) if i != number]
         weights = np.concatenate([np.full(len(known[i]), 1 / len(known[i])) for i in others])
@@ -647,36 +642,31 @@ def forecast(results: list[Result], names: Sequence[str]) -> str:
         )
         p, memorized = model.predict_proba(known[number])[:, 1], result.memorized
         tenths = [np.minimum((10 * p).astype(int), 9) == tenth for tenth in range(10)]
-        misses = [abs(p[t].mean() - memorized[t].mean()) for t in tenths if t.sum() >= _IN_A_TENTH]
+        judged = [t for t in tenths if t.sum() >= plan["in_a_tenth"]]
+        miss = max(abs(p[t].mean() - memorized[t].mean()) for t in judged)
         auc = mw.evaluation.roc(-p, memorized).auc
         best = max(result.evaluations[name].auc for name in names)
-        kept = max(misses) <= _NEAR and auc >= best
-        holds += kept
-        expected = f"{p.sum():.0f} for {memorized.sum()}"
-        cells = [f"{auc:.3f}", f"{best:.3f}", f"{max(misses):.2f}", expected, "yes" if kept else ""]
-        rows.append([result.name, *cells])
-    head = [
-        "setting left out",
-        "AUC",
-        "best ingredient",
-        "largest miss",
-        "expected for true",
-        "holds",
-    ]
-    return f"{markdown(head, rows)}\n\nIt holds in {holds} of {len(results)}."
+        verdicts.append(miss <= plan["near"] and auc >= best)
+        cells = [f"{auc:.3f}", f"{best:.3f}", f"{miss:.2f}", f"{p.sum():.0f}"]
+        kind = PLAN["settings"][result.name]["kind"]
+        rows.append([result.name, kind, *cells, f"{memorized.sum()}", "yes" * verdicts[-1]])
+    head = ["left out", "kind", "AUC", "best score", "largest miss", "expected", "true", "holds"]
+    kinds = pd.Series(verdicts).groupby([row[1] for row in rows]).agg(["all", "size"])
+    made_for = ", ".join(kinds.index[kinds["all"] & (kinds["size"] > 1)]) or "none"
+    said = f"It holds in {sum(verdicts)} of {len(results)}. Kinds for which it is made: {made_for}."
+    return f"{markdown(head, rows)}\n\n{said}"
 
 
 def _forecasts(results: list[Result]) -> list[str]:
     if len(results) < _FEWEST_TO_LEARN:
         return []
-    free, more = ("psmi", "csl"), ("psmi", "csl", "reference-2")
-    what = "Forecast by logistic regression, learned on all settings but one"
     return [
         (
-            f"{what}; largest miss of a tenth of the probabilities that holds {_IN_A_TENTH} pairs "
-            f"or more. From {', '.join(free)}:\n\n{forecast(results, free)}"
-        ),
-        f"From {', '.join(more)}:\n\n{forecast(results, more)}",
+            f"Forecast from {', '.join(names)}, learned on all settings but one and judged there; "
+            f"the largest miss is that of a tenth of the probabilities with "
+            f"{PLAN['forecast']['in_a_tenth']} pairs or more:\n\n{forecast(results, names)}"
+        )
+        for names in PLAN["forecast"]["sets"]
     ]
 
 

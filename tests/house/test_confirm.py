@@ -150,7 +150,7 @@ def test_a_forecast_learns_nothing_from_the_setting_it_is_judged_on(tmp_path: Pa
         arrays[name] = -arrays[name]
     np.savez(file, **arrays)
     said = confirm.forecast([*results, confirm.Result.read(file)], ("psmi", "csl"))
-    areas = [float(line.split("|")[2]) for line in said.splitlines()[2:7]]
+    areas = [float(line.split("|")[3]) for line in said.splitlines()[2:7]]
     assert min(areas[:4]) > 0.6
     assert areas[4] < 0.4
 

@@ -609,6 +609,23 @@ def _decisions(results: list[Result]) -> str:
 # ---------------------------------------------------------------- a forecast
 
 
+def of_recording(name: str) -> Result:
+    """Return what a forecast without reference models takes of a recorded audit."""
+    audit = mw.open_recorded(name)
+    members, truth = audit.evidence.members, audit.log_lira(variance=PLAN["variance"])
+    scores = {one: audit.score(one).reindex(members).to_numpy() for one in ("psmi", "csl", "loss")}
+    kept = {
+        "label": audit.evidence.labels,
+        "target": np.zeros(len(members), np.uint8),
+        "sample": np.arange(len(members)),
+        "log_lira": truth.reindex(members).to_numpy(),
+        "seconds": np.zeros((1, len(STAGES))),
+        "n_classes": np.array(len(audit.evidence.data.class_names)),
+    }
+    rows = np.isfinite([kept["log_lira"], *scores.values()]).all(axis=0)
+    return Result(name, kept, scores, {}, rows)
+
+
 def known_at_rho(result: Result, names: Sequence[str]) -> Floats:
     """Return the features of the plan's forecast of each judged pair, (n, features)."""
     table = []
@@ -630,9 +647,14 @@ def known_at_rho(result: Result, names: Sequence[str]) -> Floats:
 def forecast(results: list[Result], names: Sequence[str]) -> str:
     """Learn the probability of being memorised on all settings but one, and judge it there."""
     plan = PLAN["forecast"]
-    known = [known_at_rho(result, names) for result in results]
+    kind_of = {name: of["kind"] for name, of in PLAN["settings"].items()}
+    judged_only = []
+    if "reference-2" not in names:
+        kind_of |= plan["recordings"]
+        judged_only = [of_recording(name) for name in plan["recordings"]]
+    known = [known_at_rho(result, names) for result in [*results, *judged_only]]
     rows, verdicts = [], []
-    for number, result in enumerate(results):
+    for number, result in enumerate([*results, *judged_only]):
         others = [i for i in range(len(results)) if i != number]
         weights = np.concatenate([np.full(len(known[i]), 1 / len(known[i])) for i in others])
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(
@@ -648,12 +670,12 @@ def forecast(results: list[Result], names: Sequence[str]) -> str:
         best = max(result.evaluations[name].auc for name in names)
         verdicts.append(miss <= plan["near"] and auc >= best)
         cells = [f"{auc:.3f}", f"{best:.3f}", f"{miss:.2f}", f"{p.sum():.0f}"]
-        kind = PLAN["settings"][result.name]["kind"]
-        rows.append([result.name, kind, *cells, f"{memorized.sum()}", "yes" * verdicts[-1]])
+        cells += [f"{memorized.sum()}", "yes" if verdicts[-1] else ""]
+        rows.append([result.name, kind_of[result.name], *cells])
     head = ["left out", "kind", "AUC", "best score", "largest miss", "expected", "true", "holds"]
     kinds = pd.Series(verdicts).groupby([row[1] for row in rows]).agg(["all", "size"])
     made_for = ", ".join(kinds.index[kinds["all"] & (kinds["size"] > 1)]) or "none"
-    said = f"It holds in {sum(verdicts)} of {len(results)}. Kinds for which it is made: {made_for}."
+    said = f"It holds in {sum(verdicts)} of {len(rows)}. Kinds for which it is made: {made_for}."
     return f"{markdown(head, rows)}\n\n{said}"
 
 

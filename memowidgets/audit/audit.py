@@ -234,7 +234,9 @@ class Audit:
         """Audit arrays that you have already: no model, no training.
 
         Whatever is not given raises an error where it is needed; the message names what to pass.
-        Arrays may be lists or torch tensors. They are not copied unless they have to be.
+        Arrays may be lists or torch tensors. The audit copies what can be changed, so later changes
+        of your arrays don't reach it. What is read-only is not copied, such as
+        ``np.load(path, mmap_mode="r")``.
 
         Parameters
         ----------

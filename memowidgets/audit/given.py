@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any, cast
 
 import numpy as np
@@ -121,8 +122,13 @@ def checked(
         known = checked_class_names(names, named)
         warn_of_absent(named, known, numbered=names is None)
     data = dataset_of(samples, named, _plain(ids, n), names, _canaries(canaries, n))
-    for what, values in (("labels", labels), ("canaries", canaries)):
-        _check_order(what, values, data.ids)
+    by_layer = representations if isinstance(representations, Mapping) else {}
+    by_row = {"labels": labels, "canaries": canaries, "logits": logits}
+    by_row |= {"probabilities": probabilities, "representations": representations}
+    by_row |= {f"representations[{key!r}]": values for key, values in by_layer.items()}
+    _check_orders(by_row, data.ids.tolist())
+    for what, values in (("logits", logits), ("probabilities", probabilities)):
+        _check_class_order(what, values, data.class_names)
     if outputs is not None:
         outputs = _of_options(outputs, data)
         logit_gap(outputs, data.labels)  # says what is wrong with an option that is missing
@@ -438,15 +444,34 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
     return pd.Series(np.asarray(values, dtype=np.float64), names).reindex(ids).to_numpy()
 
 
-def _check_order(what: str, values: Any, ids: NDArray[np.str_]) -> None:
-    """Refuse a series that is indexed by the ids in another order: rows are read by their place."""
-    if not isinstance(values, pd.Series) or isinstance(values.index, pd.RangeIndex):
+def _check_orders(given: Mapping[str, Any], ids: list[str]) -> None:
+    """Refuse indexes with the same names in different orders: rows are read by their place."""
+    first = {"ids": ids}
+    for what, values in given.items():
+        if not isinstance(values, pd.Series | pd.DataFrame):
+            continue
+        if isinstance(values.index, pd.RangeIndex) and values.index.step == 1:
+            continue
+        names = [str(name) for name in values.index]
+        for other, order in first.items():
+            if names != order and sorted(names) == sorted(order):
+                right = "ids" if other == "ids" else f"{other}.index"
+                raise ValueError(
+                    f"{what} is indexed by the {other if other == 'ids' else f'index of {other}'} "
+                    f"in another order: pass {what}.reindex({right}), or an array in that order"
+                )
+        first[what] = names
+
+
+def _check_class_order(what: str, values: Any, class_names: Sequence[str]) -> None:
+    """Refuse columns that are named by the classes in another order: they are read by place."""
+    if not isinstance(values, pd.DataFrame):
         return
-    names = [str(name) for name in values.index]
-    if names != ids.tolist() and sorted(names) == sorted(ids.tolist()):
+    columns = [str(name) for name in values.columns]
+    if columns != list(class_names) and sorted(columns) == sorted(class_names):
         raise ValueError(
-            f"{what} is indexed by the ids in another order: pass {what}.reindex(ids), or an array "
-            "in the order of ids"
+            f"{what} has the columns {listed(columns)}, but the classes are in the order "
+            f"{listed(class_names)}: pass class_names=list({what}.columns)"
         )
 
 
@@ -525,14 +550,28 @@ def _check_models(what: str, array: Numbers, n: int, kind: str) -> None:
 
 
 def _array(what: str, values: Any, kinds: str | None = "biuf") -> Numbers:
-    """Return values as an array of real numbers on the CPU."""
+    """Return values as an array of real numbers on the CPU that nobody else can change."""
     try:
         array = to_numpy(values) if is_tensor(values) else np.asarray(dense(values, what))
     except ValueError:
         raise ValueError(f"{what} is not an array: its rows have different lengths") from None
     if kinds is not None and array.dtype.kind not in kinds:
         raise TypeError(f"{what} must hold real numbers, but has dtype {array.dtype}")
-    return array
+    return array.copy() if _is_changeable(array) else array
+
+
+def _is_changeable(array: Numbers) -> bool:
+    """Return whether someone who holds the same memory can change it.
+
+    Kept scores of the old values would otherwise stand beside new ones of the changed values.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return True
+        owner = owner.base
+    # a memory map that was opened for reading, or bytes; a tensor's memory is its own
+    return not isinstance(owner, bytes | mmap | None)
 
 
 def _floating(array: Numbers) -> Numbers:

@@ -182,6 +182,63 @@ def test_labels_by_id_in_another_order_are_refused(what):
         audit_of(**{what: series[::-1]}, ids=NAMES)
 
 
+@pytest.mark.parametrize("what", ["logits", "representations"])
+def test_tables_by_id_in_another_order_are_refused(what):
+    parts = arrays()
+    values = {"logits": parts["logits"], "representations": parts["representations"]["late"]}[what]
+    table, labels = pd.DataFrame(values, NAMES), pd.Series(parts["labels"], NAMES)
+    shuffled = table.sample(frac=1, random_state=1)
+    for order in ({"labels": labels}, {"ids": NAMES}):
+        audit_of(**{what: table}, **order)
+        with pytest.raises(ValueError, match=rf"{what} is indexed by .* in another order"):
+            audit_of(**{what: shuffled}, **order)
+    audit_of(**{what: pd.DataFrame(values)}, labels=labels.sample(frac=1, random_state=1))
+
+
+def test_columns_by_class_in_another_order_are_refused():
+    parts = arrays()
+    names = np.array(["slow", "acute", "mild"])
+    table = pd.DataFrame(parts["logits"], columns=names)
+    given = {"labels": names[parts["labels"]], "logits": table}
+    with pytest.raises(ValueError, match="logits has the columns"):
+        audit_of(**given)
+    losses = audit_of(**given, class_names=list(table.columns)).score("loss")
+    assert losses.equals(audit_of().score("loss"))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_arrays_that_are_changed_later_change_nothing(frozen):
+    import torch
+
+    parts = arrays()
+    view = parts["representations"]["late"]
+    if frozen:
+        view = view.view()
+        view.flags.writeable = False  # its owner can still write
+    given = parts | {
+        "representations": {"late": view, "later": torch.from_numpy(view + 1)},
+        "logits": pd.DataFrame(parts["logits"]),
+    }
+    audit, expected = mw.Audit.from_arrays(**given), audit_of(representations={"late": view + 0})
+    parts["representations"]["late"][:] = 1
+    given["representations"]["later"][:] = 1
+    for values in (parts["logits"], parts["shadow_gaps"], parts["shadow_members"]):
+        values[:] = values[::-1].copy()
+    parts["labels"][:] = 0
+    for metric in ("psmi", "mahalanobis", "loss", "logit_gap"):
+        assert audit.score(metric, "late").equals(expected.score(metric))
+    assert audit.score("mahalanobis", "later").std() > 0
+    assert audit.log_lira().equals(expected.log_lira())
+
+
+def test_a_map_for_reading_is_not_copied(tmp_path):
+    values = arrays()["representations"]["late"]
+    np.save(tmp_path / "x.npy", values.astype(np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    audit = audit_of(representations=mapped)
+    assert np.shares_memory(audit.representation("last"), mapped)
+
+
 def test_lists_and_tensors_are_arrays():
     import torch
 

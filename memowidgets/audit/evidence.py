@@ -149,6 +149,12 @@ class Checkpoint:
         return there[need.what]
 
 
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that is cached and given away, so that nobody changes what is computed."""
+    array.flags.writeable = False
+    return array
+
+
 @dataclass(frozen=True, eq=False)
 class OneModel:
     """A shadow model, as it was kept.
@@ -378,12 +384,12 @@ class Evidence:
     @cached_property
     def members(self) -> NDArray[np.str_]:
         """Ids of the members, (n_members,)."""
-        return self.data.ids[self.member_rows]
+        return _read_only(self.data.ids[self.member_rows])
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Label that each member was trained on, (n_members,)."""
-        return self.trained_labels[self.member_rows]
+        return _read_only(self.trained_labels[self.member_rows])
 
     @cached_property
     def member_data(self) -> Dataset:

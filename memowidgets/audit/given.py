@@ -78,6 +78,12 @@ class Given:
     early_shadow_gaps: NDArray[np.float32] | None = None
     reference_gaps: NDArray[np.float32] | None = None
 
+    def __post_init__(self) -> None:
+        others = (self.logits, self.log_lira, self.shadow_gaps, self.shadow_members)
+        for array in (*self.layers.values(), *others, self.early_shadow_gaps, self.reference_gaps):
+            if array is not None:
+                array.flags.writeable = False  # `Audit.representation` and others give them away
+
 
 def checked(
     labels: Any,

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _CLASSES = ("n_classes", "num_classes", "classes", "n_labels", "num_labels", "n_outputs")
+_BUILT: WeakSet[nn.Module] = WeakSet()  # parts of all modules that were built and still exist
 
 
 class TorchClassifier(ImageModel):
@@ -182,9 +184,11 @@ class TorchClassifier(ImageModel):
             raise TypeError(
                 f"make_module must return a torch.nn.Module, not {type(module).__name__}"
             )
+        _check_fresh(module)
         self._try(module, data)
         self.layer_names(module)
         self._try_layers(module, data)
+        _BUILT.update(module.modules())
         return module
 
     def skeleton(self, data: Dataset) -> nn.Module:
@@ -260,6 +264,18 @@ class TorchClassifier(ImageModel):
                 f"the module returns logits of shape {tuple(logits.shape)} for one {what}. The "
                 f"data have {wanted[1]} classes, so it must return {wanted}; use the number of "
                 "classes that make_module is called with"
+            )
+
+
+def _check_fresh(module: nn.Module) -> None:
+    """Refuse a module with weights of an earlier one: models would go on from each other's."""
+    for name, part in module.named_modules():
+        if part in _BUILT and [*part.parameters(recurse=False), *part.buffers(recurse=False)]:
+            what = f"with the part {quoted(name)} of" if name else "that is"
+            raise ValueError(
+                f"make_module returned a module {what} one that it returned before, so every model "
+                "would start from the weights of the last one; create each part anew in it, or "
+                "return copy.deepcopy(module)"
             )
 
 

@@ -231,6 +231,24 @@ def test_arrays_that_are_changed_later_change_nothing(frozen):
     assert audit.log_lira().equals(expected.log_lira())
 
 
+def test_what_is_given_away_changes_nothing():
+    parts = arrays()
+    states = parts["representations"]["late"].astype(np.float32)
+    audit, expected = (audit_of(representations=states) for _ in range(2))
+
+    def rude(*given):
+        for array in given:
+            array[:] = 0
+        return given[0][:, 0]
+
+    assert (audit.score(rude) == 0).all()
+    for array in (audit.representation("last"), audit.members, audit.labels):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = array[::-1]
+    for metric in ("mahalanobis", "loss", "logit_gap"):
+        assert audit.score(metric).equals(expected.score(metric))
+
+
 def test_a_map_for_reading_is_not_copied(tmp_path):
     values = arrays()["representations"]["late"]
     np.save(tmp_path / "x.npy", values.astype(np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import types
 from dataclasses import replace
@@ -345,6 +346,22 @@ def test_a_last_batch_of_one_says_what_to_do(data):
     learner = Learner(Recipe(model, data, settings, "cpu"), np.arange(21), 0)
     with pytest.raises(ValueError, match="21 samples in batches of 10 the last batch has one"):
         learner.advance(3, Progress(), "training")
+
+
+def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
+    shared, act = nn.Linear(data.images[0].size, 8), nn.ReLU()
+    before = shared.weight.clone()
+    model = mw.models.TorchClassifier(
+        lambda n: nn.Sequential(nn.Flatten(), shared, act, nn.Linear(8, n))
+    )
+    first = model.build(data)
+    with pytest.raises(ValueError, match=r"the part '1' of one that it returned before"):
+        model.build(data)
+    assert torch.equal(first[1].weight, before)
+    fresh = mw.models.TorchClassifier(
+        lambda n: nn.Sequential(nn.Flatten(), copy.deepcopy(shared), act, nn.Linear(8, n))
+    )
+    assert fresh.build(data)[1].weight is not fresh.build(data)[1].weight
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", torch.optim.Adam])

@@ -632,10 +632,9 @@ def _of_states(known: NamedScore, states: Any, evidence: Evidence) -> Scores:
 
 def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scores:
     """Scores by a function of the user's."""
-    labels, states = evidence.labels, evidence.representation(record, layer)
-    values = np.asarray(
-        metric(_single(np.array(states)), evidence.logits_of_pass(record), labels), float
-    )
+    labels, logits = evidence.labels.copy(), np.array(evidence.logits_of_pass(record))
+    states = _single(np.array(evidence.representation(record, layer)))
+    values = np.asarray(metric(states, logits, labels), float)  # it may write to all three
     if values.shape != labels.shape:
         raise ValueError(
             f"the metric returned the shape {values.shape}; it must return one value for each "

@@ -13,15 +13,15 @@ import anywidget
 import numpy as np
 import traitlets
 
-from memowidgets.evaluation import below_class, opening_tau
+from memowidgets.evaluation import opening_tau
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import quoted, visible
-from memowidgets.widgets.explored import MOST_OTHERS, checked_scores, checked_tau, with_log_lira
+from memowidgets.widgets.explored import MOST_OTHERS, Judged, checked_scores, checked_tau, curve
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import Extra, rows_from
 from memowidgets.widgets.inspector import Inspection
-from memowidgets.widgets.messages import State, Work, fields, mismatch
+from memowidgets.widgets.messages import Pinned, State, Work, fields, mismatch
 from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.threads import give_back, in_background, watch
 from memowidgets.widgets.widget import created, displayed, validate
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from memowidgets.progress import Step
+    from memowidgets.widgets.explored import Given
     from memowidgets.widgets.messages import Address, Export, Knock, Picked, Share
     from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
 
@@ -68,15 +69,18 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     rule : str
         ``"class"`` where, in place of those at most `tau`, the samples are flagged that
         ``Audit.flagged(tau="class")`` has. Setting `tau` ends it.
+    pinned : dict or None
+        Of which ``checkpoint``, ``layer``, ``metric`` and ``eta`` the pinned ROC is.
     tau, tau_committed, eta, eta_committed, comparing, more, counts, evaluation, undecided
         As in `ThresholdExplorer`.
     page, page_size, filter, sort, decision, selected, opened, decisions
         As in `SampleInspector`.
     state : dict
-        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``rule``, ``comparing``, ``more``,
-        ``filter``, ``sort``, ``decision``, ``page``, ``opened``: what restores this view, without
-        any sample's id or text. Set all of it or a part; what is not computed yet is restored once
-        it is. In Voila the address of the page holds it too, after ``#memowidgets=``.
+        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``rule``, ``comparing``,
+        ``pinned``, ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``opened``: what
+        restores this view, without any sample's id or text. Set all of it or a part; what is not
+        computed yet is restored once it is. In Voila the address of the page holds it too, after
+        ``#memowidgets=``.
 
     Raises
     ------
@@ -92,6 +96,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     metric = traitlets.Unicode("").tag(sync=True)
     computed = traitlets.Bool(default_value=False).tag(sync=True)
     outdated = traitlets.Bool(default_value=False).tag(sync=True)
+    pinned = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+    _pinned = traitlets.Dict().tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
     _share = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _work: Any = traitlets.Dict({**NO_WORK}).tag(sync=True)
@@ -173,6 +179,29 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     @validate(*PICKS)
     def _check_choice(self, proposal: Any) -> str:
         return self._check(proposal["trait"].name, str(proposal["value"]))
+
+    @validate("pinned")
+    def _check_pinned(self, proposal: Any) -> Pinned | None:
+        """Send the page the pinned curve, which it may not have."""
+        wanted: Pinned | None = proposal["value"]
+        if wanted is None:
+            self._pinned = {}
+            return None
+        problem = mismatch(wanted, Pinned, "pinned")
+        if problem:
+            raise ValueError(problem)
+        pick = wanted["metric"], wanted["layer"], wanted["checkpoint"]
+        for name, value in zip(reversed(PICKS), pick, strict=True):
+            self._check(name, value)
+        if not self._source.is_computed(*pick):
+            raise ValueError(f"the pinned curve ({', '.join(pick)}) is not computed yet")
+        given = _given(self._source.view(*pick))
+        eta = 4.0 if wanted["eta"] is None else checked_tau(wanted["eta"], "pinned.eta")
+        evaluation = Judged(given, eta).evaluation
+        if evaluation is None:
+            raise ValueError("there is no ROC to pin: some samples must be memorised, and some not")
+        self._pinned = {"title": given.title, "eta": eta, **curve(evaluation)}
+        return {**wanted, "eta": eta}
 
     def _say(self, text: str, kind: str = "note") -> None:
         """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
@@ -527,32 +556,26 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         return f" Below is still {', '.join(labels)}."
 
     def _show(self, pick: Pick, view: ScoreView) -> None:
-        log_lira, keep, left_out = _truth(view)
-        scores = view.scores[keep]
+        given = replace(_given(view), pick=dict(zip(PICKS, reversed(pick), strict=True)))
+        keep, left_out = given.counting, [given.note] if given.note else []
+        given = replace(given, note="")  # it is one of the warnings
         tau = self._taus.get(pick[0], opening_tau(view.scores, view.natural))
         eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
-        errors = _kept(view.errors, keep)
-        canaries = _kept(view.canaries, keep)
-        given = checked_scores(
-            scores, None, view.title, errors, "", log_lira, view.natural, canaries
-        )
-        below = below_class(view.scores, view.labels)[keep]
-        given = replace(given, below=below)
         others = partial(_aligned, extras, view.positions[keep]) if extras else None
         rows = rows_from(
             self._reader,
-            scores,
-            None if log_lira is None else log_lira >= eta,
+            given.scores,
+            given.memorized_from(eta),
             view.labels[keep],
             view.positions[keep],
-            errors,
-            log_lira,
+            _kept(view.errors, keep),
+            given.log_lira,
             _kept(view.probabilities, keep),
             extras,
         )
-        at, right = None if log_lira is None else eta, _kept(view.right, keep)
-        rows = replace(rows, eta=at, right=right, below=below)
+        at, right = None if given.log_lira is None else eta, _kept(view.right, keep)
+        rows = replace(rows, eta=at, right=right, below=given.below)
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
             self._taus[pick[0]] = tau
@@ -707,6 +730,21 @@ def _sentence(error: Exception) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
+def _given(view: ScoreView) -> Given:
+    """Return the arrays of a view, of the samples that have a log-LiRA."""
+    return checked_scores(
+        view.scores,
+        None,
+        view.title,
+        view.errors,
+        "",
+        view.log_lira,
+        view.natural,
+        view.canaries,
+        view.labels,
+    )
+
+
 def _kept(values: Any, keep: Any) -> Any:
     return values if values is None or keep.all() else values[keep]
 
@@ -721,11 +759,3 @@ def _aligned(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:
         if np.array_equal(theirs[order][places], positions):
             found[extra.label] = scores[order][places]
     return found
-
-
-def _truth(view: ScoreView) -> tuple[Any, Any, list[str]]:
-    """Return the known log-LiRA, a mask of its rows, and a sentence on the others."""
-    if view.log_lira is None:
-        return None, np.ones(len(view.scores), dtype=np.bool_), []
-    log_lira, known, note = with_log_lira(view.log_lira)
-    return log_lira, known, [note] if note else []

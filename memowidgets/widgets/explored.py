@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_same_order, to_numpy
-from memowidgets.evaluation import Evaluation, compare, roc
+from memowidgets.evaluation import Evaluation, below_class, compare, roc
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -299,6 +299,7 @@ class Given:
     natural: float | None = 0.0
     canaries: Floats | None = None
     below: Bools | None = None  # what the rule by class flags
+    pick: Mapping[str, str] | None = None  # by which a dashboard names these scores
 
     @cached_property
     def sorted(self) -> SortedScores:
@@ -323,6 +324,13 @@ class Given:
         return float(ordered[math.ceil(0.75 * len(ordered)) - 1])
 
     @property
+    def _packed_below(self) -> bytes | None:
+        """What the rule by class flags, one bit for each sample in the order of the scores."""
+        if self.below is None:
+            return None
+        return np.packbits(self.sorted.rising(self.below)).tobytes()
+
+    @property
     def wire(self) -> dict[str, Any]:
         """What the front end draws, except which samples are memorised."""
         if self.levels is None:
@@ -336,9 +344,10 @@ class Given:
             "has_log_lira": self.log_lira is not None,
             "eta_range": None if self.log_lira is None else eta_range(self.log_lira),
             "note": self.note,
+            "pick": None if self.pick is None else {**self.pick},
             "natural": self.natural,
             "canary_tau": self.canary_tau,
-            "by_class": self.below is not None,
+            "below": self._packed_below,
             **errors,
             **self.sorted.packed(),
         }
@@ -375,15 +384,12 @@ class Judged:
 
     @property
     def wire(self) -> dict[str, Any]:
-        """The memorised samples, in the order of the scores, and the counts of the rule by class.
-
-        ``by_class`` is the number of samples that the rule flags, and of memorised ones among them.
-        """
+        """The memorised samples, and in ``found`` those that the rule by class flags."""
         below, memorized = self.given.below, self.memorized
-        found = 0 if below is None or memorized is None else int((below & memorized).sum())
-        by_class = None if below is None else [int(below.sum()), found]
-        packed = self.given.sorted.packed_truth(memorized)
-        return {**self.key, **packed, "by_class": by_class}
+        packed = self.given.sorted.packed_truth
+        of_class = None if below is None or memorized is None else packed(below & memorized)
+        found = of_class and [*of_class.values()]
+        return {**self.key, **packed(memorized), "found": found}
 
     def late(self) -> dict[str, Any]:
         """Return what takes a while: the band of the ROC, and remarks; no other scores yet."""
@@ -412,10 +418,15 @@ class Judged:
             if min(evaluation.n_memorized, evaluation.n - evaluation.n_memorized) > 1:
                 test = compare(other, evaluation)
                 difference = [test.difference, *test.interval]
-            points = thinned_curve(other.roc["fpr"].to_numpy(), other.roc["tpr"].to_numpy())
-            auc = [other.auc, *other.auc_interval]
-            found.append({"name": name, "auc": auc, "difference": difference, "points": points})
+            found.append({"name": name, "difference": difference, **curve(other)})
         return found
+
+
+def curve(evaluation: Evaluation) -> dict[str, Any]:
+    """Return a ROC as it is drawn, and its AUC with the interval."""
+    rates = evaluation.roc
+    points = thinned_curve(rates["fpr"].to_numpy(), rates["tpr"].to_numpy())
+    return {"auc": [evaluation.auc, *evaluation.auc_interval], "points": points}
 
 
 def checked_scores(
@@ -427,10 +438,16 @@ def checked_scores(
     log_lira: ArrayLike | None,
     natural: float | None = 0.0,
     canaries: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
 ) -> Given:
     """Check all arrays of a view before anything changes."""
     check_same_order(
-        scores=scores, memorized=memorized, errors=errors, log_lira=log_lira, canaries=canaries
+        scores=scores,
+        memorized=memorized,
+        errors=errors,
+        log_lira=log_lira,
+        canaries=canaries,
+        labels=labels,
     )
     values = checked_floats("scores", scores)
     n = len(values)
@@ -443,8 +460,11 @@ def checked_scores(
     if gaps is not None:
         gaps, counting, note = with_log_lira(gaps)
     levels = None if spread is None else ErrorLevels.of(spread[counting])
-    planted = None if canaries is None else values[checked_flags("canaries", canaries, n)]
+    planted = (
+        None if canaries is None else values[checked_flags("canaries", canaries, n) & counting]
+    )
     zero = None if natural is None else checked_tau(natural, "natural")
+    below = None if labels is None else below_class(values, labels)[counting]
     return Given(
         title,
         truth,
@@ -456,6 +476,7 @@ def checked_scores(
         note,
         natural=zero,
         canaries=planted,
+        below=below,
     )
 
 

@@ -283,6 +283,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     canaries : mask of shape (n,), optional
         Samples that were planted to be memorised. They give a preset: the lowest τ that flags
         75 % of them.
+    labels : array-like of shape (n,), optional
+        Class of each sample. They give a preset that sets `rule` to ``"class"``.
     others : mapping of str to array-like of shape (n,), or a function that returns one, optional
         Other scores of the same samples, at most 8, whose ROCs are drawn over this one. A
         function is called in a thread of its own, and only while `comparing` is on.
@@ -293,6 +295,9 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         Follows the user's hand, at most some twelve times a second.
     tau_committed : float
         Follows when the hand rests; observe this one to start work.
+    rule : str
+        ``"class"`` where, in place of those at most `tau`, the samples are flagged that
+        `memowidgets.evaluation.below_class` has. Setting `tau` ends it.
     eta, eta_committed : float
         Likewise for η.
     comparing : bool
@@ -356,13 +361,14 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         others: Others | None = None,
         natural: float | None = 0.0,
         canaries: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
         **traits: Any,
     ) -> None:
         least = checked_tau(eta, "eta")
         given, compared = NOTHING, None
         if scores is not None:
             given = checked_scores(
-                scores, memorized, title, errors, truth, log_lira, natural, canaries
+                scores, memorized, title, errors, truth, log_lira, natural, canaries, labels
             )
             compared = checked_others(others, given)
             tau = opening_tau(scores, natural) if tau is None else tau
@@ -390,12 +396,15 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         others: Others | None = None,
         natural: float | None = 0.0,
         canaries: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
     ) -> None:
         """Show other scores in the same view; parameters as for the constructor.
 
         `tau` and `eta` stay where they are unless given. May be called from any thread.
         """
-        given = checked_scores(scores, memorized, title, errors, truth, log_lira, natural, canaries)
+        given = checked_scores(
+            scores, memorized, title, errors, truth, log_lira, natural, canaries, labels
+        )
         self._show_scores(given, others, tau, eta)
         self._work_later()
 

@@ -430,6 +430,15 @@ class LogLira(TypedDict):
     wide: bool
 
 
+class Pinned(TypedDict):
+    """The curve that stays while others are chosen: of which score, and at which η."""
+
+    checkpoint: str
+    layer: str
+    metric: str
+    eta: float | None
+
+
 class State(TypedDict, total=False):
     """What restores a view of the dashboard."""
 
@@ -440,6 +449,7 @@ class State(TypedDict, total=False):
     eta: float
     rule: str
     comparing: bool
+    pinned: Pinned | None
     more: bool
     filter: str
     sort: str
@@ -489,9 +499,10 @@ class ScoresShown(TypedDict):
     has_log_lira: bool
     eta_range: tuple[float, float] | None
     note: str
+    pick: NotRequired[dict[str, str] | None]
     natural: float | None
     canary_tau: float | None
-    by_class: NotRequired[bool]
+    below: NotRequired[bytes | None]
     levels: bytes | None
     codes: bytes | None
     values: bytes
@@ -508,7 +519,7 @@ class TruthShown(TypedDict):
     eta: float | None
     bits: bytes | None
     hits: bytes | None
-    by_class: NotRequired[tuple[int, int] | None]
+    found: NotRequired[tuple[bytes, bytes] | None]
 
 
 class Compared(TypedDict):
@@ -517,6 +528,15 @@ class Compared(TypedDict):
     name: str
     auc: tuple[float, float, float]
     difference: tuple[float, float, float] | None
+    points: bytes
+
+
+class PinnedCurve(TypedDict):
+    """Trait ``_pinned``: the pinned ROC. Empty if there is none."""
+
+    title: str
+    eta: float | None
+    auc: tuple[float, float, float]
     points: bytes
 
 

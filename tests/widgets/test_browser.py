@@ -95,9 +95,14 @@ def test_a_pinned_curve_stays_while_another_layer_is_chosen(dashboard):
     assert kept.get_attribute("d") != page.locator(".mw-roc .mw-curve").get_attribute("d")
     assert [text == area for text in areas.all_inner_texts()] == [False, True]
     dashboard.screenshots("widgets-pinned", of=".mw-dashboard", widths=[1440, 960, 600])
+    dashboard.python("globals().update(state=dashboard.state)")
     pin.click()
     kept.wait_for(state="detached")
     assert page.locator(".mw-curves").is_hidden()
+    dashboard.eventually("dashboard.pinned", None)
+    dashboard.python("setattr(dashboard, 'state', state)")  # what a link or Python restores
+    names.get_by_text(shown[1], exact=True).wait_for()
+    assert areas.all_inner_texts()[1] == area
 
 
 def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashboard, tmp_path):
@@ -238,6 +243,22 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     assert not page.get_by_text("its rates are optimistic").is_visible()
 
 
+def flagged_in_bars(page):
+    """The sum of what the bars say, one after the other; in each, no more than it holds."""
+    plot, text = page.locator(".mw-histogram"), page.locator(".mw-bar-text")
+    plot.focus()
+    total, last = 0, ""
+    while True:
+        plot.press("ArrowRight")
+        if text.text_content() == last:
+            plot.press("Escape")
+            return total
+        last = text.text_content()
+        held, flagged = last.split(": ")[1].split("; ")
+        assert int(flagged.split()[0]) <= sum(int(part.split()[0]) for part in held.split(", "))
+        total += int(flagged.split()[0])
+
+
 def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     page = dashboard.page
     at_tau = counts(page)
@@ -250,6 +271,7 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     assert found["flagged"] == dashboard.python("int(dashboard._given.below.sum())")
     assert preset.get_attribute("aria-pressed") == "true"
     assert page.locator(".mw-tau-knob").is_hidden()
+    assert flagged_in_bars(page) == found["flagged"]
     page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
     page.locator('.mw-chip[data-filter="hit"]').get_by_text(str(found["hits"])).wait_for()
     page.get_by_role("button", name="what flagged says").click()
@@ -259,6 +281,7 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     dashboard.eventually("dashboard.eta_committed", 5.0)
     dashboard.wait_until_idle()
     agree(dashboard)
+    assert flagged_in_bars(page) == found["flagged"]
     page.locator(".mw-controls .mw-slider").press("ArrowRight")
     dashboard.eventually("dashboard.rule", "")
     agree(dashboard)

@@ -8,12 +8,12 @@ import {
 } from "./dom.js";
 import {
   aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
-  symmetricLog, tauAtRank, undecidedAt,
+  symmetricLog, tauAtRank, undecidedAt, withHits,
 } from "./maths.js";
 import { rateText, scoreText, tickText, tidy, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
 import { Strip } from "./strip.js";
-import { floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
+import { floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from "./wire.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
@@ -51,13 +51,15 @@ export class Explorer {
     this.judgedEta = this.eta;
     /** @type {Float32Array | Float64Array | null} */
     this.logLira = null;
+    /** Memorised samples that the rule by class flags, as `hitsUpTo`. @type {Float64Array | null} */
+    this.foundUpTo = null;
     /** @type {(() => void) | null} */
     this.whenLogLira = null;
     /** @type {Auc | null} */
     this.auc = null;
     /** @type {Late | null} */
     this.late = null;
-    /** A curve that stays while others are chosen. @type {{title: string, eta: number | null, scores: Scores, auc: Auc} | null} */
+    /** A curve that stays while others are chosen: of this page's scores, or as the kernel sends it. @type {{title: string, eta: number | null, auc: Auc, scores?: Scores, points?: {fpr: number, tpr: number}[]} | null} */
     this.pinned = null;
     /** @type {Axis} */
     this.axis = LINEAR;
@@ -88,7 +90,7 @@ export class Explorer {
     this.noRoc = html("p", { class: "mw-empty", hidden: true });
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
     this.pin = html("button", { type: "button", class: "mw-button mw-pin" });
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.pin, this.curves, this.noRoc);
+    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.pin, this.noRoc);
     this.legend = html("div", { class: "mw-legend" });
     this.says = html("div", { class: "mw-bar-text", hidden: true });
     this.tiles = new Tiles();
@@ -104,13 +106,14 @@ export class Explorer {
     this.ears.later(this.size.stop);
     this.listen();
     this.load();
+    this.hearPinned();
     this.dim();
   }
 
   compose() {
     const left = html("div", { class: "mw-histogram-box" }, this.legend, this.says, this.histogram.element);
     const answers = html("div", { class: "mw-answer-box" }, this.tiles.answers, this.controls.toggle);
-    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, answers);
+    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, this.curves, answers);
     this.controls.more.prepend(this.tiles.rates);
     this.controls.scales.append(
       this.rocScalesBox,
@@ -138,6 +141,7 @@ export class Explorer {
     this.ears.onModel("change:_dimmed", () => this.dim());
     this.ears.onModel("change:_comparable", () => this.hearLate());
     this.ears.onModel("change:comparing", () => this.hearLate());
+    this.ears.onModel("change:_pinned", () => this.hearPinned());
     this.ears.onModel("change:tau", () => this.hearTau());
     this.ears.onModel("change:rule", () => this.hearRule());
     this.ears.onModel("change:eta", () => this.hearEta());
@@ -215,22 +219,32 @@ export class Explorer {
 
   /** Whether each class has a threshold of its own, in place of τ. */
   get byClass() {
-    return this.data.byClass && this.model.get("rule") === "class";
+    return this.data.below !== null && this.model.get("rule") === "class";
   }
 
   /**
-   * The counts at τ or by class, and whether they are of where η stands. Only the kernel counts by class.
-   * @returns {{counts: Counts, settled: boolean}}
+   * The scores with what the rule by class flags in place of memorised samples; then with the memorised ones of those.
+   * @returns {[Scores, Scores]}
+   */
+  flaggedByClass() {
+    const { data, logLira } = this;
+    if (this.foundUpTo === null && logLira !== null) {
+      const within = logLira.map((value, i) => (data.below?.[i] ? value : -Infinity));
+      this.foundUpTo = judgedAt(data.scores, within, this.judgedEta).hitsUpTo;
+    }
+    return [withHits(data.scores, data.belowUpTo), withHits(data.scores, this.foundUpTo)];
+  }
+
+  /**
+   * The counts at τ, or by class.
+   * @returns {Counts}
    */
   counted() {
-    if (!this.byClass) return { counts: countsAt(this.scores, this.tau), settled: this.settled };
-    /** @type {import("./messages.js").TruthShown} */
-    const { version, eta, by_class } = this.model.get("_truth");
-    const [flagged, hits] = by_class ?? [0, 0];
+    if (!this.byClass) return countsAt(this.scores, this.tau);
+    const [flagged, hits] = this.flaggedByClass().map(({ memorized }) => memorized);
     const { n, memorized } = this.scores;
     const missed = memorized - hits;
-    const counts = { flagged, hits, falseAlarms: flagged - hits, missed, clear: n - flagged - missed };
-    return { counts, settled: this.settled && version === this.data.version && (eta === null || eta === this.eta) };
+    return { flagged, hits, falseAlarms: flagged - hits, missed, clear: n - flagged - missed };
   }
 
   get known() {
@@ -271,7 +285,6 @@ export class Explorer {
     const truth = this.model.get("_truth");
     if (truth.version !== this.data.version) this.load();
     else if (truth.eta === this.eta && !this.settled) this.takeTruth(truth);
-    else if (this.byClass) this.moved();
   }
 
   /** Shows the counts at τ or by class, whoever chose the rule. */
@@ -284,6 +297,8 @@ export class Explorer {
   /** @param {import("./messages.js").TruthShown} truth */
   takeTruth(truth) {
     this.judgedEta = truth.eta ?? this.eta;
+    const [bits, hits] = truth.found ?? [null, null];
+    this.foundUpTo = unpackTruth(this.data, { bits, hits }).hitsUpTo;
     this.showTruth(unpackTruth(this.data, truth));
   }
 
@@ -291,6 +306,7 @@ export class Explorer {
   judge() {
     if (this.logLira === null || this.settled) return;
     this.judgedEta = this.eta;
+    this.foundUpTo = null;
     this.showTruth(judgedAt(this.data.scores, this.logLira, this.eta));
   }
 
@@ -404,17 +420,31 @@ export class Explorer {
     const { data, auc } = this;
     if (this.pinned !== null) this.pinned = null;
     else if (auc !== null && this.settled) {
-      const eta = data.etaRange === null ? null : this.judgedEta;
+      const eta = data.etaRange && this.judgedEta;
       this.pinned = { title: data.title, eta, scores: this.scores, auc };
+    }
+    if (data.pick !== null) {
+      this.model.set("pinned", this.pinned && { ...data.pick, eta: this.pinned.eta });
+      this.heard = tell(this.model);
     }
     this.showCompared();
     this.draw();
   }
 
+  /** Takes the pinned curve of a state that was restored. */
+  hearPinned() {
+    const { title, eta, auc, points } = this.model.get("_pinned") ?? {};
+    if (points === undefined) this.pinned = null;
+    else this.pinned = { title, eta, auc: { area: auc[0], interval: [auc[1], auc[2]] }, points: unpackCurve(points) };
+    this.hearLate();
+  }
+
   /** The pinned curve, if it is another than the one on show. */
   get beside() {
-    const same = this.pinned?.title === this.data.title && this.pinned.scores === this.scores;
-    return this.hasRoc && !same ? this.pinned : null;
+    const { pinned, scores } = this;
+    if (!this.hasRoc || pinned === null) return null;
+    const same = pinned.title === this.data.title && pinned.eta === (this.data.etaRange && this.judgedEta);
+    return same && (pinned.scores?.values ?? scores.values) === scores.values ? null : pinned;
   }
 
   /** Names the curve on show and the pinned one, with η where they differ in it. */
@@ -441,6 +471,7 @@ export class Explorer {
     const shown = comparing && !this.controls.compareBox.hidden;
     const names = shown || this.pinned !== null; // a pinned curve names the one on show, too
     this.curves.hidden = !names;
+    this.root.classList.toggle("mw-named", names);
     if (!names) {
       this.curves.replaceChildren();
       this.root.style.removeProperty("--mw-curves");
@@ -486,13 +517,14 @@ export class Explorer {
   /** Offers the ways to choose τ; the buttons stay while the ways do. */
   showPresets() {
     const { hasRoc, data } = this;
-    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau, data.byClass]);
+    const byClass = data.below !== null;
+    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau, byClass]);
     if (ways === this.ways) return;
     this.ways = ways;
     const groups = [this.controls.presets, this.controls.morePresets];
     for (const group of groups) group.replaceChildren();
     this.classButton = null;
-    for (const preset of presets(hasRoc, data.natural, data.canaryTau, data.byClass)) {
+    for (const preset of presets(hasRoc, data.natural, data.canaryTau, byClass)) {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
         if (preset.rule) this.chooseRule(preset.rule);
@@ -543,7 +575,7 @@ export class Explorer {
     this.histogram.draw(scores, this.axis, this.countScale, this.data.title, this.data.truth || "memorised");
     if (this.hasRoc) {
       const others = this.model.get("comparing") && late ? late.others.map((other) => other.points) : [];
-      this.roc.draw(scores, late ? late.band : null, others, this.beside?.scores ?? null, this.rocScale === "log");
+      this.roc.draw(scores, late ? late.band : null, others, this.beside, this.rocScale === "log");
     }
     setAttributes(this.controls.tau.slider, { min: this.histogram.low, max: this.histogram.high });
     this.showEta();
@@ -567,10 +599,10 @@ export class Explorer {
   /** Moves what depends on τ. Everything else stays as it is drawn. */
   moved() {
     const { slider, field, row } = this.controls.tau;
-    const { byClass } = this;
-    const { counts, settled } = this.counted();
+    const { byClass, settled } = this;
+    const counts = this.counted();
     const text = this.tauText();
-    if (byClass) this.histogram.moveByClass();
+    if (byClass) this.histogram.moveByClass(...this.flaggedByClass());
     else this.histogram.move(this.tau, text);
     row.classList.toggle("mw-aside", byClass);
     this.classButton?.setAttribute("aria-pressed", String(byClass));
@@ -786,7 +818,8 @@ export class Explorer {
     const [from, to] = [bar, bar + 1].map((i) => tickText(tidy(axis.from(tidy(bins.start + i * bins.width)))));
     const others = whole(bins.others[bar]);
     const held = this.known ? `${whole(bins.memorized[bar])} ${this.data.truth || "memorised"}, ${others} others` : `${others} samples`;
-    return `${from} to ${to}: ${held}`;
+    const flagged = this.byClass ? `; ${whole(this.histogram.flaggedIn(bar))} flagged` : "";
+    return `${from} to ${to}: ${held}${flagged}`;
   }
 
   /** Shows the samples of the bar at hand; τ stays. */
@@ -875,7 +908,7 @@ export class Explorer {
 
   /** The result at τ and η in words. */
   result() {
-    const { counts } = this.counted();
+    const counts = this.counted();
     let text = `${this.byClass ? "by class" : `τ ${this.tauText()}`}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
     if (this.hasRoc) {
       const [fpr, tpr] = this.rates(counts);

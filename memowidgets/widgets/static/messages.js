@@ -410,6 +410,15 @@
  */
 
 /**
+ * The curve that stays while others are chosen: of which score, and at which η.
+ * @typedef {object} Pinned
+ * @property {string} checkpoint
+ * @property {string} layer
+ * @property {string} metric
+ * @property {number | null} eta
+ */
+
+/**
  * What restores a view of the dashboard.
  * @typedef {object} State
  * @property {string} [checkpoint]
@@ -419,6 +428,7 @@
  * @property {number} [eta]
  * @property {string} [rule]
  * @property {boolean} [comparing]
+ * @property {Pinned | null} [pinned]
  * @property {boolean} [more]
  * @property {string} [filter]
  * @property {string} [sort]
@@ -461,9 +471,10 @@
  * @property {boolean} has_log_lira
  * @property {[number, number] | null} eta_range
  * @property {string} note
+ * @property {Record<string, string> | null} [pick]
  * @property {number | null} natural
  * @property {number | null} canary_tau
- * @property {boolean} [by_class]
+ * @property {Bytes | null} [below]
  * @property {Bytes | null} levels
  * @property {Bytes | null} codes
  * @property {Bytes} values
@@ -480,7 +491,7 @@
  * @property {number | null} eta
  * @property {Bytes | null} bits
  * @property {Bytes | null} hits
- * @property {[number, number] | null} [by_class]
+ * @property {[Bytes, Bytes] | null} [found]
  */
 
 /**
@@ -489,6 +500,15 @@
  * @property {string} name
  * @property {[number, number, number]} auc
  * @property {[number, number, number] | null} difference
+ * @property {Bytes} points
+ */
+
+/**
+ * Trait `_pinned`: the pinned ROC. Empty if there is none.
+ * @typedef {object} PinnedCurve
+ * @property {string} title
+ * @property {number | null} eta
+ * @property {[number, number, number]} auc
  * @property {Bytes} points
  */
 

@@ -53,6 +53,10 @@ export class HistogramPlot {
     this.low = 0;
     this.high = 1;
     this.nameWidth = 0; // pixels that the names of both sides take
+    /** How many samples of each bar the rule by class flags, others and memorised. @type {[Float64Array, Float64Array] | null} */
+    this.inClasses = null;
+    /** The bars of counts. @type {(others: Float64Array, memorized: Float64Array) => [string, string]} */
+    this.paths = () => ["", ""];
     /** @type {Axis} */
     this.axis = LINEAR;
   }
@@ -80,10 +84,13 @@ export class HistogramPlot {
     const line = frame.top + parts[0] * pixels;
     const above = (/** @type {number} */ count) => line - share(count) * pixels;
     const below = (/** @type {number} */ count) => line + share(count) * pixels;
-    const others = this.barPath(bins, bins.others, line, known ? below : above);
-    const memorized = known ? this.barPath(bins, up, line, above) : "";
-    this.flagged.draw(others, memorized);
-    this.clear.draw(others, memorized);
+    this.paths = (others, memorized) => [
+      this.barPath(bins, others, line, known ? below : above),
+      known ? this.barPath(bins, memorized, line, above) : "",
+    ];
+    this.clear.draw(...this.paths(bins.others, bins.memorized));
+    this.inClasses = null;
+    this.flagged.draw(...this.paths(bins.others, bins.memorized));
     const name = countScale === "linear" ? "samples" : `samples (${countScale === "sqrt" ? "√" : "log"} scale)`;
     const levels = [...levelsOf(tops[0], most, countScale, above), ...levelsOf(tops[1], most, countScale, below)];
     this.lines.replaceChildren(
@@ -186,15 +193,28 @@ export class HistogramPlot {
     return this.axis.from(this.low + share * (this.high - this.low));
   }
 
-  /** Shows no line and no side of it, where each class has a threshold of its own. */
-  moveByClass() {
-    const { frame } = this;
-    setAttributes(this.flaggedClip, { width: 0 });
+  /** @param {number} bar */
+  flaggedIn(bar) {
+    return this.inClasses === null ? 0 : this.inClasses[0][bar] + this.inClasses[1][bar];
+  }
+
+  /**
+   * Shows the flagged part of each bar, where each class has a threshold of its own: there is no line.
+   * @param {Scores} flagged  with the flagged samples in place of the memorised ones
+   * @param {Scores} found  with those that are memorised, too
+   */
+  moveByClass(flagged, found) {
+    const { frame, bins } = this;
+    if (bins === null) return;
+    const [all, hits] = [flagged, found].map((scores) => perBar(scores, bins.ranks));
+    this.inClasses = [all.map((count, bar) => count - hits[bar]), hits];
+    this.flagged.draw(...this.paths(...this.inClasses));
+    setAttributes(this.flaggedClip, { width: frame.right });
     setAttributes(this.clearClip, { x: 0 });
     setAttributes(this.region, { width: 0 });
     setAttributes(this.names, { transform: "" });
     this.regionText.style.visibility = this.tau.style.visibility = "hidden";
-    this.tauText.textContent = "each class has its own τ";
+    this.tauText.textContent = "strong colour: flagged, each class has its own τ";
     setAttributes(this.tauText, { x: frame.right, "text-anchor": "end" });
   }
 
@@ -203,7 +223,11 @@ export class HistogramPlot {
    * @param {string} text
    */
   move(tau, text) {
-    const { frame } = this;
+    const { frame, bins } = this;
+    if (this.inClasses !== null && bins !== null) {
+      this.inClasses = null;
+      this.flagged.draw(...this.paths(bins.others, bins.memorized));
+    }
     this.tau.style.visibility = "visible";
     const place = this.axis.to(tau);
     const x = this.x(place);
@@ -222,6 +246,16 @@ export class HistogramPlot {
       "text-anchor": rightward ? "start" : "end",
     });
   }
+}
+
+/**
+ * Returns how many samples that count as memorised each bar has.
+ * @param {Scores} scores
+ * @param {Uint32Array} ranks
+ */
+function perBar({ hitsUpTo }, ranks) {
+  const upTo = (/** @type {number} */ rank) => (rank === 0 || hitsUpTo === null ? 0 : hitsUpTo[rank - 1]);
+  return Float64Array.from({ length: ranks.length - 1 }, (_, bar) => upTo(ranks[bar + 1]) - upTo(ranks[bar]));
 }
 
 /** The bars of all samples on one side of τ. */
@@ -279,7 +313,7 @@ export class RocPlot {
    * @param {Scores} scores
    * @param {Float32Array | null} band  fpr, low, high, one after the other
    * @param {OtherCurve[]} others
-   * @param {Scores | null} pinned  scores whose curve stays
+   * @param {{scores?: Scores, points?: OtherCurve} | null} pinned  the curve that stays
    * @param {boolean} log
    */
   draw(scores, band, others, pinned, log) {
@@ -301,7 +335,7 @@ export class RocPlot {
       svg("path", { class: `mw-other-curve mw-other-${i + 1}`, d: this.path(points) }),
     );
     if (pinned !== null) {
-      const points = rocPoints(pinned, (fpr) => this.x(fpr), (tpr) => this.y(tpr));
+      const points = pinned.scores ? rocPoints(pinned.scores, (fpr) => this.x(fpr), (tpr) => this.y(tpr)) : pinned.points ?? [];
       curves.push(svg("path", { class: "mw-pinned-curve", d: this.path(points) }));
     }
     this.others.replaceChildren(...curves);

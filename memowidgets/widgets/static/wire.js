@@ -1,7 +1,7 @@
 /** What the kernel sends of scores and their truth, unpacked. */
 
 import { bytesOf } from "./dom.js";
-import { boundsOf, cumulative, makeScores, withHits } from "./maths.js";
+import { boundsOf, cumulative, judgedAt, makeScores, withHits } from "./maths.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Bounds} Bounds */
@@ -17,9 +17,11 @@ import { boundsOf, cumulative, makeScores, withHits } from "./maths.js";
  * @property {string} truth  what counts as memorised; "" where η says it, or without ground truth
  * @property {[number, number] | null} etaRange  where its slider ends; null where η says nothing
  * @property {string} note  on samples that are left out
+ * @property {Record<string, string> | null} pick  by which a dashboard names the scores
  * @property {number | null} natural  threshold that means the same for every model
  * @property {number | null} canaryTau  lowest threshold that flags 75 % of the planted canaries
- * @property {boolean} byClass  whether the rule by class can be chosen
+ * @property {Uint32Array | null} below  whether the rule by class flags each sample, in the order of the scores
+ * @property {Float64Array | null} belowUpTo  samples that it flags, with a score of at most each value
  */
 
 /**
@@ -53,6 +55,7 @@ export function unpack(wire) {
   const bounds = wire.levels && wire.codes
     ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
     : null;
+  const below = wire.below ? unpackBits(new Uint8Array(bytesOf(wire.below)), scores.n) : null;
   return {
     version: wire.version,
     scores,
@@ -62,16 +65,18 @@ export function unpack(wire) {
     truth: wire.truth,
     etaRange: wire.eta_range,
     note: wire.note,
+    pick: wire.pick ?? null,
     natural: wire.natural,
     canaryTau: wire.canary_tau,
-    byClass: wire.by_class === true,
+    below,
+    belowUpTo: below && judgedAt(scores, below, 1).hitsUpTo,
   };
 }
 
 /**
  * The same scores with the truth that came for them.
  * @param {Data} data
- * @param {import("./messages.js").TruthShown} wire
+ * @param {{bits: import("./messages.js").Bytes | null, hits: import("./messages.js").Bytes | null}} wire
  * @returns {Scores}
  */
 export function unpackTruth(data, wire) {
@@ -83,15 +88,21 @@ export function unpackTruth(data, wire) {
 }
 
 /**
+ * @param {import("./messages.js").Bytes} bytes  all FPRs, then all TPRs
+ */
+export function unpackCurve(bytes) {
+  const rates = floats(bytes, false);
+  const half = rates.length / 2;
+  return Array.from({ length: half }, (_, i) => ({ fpr: rates[i], tpr: rates[half + i] }));
+}
+
+/**
  * @param {import("./messages.js").Late} wire
  * @returns {Late}
  */
 export function unpackLate(wire) {
   const others = wire.others.map((other) => {
-    const rates = floats(other.points, false);
-    const half = rates.length / 2;
-    const points = Array.from({ length: half }, (_, i) => ({ fpr: rates[i], tpr: rates[half + i] }));
-    return { name: other.name, auc: other.auc, difference: other.difference, points };
+    return { name: other.name, auc: other.auc, difference: other.difference, points: unpackCurve(other.points) };
   });
   const remarks = wire.failed ? [wire.failed, ...wire.remarks] : wire.remarks;
   const band = wire.band ? new Float32Array(bytesOf(wire.band)) : null;

@@ -24,10 +24,9 @@ from memowidgets.data import Dataset
 from memowidgets.models.precision import runs_bfloat16
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
-from memowidgets.training.batches import epoch_order
 from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import forward
-from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.learner import Learner, Recipe, epoch_order
 
 WORK = "language model, SmolLM2 with LoRA"
 QUESTIONS, BATCH, STEPS, SEED = 128, 8, 4, 0

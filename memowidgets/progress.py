@@ -1,11 +1,17 @@
-"""Progress reports and cancellation of long work. This room imports no other."""
+"""Reports of how far long work is, its cancellation, and the bar that shows it by default."""
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+from memowidgets.visible import visible
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: somebody asked for it
@@ -88,3 +94,98 @@ class Progress:
         if finished <= 0:
             return None
         return (now - self._started) / finished * (total - done)
+
+
+_APART = 0.05  # seconds between two pictures of a bar
+_SHORT_SECONDS = 2.0  # shorter work leaves no line in a log file
+
+
+@contextmanager
+def shown(progress: Progress | None) -> Iterator[Progress]:
+    """Yield the caller's own progress, or one that draws a bar until the work ends.
+
+    Where the output is a file, a bar would leave hundreds of lines. Then one line is written when
+    the work has ended.
+    """
+    if progress is not None:
+        if not callable(getattr(progress, "report", None)):
+            raise TypeError(f"progress must be a Progress, not {type(progress).__name__}")
+        yield progress
+        return
+    from tqdm.auto import tqdm
+
+    logged = None if _is_drawn(tqdm) else _Logged()
+    with tqdm(total=None, leave=False, file=None if logged is None else _Nowhere()) as bar:
+        drawn: tuple[str, float] = "", 0.0
+
+        def draw(step: Step) -> None:
+            nonlocal drawn
+            if bar.disable:
+                return
+            if logged is not None:
+                logged.note(step)
+                return
+            now = time.monotonic()
+            if step.what == drawn[0] and now < drawn[1] + _APART and step.done < step.total:
+                return  # each row of a user's data is reported
+            drawn = step.what, now
+            if step.total != bar.total:
+                bar.reset(step.total)
+            words = visible(_words(step))  # a layer's name is from a file
+            if step.done != bar.n or bar.desc != f"{words}: ":
+                bar.set_description(words, refresh=step.done == bar.n)
+                bar.update(step.done - bar.n)
+
+        yield Progress(draw)
+        bar.total = bar.n  # done, if before its end: else a red bar stays in the notebook
+    if logged is not None:
+        logged.write()
+
+
+def _is_drawn(tqdm: Any) -> bool:
+    """Whether a bar can move: in a notebook, or where the error output is a terminal."""
+    from tqdm.std import tqdm as of_text
+
+    return getattr(tqdm, "display", None) is not of_text.display or sys.stderr.isatty()
+
+
+def _words(step: Step) -> str:
+    return f"{step.what} ({step.detail})" if step.detail else step.what
+
+
+class _Nowhere(io.TextIOBase):
+    """Output that is not kept."""
+
+    def write(self, text: str, /) -> int:
+        return len(text)
+
+
+class _Logged:
+    """The line for a log file: the part of the work that took longest, and the time of all."""
+
+    def __init__(self) -> None:
+        self._began = self._since = time.monotonic()
+        self._seconds: dict[str, float] = {}
+        self._steps: dict[str, Step] = {}
+        self._now = ""
+
+    def note(self, step: Step) -> None:
+        self._count()
+        self._now = step.what
+        self._steps[step.what] = step
+
+    def write(self) -> None:
+        self._count()
+        seconds = self._since - self._began
+        if not self._steps or seconds < _SHORT_SECONDS:
+            return
+        step = self._steps[max(self._steps, key=lambda what: self._seconds.get(what, 0.0))]
+        counts = f": {step.done} of {step.total}" if step.done else ""
+        sys.stderr.write(f"{visible(step.what)}{counts}, {seconds:.0f} s\n")
+        sys.stderr.flush()
+
+    def _count(self) -> None:
+        """Add the time since the last report to what was done in it."""
+        now = time.monotonic()
+        self._seconds[self._now] = self._seconds.get(self._now, 0.0) + now - self._since
+        self._since = now

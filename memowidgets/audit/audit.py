@@ -15,10 +15,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.console import shown
 from memowidgets.audit.decided import kept, log_of
 from memowidgets.audit.evidence import Evidence, Need, cannot
-from memowidgets.audit.numbers import judge, pooled, scores, truth
+from memowidgets.audit.numbers import judge, scores, truth
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.run import Run
 from memowidgets.audit.runs import begin, opening, recorded
@@ -37,7 +36,7 @@ from memowidgets.checks import as_code, check_version, several
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
-from memowidgets.progress import Progress
+from memowidgets.progress import Progress, shown
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings
@@ -1348,11 +1347,11 @@ class Audit:
             truth and to be left out.
         """
         evidence = self.evidence
-        every = pooled.checked_targets(evidence, targets, truth, with_canaries=with_canaries)
+        every = judge.checked_targets(evidence, targets, truth, with_canaries=with_canaries)
         if truth == "log_lira":
             evidence = self._with_first()
         with shown(progress) as report:
-            return pooled.pooled_evaluation(
+            return judge.pooled_evaluation(
                 evidence,
                 every,
                 metric,

@@ -18,7 +18,7 @@ from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     from memowidgets.edits import Edit
-    from memowidgets.training.noise import LabelNoise
+    from memowidgets.training.design import LabelNoise
 
 __all__ = ["RunKeeper", "kept", "log_of", "true_labels"]
 

@@ -21,9 +21,16 @@ from numpy.typing import NDArray
 from memowidgets.audit.compared import References, models_of, shadow_set, shadow_sets, use_set
 from memowidgets.audit.decided import true_labels
 from memowidgets.audit.evidence import Arrays, Checkpoint, Evidence, Kind, Need, cannot
-from memowidgets.audit.kept import AUTO, Cache, KeptScores, ScoreFiles, warn_of
+from memowidgets.audit.kept import (
+    AUTO,
+    Cache,
+    KeptScores,
+    ScoreFiles,
+    StoredPass,
+    check_states,
+    warn_of,
+)
 from memowidgets.audit.names import Names, NotGivenError
-from memowidgets.audit.pass_files import StoredPass, check_states
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
@@ -44,10 +51,9 @@ from memowidgets.training.checkpoint import (
     record_file,
 )
 from memowidgets.training.config import Settings
-from memowidgets.training.design import NOTHING_LEFT_OUT, Design
+from memowidgets.training.design import NOTHING_LEFT_OUT, Design, LabelNoise, draw_noise
 from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
-from memowidgets.training.noise import LabelNoise, draw_noise
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import ShadowSet
 from memowidgets.training.target import Loaded, TargetTraining

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.console import shown
 from memowidgets.audit.run import WATCHED, Run
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
+from memowidgets.progress import shown
 from memowidgets.stamps import digest_of
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig

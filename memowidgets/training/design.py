@@ -1,4 +1,4 @@
-"""Split of a dataset into held-out samples, pool, members, and the members of each shadow."""
+"""What each model trains on: held-out samples, pool, members, those of shadows, label noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Members = str | Sequence[str] | NDArray[np.bool_]
 HeldOut = float | Dataset | Sequence[str] | NDArray[np.bool_] | None
 
 SHADOW_DESIGNS = ("halves", "balanced", "canaries")
-_HELD_OUT, _TARGET, _SHADOW, _PAIR, _REFERENCE = 0, 1, 2, 6, 7
+_HELD_OUT, _TARGET, _SHADOW, _NOISE, _PAIR, _REFERENCE = 0, 1, 2, 5, 6, 7
 NOTHING_LEFT_OUT = (
     "the target trains on the whole pool, so shadow models can't tell what it would be without a "
     'sample: make the audit with members="half" for ground truth, or audit some samples with '
@@ -427,3 +427,58 @@ def _draw(
         return np.empty(0, dtype=np.int64)
     last = rank[groups[by_rank[wanted - 1]]]
     return np.sort(positions[rank[groups[positions]] <= last])
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """Samples that are trained on a wrong label.
+
+    Attributes
+    ----------
+    positions : array of shape (n_flipped,), int64
+        Ascending positions in the dataset.
+    labels : array of shape (n_flipped,), int64
+        Labels that they are trained on.
+    """
+
+    positions: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    def applied(self, data: Dataset) -> Dataset:
+        """Return the dataset with these labels."""
+        if not len(self.positions):
+            return data
+        labels = data.labels.copy()
+        labels[self.positions] = self.labels
+        return data.with_labels(labels)
+
+
+def draw_noise(
+    data: Dataset,
+    pool: NDArray[np.int64],
+    share: float,
+    seed: int,
+) -> LabelNoise:
+    """Flip a share of the pool's labels to another class of the sample, drawn evenly.
+
+    Canaries keep their label, which is wrong on purpose.
+
+    Parameters
+    ----------
+    data : Dataset
+        Dataset with the true labels.
+    pool : array of shape (n_pool,), int64
+        Samples that a model may train on. Held-out samples keep their labels.
+    share : float
+        Share from 0 to below 1. The paper's reference code uses 0.033.
+    seed : int
+        Seed of the draw.
+    """
+    rng = np.random.default_rng(derived_seed(seed, _NOISE))
+    wanted = round(share * len(pool))
+    if data.canaries is not None:
+        pool = pool[~data.canaries[pool]]
+    positions = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
+    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[positions]
+    shift = rng.integers(1, n_classes)
+    return LabelNoise(positions, (data.labels[positions] + shift) % n_classes)

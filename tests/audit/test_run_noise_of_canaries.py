@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.training.noise import draw_noise
+from memowidgets.training.design import draw_noise
 
 NOISE = 0.3
 

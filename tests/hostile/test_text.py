@@ -267,7 +267,7 @@ def test_errors_of_a_hostile_run_are_harmless(evil_run, what):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_progress_bar_shows_a_layer_visibly(capsys, monkeypatch, terminal):
     from memowidgets.audit import console
-    from memowidgets.audit.console import shown
+    from memowidgets.progress import shown
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setattr(console, "_SHORT_SECONDS", 0.0)  # a log file gets its line

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.compared import set_of_design
-from memowidgets.audit.console import shown
-from memowidgets.audit.kept import AUTO
-from memowidgets.audit.pass_files import check_states
+from memowidgets.audit.kept import AUTO, check_states
 from memowidgets.audit.run import Run, device_of, noise_of
 from memowidgets.audit.runs import identity, shadow_plan
 from memowidgets.audit.runs.fork import check_start
@@ -23,7 +21,7 @@ from memowidgets.models import Model
 from memowidgets.models.base import check_model
 from memowidgets.models.memory import free_memory
 from memowidgets.models.precision import resolve_precision
-from memowidgets.progress import Progress
+from memowidgets.progress import Progress, shown
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from memowidgets.audit.compared import config_digest, shadow_set
-from memowidgets.audit.pass_files import halved
+from memowidgets.audit.kept import halved
 from memowidgets.audit.run import Run
 from memowidgets.audit.runs.shadow_plan import check_request, planned
 from memowidgets.models.memory import free_memory

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from memowidgets import data as data_room
-from memowidgets.audit.console import shown
 from memowidgets.audit.run import WATCHED, Run, noise_of
 from memowidgets.audit.runs import identity
 from memowidgets.checks import as_code
@@ -35,6 +34,7 @@ from memowidgets.models import (
 )
 from memowidgets.models.base import check_model
 from memowidgets.network import without_the_hub
+from memowidgets.progress import shown
 from memowidgets.stamps import digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError, run_at
 from memowidgets.training.config import Settings

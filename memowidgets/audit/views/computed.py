@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from memowidgets.audit.console import shown
 from memowidgets.audit.evidence import REFERENCES, Evidence, Need
-from memowidgets.audit.numbers.judge import evaluate
-from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
+from memowidgets.audit.numbers.judge import checked_targets, evaluate, pooled_evaluation
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     SCORES,
@@ -21,6 +19,7 @@ from memowidgets.audit.numbers.scores import (
     needs,
 )
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
+from memowidgets.progress import shown
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit import pass_files
-from memowidgets.audit.pass_files import halved
+from memowidgets.audit import kept as pass_files
+from memowidgets.audit.kept import halved
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.store import TooLargeError, put_rows
 from tests.training.small import TRAINING

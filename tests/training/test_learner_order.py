@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memowidgets.training.batches import epoch_order
+from memowidgets.training.learner import epoch_order
 
 
 def shares_of_padding(order, lengths, size):

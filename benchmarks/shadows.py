@@ -119,9 +119,9 @@ def _through_and_bare(epochs: float) -> tuple[float, float]:
 
 
 def _bare_seconds(audit: mw.Audit) -> float:
-    from memowidgets.audit.runs.shadow_plan import make_job, planned
+    from memowidgets.training.design import ShadowDesign
 
-    job = make_job(audit.run, "final", planned(audit.data, audit.run.design, "halves", None))
+    job = audit.run.job("final", ShadowDesign.of(audit.run.design, "halves", audit.data, None))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -15,20 +15,15 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
+from memowidgets.audit.compared import check_request, checked_part, set_of_design
 from memowidgets.audit.decided import kept, log_of
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, scores, truth
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.run import Run
-from memowidgets.audit.runs import begin, opening, recorded
-from memowidgets.audit.runs.begin import (
-    recorder,
-    run_references,
-    run_shadows,
-    train,
-    use_shadows,
-)
+from memowidgets.audit.runs import opening, recorded
 from memowidgets.audit.runs.estimate import estimate
+from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.audit.runs.kept_arrays import kept_arrays, opened_arrays
 from memowidgets.audit.views.summary import summary_html
@@ -36,13 +31,18 @@ from memowidgets.checks import as_code, check_version, several
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
+from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress, shown
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
+from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings
-from memowidgets.training.design import HeldOut, Members
+from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
+from memowidgets.training.device import torch_device
+from memowidgets.training.probe import check_functions
 from memowidgets.training.recorder import Recorder
-from memowidgets.training.rho import Prediction
+from memowidgets.training.rho import Prediction, StopRule
+from memowidgets.training.trainer_passes import ModelPasses
 
 if TYPE_CHECKING:
     import os
@@ -136,7 +136,7 @@ class Audit:
         held_out: HeldOut = 1 / 9,
         states: str = "auto",
     ) -> None:
-        self._run: Run | None = begin.begun_run(
+        self._run: Run | None = opening.begun_run(
             model, data, path, training, seed, device, members, held_out, states
         )
         self._log = log_of(data, self._run.run)
@@ -519,7 +519,18 @@ class Audit:
         FloatingPointError
             If the training diverges.
         """
-        train(self._run_for("train"), stop_at_drop, progress, over_last)
+        run, stop = self._run_for("train"), _stop_rule(stop_at_drop, over_last)
+        run.refuse_recorded("resume it with trainer.train(resume_from_checkpoint=True)")
+        check_start(run.run, run.manifest)
+        with run.alone(), shown(progress) as report:
+            if stop is not None:
+                write_stop(run.run, stop)
+            check_functions(run.manifest.get("probe", {}), run.recipe(), run.design)
+            run.target().train(stop, report)
+        free_memory(torch_device(run.device))
+        if stop is not None:
+            for note in run.names.prediction().warnings:
+                warnings.warn(note, UserWarning, stacklevel=2)
 
     def recorder(
         self,
@@ -555,8 +566,12 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
-        run = self._run_for("record")
-        return recorder(run, stop_at_drop, layers, over_last, checkpoint_every, keep)
+        run, stop = self._run_for("record"), _stop_rule(stop_at_drop, over_last)
+        recipe, names = run.recipe(), run.names
+        kept = names.some_layers(layers)
+        passes = ModelPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
+        every = recipe.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
+        return Recorder(run.run, passes, every, shown, keep, stop)
 
     def run_shadows(
         self,
@@ -617,18 +632,25 @@ class Audit:
             worker or the executor died, or a worker has other
             versions of memowidgets, torch or Python. The finished ones are kept.
         """
-        run_shadows(
-            self._run_for("run_shadows"),
-            n,
-            executor,
-            checkpoints,
-            design,
-            keep_forward,
-            audited,
-            processes,
-            indices,
-            progress,
+        run = self._run_for("run_shadows")
+        check_request(n, executor, checkpoints, processes)
+        part = None if indices is None else checked_part(indices, n)
+        run.refuse_recorded(
+            "shadow models must be trained as their target was; for ground truth, let "
+            "audit.train() train the target of another run"
         )
+        plan = ShadowDesign.of(run.design, design, run.data, audited)
+        with run.alone():
+            records = run.names.some_records(checkpoints)
+            job = run.job(checkpoints, plan, keep_forward)
+            run.use_shadows(plan.key)
+            filled = run.shadows
+        run.loaded.drop()
+        with shown(progress) as report:
+            filled.fill(n, job, processes, report, executor, part)
+            filled.note_trained(n)
+            for record in records:  # what log-LiRA needs of the target
+                run.forward(record, report)
 
     def run_references(
         self,
@@ -693,7 +715,21 @@ class Audit:
         >>> len(audit.score("reference")) == len(audit.members)
         True
         """
-        run_references(self._run_for("run_references"), n, executor, processes, progress)
+        run = self._run_for("run_references")
+        check_request(n, executor, ("prediction",), processes, REFERENCE)
+        run.refuse_recorded(
+            "reference models must be trained as their target was; let audit.train() train the "
+            "target of another run"
+        )
+        plan, files = run.references.plan, run.references.files
+        plan.check(run.design, run.seed, int(n))
+        with run.alone():
+            job = run.job("prediction", plan)
+        models = int(n) * plan.per_round
+        run.loaded.drop()
+        with shown(progress) as report:
+            files.fill(models, job, processes, report, executor)
+            files.note_trained(models)
 
     def estimate(
         self, n_shadows: int = 100, n_references: int = 1, processes: int | None = None
@@ -764,7 +800,10 @@ class Audit:
         ValueError
             If there is no such set, or there are several of that design.
         """
-        use_shadows(self._run_for("use_shadows"), design)
+        run = self._run_for("use_shadows")
+        key = set_of_design(run.run, design).key
+        with run.alone():
+            run.use_shadows(key)
 
     def clear_cache(self) -> None:
         """Delete the cached output of frozen layers, of this run and all others.
@@ -1813,6 +1852,14 @@ class Audit:
         found = with_neighbours(table, self.evidence, layer, n_neighbors, eta)
         self._log.of_fork = f"In a fork of this audit that was trained: {found.sentence}"
         return found
+
+
+def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:
+    if rho is not None:
+        return StopRule(rho, over_last)
+    if over_last != 1:
+        raise ValueError("over_last goes with stop_at_drop: say at which drop to interrupt")
+    return None
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,52 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import Models, OneModel
 from memowidgets.audit.names import NotGivenError
+from memowidgets.checks import as_code, whole_number
 from memowidgets.stamps import array_digest, digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
-from memowidgets.training.design import REFERENCE, Design, ReferenceDesign
+from memowidgets.training.design import REFERENCE, SHADOW, Design, Kind, ReferenceDesign
+from memowidgets.training.engine.pools import check_executor
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.visible import quoted
+
+
+def check_request(
+    n: Any,
+    executor: Executor | None,
+    checkpoints: Any,
+    processes: int | None,
+    kind: Kind = SHADOW,
+) -> None:
+    """Refuse what can't be meant.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With what would be right.
+    """
+    each = " for each member" if kind is REFERENCE else ""
+    whole_number(f"n, the number of {kind.noun}s{each} in all,", n, 1)
+    check_executor(executor)
+    if processes is not None:
+        whole_number("processes", processes, 1)
+    if isinstance(checkpoints, Sized) and not len(checkpoints):
+        raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
+
+
+def checked_part(indices: Any, n: int) -> list[int]:
+    """Return the indices of the shadow models that this process trains, each once.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is no series, is empty, or one is no whole number from 0 to n − 1.
+    """
+    if not isinstance(indices, Iterable) or isinstance(indices, str | bytes):
+        raise TypeError(f"indices are whole numbers such as range(0, 10), not {as_code(indices)}")
+    part = [whole_number("each of indices", index, 0, n - 1) for index in indices]
+    if not part:
+        raise ValueError("indices is empty; leave it out to train all that are missing")
+    return list(dict.fromkeys(part))
 
 
 def config_digest(manifest: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.compared import References, models_of, shadow_set, shadow_sets, use_set
+from memowidgets.audit.compared import (
+    References,
+    config_digest,
+    models_of,
+    shadow_set,
+    shadow_sets,
+    use_set,
+)
 from memowidgets.audit.decided import true_labels
 from memowidgets.audit.evidence import Arrays, Checkpoint, Evidence, Kind, Need, cannot
 from memowidgets.audit.kept import (
@@ -51,10 +58,19 @@ from memowidgets.training.checkpoint import (
     record_file,
 )
 from memowidgets.training.config import Settings
-from memowidgets.training.design import NOTHING_LEFT_OUT, Design, LabelNoise, draw_noise
+from memowidgets.training.design import (
+    NOTHING_LEFT_OUT,
+    REFERENCE,
+    Design,
+    LabelNoise,
+    ReferenceDesign,
+    ShadowDesign,
+    draw_noise,
+)
 from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
 from memowidgets.training.rho import Record
+from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import ShadowSet
 from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import quoted, visible
@@ -449,6 +465,29 @@ class Run:
         """
         recipe = self.recipe()
         return TargetTraining(self.run, recipe, self.design, self.held_out, self.seed, self.loaded)
+
+    def job(
+        self,
+        checkpoints: Any,
+        plan: ShadowDesign | ReferenceDesign,
+        keep: bool | str | int | Sequence[str | int] = False,
+    ) -> ShadowJob:
+        """Return all that a worker needs to train any shadow or reference model."""
+        forward = None
+        if keep is not False:
+            layers = self.names.some_layers("last" if keep is True else keep)
+            forward = KeptForward(self.names.prediction().record.name, tuple(layers))
+        return ShadowJob(
+            self.recipe(),
+            self.design,
+            self.seed,
+            {record.name: record.step for record in self.names.some_records(checkpoints)},
+            {record.name: record.step for record in self.names.found},
+            plan,
+            self.references.config if plan.kind is REFERENCE else config_digest(self.manifest),
+            forward,
+            self.manifest.get("probe", {}),
+        )
 
     def recipe(self) -> Recipe:
         """Return model, data, settings and device.

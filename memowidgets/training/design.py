@@ -132,6 +132,26 @@ class ShadowDesign:
         if self.name not in SHADOW_DESIGNS:
             raise ValueError(f"unknown design {self.name!r}; valid: {', '.join(SHADOW_DESIGNS)}")
 
+    @classmethod
+    def of(
+        cls, design: Design, name: str, data: Dataset, audited: Sequence[str] | NDArray[Any] | None
+    ) -> ShadowDesign:
+        """Return the design of that name for a split.
+
+        Raises
+        ------
+        ValueError
+            If the name is unknown, nothing can be audited, or the target leaves nothing out.
+        """
+        plan = cls(name)
+        if name == "canaries":
+            return cls(name, audited_samples(data, design, audited))
+        if audited is not None:
+            raise ValueError(f'audited= goes with design="canaries", not with {name!r}')
+        if design.all_members:
+            raise ValueError(NOTHING_LEFT_OUT)
+        return plan
+
     @property
     def key(self) -> str:
         """Name of the set of shadow models of this design."""

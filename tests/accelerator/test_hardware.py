@@ -16,7 +16,6 @@ from torch import nn
 from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
-from memowidgets.audit.runs.begin import recorder
 from memowidgets.audit.runs.identity import run_digest
 from memowidgets.models.transformer import TokenModel
 from memowidgets.progress import Progress
@@ -417,7 +416,7 @@ def recorded(path, on):
     module = recipes.language_model(data)
     model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
     made = mw.Audit(model, data, path=path, device="cpu", held_out=1 / 8)
-    kept = recorder(made.run, None, "last", 1)
+    kept = made.recorder(None, "last", 1)
     module = module.to(on)
     kept.begin(module, 0, 4, 4)
     kept.record(module, 0, None)
@@ -621,7 +620,7 @@ def test_a_recorded_pass_that_does_not_fit_is_halved_too(tmp_path, monkeypatch):
     module = recipes.language_model(data)
     model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
     made = mw.Audit(model, data, path=tmp_path / "run", device="cpu", held_out=1 / 8)
-    kept = recorder(made.run, None, "last", 1)
+    kept = made.recorder(None, "last", 1)
     kept.begin(module, 0, 4, 4)
     whole = kept.record(module, 0, None)
 

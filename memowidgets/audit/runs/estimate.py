@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from memowidgets.audit.compared import config_digest, shadow_set
+from memowidgets.audit.compared import check_request, config_digest, shadow_set
 from memowidgets.audit.kept import halved
 from memowidgets.audit.run import Run
-from memowidgets.audit.runs.shadow_plan import check_request, planned
 from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
@@ -93,7 +92,7 @@ def _shadows(run: Run, recipe: Recipe, n: int, processes: int | None) -> _Work:
         config_digest(run.manifest),
     )
     try:
-        planned(run.data, run.design, "halves", None)
+        ShadowDesign.of(run.design, "halves", run.data, None)
     except ValueError as error:
         return _Work(job, 0, 0, why_not=str(error))
     made = _work(shadow_set(run.run, "halves", run.precision), n, job, processes)

@@ -1,4 +1,4 @@
-"""Opening a run from its directory, and finding its data and model: given, or made again.
+"""A run of a directory: begun, or opened with its data and model, given or made again.
 
 A manifest may be anybody's. What it names is made again only where that is bounded work which
 reads nothing but the package itself and the hub's local copies. A path is read only when the
@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from memowidgets import data as data_room
-from memowidgets.audit.run import WATCHED, Run, noise_of
+from memowidgets.audit.kept import AUTO, check_states
+from memowidgets.audit.run import WATCHED, Run, device_of, noise_of
 from memowidgets.audit.runs import identity
-from memowidgets.checks import as_code
+from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.models import (
@@ -33,12 +34,14 @@ from memowidgets.models import (
     WideResNet,
 )
 from memowidgets.models.base import check_model
+from memowidgets.models.precision import resolve_precision
 from memowidgets.network import without_the_hub
 from memowidgets.progress import shown
 from memowidgets.stamps import digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError, run_at
-from memowidgets.training.config import Settings
-from memowidgets.training.design import Design
+from memowidgets.training.config import Settings, TrainingConfig
+from memowidgets.training.design import Design, HeldOut, Members, draw_design
+from memowidgets.training.device import torch_device
 from memowidgets.training.loop.inputs import Pairs, pairs_of
 from memowidgets.training.seeds import restored
 from memowidgets.visible import quoted, visible
@@ -84,6 +87,49 @@ _MODELS: dict[str, tuple[Callable[..., Model], str | None]] = {
 }
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")  # take data first
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def begun_run(
+    model: Model,
+    data: Dataset,
+    path: str | os.PathLike[str],
+    training: TrainingConfig | None,
+    seed: int,
+    device: str,
+    members: Members,
+    held_out: HeldOut,
+    states: str = AUTO,
+) -> Run:
+    """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
+    check_model(model)
+    seed = whole_number("seed", seed)
+    check_states(states)
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
+    if training is not None and not isinstance(training, TrainingConfig):
+        raise TypeError(f"training must be a mw.TrainingConfig, not {as_code(training)}")
+    for samples in (data, held_out):
+        if isinstance(samples, Dataset):
+            model.check_data(samples)
+    settings = (training or TrainingConfig()).resolved(model.training_defaults)
+    design = draw_design(data, members, held_out, seed)
+    aside = held_out if isinstance(held_out, Dataset) else None
+    data = data.fitted(design.pool)
+    if aside is not None:
+        identity.check_held_out(aside, data, design)
+        aside = aside.with_encoding(data.encoding)
+    run = RunDirectory(path)
+    used = device_of(model, device)
+    precision = resolve_precision(torch_device(used), settings.precision)
+    manifest = {
+        **identity.described_training(settings, seed, precision, used),
+        **identity.described_model(model, data, design, settings),
+        **identity.described_data(data, design, aside),
+        "states": states,
+    }
+    trained_on = noise_of(data, design, manifest).applied(data)
+    manifest = identity.begun(run, manifest, trained_on, design, at_once=True)
+    return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
 
 
 def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from memowidgets.audit import console
-from memowidgets.progress import Progress
+from memowidgets import progress as of_progress
+from memowidgets.progress import Progress, shown
 
 STEPS = 300
 
@@ -24,12 +24,21 @@ def written(monkeypatch):
     """What a piece of work writes to an error output of a kind."""
 
     def of(output, seconds_each=1.0, work=None):
-        clock = iter(range(10**6))
+        now = [0.0]
         monkeypatch.setattr(sys, "stderr", output)
-        ticking = SimpleNamespace(monotonic=lambda: seconds_each * next(clock))
-        monkeypatch.setattr(console, "time", ticking)
-        with console.shown(None) as progress:
+        monkeypatch.setattr(of_progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+        def each_takes_time(report):
+            def reported(*about):
+                now[0] += seconds_each
+                report(*about)
+
+            return reported
+
+        with shown(None) as progress:
+            monkeypatch.setattr(progress, "report", each_takes_time(progress.report))
             (work or trained)(progress)
+            now[0] += seconds_each
         return output.getvalue()
 
     return of
@@ -77,5 +86,5 @@ def test_a_terminal_has_a_bar_that_goes(written):
 
 def test_ones_own_progress_is_the_one_that_is_used():
     mine = Progress()
-    with console.shown(mine) as progress:
+    with shown(mine) as progress:
         assert progress is mine

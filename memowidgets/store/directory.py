@@ -15,7 +15,6 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
@@ -57,15 +56,11 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """What writes a run's manifest, the folders that it creates, and the files so far."""
-
-    later: Callable[[], object] | None
-    missing: list[Path]
-    files: list[Path]
+# What a run has before its first checkpoint is whole, with the lock of that.
+_OF_A_START = (
+    *(MANIFEST, "design.safetensors", "rho.json", "trainer.json", "checkpoints", "forward"),
+    ".checkpoints.lock",
+)
 
 
 class RunDirectory:
@@ -113,8 +108,8 @@ class RunDirectory:
         self._headers: dict[str, Tensors] = {}
         self._unsynced: list[Path] | None = None  # files written inside of `together`
         self._later: Callable[[], object] | None = None  # what writes the manifest
-        self._made: list[Path] | None = None  # files written inside of `or_nothing`
-        self._fresh: _Begun | None = None  # as long as nothing follows `begin`
+        self._began: Callable[[], object] | None = None  # what has written it
+        self._new: list[Path] = []  # folders that the run creates, innermost first
 
     def part(self, name: str) -> Self:
         """Return a folder of the run as a run directory. `hold` of the run applies there, too.
@@ -238,50 +233,40 @@ class RunDirectory:
         known = self._last_read[0] is manifest
         self._identity = self._last_read[1] if known else fingerprints(manifest)[0]
         self._held_manifest, self._later = manifest, later
+        if later is not None:
+            self._new = [place for place in (self.path, *self.path.parents) if not place.exists()]
         self._manifest_state = self._state_of_manifest()
 
     def begin(self) -> None:
-        """Write the manifest now. `or_nothing` takes it back as long as no file follows it."""
-        begun = _Begun(self._later, self._missing(), [])
-        self._made = begun.files
-        try:
-            self._check_writable()
-        finally:
-            self._made = None
-        self._fresh = begun
+        """Write the manifest now, before any other file of the run."""
+        self._check_writable()
 
     @contextmanager
     def or_nothing(self) -> Iterator[None]:
-        """Remove what the block wrote if it fails and the run began in it, the folder too.
+        """Remove the run if the block fails and nothing was made in it yet, the folder too.
 
-        What another process wrote there meanwhile stays. A later file begins the run again.
+        That is a run that was begun here and has neither a whole checkpoint nor any other result. A
+        later file begins it again.
         """
-        begun = self._fresh
-        if begun is None and self._later is not None:
-            begun = _Begun(self._later, self._missing(), [])
-        if begun is None or self._made is not None:  # inside of another block
-            yield
-            return
-        self._made = begun.files
         try:
             yield
         except BaseException:
-            parents = {parent for file in begun.files for parent in file.parents}
-            inside = [parent for parent in parents if self.path in parent.parents]
-            for file in begun.files:
-                with suppress(OSError):
-                    file.unlink()
-            for folder in [*sorted(inside, key=lambda f: -len(f.parts)), *begun.missing]:
-                with suppress(OSError):
-                    folder.rmdir()
-            self._later, self._manifest_state = begun.later, None
+            with suppress(StoreError):  # another process works there
+                self._take_back()
             raise
-        finally:
-            self._made = self._fresh = None
 
-    def _missing(self) -> list[Path]:
-        """Return the folders that the run will create, innermost first."""
-        return [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+    def _take_back(self) -> None:
+        if self._began is None:
+            return
+        with self.lock("checkpoints"):
+            found = sorted(self.path.rglob("*"), reverse=True)  # what is in a folder comes first
+            names = [place.relative_to(self.path).parts for place in found]
+            if any(name[0] not in _OF_A_START or name[-1] == "record.json" for name in names):
+                return
+            for place in [*found, *self._new]:
+                with suppress(OSError):
+                    place.rmdir() if place.is_dir() else place.unlink()
+        self._later, self._began, self._manifest_state = self._began, None, None
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -586,7 +571,6 @@ class RunDirectory:
         lock = FileLock(path, timeout=0, mode=0o600)
         with explained(path, self.path):
             make_private(path.parent)
-            self._note_made(path)
             try:
                 lock.acquire()
             except Timeout:
@@ -621,6 +605,7 @@ class RunDirectory:
             except BaseException:
                 whole._later = later
                 raise
+            whole._began = later
         self.check_held()
 
     def _write(self, name: str, content: bytes) -> None:
@@ -634,17 +619,10 @@ class RunDirectory:
 
     def _settle(self, temporary: Path, target: Path) -> None:
         """Wait until a new file is on the disk; inside of `together` only note its later name."""
-        self._note_made(target)
         if self._whole._unsynced is None:
             sync(temporary)
         else:
             self._whole._unsynced.append(target)
-
-    def _note_made(self, file: Path) -> None:
-        if self._whole._made is None:
-            self._whole._fresh = None
-        else:
-            self._whole._made.append(file)
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -280,7 +280,7 @@ def begun(
     *,
     at_once: bool,
 ) -> dict[str, Any]:
-    """Begin a run as `settle` does, so that `RunDirectory.or_nothing` can take it back.
+    """Begin a run as `settle` does, so that `RunDirectory.or_nothing` can remove it.
 
     In an empty directory, nothing is written before another file of the run, unless `at_once`.
     """

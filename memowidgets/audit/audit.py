@@ -571,7 +571,7 @@ class Audit:
         kept = names.some_layers(layers)
         passes = ModelPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
         every = recipe.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
-        return Recorder(run.run, passes, every, shown, keep, stop)
+        return Recorder(run.run, passes, every, keep, stop)
 
     def run_shadows(
         self,

@@ -196,9 +196,7 @@ class KeptScores:
     files : callable or None
         Function of a checkpoint's record and a layer that returns where they lie on disk.
     read_only : bool
-        Whether nothing can be written there.
-    remember : bool
-        Whether new scores stay in memory, too.
+        Whether nothing can be written there: then new scores stay in memory.
     """
 
     def __init__(
@@ -207,10 +205,9 @@ class KeptScores:
         files: Callable[[Record, str], ScoreFiles] | None = None,
         *,
         read_only: bool = True,
-        remember: bool = True,
     ) -> None:
         self._cache, self._files = cache, files
-        self._read_only, self._remember = read_only, remember
+        self._read_only = read_only
 
     def has(self, metric: str, layer: str, at: Checkpoint) -> bool:
         """Whether `find` has an answer."""
@@ -233,11 +230,10 @@ class KeptScores:
         StoreError
             If they cannot be written.
         """
-        if self._remember:
-            question = "score", metric, layer, at.record.name
-            self._cache.of(question, at.state, scores.copy)
         if self._files is not None and not self._read_only:
             self._files(at.record, layer).store(metric, layer, scores)
+        else:
+            self._cache.of(("score", metric, layer, at.record.name), at.state, scores.copy)
 
 
 def warn_of(reason: str | None) -> None:

@@ -52,10 +52,6 @@ class Names:
         """Whether these are of arrays, which have one checkpoint under three names."""
         return [record.name for record in self.found] == [GIVEN]
 
-    def records(self) -> list[Record]:
-        """All checkpoints, in the order of training."""
-        return list(self.found)
-
     def so_far(self, record: Record) -> list[Record]:
         """Return the checkpoints after step 0 up to one of them, in the order of training."""
         return [one for one in self.found if 0 < one.step <= record.step]

@@ -43,7 +43,7 @@ from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.models.precision import check_available
 from memowidgets.progress import Progress
-from memowidgets.stamps import array_digest, state_of
+from memowidgets.stamps import array_digest
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
@@ -155,12 +155,6 @@ class Run:
         self._cache = Cache()
         self._pass_seconds: float | None = None
 
-    def __repr__(self) -> str:
-        return (
-            f"Audit({self.data!r}, {len(self.design.members)} members, "
-            f"{len(self.names.found)} checkpoints, {len(self.shadows)} shadow models)"
-        )
-
     @property
     def path(self) -> str:
         """The run directory."""
@@ -270,7 +264,7 @@ class Run:
         """A value that changes with any file that evidence comes from, but for scores."""
         run, rules = self.run, (RHO, COURSE, "shadows.json")
         checkpoints = [
-            (name, _state_of(run, record_file(name)), run.state(outputs_of(name)))
+            (name, run.state(record_file(name), ""), run.state(outputs_of(name)))
             for name in run.names("checkpoints", "")
         ]
         passes = [
@@ -279,7 +273,7 @@ class Run:
             for name in run.names(folder)
         ]
         models = shadows.state(), self.references.files.state()
-        return [_state_of(run, rule) for rule in rules], checkpoints, passes, models
+        return [run.state(rule, "") for rule in rules], checkpoints, passes, models
 
     def _set(self, key: str | None = None) -> ShadowSet:
         if self.kind == "watched":
@@ -316,7 +310,6 @@ class Run:
                 self._cache,
                 lambda record, _layer: self.kept_forward(record).scores,
                 read_only=self.run.read_only,
-                remember=self.run.read_only,
             ),
             scores_of=partial(self._scores_of, shadows.key),
             general_notes=notes,
@@ -391,8 +384,7 @@ class Run:
         def files(record: Record, _layer: str) -> ScoreFiles:
             return ScoreFiles(folder, f"scores/{digest}/{record.name}", digest)
 
-        read_only = self.run.read_only
-        return KeptScores(cache, files, read_only=read_only, remember=read_only)
+        return KeptScores(cache, files, read_only=self.run.read_only)
 
     # what is made
 
@@ -515,14 +507,6 @@ class Run:
             )
         check_available(torch_device(self.device), self.precision)
         return Recipe(self.model, self.data, self.training, self.device, self._anywhere)
-
-
-def _state_of(run: RunDirectory, name: str) -> tuple[int, ...]:
-    """Return numbers that change when a file is written again; empty without a file."""
-    try:
-        return state_of((run.path / name).stat())
-    except OSError:
-        return ()
 
 
 def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> Names:

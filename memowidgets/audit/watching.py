@@ -20,7 +20,6 @@ from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
-from memowidgets.progress import shown
 from memowidgets.stamps import digest_of
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
@@ -213,7 +212,7 @@ def watch(
             unseen, aside = _held_out(held_out, samples, looker, batch_size)
         looker = replace(looker, held_out=aside)
         run = _begun(inner, samples, design, looker, path, plan.every, seed, unseen, version)
-        recorder = Recorder(run.run, looker, checkpoint_every, shown, keep, stop)
+        recorder = Recorder(run.run, looker, checkpoint_every, keep, stop)
         step = recorder.start(
             module,
             steps_done,

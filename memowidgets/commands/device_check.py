@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 
 from memowidgets.commands.runs import CommandError
 from memowidgets.files import write_whole
+from memowidgets.progress import Progress
 from memowidgets.visible import first_line, visible
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
 
 
 def _failed(what: str, error: Exception) -> Check:
-    reason = first_line(error)
-    return Check(what, "", "fails", reason, _UPDATE, wrong=True)
+    return Check(what, "", "fails", first_line(error), _UPDATE, wrong=True)
 
 
 def _audit(path: Path, device: str, epochs: int | None = None, **settings: Any) -> Audit:
@@ -161,19 +161,13 @@ def _audit(path: Path, device: str, epochs: int | None = None, **settings: Any) 
     )
     audit = Audit(ConvNet(), data, path=path, training=training, device=device, held_out=None)
     with _quietly():
-        audit.train(progress=_silent())
+        audit.train(progress=Progress())
     return audit
 
 
 def _last(audit: Audit) -> Record:
     """Return the record of the end of the training."""
     return audit.evidence.names.found[-1]
-
-
-def _silent() -> Any:
-    from memowidgets.progress import Progress
-
-    return Progress()
 
 
 @contextmanager
@@ -203,39 +197,35 @@ def _gaps(here: Audit, device: str) -> Check:
     runs = here.run, moved.run
     one, other = (np.asarray(run.gaps_of(_last(here), run.design.members)) for run in runs)
     off = float(np.abs(one - other).max() / np.std(one))
-    what, there = "logit gaps, same weights", f"off by {off:.1g}"
-    said = "standard deviations at most"
+    said, wrong = "standard deviations at most", not off <= _OFF
+    said += f"; rounding explains {_OFF}" if wrong else ""
     numbers = {"largest_difference_in_standard_deviations": off}
-    if not off <= _OFF:
-        said = f"{said}; rounding explains {_OFF}"
-        return Check(what, "", there, said, _UPDATE, wrong=True, numbers=numbers)
-    return Check(what, "", there, said, numbers=numbers)
+    return _compared_row("logit gaps, same weights", off, said, numbers, wrong=wrong)
 
 
 def _truth(here: Audit, there: Audit) -> Check:
     """Compare log-LiRA, with the device's shadow models in a worker process as users have it."""
     with ThreadPoolExecutor(1) as thread, _quietly():
-        _shadows(here, thread)
-        _shadows(there, None)
+        here.run_shadows(_N_SHADOWS, thread, progress=Progress())
+        there.run_shadows(_N_SHADOWS, processes=1, progress=Progress())
         return _order("log-LiRA", *(audit.log_lira() for audit in (here, there)))
-
-
-def _shadows(audit: Audit, executor: Executor | None) -> None:
-    processes = 1 if executor is None else None
-    audit.run_shadows(_N_SHADOWS, executor, processes=processes, progress=_silent())
 
 
 def _order(what: str, one: Any, other: Any) -> Check:
     """Compare the order of the samples after two trainings, whose values differ by rounding."""
     rank = float(one.rank().corr(other.rank()))
     off = float(np.abs(one - other).max())
-    there, least = f"off by {off:.1g}", _SAME_ORDER[what]
-    said = f"at most; rank correlation {rank:.3f}"
+    said, wrong = f"at most; rank correlation {rank:.3f}", not rank >= _SAME_ORDER[what]
+    said += f", below {_SAME_ORDER[what]}" if wrong else ""
     numbers = {"largest_difference": off, "rank_correlation": rank}
-    if not rank >= least:
-        said = f"{said}, below {least}"
-        return Check(what, "", there, said, _UPDATE, wrong=True, numbers=numbers)
-    return Check(what, "", there, said, numbers=numbers)
+    return _compared_row(what, off, said, numbers, wrong=wrong)
+
+
+def _compared_row(
+    what: str, off: float, said: str, numbers: Mapping[str, float], *, wrong: bool
+) -> Check:
+    fix = _UPDATE if wrong else ""
+    return Check(what, "", f"off by {off:.1g}", said, fix, wrong=wrong, numbers=numbers)
 
 
 def _precision(folder: Path, here: Audit, device: str) -> Check:
@@ -276,11 +266,11 @@ def _timed(audit: Audit) -> Timing:
     from memowidgets.training.shadow import ShadowJob
 
     run = audit.run
-    known = {record.name: record.step for record in run.names.records()}
+    known = {record.name: record.step for record in run.names.found}
     job = ShadowJob(
         run.recipe(), run.design, run.seed, {_last(audit).name: max(known.values())}, known
     )
-    return take_times(job, _silent())
+    return take_times(job, Progress())
 
 
 def _times(here: Audit, there: Audit, device: str) -> Iterator[Check]:
@@ -323,9 +313,9 @@ def _psmi(device: str) -> Check:
 def _time(what: str, here: float, there: float, advice: str) -> Check:
     one, other = _spoken(here), _spoken(there)
     numbers = {"cpu_seconds": here, "device_seconds": there}
-    if there > here:
-        return Check(what, one, other, f"{there / here:.1f} times as slow", advice, numbers=numbers)
-    return Check(what, one, other, f"{here / there:.1f} times as fast", numbers=numbers)
+    slow = there > here
+    said = f"{there / here:.1f} times as slow" if slow else f"{here / there:.1f} times as fast"
+    return Check(what, one, other, said, advice if slow else "", numbers=numbers)
 
 
 def _spoken(seconds: float) -> str:
@@ -350,10 +340,8 @@ def _fitting(device: str, timing: Timing) -> Check:
     said = (
         "fit into its memory: run_shadows(n, processes=…); python -m benchmarks device times them"
     )
-    if n == 0:
-        fix = "end other programs that use the device"
-        return Check(what, "", "0", said, fix, wrong=True, numbers=numbers)
-    return Check(what, "", str(n), said, numbers=numbers)
+    fix = "" if n else "end other programs that use the device"
+    return Check(what, "", str(n), said, fix, wrong=n == 0, numbers=numbers)
 
 
 def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> None:

@@ -6,23 +6,19 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from memowidgets.store import StoreError, run_at
+from memowidgets.store import MANIFEST, StoreError, run_at
 from memowidgets.training.checkpoint import disk_use
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
-    from memowidgets.training.rho import Record
 
 
-MANIFEST = "manifest.json"
-LARGEST_MANIFEST = 2**30  # bytes; a million samples need a twentieth of it
 _MOST_CHARACTERS = 600
 _LARGEST_ABOUT = 100_000  # bytes
 # What Python's errors ask for, in the words of the command line. Each pattern has words of the
@@ -61,94 +57,48 @@ def in_flags(message: str) -> str:
     return message
 
 
-def checked_manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest of the run that a command opens.
+def checked_run(path: Path) -> tuple[str, ...]:
+    """Return what the listing says of a run all of whose parts can be read.
+
+    Returns
+    -------
+    tuple of str
+        Its model, members, epochs, drop at ρ, and number of shadow models.
 
     Raises
     ------
     CommandError
-        If there is no run, its manifest is invalid, or a newer version wrote it.
+        If there is no run, or a part of it cannot be read.
     """
     if not path.exists():
         raise CommandError(f"{path} does not exist; pass the folder of a run")
     if not path.is_dir():
         raise CommandError(f"{path} is not a folder; pass the folder of a run")
     with refusing(path):
-        from memowidgets.audit.runs.identity import (
-            is_of_arrays,
-            read_arrays_manifest,
-            read_manifest,
-        )
-        from memowidgets.audit.runs.opening import existing_run
-
-        size = (path / MANIFEST).stat().st_size if (path / MANIFEST).is_file() else 0
-        if size > LARGEST_MANIFEST:
-            raise CommandError(
-                f"{path / MANIFEST} has {size} bytes, so it is not the manifest of a run"
-            )
-        run = existing_run(path, read_only=True)
-        return read_arrays_manifest(run) if is_of_arrays(run) else read_manifest(run)
-
-
-@dataclass(frozen=True)
-class Run:
-    """Content of a run directory, without its model and data.
-
-    Attributes
-    ----------
-    manifest : dict
-        Manifest of the run.
-    members : int
-        Number of members, the samples that the target model trains on.
-    records : sequence of Record
-        Checkpoints of the run.
-    drop : float or None
-        Drop of the median loss at the checkpoint that the ρ rule chose. None before training.
-    reached : bool
-        Whether that drop is ρ or more.
-    shadows : int
-        Number of shadow models.
-    """
-
-    manifest: dict[str, Any]
-    members: int
-    records: Sequence[Record]
-    drop: float | None
-    reached: bool
-    shadows: int
-
-
-def checked_run(path: Path) -> Run:
-    """Return a run all of whose parts can be read.
-
-    Raises
-    ------
-    CommandError
-        If a part cannot be read.
-    """
-    manifest = checked_manifest(path)
-    with refusing(path):
         from memowidgets.audit.compared import shadow_set
         from memowidgets.audit.run import read_names
-        from memowidgets.audit.runs.identity import is_of_arrays, read_design
+        from memowidgets.audit.runs import identity
         from memowidgets.audit.runs.kept_arrays import n_given_shadows
 
-        directory = run_at(path, read_only=True)
-        directory.hold(manifest)
-        if is_of_arrays(directory):
-            n_shadows = n_given_shadows(directory)
-            return Run(manifest, len(manifest["ids"]), (), None, reached=False, shadows=n_shadows)
-        members = len(read_design(directory, manifest).members)
-        names = read_names(directory, manifest, members)
-        records = names.found
-        found = names.prediction() if records else None
-        return Run(
-            manifest,
-            members,
-            records,
-            drop=None if found is None else found.drop,
-            reached=found is not None and found.reached,
-            shadows=len(shadow_set(directory)),
+        run = run_at(path, read_only=True)
+        if identity.is_of_arrays(run):
+            manifest = identity.read_arrays_manifest(run)
+            run.hold(manifest)
+            n = len(manifest["ids"])
+            return "(arrays)", f"{n} of {n}", "–", "–", str(n_given_shadows(run))
+        manifest = identity.read_manifest(run)
+        run.hold(manifest)
+        members = len(identity.read_design(run, manifest).members)
+        names, drop = read_names(run, manifest, members), "–"
+        if len(names.found) > 1:
+            found = names.prediction()
+            drop = f"{found.drop:.1%}" if found.reached else f"not reached: {found.drop:.1%}"
+        return (
+            str(manifest["model"].get("class", "?")),
+            f"{members} of {len(manifest['ids'])}",
+            f"{names.found[-1].epoch:g}" if names.found else "–",
+            drop,
+            str(len(shadow_set(run))),
         )
 
 
@@ -247,24 +197,10 @@ def about_in(path: Path) -> dict[str, str]:
         raise CommandError(f"--about: {path}: {error}") from None
 
 
-def model_name(manifest: Mapping[str, Any]) -> str:
-    """Return the name of the model in a manifest."""
-    return str(manifest.get("model", {"class": "(arrays)"}).get("class", "?"))
-
-
 DEPTH = 4
 _COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size", "deletable")
 _WIDEST = 40
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-
-
-@dataclass(frozen=True)
-class _Line:
-    """Line for a run, or the reason why it cannot be read."""
-
-    name: str
-    cells: tuple[str, ...] = ()
-    problem: str = ""
 
 
 def listing(folder: Path) -> list[str]:
@@ -282,15 +218,32 @@ def listing(folder: Path) -> list[str]:
     """
     if not folder.is_dir():
         raise CommandError(f"there is no folder {folder}")
-    found = [_line(run, folder) for run in sorted(_runs(folder, DEPTH))]
-    if not found:
-        return [f"no run in {visible(str(folder), 200)}"]
-    rows = [_COLUMNS, *((line.name, *line.cells) for line in found if line.cells)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-    lines = [_laid_out(row, widths) for row in rows] if len(rows) > 1 else []
-    if any(line.cells and line.cells[-1] != "–" for line in found):
+    problems, can_be_deleted = list[str](), False
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for run in sorted(_runs(folder, DEPTH)):
+        name = visible(str(run.relative_to(folder)), _WIDEST)
+        name = visible(run.absolute().name, _WIDEST) if name == "." else name
+        try:
+            known = checked_run(run)
+        except CommandError as error:
+            problems.append(f"{name}: {error}")
+            continue
+        size, again = disk_use(run)
+        deletable = _in_units(sum(again.values())) if again else "–"
+        cells = (*known, _in_units(size), deletable)
+        rows.append((name, *(visible(cell, _WIDEST) for cell in cells)))
+        can_be_deleted |= bool(again)
+    if len(rows) == 1:
+        return problems or [f"no run in {visible(str(folder), 200)}"]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        texts = zip(row, widths, strict=True)
+        laid_out = [t.ljust(w) if i < 2 else t.rjust(w) for i, (t, w) in enumerate(texts)]
+        lines.append("  ".join(laid_out).rstrip())
+    if can_be_deleted:
         lines.append("deletable: passes and scores (folders forward, scores) that are made again")
-    return [*lines, *(f"{line.name}: {line.problem}" for line in found if line.problem)]
+    return [*lines, *problems]
 
 
 def _runs(folder: Path, depth: int) -> Iterator[Path]:
@@ -310,52 +263,12 @@ def _runs(folder: Path, depth: int) -> Iterator[Path]:
         yield from _runs(entry, depth - 1)
 
 
-def _line(run: Path, folder: Path) -> _Line:
-    name = visible(str(run.relative_to(folder)), _WIDEST)
-    name = visible(run.absolute().name, _WIDEST) if name == "." else name
-    try:
-        cells = _cells(run)
-    except CommandError as error:
-        return _Line(name, problem=str(error))
-    return _Line(name, tuple(visible(cell, _WIDEST) for cell in cells))
-
-
-def _cells(path: Path) -> tuple[str, ...]:
-    run = checked_run(path)
-    size, again = disk_use(path)
-    return (
-        model_name(run.manifest),
-        f"{run.members} of {len(run.manifest['ids'])}",
-        f"{run.records[-1].epoch:g}" if run.records else "–",
-        _drop(run),
-        str(run.shadows),
-        _in_units(size),
-        _in_units(sum(again.values())) if again else "–",
-    )
-
-
-def _drop(run: Run) -> str:
-    """Return the drop of the loss at ρ, or how far it fell if it has not reached ρ."""
-    if run.drop is None or len(run.records) == 1:
-        return "–"
-    return f"{run.drop:.1%}" if run.reached else f"not reached: {run.drop:.1%}"
-
-
 def _in_units(total: float) -> str:
     """Return a number of bytes as text."""
     unit = 0
     while total >= 1000 and unit < len(_UNITS) - 1:
         total, unit = total / 1000, unit + 1
     return f"{total:.0f} {_UNITS[unit]}" if unit < 2 else f"{total:.1f} {_UNITS[unit]}"
-
-
-def _laid_out(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = [text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in _numbered(row, widths)]
-    return "  ".join(cells).rstrip()
-
-
-def _numbered(row: tuple[str, ...], widths: list[int]) -> Iterator[tuple[int, tuple[str, int]]]:
-    yield from enumerate(zip(row, widths, strict=True))
 
 
 _CHECKED = ("psmi", "reference")

@@ -404,13 +404,13 @@ class RunDirectory:
             return None
         return None
 
-    def state(self, name: str) -> tuple[int, ...]:
-        """Return numbers that change when the tensors are written again; empty without a file.
+    def state(self, name: str, suffix: str = ".safetensors") -> tuple[int, ...]:
+        """Return numbers that change when a file is written again; empty without a file.
 
         They stay the same as long as the file stays on its disk. A copy has other numbers.
         """
         try:
-            return state_of(self._tensor_path(name).stat())
+            return state_of(self.place(f"{name}{suffix}").stat())
         except OSError:
             return ()
 

@@ -109,9 +109,9 @@ class PackedRun(RunDirectory):
         """Return whether a file of that name (with its suffix) is in the recording."""
         return name in self._notes or name.removesuffix(".safetensors") in self._files
 
-    def state(self, name: str) -> tuple[int, ...]:
+    def state(self, name: str, suffix: str = ".safetensors") -> tuple[int, ...]:
         """Return numbers that change when the recording is replaced; empty without that file."""
-        if name not in self._files:
+        if not self.has_file(f"{name}{suffix}"):
             return ()
         try:
             return state_of((self._whole.path / _FILE).stat())

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.forward import Forward
 from memowidgets.training.rho import Record, StopRule
@@ -100,11 +99,6 @@ def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
     for record in reversed(records):
         name = record.name
         run.forget(f"checkpoints/{name}", forward_of(name), f"scores/{name}")
-
-
-def weights_digest(weights: Mapping[str, NDArray[Any]]) -> str:
-    """Return the digest of weights that `RunDirectory.write_weights` returns, without writing."""
-    return digest_of_arrays(weights)
 
 
 def arrays_of(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:

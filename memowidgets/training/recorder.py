@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
-from memowidgets.progress import Progress
+from memowidgets.progress import Progress, shown
+from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.budget import Budget, checked_every
 from memowidgets.training.checkpoint import (
@@ -34,7 +35,6 @@ from memowidgets.training.checkpoint import (
     read_stop,
     record_file,
     record_of,
-    weights_digest,
     write_course,
     write_record,
     write_stop,
@@ -140,8 +140,6 @@ class Recorder:
     every : float or "auto"
         Epochs between two checkpoints. "auto" takes those whose seconds stay under `SHARE` of the
         training's.
-    shown : callable
-        Context that shows the progress of a pass, if no `Progress` is given.
     keep : {"all", "prediction+final", "logits"}
         Where weights and representations are kept, see `Course`.
     stop : StopRule, optional
@@ -153,7 +151,6 @@ class Recorder:
         run: RunDirectory,
         passes: Any,
         every: float | str,
-        shown: Callable[[Progress | None], AbstractContextManager[Progress]],
         keep: str = KEEP[0],
         stop: StopRule | None = None,
     ) -> None:
@@ -161,7 +158,7 @@ class Recorder:
             raise ValueError(f"unknown keep {keep!r}; valid: {', '.join(KEEP)}")
         self.run, self.passes, self.keep = run, passes, keep
         self._every, self._by_time = checked_every(every)
-        self._shown, self._stop = shown, stop
+        self._stop = stop
         self._rule = stop or read_stop(run, has_records=False)
         self.budget = Budget()
         self._plan = CheckpointPlan(1, self._every)
@@ -390,7 +387,7 @@ class Recorder:
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
                     "that the optimizer trains"
                 )
-            with self.run.together(), self._shown(progress) as report:
+            with self.run.together(), shown(progress) as report:
                 epoch = self._plan.epoch_of(step)
                 made = write_checkpoint(
                     self.run, self.passes, module, weights, step, epoch, report, self.keep
@@ -535,7 +532,7 @@ def trained_weights(module: nn.Module) -> dict[str, Tensor]:
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:
     """Return the digest of tensors by name."""
-    return weights_digest(arrays_of(tensors))
+    return digest_of_arrays(arrays_of(tensors))
 
 
 def _trained(digest: str) -> str:

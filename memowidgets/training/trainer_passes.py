@@ -18,7 +18,8 @@ from memowidgets.models.heads import plain
 from memowidgets.models.memory import Memory
 from memowidgets.models.precision import used_precision
 from memowidgets.progress import Progress
-from memowidgets.training.checkpoint import arrays_of, weights_digest
+from memowidgets.stamps import digest_of_arrays
+from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.device import working_on
 from memowidgets.training.forward import LAYER, Forward, Shapes, forward, halve_passes
 from memowidgets.training.learner import Recipe
@@ -141,11 +142,11 @@ class ModelPasses:
             arrays = arrays_of(adapter_weights(peft, adapter))
             config = {**peft.peft_config[adapter].to_dict(), "inference_mode": True}
             notes = {"adapter_config.json": json.loads(json.dumps(config, default=_plain))}
-            return Weights(weights_digest(arrays), arrays, "adapter_model", notes)
+            return Weights(digest_of_arrays(arrays), arrays, "adapter_model", notes)
         lasting = module.state_dict().keys()
         buffers = {n: b for n, b in module.named_buffers() if n in lasting}  # as running means
         arrays = arrays_of(trained_weights(module) | buffers)
-        return Weights(weights_digest(arrays), arrays, "weights")
+        return Weights(digest_of_arrays(arrays), arrays, "weights")
 
     def _pass(
         self,

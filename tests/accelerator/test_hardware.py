@@ -39,7 +39,7 @@ def of_the_cpu(tmp_path_factory):
 
 
 def losses(made):
-    return [made.evidence.losses(record) for record in made.evidence.names.records()]
+    return [made.evidence.losses(record) for record in made.evidence.names.found]
 
 
 def assert_trained_alike(one, other):
@@ -323,10 +323,8 @@ def test_bfloat16_is_recorded_and_near(device, tmp_path):
     made = [audit("CausalLM", tmp_path / of, of, "bfloat16") for of in ("cpu", device)]
     for one in made:
         one.train()
-    assert {record.precision for one in made for record in one.evidence.names.records()} == {
-        "bfloat16"
-    }
-    assert made[1].evidence.names.records()[0].train_loss > 0
+    assert {record.precision for one in made for record in one.evidence.names.found} == {"bfloat16"}
+    assert made[1].evidence.names.found[0].train_loss > 0
     np.testing.assert_allclose(losses(made[0]), losses(made[1]), atol=0.05)
     assert np.isfinite(made[1].score("psmi", checkpoint="final")).all()
 

@@ -155,7 +155,7 @@ def test_gradients_flow_after_a_step_inside_autocast(data, tmp_path):
         watch.step()
         cross_entropy(module(x), y).backward()
     assert all(p.grad is not None for p in module.parameters())
-    final = watch.audit.run.kept_forward(watch.audit.evidence.names.records()[-1])
+    final = watch.audit.run.kept_forward(watch.audit.evidence.names.found[-1])
     assert final.tensors().metadata["precision"] == "bfloat16"
 
 
@@ -316,7 +316,7 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     feed = mw.models.ConvNet().feeder(digits, torch.device("cpu"))
     logits = module(feed(np.arange(40))).detach().numpy()
     np.testing.assert_allclose(
-        watch.audit.run.forward(watch.audit.evidence.names.records()[0]).tensors()["logits"],
+        watch.audit.run.forward(watch.audit.evidence.names.found[0]).tensors()["logits"],
         logits,
         atol=1e-5,
     )
@@ -342,7 +342,7 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     watch = mw.watch(bag, data, tmp_path / "texts", 4, forward=read)
     assert watch.audit.layers == ("head.input",)
     expected = read(bag, texts).detach().numpy()
-    found = watch.audit.run.forward(watch.audit.evidence.names.records()[0])
+    found = watch.audit.run.forward(watch.audit.evidence.names.found[0])
     np.testing.assert_allclose(found.tensors()["logits"], expected, atol=1e-6)
 
 
@@ -386,7 +386,7 @@ def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     watch = mw.watch(module, rows, tmp_path / "run", STEPS, batch_size=7)
     with torch.no_grad():
         expected = module(x, torch.ones(1)).numpy()
-    found = watch.audit.run.forward(watch.audit.evidence.names.records()[0])
+    found = watch.audit.run.forward(watch.audit.evidence.names.found[0])
     np.testing.assert_allclose(found.tensors()["logits"], expected, atol=1e-6)
     assert watch.audit.labels.tolist() == y.tolist()
 
@@ -462,7 +462,7 @@ def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
         audits.append(mw.watch(module, loader, tmp_path / str(size), 3).audit)
     before = ("blocks.0",) if reads == "last" else ("blocks.0", "blocks.1")
     assert audits[0].layers == (*before, "score.input")  # what goes into it is not taken twice
-    records = [audit.evidence.names.records()[0] for audit in audits]
+    records = [audit.evidence.names.found[0] for audit in audits]
     one, several = (a.run.forward(r) for a, r in zip(audits, records, strict=True))
     np.testing.assert_allclose(one.tensors()["logits"], several.tensors()["logits"], atol=1e-5)
     for layer in audits[0].layers:
@@ -502,7 +502,7 @@ def test_a_large_activation_of_images_is_pooled(tmp_path):
     )
     pairs = TensorDataset(torch.rand(6, 3, 24, 24), torch.arange(6) % 2)
     audit = mw.watch(module, pairs, tmp_path / "run", 3).audit
-    made = audit.run.forward(audit.evidence.names.records()[0])
+    made = audit.run.forward(audit.evidence.names.found[0])
     assert made.tensors()["layer.0"].shape == (6, 16 * 4 * 4)
     with torch.no_grad():
         pooled = nn.functional.adaptive_avg_pool2d(module[0](pairs.tensors[0]), 4).flatten(1)

@@ -23,7 +23,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.audit.runs import recorded
-from memowidgets.commands.runs import CommandError, checked_manifest
+from memowidgets.commands.runs import CommandError, checked_run
 from memowidgets.commands.view import _CELL
 from memowidgets.commands.view import RECORDING as DEMO
 from memowidgets.stamps import fingerprints
@@ -341,7 +341,7 @@ def test_a_manifest_that_is_too_large(run, tmp_path):
     with (tmp_path / "run" / "manifest.json").open("r+b") as file:
         file.truncate(2**31)  # a hole: it takes no room on the disk
     with pytest.raises(CommandError, match="has 2147483648 bytes"):
-        checked_manifest(tmp_path / "run")
+        checked_run(tmp_path / "run")
 
 
 def test_the_runs_in_a_folder(run, tmp_path, capsys):

@@ -199,7 +199,7 @@ def _warn_of_no_covariates(evidence: Evidence, record: Record) -> None:
     if early.step < record.step:
         missing = f"the shadow models have no logit gaps at {early.name}, the prediction checkpoint"
         advice = 'run_shadows(…, checkpoints=("prediction", "final")) keeps them'
-    elif len(evidence.names.records()) == 1:
+    elif len(evidence.names.found) == 1:
         missing = "the shadow models' early gaps were not given"
         advice = "pass early_shadow_gaps= to Audit.from_arrays"
     else:

@@ -139,12 +139,12 @@ def _asked_checkpoints(run: Run) -> list[str]:
 
 def _is_trained(run: Run) -> bool:
     """Return whether the target has a checkpoint after step 0, so that one is the prediction's."""
-    return len(run.names.records()) > 1
+    return len(run.names.found) > 1
 
 
 def _missing_passes(run: Run) -> int:
     """Return the number of passes over the members that `run_shadows` makes at its end."""
-    records = {record.name: record for record in run.names.records()}
+    records = {record.name: record for record in run.names.found}
     return sum(
         name not in records or not run.kept_forward(records[name]).exists
         for name in _asked_checkpoints(run)
@@ -153,7 +153,7 @@ def _missing_passes(run: Run) -> int:
 
 def _steps_left(run: Run) -> dict[str, int]:
     """Return the checkpoints that the target has not reached, with their steps."""
-    records = run.names.records()
+    records = run.names.found
     last = records[-1].step if records else -1
     return {name: step for name, step in _planned_checkpoints(run).items() if step > last}
 
@@ -184,8 +184,8 @@ def _target_row(run: Run, timings: _Timings | None) -> dict[str, Any]:
     if timings is None or not left:
         return _as_row("target", 0, 0, 0.0, 0, 0, _DONE)
     timing, memory = timings.target, timings.shadow.memory  # not what the user has in this process
-    members, n_records = len(run.design.members), len(run.names.records())
-    steps = max(left.values()) - (run.names.records()[-1].step if n_records else 0)
+    members, n_records = len(run.design.members), len(run.names.found)
+    steps = max(left.values()) - (run.names.found[-1].step if n_records else 0)
     seconds = cost.target_seconds(timing, steps, len(left), members, len(run.held_out))
     n_bytes = cost.target_bytes(timing, len(left), members, resumed=n_records > 0)
     return _as_row("target", 1, 1, seconds, n_bytes, memory, _TIMED)

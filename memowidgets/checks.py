@@ -26,13 +26,12 @@ _PACKAGE = __name__.split(".", maxsplit=1)[0]
 def warn_user(text: str) -> None:
     """Warn at the line outside of this package that led here."""
     frame, level = sys._getframe(), 1  # noqa: SLF001 - warnings of Python 3.11 cannot skip files
-    while frame.f_back is not None and _is_ours(frame.f_globals):
+    while (
+        frame.f_back is not None
+        and str(frame.f_globals.get("__name__")).split(".", maxsplit=1)[0] == _PACKAGE
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, UserWarning, stacklevel=level)
-
-
-def _is_ours(names: Mapping[str, Any]) -> bool:
-    return str(names.get("__name__")).split(".", maxsplit=1)[0] == _PACKAGE
 
 
 def as_code(value: object) -> str:

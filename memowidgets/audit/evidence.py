@@ -8,7 +8,6 @@ target. It computes no score and no log-LiRA: the functions in `memowidgets.audi
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.kept import Cache, KeptScores
+from memowidgets.audit.kept import Cache, KeptScores, warn_of
 from memowidgets.audit.names import GIVEN, Names, NotGivenError
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
@@ -640,17 +639,21 @@ class Evidence:
 
         Those that training kept, if it did; else those of the forward pass.
         """
-        outputs = self.checkpoints[record.name].outputs
-        if outputs is not None:
-            return np.array(outputs["losses"])
-        if self.checkpoints[record.name].why_no_outputs:
-            warnings.warn(
-                f"{self.checkpoints[record.name].why_no_outputs}. It is not used, and made again.",
-                UserWarning,
-                stacklevel=2,
+        at = self.checkpoints[record.name]
+        if at.outputs is not None:
+            return np.array(at.outputs["losses"])
+        if at.why_no_outputs:
+            warn_of(at.why_no_outputs)
+        if at.made is None and self.kind == "shadow":
+            raise StoreError(
+                f"shadow {self.index} kept no losses at {record.name}: a new run's "
+                "run_shadows(…, keep_forward=True) keeps them up to the prediction checkpoint"
             )
-        if self.checkpoints[record.name].made is None:
-            raise self._no_losses(record)
+        if at.made is None:
+            raise NotGivenError(
+                f"the losses at {record.name} were not kept, and a pass over the members that "
+                f"makes them needs the model and the data of {self.path}"
+            )
         return self.losses_of_pass(record)
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
@@ -659,41 +662,34 @@ class Evidence:
         return self.gaps_of_pass(record) if own is None else own
 
     def _made(self, record: Record) -> Mapping[str, NDArray[Any]]:
-        made = self.checkpoints[record.name].made
-        if made is None:
-            raise self._no_pass(record)
-        return made
+        """Return the forward pass of a checkpoint.
 
-    def _no_pass(self, record: Record) -> StoreError:
-        if self.checkpoints[record.name].why_not:
-            return StoreError(self.checkpoints[record.name].why_not)
+        Raises
+        ------
+        StoreError
+            If it is not there. The message says why, and what to do.
+        """
+        at = self.checkpoints[record.name]
+        if at.made is not None:
+            return at.made
+        if at.why_not:
+            raise StoreError(at.why_not)
         if self.kind in ("watched", "recording"):
-            return self.cannot("repeat")
+            raise self.cannot("repeat")
         if self.kind == "shadow":
-            kept = [name for name, at in self.checkpoints.items() if at.made is not None]
-            return StoreError(
+            kept = [name for name, one in self.checkpoints.items() if one.made is not None]
+            raise StoreError(
                 f"shadow {self.index} kept "
                 + (f"its forward pass at {kept[0]}, not" if kept else "no forward pass")
                 + f" at {record.name}: run_shadows(…, keep_forward=True) keeps it at the "
                 "prediction checkpoint"
             )
         if not self.can_ask:
-            return StoreError(
+            raise StoreError(
                 f"this needs the model and the data of {self.path}: "
                 "Audit.open(path, data=…, model=…)"
             )
-        return StoreError(f"nothing was scored at {record.name} yet: call score() there first")
-
-    def _no_losses(self, record: Record) -> StoreError:
-        if self.kind == "shadow":
-            return StoreError(
-                f"shadow {self.index} kept no losses at {record.name}: a new run's "
-                "run_shadows(…, keep_forward=True) keeps them up to the prediction checkpoint"
-            )
-        return NotGivenError(
-            f"the losses at {record.name} were not kept, and a pass over the members that "
-            f"makes them needs the model and the data of {self.path}"
-        )
+        raise StoreError(f"nothing was scored at {record.name} yet: call score() there first")
 
     # a shadow model in the target's place
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -176,7 +175,7 @@ class RunDirectory:
 
     def _inside(self, name: str) -> Path:
         found, on_the_way = _named(self.path, name)
-        if _has_link(on_the_way):
+        if any(map(os.path.islink, on_the_way)):
             run = os.path.realpath(self.path)
             if not Path(os.path.realpath(found)).is_relative_to(run):
                 raise OutsideError(
@@ -662,15 +661,3 @@ def _named(run: Path, name: str) -> tuple[Path, tuple[str, ...]]:
         raise StoreError(f"{quoted(name)} is not a name inside of {run}; the run is broken")
     on_the_way = (str(run.joinpath(*parts[: n + 1])) for n in range(len(parts)))
     return run / name, tuple(on_the_way)
-
-
-def _has_link(places: Iterable[str]) -> bool:
-    """Return whether one of these paths, each below the one before, is a symbolic link."""
-    for place in places:
-        try:
-            mode = os.lstat(place).st_mode
-        except OSError:  # the path ends here
-            return False
-        if stat.S_ISLNK(mode):
-            return True
-    return False

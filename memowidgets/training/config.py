@@ -108,11 +108,16 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "checkpoint_every", "batch_size", "accumulate", "lr"):
-            _check_positive(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is not None and not 0 < real_number(name, value) < math.inf:
+                raise ValueError(f"{name} must be a positive number, not {value}")
         for name in ("batch_size", "accumulate"):
-            _check_whole(name, getattr(self, name))
+            if (value := getattr(self, name)) is not None:
+                whole_number(name, value, 1)
         for name in ("warmup", "label_noise"):
-            _check_share(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is not None and not 0 <= real_number(name, value) < 1:
+                raise ValueError(f"{name} must be a share from 0 to below 1, not {value}")
         if self.weight_decay is not None:
             real_number("weight_decay", self.weight_decay, 0, finite=True)
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
@@ -325,21 +330,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence):
         return tuple(float(v) for v in value)
     return int(value) if value == int(value) else float(value)
-
-
-def _check_positive(name: str, value: float | None) -> None:
-    if value is not None and not 0 < real_number(name, value) < math.inf:
-        raise ValueError(f"{name} must be a positive number, not {value}")
-
-
-def _check_whole(name: str, value: float | None) -> None:
-    if value is not None:
-        whole_number(name, value, 1)
-
-
-def _check_share(name: str, value: float | None) -> None:
-    if value is not None and not 0 <= real_number(name, value) < 1:
-        raise ValueError(f"{name} must be a share from 0 to below 1, not {value}")
 
 
 def _check_milestones(milestones: Sequence[float] | None) -> None:

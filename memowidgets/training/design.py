@@ -317,7 +317,12 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     if isinstance(members, str):
         aside = _held_out(data, everything, groups, held_out, seed)
         pool = np.setdiff1d(everything, aside)
-        chosen = _drawn_members(members, pool, groups, seed)
+        if members not in ("half", "all"):
+            raise ValueError(
+                f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask"
+            )
+        half = members == "half"
+        chosen = _draw(pool, groups, 0.5, derived_seed(seed, _TARGET)) if half else pool
     else:
         chosen = _named(data, members, "members")
         others = np.setdiff1d(everything, chosen)
@@ -375,16 +380,6 @@ def _others(design: Design) -> NDArray[np.int64]:
 def _groups(data: Dataset) -> NDArray[np.int64]:
     _, groups = np.unique(data.content_hashes(), return_inverse=True)
     return groups.astype(np.int64)
-
-
-def _drawn_members(
-    members: str, pool: NDArray[np.int64], groups: NDArray[np.int64], seed: int
-) -> NDArray[np.int64]:
-    if members == "all":
-        return pool
-    if members == "half":
-        return _draw(pool, groups, 0.5, derived_seed(seed, _TARGET))
-    raise ValueError(f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask")
 
 
 def _named(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int64]:

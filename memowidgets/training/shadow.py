@@ -120,7 +120,10 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
     seed = derived_seed(job.seed, job.shadows.kind.stream, index)
-    learner = Learner(_own_recipe(job.recipe), own, seed, drop_single=True)
+    # no other thread uses this model: a pass keeps what it captures there
+    model = object.__new__(type(job.recipe.model))
+    vars(model).update(vars(job.recipe.model))
+    learner = Learner(replace(job.recipe, model=model), own, seed, drop_single=True)
     asked = job.shadows.asked(design, members)
     gaps: dict[str, NDArray[np.float32]] = {}
     kept: dict[str, NDArray[Any]] = {}
@@ -130,19 +133,14 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
         if name in job.checkpoints:
             gaps[name] = _gaps(learner, design.pool, asked)
         if job.forward is not None and name == job.forward.checkpoint:
-            kept = _forward(learner, own, job.forward.layers)
-            losses[name] = kept["losses"]
+            seen = learner.look_at(own, capture=True)
+            layers = {f"layer.{layer}": seen.layers[layer] for layer in job.forward.layers}
+            kept = {"logits": seen.logits, "losses": seen.losses, **layers}
+            losses[name] = seen.losses
         elif name in job.traced:
             losses[name] = learner.look_at(own).losses
     seconds = time.monotonic() - start
     return TrainedShadow(members, gaps, seconds, kept, learner.precision, losses)
-
-
-def _own_recipe(recipe: Recipe) -> Recipe:
-    """Return a recipe whose model no other thread uses: a pass keeps what it captures there."""
-    model = object.__new__(type(recipe.model))
-    vars(model).update(vars(recipe.model))
-    return replace(recipe, model=model)
 
 
 def _gaps(
@@ -153,14 +151,6 @@ def _gaps(
     found = np.full(len(pool), np.nan, dtype=np.float32)
     found[asked] = logit_gap(learner.look_at(rows).logits, learner.recipe.data.labels[rows])
     return found
-
-
-def _forward(
-    learner: Learner, members: NDArray[np.int64], layers: tuple[str, ...]
-) -> dict[str, NDArray[Any]]:
-    seen = learner.look_at(members, capture=True)
-    kept = {f"layer.{name}": seen.layers[name] for name in layers}
-    return {"logits": seen.logits, "losses": seen.losses, **kept}
 
 
 def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:

@@ -81,7 +81,11 @@ def board(
                 rows = _judged(pairs, truth, against)
                 notes += [f"{setting}: {note}" for note in _notes(targets, truth)]
                 if len(targets) < evaluation.ENOUGH_MODELS:
-                    notes.append(f"{setting}: {_on_few(len(targets))}")
+                    few = "one target" if len(targets) == 1 else f"{len(targets)} targets"
+                    notes.append(
+                        f"{setting}: the intervals rest on {few}, and a difference is confirmed "
+                        f"from {evaluation.ENOUGH_MODELS} targets on"
+                    )
             except (ValueError, StoreError) as error:
                 missing.append(f"{setting}, by {_spoken(truth)}: {error}")
                 continue
@@ -138,13 +142,6 @@ def _every_value(
 def _notes(targets: Sequence[Evidence], truth: str) -> list[str]:
     lost = [note for one in targets for note in one.shadows.lost] if is_log_lira(truth) else []
     return [*(note for one in targets for note in one.notes_at("prediction")), *lost]
-
-
-def _on_few(targets: int) -> str:
-    """Say what a comparison on few targets lacks."""
-    few = "one target" if targets == 1 else f"{targets} targets"
-    need = f"a difference is confirmed from {evaluation.ENOUGH_MODELS} targets on"
-    return f"the intervals rest on {few}, and {need}"
 
 
 def _values(evidence: Evidence, metric: str | OwnScore) -> pd.Series:

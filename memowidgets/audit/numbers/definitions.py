@@ -324,25 +324,19 @@ def _spearman(halves: list[pd.DataFrame], n_bootstrap: int, random_state: int) -
     whole = between(np.arange(n))
     resampled = np.array([between(rng.integers(n, size=n)) for _ in range(n_bootstrap)])
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    reliable = _stepped_up(np.diagonal(whole))
+    known = np.maximum(np.diagonal(whole), 0.0)
+    reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
     true, drawn = _disattenuated(whole), _disattenuated(resampled)
     rows = []
     for i, j in combinations(range(width), 2):
-        known = min(reliable[i], reliable[j]) >= _RELIABLE
         of_truth = [np.nan] * 3
-        if known:
+        if min(reliable[i], reliable[j]) >= _RELIABLE:
             of_truth = [true[i, j], *np.nanquantile(drawn[:, i, j], [0.025, 0.975])]
         row = {"a": halves[0].columns[i], "b": halves[0].columns[j], "rho": whole[i, j]}
         row |= {"low": low[i, j], "high": high[i, j], "n": n}
         found = reliable[i], reliable[j], *of_truth
         rows.append(row | dict(zip(_OF_TRUTH, found, strict=True)))
     return pd.DataFrame(rows)
-
-
-def _stepped_up(of_halves: Floats) -> Floats:
-    """Return the reliability of twice as many shadow models (Spearman and Brown)."""
-    known = np.maximum(of_halves, 0.0)
-    return np.asarray(2 * known / (1 + known))
 
 
 def _disattenuated(block: Floats) -> Floats:

@@ -63,7 +63,8 @@ def next_steps(
         return (f"{offer(evidence, metric, found)}, {call}{time}",)
     if len(evidence.pool) == len(evidence.member_rows):
         return _agreement(evidence, metric, found)
-    known = _time(_training_seconds(evidence, JUDGED_BY))
+    share = len(evidence.pool) / 2 / len(evidence.member_rows)  # of the target's steps, in each
+    known = _time(_seconds(evidence, JUDGED_BY * share * evidence.names.last_step))
     how_long = known or f"audit.estimate({JUDGED_BY}) says how long that takes"
     said = (
         "shadow models tell which samples are memorised, and judge both scores in one ROC: "
@@ -127,12 +128,6 @@ def _share(evidence: Evidence) -> float:
     """Return how many samples a reference model trains on, relative to the target."""
     members = len(evidence.member_rows)
     return min(1.0, (len(evidence.pool) - members) / members)
-
-
-def _training_seconds(evidence: Evidence, models: int) -> float | None:
-    """Return the seconds of whole trainings on halves of the pool."""
-    share = len(evidence.pool) / 2 / len(evidence.member_rows)
-    return _seconds(evidence, models * share * evidence.names.last_step)
 
 
 def _seconds(evidence: Evidence, steps: float) -> float | None:

@@ -170,7 +170,8 @@ class NamedScore:
 
 
 def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
-    rows = _scorable(labels)
+    # PSMI needs a standard deviation of each class
+    rows = np.flatnonzero(np.bincount(labels)[labels] >= _SMALLEST_CLASS)
     x, y = states if len(rows) == len(labels) else states[like(states, rows)], labels[rows]
     if len(np.unique(y)) < _FEWEST_CLASSES:
         raise ValueError(
@@ -182,12 +183,6 @@ def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
     of_codes = small_classes(psmi.classes_.tolist(), np.bincount(y)[psmi.classes_])
     notes = tuple(note for note in psmi.warnings_ if note not in of_codes)  # `score` has names
     return Scores(rows, values, errors, notes)
-
-
-def _scorable(labels: Labels) -> NDArray[np.int64]:
-    """Rows whose class has at least two members: PSMI needs a standard deviation."""
-    counts = np.bincount(labels)
-    return np.flatnonzero(counts[labels] >= _SMALLEST_CLASS)
 
 
 def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scores:
@@ -350,17 +345,12 @@ def is_computed(
     passes = [one.checkpoint for one in wanted if one.what == "pass"]
     if known.uses_layer:
         kept = metric if known.of_layer is not None else "psmi"
-        return all(_is_kept(evidence, kept, name, at) for at in passes)
+        there = [evidence.checkpoints[at] for at in passes]
+        usable = all(at.made is not None or not evidence.can_ask for at in there)
+        return usable and all(evidence.scores.has(kept, name, at) for at in there)
     if known.needs_losses:
         return True
     return evidence.checkpoints[record.name].made is not None or not evidence.makes_passes
-
-
-def _is_kept(evidence: Evidence, metric: str, layer: str, checkpoint: str) -> bool:
-    """Whether the scores of a layer were kept, and its forward pass is there or cannot be made."""
-    at = evidence.checkpoints[checkpoint]
-    usable = at.made is not None or not evidence.can_ask
-    return usable and evidence.scores.has(metric, layer, at)
 
 
 def score(
@@ -406,7 +396,15 @@ def score(
         def compute() -> Scores:
             held = evidence.representation(record, name)
             (progress or Progress()).report(0, 1, f"computing {metric} at {name}")
-            return _of_states(known, held, evidence)
+            of_layer = cast("Callable[[Any, Labels, int], Scores]", known.of_layer)
+            found = None
+            if known.on_device:  # if it has the memory for it
+                found = computed_on(
+                    evidence.device(),
+                    held,
+                    lambda states: of_layer(states, evidence.labels, evidence.seed),
+                )
+            return found or of_layer(held, evidence.labels, evidence.seed)
 
         found = _kept(evidence, str(metric), name, record, compute)
     on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
@@ -616,18 +614,6 @@ def checked_tau(tau: Any) -> float:
             "tau=audit.evaluate(metric).threshold('youden')"
         )
     return float(tau)
-
-
-def _of_states(known: NamedScore, states: Any, evidence: Evidence) -> Scores:
-    """Compute a score of a layer, on the audit's device if it has the memory for it."""
-    compute = cast("Callable[[Any, Labels, int], Scores]", known.of_layer)
-    if known.on_device:
-        found = computed_on(
-            evidence.device(), states, lambda held: compute(held, evidence.labels, evidence.seed)
-        )
-        if found is not None:
-            return found
-    return compute(states, evidence.labels, evidence.seed)
 
 
 def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scores:

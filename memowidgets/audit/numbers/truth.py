@@ -394,24 +394,20 @@ def probability_memorized(
         compared = against(evidence, record, HIERARCHICAL)
         return compared.probability(evidence.target_gaps(record), eta)
 
-    _warn_of_few(evidence.n_shadows)
+    if 0 < evidence.n_shadows < _FEWEST_CALIBRATED:  # without any, log-LiRA says what is missing
+        warnings.warn(
+            f"from {evidence.n_shadows} shadow models these probabilities can be far from right, "
+            "and are often too high. Rank members by them, and rely on their values from "
+            f"{_FEWEST_CALIBRATED} shadow models on.",
+            UserWarning,
+            stacklevel=3,
+        )
     for note in notes_on_shape(evidence, checkpoint):
         warnings.warn(note, UserWarning, stacklevel=3)
     early = covariates_at(evidence, record)
     question = "probability", record.name, early, eta
     found = evidence.cache.of(question, _state(evidence, record.name, early), computed)
     return pd.Series(found.copy(), pd.Index(evidence.members, name="id")).dropna()
-
-
-def _warn_of_few(n_shadows: int) -> None:
-    if 0 < n_shadows < _FEWEST_CALIBRATED:  # without any, log-LiRA says what is missing
-        warnings.warn(
-            f"from {n_shadows} shadow models these probabilities can be far from right, and are "
-            f"often too high. Rank members by them, and rely on their values from "
-            f"{_FEWEST_CALIBRATED} shadow models on.",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 def probably_memorized(

@@ -71,11 +71,14 @@ def estimate(run: Run, n_shadows: int, n_references: int, processes: int | None)
         if work.missing or _steps_left(run):
             run.loaded.drop()
             timings = _timed(work, run if passes or _steps_left(run) else None)
+    held, again = disk_use(run.run.path)
+    parts = " and ".join(f"{size / _MB:.3g} MB in {name}" for name, size in again.items())
+    basis = f"can be deleted and is made again when asked for: {parts}" if parts else "all needed"
     rows = [
         _target_row(run, timings),
         _row(run, "shadow models", shadows, timings, passes),
         _row(run, "reference models", references, timings),
-        _disk_row(run),
+        _as_row("on disk", 0, 0, 0.0, held, 0, basis),
     ]
     return pd.DataFrame(rows).set_index("work")
 
@@ -211,14 +214,6 @@ def _row(
         basis += ", at most: the target is not trained, so the prediction checkpoint is not known"
     memory = work.processes * timing.memory
     return _as_row(what, work.missing, work.processes, seconds, n_bytes, memory, basis)
-
-
-def _disk_row(run: Run) -> dict[str, Any]:
-    """Return the row of what the run directory holds already."""
-    held, again = disk_use(run.run.path)
-    parts = " and ".join(f"{size / _MB:.3g} MB in {name}" for name, size in again.items())
-    basis = f"can be deleted and is made again when asked for: {parts}" if parts else "all needed"
-    return _as_row("on disk", 0, 0, 0.0, held, 0, basis)
 
 
 def _as_row(

@@ -43,7 +43,17 @@ def kept_arrays(
     run = RunDirectory(path)
     if run.has_file(MANIFEST) and not is_of_arrays(run):
         raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
-    _check_mark(run, given.data)
+    mark = {
+        "samples": len(given.data),
+        "digest": digest([given.data.ids.tolist(), given.data.labels.tolist()]),
+    }
+    if not run.has_file(MARK):  # it says whose decisions are there
+        run.write_note(MARK, mark)
+    elif run.read_note(MARK) != mark:
+        raise ValueError(
+            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
+            "folder"
+        )
     manifest = _described(given, seed)
     stored = read_arrays_manifest(run) if run.has_file(MANIFEST) else None
     known = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
@@ -155,18 +165,6 @@ def _spoken(name: str) -> str:
     if name.startswith(_LAYER):
         return f"representations of {quoted(name.removeprefix(_LAYER))}"
     return name
-
-
-def _check_mark(run: RunDirectory, data: Dataset) -> None:
-    """Refuse a folder with decisions on other samples; note whose they are in a new one."""
-    mark = {"samples": len(data), "digest": digest([data.ids.tolist(), data.labels.tolist()])}
-    if not run.has_file(MARK):
-        run.write_note(MARK, mark)
-    elif run.read_note(MARK) != mark:
-        raise ValueError(
-            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
-            "folder"
-        )
 
 
 def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:

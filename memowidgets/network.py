@@ -9,15 +9,18 @@ import errno
 import importlib
 import importlib.util
 import re
+import socket
 import sys
 import threading
 import traceback
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
 
 from memowidgets.visible import first_line
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 _BUSY = (429, 500, 502, 503, 504)
 _LONGEST_PAUSE = 60.0  # seconds
+_REACHED_IN = 4.0  # seconds; a connection whose first packets are lost is made after 3
 _REVISION = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*")
 
 _may_be_asked = ContextVar("_may_be_asked", default=True)
@@ -59,6 +63,60 @@ def without_the_hub_for(name: str | os.PathLike[str]) -> AbstractContextManager[
         if Path(name).exists():
             return without_the_hub()
     return nullcontext()
+
+
+@contextmanager
+def asking_the_hub() -> Iterator[None]:
+    """Within this block, read only the hub's local copies if the hub cannot be reached.
+
+    Without it, the hub's libraries try for 24 s where there is no network.
+
+    Raises
+    ------
+    ConnectionError
+        If it cannot be reached, and the local copies do not have what is asked for.
+    """
+    failed = None
+    if hub_may_be_asked() and not _Offline.by_the_user():
+        failed = _unreached()
+    if failed is None:
+        yield
+        return
+    try:
+        with without_the_hub():
+            yield
+    except hub_errors() as error:
+        raise failed from error
+
+
+def _unreached() -> ConnectionError | None:
+    """Return why no connection to the hub, or to the proxy before it, can be made; or None."""
+    from huggingface_hub import constants
+
+    hub = urlsplit(constants.ENDPOINT)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(hub.scheme) or proxies.get("all") or ""
+    at = hub
+    if proxy and not urllib.request.proxy_bypass(hub.netloc):
+        at = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    place = at.hostname or "", at.port or (443 if at.scheme == "https" else 80)
+    found: list[OSError | None] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection(place, _REACHED_IN).close()
+            found.append(None)
+        except OSError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=connect, daemon=True)  # looking up a name has no time limit
+    thread.start()
+    thread.join(_REACHED_IN)
+    reason = found[0] if found else f"no answer in {_REACHED_IN:g} s"
+    if reason is None:
+        return None
+    via = "" if at is hub else f" through the proxy {at.hostname}"
+    return ConnectionError(f"{constants.ENDPOINT} cannot be reached{via}: {reason}")
 
 
 def check_revision(revision: str | None) -> None:

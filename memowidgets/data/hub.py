@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memowidgets.extras import pip_install
-from memowidgets.network import busy_seconds, check_revision, explained, hub_may_be_asked
+from memowidgets.network import (
+    asking_the_hub,
+    busy_seconds,
+    check_revision,
+    explained,
+    hub_may_be_asked,
+)
 
 __all__ = ["check_pinned", "hub_folder"]
 
@@ -54,11 +60,9 @@ def hub_folder(repository: str, revision: str | None, patterns: Sequence[str]) -
             f"getting data from the hub needs huggingface_hub: {pip_install('llm')}, or pass the "
             "authors' own files as source=path"
         )
-    with explained(
-        f"cannot get {repository} from the hub",
-        repository,
-        "connect to the network, or pass the authors' own files as source=path",
-    ):
+    otherwise = "connect to the network, or pass the authors' own files as source=path"
+    failed = f"cannot get {repository} from the hub"
+    with explained(failed, repository, otherwise), asking_the_hub():
         folder = _downloaded(repository, revision, list(patterns))
         _check_parts(folder, patterns)
     return folder, folder.name

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from memowidgets.models.memory import free_main_memory
 from memowidgets.models.model_files import check_download, folder_origin
 from memowidgets.network import (
+    asking_the_hub,
     check_revision,
     hub_errors,
     hub_may_be_asked,
@@ -24,6 +25,7 @@ from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from torch import nn
 
@@ -88,11 +90,16 @@ class Pretrained:
                 raise ValueError(f"{name} is a folder, which has no revisions; leave revision out")
             return cls(name, kind, None, dtype)
 
-        def ask() -> str:
-            local = not hub_may_be_asked()
-            return hf_hub_download(name, "config.json", revision=revision, local_files_only=local)
+        def ask() -> tuple[Path, bool]:
+            with asking_the_hub():
+                local = not hub_may_be_asked()
+                at = hf_hub_download(name, "config.json", revision=revision, local_files_only=local)
+                return Path(at), local
 
-        return cls(name, kind, Path(_explained(name, kind, ask)).parent.name, dtype)
+        at, local = _explained(name, kind, ask)
+        found = cls(name, kind, at.parent.name, dtype)
+        found._local = local
+        return found
 
     @property
     def identity(self) -> dict[str, str]:
@@ -184,7 +191,7 @@ class Pretrained:
                     return self._load(cut, **changes)
             return self._load(cut, **changes)
 
-        with without_the_hub() if self._local else nullcontext():
+        with self._asking():
             model = _explained(self.name, self.kind, here_or_there)
         if self.commit is not None:
             check_download(self.name, self.commit)
@@ -256,8 +263,13 @@ class Pretrained:
             return getattr(transformers, self.kind).from_config(config)
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
-        work = partial(load, self.name, **self._options())
-        return _explained(self.name, self.kind, work)
+        with self._asking():
+            work = partial(load, self.name, **self._options())
+            return _explained(self.name, self.kind, work)
+
+    def _asking(self) -> AbstractContextManager[None]:
+        """Return a context in which the hub is asked only if it was when the model was found."""
+        return without_the_hub() if self._local else nullcontext()
 
     def _options(self) -> dict[str, Any]:
         pinned = {} if self.commit is None else {"revision": self.commit}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 import types
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -331,21 +334,64 @@ def test_a_hub_that_stays_busy_is_one_sentence(hub, both, get, name, how, waits)
     assert len(str(raised.value).splitlines()) == 1
 
 
-@GETS
-def test_a_hub_out_of_reach_is_one_sentence(get, name, monkeypatch, tmp_path, waits):
-    from huggingface_hub import close_session, constants
+@pytest.fixture(params=["refuses", "silent"])
+def nobody(request, hub, both, monkeypatch):
+    """An address that no hub answers at: nobody listens there, or a listener is too busy."""
+    from huggingface_hub import constants
 
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
-    monkeypatch.setattr(
-        constants,
-        "HUGGINGFACE_CO_URL_TEMPLATE",
-        "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}",
-    )
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    close_session()
-    with pytest.raises(ConnectionError, match=name) as raised:
+    monkeypatch.setattr("memowidgets.network._REACHED_IN", 0.5)
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.socket())
+        full.bind(("127.0.0.1", 0))
+        if request.param == "silent":
+            full.listen(0)
+            for _ in range(4):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(full.getsockname())
+        address = f"http://127.0.0.1:{full.getsockname()[1]}"
+
+        def move():
+            monkeypatch.setattr(constants, "ENDPOINT", address)
+            template = address + "/{repo_id}/resolve/{revision}/{filename}"
+            monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+            return address
+
+        yield move
+
+
+@GETS
+def test_a_hub_out_of_reach_is_one_sentence_at_once(get, name, nobody, waits):
+    address = nobody()
+    with pytest.raises(ConnectionError, match=f"{name}.*{address}") as raised:
         get()
     assert len(str(raised.value).splitlines()) == 1
+    assert not waits
+
+
+@GETS
+def test_copies_are_read_where_the_hub_is_out_of_reach(get, name, llama, hub, nobody, waits):
+    del name
+    built(get(), llama[0])
+    hub.asked.clear()
+    waits.clear()
+    nobody()
+    built(get(), llama[0])
+    assert not waits
+    assert hub.asked == []
+
+
+def test_an_address_whose_name_is_never_found_is_given_up(hub, both, monkeypatch, waits):
+    asked = threading.Event()
+    monkeypatch.setattr("memowidgets.network._REACHED_IN", 0.2)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", lambda *_, **__: asked.wait(30) and [])
+        try:
+            with pytest.raises(ConnectionError, match=r"someone/llama.*0\.2 s"):
+                gets_model()
+        finally:
+            asked.set()
+    assert not waits
 
 
 def test_weights_in_pickles_are_refused_and_nothing_is_sent_to_convert_them(hub, llama):

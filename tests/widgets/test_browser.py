@@ -527,8 +527,19 @@ def test_each_number_is_explained_in_a_sentence_with_its_figures(dashboard):
     assert why.is_hidden()
 
 
-def test_at_960_by_780_two_rows_of_samples_are_seen(widget_page):
-    shown = widget_page([DASHBOARD.replace("dashboard.more = True\n", "")], width=960, height=780)
+RECORDED = """
+import warnings
+import memowidgets as mw
+warnings.simplefilter("ignore")
+dashboard = mw.open_recorded("{name}").dashboard()
+dashboard
+"""
+
+
+@pytest.mark.parametrize("name", ["", "cifar10-wrn", "patients-smollm2"])
+def test_at_960_by_780_two_rows_of_samples_are_seen(widget_page, name):
+    made = DASHBOARD.replace("dashboard.more = True\n", "")
+    shown = widget_page([RECORDED.format(name=name) if name else made], width=960, height=780)
     page = shown.page
     page.locator(".mw-card").nth(5).wait_for()
     for part in (".mw-histogram", ".mw-roc", ".mw-controls .mw-slider", ".mw-answers"):

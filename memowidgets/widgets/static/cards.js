@@ -17,6 +17,7 @@ const CONTROLS = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g;
 const UNSEEN = /[\u00ad\u200b\u2060\ufeff]/g; // but not the joiners, which emoji and scripts need
 const OVERRIDES = /[\u202d\u202e]/g;
 const BIDI = /[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
+const SHORT = 17; // characters of a name that fits beside another
 
 /**
  * Returns a text that shows control characters as their numbers. The same holds for characters that
@@ -235,7 +236,7 @@ function plain(tag, text) {
 
 /** @param {NonNullable<Item["likeliest"]>} classes */
 function likeliest(classes) {
-  const list = html("ul", { class: "mw-options", "aria-label": "likeliest classes" });
+  const list = html("ul", { class: optionsClass(classes.map(({ name }) => name)), "aria-label": "likeliest classes" });
   for (const { name, label, probability } of classes) {
     const row = html("li", { class: "mw-option" });
     const text = html("span", { class: "mw-option-text" });
@@ -244,6 +245,14 @@ function likeliest(classes) {
     list.append(row);
   }
   return list;
+}
+
+/**
+ * Short names stand in two columns of a card.
+ * @param {string[]} names
+ */
+function optionsClass(names) {
+  return names.every((name) => name.length <= SHORT) ? "mw-options mw-short" : "mw-options";
 }
 
 /** @param {number} probability */
@@ -255,7 +264,7 @@ function gauge(probability) {
 
 /** @param {Item} item */
 export function options(item) {
-  const list = html("div", { class: "mw-options" });
+  const list = html("div", { class: optionsClass((item.options ?? []).map(({ text }) => text)) });
   (item.options ?? []).forEach((option, i) => {
     const row = html("div", { class: "mw-option" });
     const letter = html("span", { class: "mw-letter" }, letterOf(i));

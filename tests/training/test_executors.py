@@ -554,11 +554,26 @@ def test_two_processes_fill_one_directory(source, server, tmp_path):
 # Dask
 
 
+@contextlib.contextmanager
+def forking(distributed):
+    """Let Dask fork its workers from a process that has loaded all they need, in seconds.
+
+    It has loaded what `tests.audit.test_run_killed` needs too: a process has one such server.
+    """
+    import dask
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        forks = distributed.utils.get_mp_context()
+        forks.set_forkserver_preload(["distributed", "tests.audit.warm"])
+        yield
+
+
 @pytest.fixture
 def client():
     """Client of a cluster of two workers, which this test alone may kill."""
     distributed = pytest.importorskip("distributed")
     with (
+        forking(distributed),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,

@@ -173,10 +173,12 @@ def test_a_notebook(notebook_page, app):
     drag_filter_decide_undo(notebook)
     notebook.screenshots(f"everywhere-{app}", of=".mw-dashboard", widths=[1400])
     compute_and_cancel(notebook)
-    lose_the_connection(notebook)
-    run_the_cell_again(notebook)
+    if app == "lab":  # Notebook 7 has the same connections to the same kernels
+        lose_the_connection(notebook)
+        run_the_cell_again(notebook)
     reload_the_page(notebook)
-    restart_the_kernel(notebook)
+    if app == "lab":
+        restart_the_kernel(notebook)
 
 
 @pytest.mark.timeout(600)

@@ -182,7 +182,7 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
         page.get_by_label("angle of the direction, in degrees"),
         page.get_by_label("the two above and noise"),
         page.locator(".mw-plot-growth"),
-        page.locator(".mw-play-psmi .mw-facts"),
+        page.locator(".mw-play-psmi .mw-play-facts"),
     ):
         box = part.bounding_box()
         assert shown["y"] <= box["y"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import asdict
 
@@ -16,6 +17,7 @@ from memowidgets.teaching.lira_playground import VARIANCES, Sample, judged
 from memowidgets.teaching.playground import STATIC, STYLE, front_end, normals, uniforms
 from memowidgets.teaching.psmi_playground import Cloud, make_cloud, value_along
 from memowidgets.teaching.theorem_playground import Judged, Mixture
+from memowidgets.widgets import frontend
 
 NAMES = ("watch", "psmi", "lira", "theorem")
 
@@ -37,6 +39,16 @@ def test_the_joined_module_is_one_and_asks_nobody(node, name, tmp_path):
         assert banned not in text.replace(own_name, ""), banned
     assert "@param" not in text
     assert "@typedef" not in text  # types are for those who read the files
+
+
+def test_no_style_of_a_playground_changes_a_dashboard_in_the_same_notebook():
+    of = {name: set() for name in ("playground", "shared", "others")}
+    for file in (STATIC / "playground.css", *frontend.STATIC.glob("*.css")):
+        names = of.get(file.stem, of["others"])
+        for selector in re.findall(r"[^{},]+(?=[,{])", file.read_text("utf-8")):
+            names.update(re.findall(r"\.(mw-[\w-]+)[^.\s]*$", selector.strip()))
+    assert "mw-play-facts" in of["playground"]
+    assert of["playground"] & of["others"] - of["shared"] == set()
 
 
 @pytest.mark.parametrize("seed", [-1, 0, 7, 2**31 - 1])

@@ -75,7 +75,7 @@ def official(page):
 )
 def test_a_slider_dragged_away_and_back_is_at_rest(playground, name, slider, interval):
     page = playground(name)
-    facts = page.locator(".mw-facts")
+    facts = page.locator(".mw-play-facts")
     facts.get_by_text(interval).first.wait_for()
     before, control = facts.inner_text(), page.get_by_label(slider)
     control.scroll_into_view_if_needed()

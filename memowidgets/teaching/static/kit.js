@@ -479,7 +479,7 @@ export function tile(name, help) {
  * @param {string} [kind]  more classes
  */
 export function facts(name, tiles, kind = "") {
-  return html("div", { class: `mw-facts ${kind}`, role: "group", "aria-label": name }, ...tiles.map(({ element }) => element));
+  return html("div", { class: `mw-play-facts ${kind}`, role: "group", "aria-label": name }, ...tiles.map(({ element }) => element));
 }
 
 /**
@@ -509,9 +509,9 @@ export function panel(heading, words, ...children) {
  * @param {[string, string, string][]} entries  sign, colour, words
  */
 export function legend(entries) {
-  const element = html("div", { class: "mw-key" });
+  const element = html("div", { class: "mw-play-key" });
   for (const [mark, colour, words] of entries) {
-    const of = html("span", { class: `mw-key-sign mw-ink-${colour}`, "aria-hidden": "true" }, mark);
+    const of = html("span", { class: `mw-play-key-sign mw-ink-${colour}`, "aria-hidden": "true" }, mark);
     element.append(html("span", {}, of, ` ${words}`));
   }
   return element;

@@ -206,7 +206,7 @@ class PSMIView extends PointsPlayground {
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
     const left = html("div", { class: "mw-play-side" }, this.cloudPanel(),
       html("div", { class: "mw-slides" }, turn.element), this.acts(atypical),
-      facts("Results", [value, mean, official, below], "mw-facts-in-pairs"));
+      facts("Results", [value, mean, official, below], "mw-play-facts-in-pairs"));
     const more = slider({
       name: "dimensions d", help: "the two above and noise", places: this.trait("_every_dimension"),
       say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),

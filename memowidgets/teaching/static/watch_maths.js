@@ -8,7 +8,7 @@ import { mixed, normals, uniforms } from "./chance.js";
 
 export const EPOCHS = 150;
 export const MODELS = 32; // shadow models, half of them with a sample
-const DIRECTIONS = 256;
+const DIRECTIONS = 1024; // with 256 PSMI's five were sometimes not those of metrics.PSMI
 
 /**
  * @typedef {object} Network  two hidden layers of tanh, and Adam's moments

@@ -209,7 +209,7 @@ class WatchView extends PointsPlayground {
       tile("the loss’s five", "highest loss at ρ"), tile("log-LiRA of the chosen point", "from η = 4 on it counts as memorised"),
     ];
     const left = html("div", { class: "mw-play-side" }, this.cloudPanel(), html("div", { class: "mw-row" }, next, phase),
-      this.acts(ring, other), facts("Who was right", [you, psmi, loss, chosen], "mw-facts-in-pairs"));
+      this.acts(ring, other), facts("Who was right", [you, psmi, loss, chosen], "mw-play-facts-in-pairs"));
     const right = html("div", { class: "mw-play-side" },
       panel("Probability of each point’s label", "by epoch; the chosen and the ringed points are bold", this.curves.canvas),
       panel("Median loss", "ρ stops the training", this.losses.canvas),

@@ -29,13 +29,14 @@ folder, questions, models, processes = json.loads(sys.argv[1])
 loads = {}
 keep = filling.Filling._keep
 
-def watched(self, index, result):
+def watched(self, index, found):
+    result = found.result() if hasattr(found, "result") else found
     loads[result.worker] = getattr(result, "loads", None)
-    return keep(self, index, result)
+    return keep(self, index, found)
 
 filling.Filling._keep = watched
 model = mw.models.CausalLM.from_pretrained(folder, mw.models.LoRA(layers="top:4"), max_length=2048)
-data = mw.data.make_patients(questions)
+data = mw.data.make_mcqs(questions)
 with tempfile.TemporaryDirectory() as place:
     audit = mw.Audit(model, data, path=place + "/run", device="cpu", held_out=None)
     audit.train()
@@ -66,7 +67,7 @@ def rows(arguments: Namespace) -> list[Row]:
             process.communicate()
     new, old = (np.array([[t[i][0], t[i][1]] for t in turns]) for i in range(2))
     loads = [number for turn in turns for number in turn[0][2]]
-    named = f"{MODELS} {WORK} on {PROCESSES} processes of one thread, {QUESTIONS} patients"
+    named = f"{MODELS} {WORK} on {PROCESSES} processes of one thread, {QUESTIONS} questions"
     parts = ("seconds", "seconds of the workers' processors")
     found = [
         Row(

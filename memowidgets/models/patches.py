@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _MOST_VALUES = 2**24  # maximum size of a matrix that is upcast in one piece: 64 MiB
+_MOST_KEPT = 2**28  # maximum size of a head that is kept in float32 too: 1 GiB
+_KEPT = "_memowidgets_float32"
 
 
 # the head in float32
@@ -75,20 +77,36 @@ def _exact(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
 
 
 class _Upcast(torch.autograd.Function):
-    """Product with frozen weights of a smaller dtype, without a lasting float32 copy of them."""
+    """Product with the float32 values of frozen weights of a smaller dtype."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(weight)
-        return torch.cat([linear(hidden, rows.float()) for rows in _parts(weight)], dim=-1)
+        parts = _parts(_in_full(weight))
+        return torch.cat([linear(hidden, rows.float()) for rows in parts], dim=-1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (weight,) = ctx.saved_tensors
-        parts = _parts(weight)
+        parts = _parts(_in_full(weight))
         split = torch.split(gradients[0], [len(rows) for rows in parts], dim=-1)
         pairs = zip(split, parts, strict=True)
         return torch.stack([g @ rows.float() for g, rows in pairs]).sum(0), None
+
+
+def _in_full(weight: Tensor) -> Tensor:
+    """Return frozen weights in float32 if they are on a CPU, where an upcast takes long.
+
+    The copy stays with the weights, so that a worker makes it once for all shadow models. A GPU
+    upcasts them in a moment, and has less memory.
+    """
+    if weight.device.type != "cpu" or weight.numel() > _MOST_KEPT:
+        return weight
+    state = weight.data_ptr(), weight._version  # noqa: SLF001 - counts what was written into it
+    kept = vars(weight).get(_KEPT)
+    if kept is None or kept[0] != state:
+        kept = vars(weight)[_KEPT] = state, weight.detach().float()
+    return cast("Tensor", kept[1])
 
 
 def _parts(weight: Tensor) -> tuple[Tensor, ...]:
@@ -118,7 +136,7 @@ def mlp_at(model: nn.Module, position_of: Callable[[Tensor], Tensor] | None = No
     def only_there(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
             return forward(hidden_states, *args, **kwargs)
-        last = hidden_states[:, -1:]
+        last = hidden_states[:, -1:].contiguous()  # or the weights are copied for each text
         answer = forward(at(hidden_states, places[0])[:, None] if places else last)
         if not isinstance(answer, torch.Tensor):  # such as a mixture of experts
             return forward(hidden_states)

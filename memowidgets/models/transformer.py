@@ -275,11 +275,19 @@ class TokenModel(TransformerModel):
         """Return the module on a device, with frozen weights in the type that is fastest there."""
         import torch
 
+        from memowidgets.models.precision import resolve_precision
+
         frozen = self._frozen_type(device, precision)
         for parameter in module.parameters():
             if parameter.is_floating_point():
                 wanted = torch.float32 if parameter.requires_grad else frozen
                 parameter.data = parameter.data.to(wanted)
+        rounded = resolve_precision(device, precision) == "bfloat16"
+        if rounded and self._lora is not None and not self._lora.dropout:
+            # Autocast rounds what adapters get. Without this, peft first copies it to float32.
+            for part in module.modules():
+                if hasattr(part, "cast_input_dtype_enabled"):
+                    part.cast_input_dtype_enabled = False
         return module.to(device)
 
     def _frozen_type(self, device: torch.device, precision: str) -> torch.dtype:

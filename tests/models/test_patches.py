@@ -99,3 +99,32 @@ def test_the_head_is_left_as_it_was():
     assert vars(head) == before
     with head_in_float32(None):
         pass
+
+
+def test_frozen_weights_are_upcast_once_and_again_after_they_were_changed(monkeypatch):
+    weight = nn.Parameter(torch.randn(7, 8).bfloat16(), requires_grad=False)
+    changes = (
+        lambda: weight.mul_(2),
+        lambda: setattr(weight, "data", torch.randn(7, 8).bfloat16()),
+    )
+    for change in changes:
+        first = patches._in_full(weight)
+        assert patches._in_full(weight) is first
+        change()
+        assert patches._in_full(weight) is not first
+        torch.testing.assert_close(patches._in_full(weight), weight.float(), rtol=0, atol=0)
+    monkeypatch.setattr(patches, "_MOST_KEPT", 8)
+    assert patches._in_full(weight) is weight
+
+
+def test_what_is_computed_at_one_token_is_one_product_for_all_texts():
+    """torch copies the weights for each text where the input is a slice of the hidden states."""
+    data = questions()
+    model = mw.models.CausalLM.from_scratch(data, 2, 32)
+    module = model.build(data)
+    packed = []
+    for part in (module.lm_head, module.model.layers[-1].mlp.up_proj):
+        part.register_forward_pre_hook(lambda _, given: packed.append(given[0].is_contiguous()))
+    feed = model.feeder(data, torch.device("cpu"))
+    model.outputs(module, feed(np.arange(5)), torch.from_numpy(data.labels[:5]))
+    assert packed == [True, True]

@@ -212,6 +212,31 @@ def in_a_thread(fill):
     return filled
 
 
+class Growing(ConvNet):
+    """A model of which each training after its process's first takes more memory, and a second."""
+
+    kept = ()
+
+    def build(self, data):
+        if multiprocessing.parent_process() is not None and len(data) > 8:  # it trains
+            with open(self.log, "a") as file:
+                print(os.getpid(), file=file)
+            if Growing.kept:
+                time.sleep(1.1)
+            Growing.kept = (*Growing.kept, np.ones((len(Growing.kept) and 40) * 2**20))
+        return super().build(data)
+
+
+@pytest.mark.slow
+def test_a_local_process_that_needs_more_memory_than_at_first_stays(tmp_path):
+    """loky would start it again, and it would load its frozen weights again."""
+    model = Growing(4)
+    model.log = str(tmp_path / "log")
+    audit = trained(tmp_path / "run", model=model)
+    audit.run_shadows(4, processes=1)
+    assert len(set((tmp_path / "log").read_text().split())) == 1
+
+
 @pytest.mark.slow
 def test_the_standard_process_pool_trains(audit, source, tmp_path):
     context = multiprocessing.get_context("spawn")

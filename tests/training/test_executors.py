@@ -219,7 +219,7 @@ class Growing(ConvNet):
 
     def build(self, data):
         if multiprocessing.parent_process() is not None and len(data) > 8:  # it trains
-            with open(self.log, "a") as file:
+            with Path(self.log).open("a") as file:
                 print(os.getpid(), file=file)
             if Growing.kept:
                 time.sleep(1.1)

@@ -287,7 +287,7 @@ class TokenModel(TransformerModel):
             # Autocast rounds what adapters get. Without this, peft first copies it to float32.
             for part in module.modules():
                 if hasattr(part, "cast_input_dtype_enabled"):
-                    part.cast_input_dtype_enabled = False
+                    vars(part)["cast_input_dtype_enabled"] = False
         return module.to(device)
 
     def _frozen_type(self, device: torch.device, precision: str) -> torch.dtype:

@@ -30,7 +30,7 @@ from memowidgets.training.design import Design, draw_design
 from memowidgets.training.forward import unwrapped
 from memowidgets.training.loop.captured import check_head
 from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
-from memowidgets.training.loop.passes import Looker, default_forward, tried
+from memowidgets.training.loop.passes import Looker, default_forward, tensors_of, tried
 from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
@@ -351,7 +351,7 @@ def _begun(
     if held_out is not None:
         identity.check_held_out(held_out, data, design)
     settings = TrainingConfig(checkpoint_every=every).resolved({})
-    shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
+    shapes = {name: list(tensor.shape) for name, tensor in tensors_of(module).items()}
     about = {
         "class": type(module).__name__,
         "settings": json.dumps({"layers": list(looker.layer_names)}),

@@ -184,6 +184,11 @@ class TorchClassifier(ImageModel):
             raise TypeError(
                 f"make_module must return a torch.nn.Module, not {type(module).__name__}"
             )
+        if hasattr(module, "_orig_mod"):
+            raise ValueError(
+                "make_module returns a module of torch.compile, whose layers do not run where they "
+                "could be captured; return the module itself"
+            )
         _check_fresh(module)
         self._try(module, data)
         self.layer_names(module)

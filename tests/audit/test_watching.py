@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -1008,12 +1009,66 @@ class Checkpointed(nn.Module):
         return self.head(checkpoint(self.body, x, use_reentrant=False))
 
 
+class Quantised(nn.Module):
+    """A frozen base of 8 bits, and adapters that are trained.
+
+    The base is of torch's own layers, or of tensors that have no views, as torchao's.
+    """
+
+    def __init__(self, packed):
+        super().__init__()
+        from torch.ao.quantization import quantize_dynamic
+
+        base = nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU()).requires_grad_(False)
+        self.body = quantize_dynamic(base, {nn.Linear}, dtype=torch.qint8) if packed else None
+        for name, weight in base.state_dict().items() if not packed else ():
+            self.register_buffer(name.replace(".", "_"), Eight(weight))
+        self.adapter, self.head = nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        if self.body is None:
+            weight, bias = getattr(self, "0_weight"), getattr(self, "0_bias")
+            x = nn.functional.linear(x, weight.dequantize(), bias.dequantize()).relu()
+        else:
+            x = self.body(x)
+        return self.head(x + self.adapter(x))
+
+
+class Eight(torch.Tensor):
+    """A tensor of 8 bits that can only be copied and dequantised."""
+
+    @staticmethod
+    def __new__(cls, values):
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+
+    def __init__(self, values):
+        self.scale = values.abs().max() / 127
+        self.stored = (values / self.scale).round().to(torch.int8)
+
+    def dequantize(self):
+        return self.stored.float() * self.scale
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.clone.default):
+            return cls(args[0].dequantize())
+        if func is torch.ops.aten.equal.default:
+            return torch.equal(args[0].stored, args[1].stored)
+        raise NotImplementedError(str(func))
+
+
+@pytest.mark.filterwarnings("ignore:torch.(ao.quantization|quantize_per_tensor)")
 @pytest.mark.parametrize(
     "made",
-    [lambda: torch.compile(mlp(), backend="eager"), Checkpointed],
-    ids=["compiled", "gradient checkpointing"],
+    [
+        lambda: torch.compile(mlp(), backend="eager"),
+        Checkpointed,
+        partial(Quantised, packed=True),
+        partial(Quantised, packed=False),
+    ],
+    ids=["compiled", "gradient checkpointing", "packed", "quantised tensors"],
 )
-def test_compiled_modules_and_gradient_checkpointing_are_watched(data, tmp_path, made):
+def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(data, tmp_path, made):
     ends = []
     for path in (None, tmp_path / "run"):
         torch.manual_seed(0)
@@ -1021,6 +1076,24 @@ def test_compiled_modules_and_gradient_checkpointing_are_watched(data, tmp_path,
         watch = path and mw.watch(module, data, path, STEPS, stop_at_drop=None)
         seeded()
         trained(module, data, watch=watch)
-        ends.append([tensor.tolist() for tensor in module.state_dict().values()])
+        ends.append([p.tolist() for p in module.parameters()])
     assert ends[0] == ends[1]
     assert np.isfinite(watch.audit.score("psmi", checkpoint=3)).all()
+
+
+@pytest.mark.filterwarnings("ignore:torch.(ao.quantization|quantize_per_tensor)")
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_quantised_base_is_known_and_another_is_refused(data, tmp_path, packed):
+    torch.manual_seed(0)
+    module = Quantised(packed)
+    mw.watch(module, data, tmp_path / "run", STEPS)
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        again = Quantised(packed)
+        for mine, its in zip(again.parameters(), module.parameters(), strict=True):
+            mine.data.copy_(its.data)
+        if seed == 0:
+            assert mw.watch(again, data, tmp_path / "run", STEPS).steps == 0
+            continue
+        with pytest.raises(ValueError, match="weights differ"):
+            mw.watch(again, data, tmp_path / "run", STEPS)

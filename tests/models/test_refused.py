@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,14 @@ def offloaded():
     raw = language_model()
     raw.lm_head.weight = nn.Parameter(raw.lm_head.weight.to("meta"))
     return questioned(raw=raw)
+
+
+def quantised_layers():
+    from torch.ao.quantization import quantize_dynamic
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch recommends torchao
+        return quantize_dynamic(language_model(), {nn.Linear}, dtype=torch.qint8)
 
 
 def quantised_folder(at: Path):
@@ -165,6 +174,11 @@ VALUE_ERRORS = [
         lambda _: questioned(raw=language_model(quantization_config={"quant_method": "gptq"})),
     ),
     ("quantised | in full", quantised_folder),
+    (
+        "make_module | torch.compile",
+        lambda _: torched(lambda n: torch.compile(nn.Linear(64, n), backend="eager")),
+    ),
+    ("quantised | LlamaForCausalLM", lambda _: questioned(raw=quantised_layers())),
     ("no model that transformers knows", lambda at: with_config(at, "{}")),
     ("own code | CausalLM.from_model", lambda at: with_config(at, OWN_CODE)),
     (

@@ -288,6 +288,25 @@ def traces(model):
     ]
 
 
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"torch_compile": True, "torch_compile_backend": "eager"}],
+    ids=["checkpointing", "compiled"],
+)
+def test_gradient_checkpointing_and_compiled_models_are_recorded(data, tokenizer, tmp_path, how):
+    rows, ends = script_rows(data, tokenizer), []
+    for name in ("plain", "with"):
+        model = tiny(len(tokenizer))
+        if not how:
+            model.gradient_checkpointing_enable()
+        audit = make_audit(model, tokenizer, data, tmp_path / name, 0.5)
+        callbacks = [mw.training.MemorizationCallback(audit, None)] if name == "with" else []
+        trainer(model, rows, tmp_path / f"{name}-out", *callbacks, **how).train()
+        ends.append(trained_weights(model))
+    assert_same_weights(*ends)
+    assert np.isfinite(audit.score("psmi", checkpoint="final")).all()
+
+
 def test_modes_hooks_and_gradients_of_the_model_stay_as_they_are(data, tokenizer, tmp_path):
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run")

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-__all__ = ["Looker", "ask", "default_forward", "tried"]
+__all__ = ["Looker", "ask", "default_forward", "tensors_of", "tried"]
 
-_TRIED, _ASKED = 2, 8  # samples
+_TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
 _FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
 
@@ -133,8 +133,8 @@ class Looker:
         trained = trained_weights(module)
         others = {
             name: _sampled(tensor)
-            for name, tensor in module.state_dict().items()
-            if name not in trained and hasattr(tensor, "detach") and not tensor.is_meta
+            for name, tensor in tensors_of(module).items()
+            if name not in trained and not tensor.is_meta
         }
         of_others = f"-{digest_of(others)}" if others else ""
         return Weights(digest_of(trained) + of_others)
@@ -144,7 +144,7 @@ class Looker:
 
         It is a share of the largest logit; 0 for a difference that rounding explains.
         """
-        n = min(_ASKED, len(self.labels))
+        n = min(self.batches.size, len(self.labels))  # layers may scale by what is in a batch
         with untouched(module):
             inputs = moved(self.batches.first(n), device_of(module))
             here = ask(self.forward, module, inputs, n).float().cpu().numpy().astype(np.float64)
@@ -286,6 +286,24 @@ def _precision(module: nn.Module, device: torch.device) -> str:
     return str(most).removeprefix("torch.")
 
 
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors of a module's state by name, those inside of packed layers too."""
+    found = {}
+    for name, value in module.state_dict().items():
+        inside = (
+            {f"{name}.{i}": each for i, each in enumerate(value)} if type(value) is tuple else {}
+        )
+        found |= {
+            n: each for n, each in (inside or {name: value}).items() if hasattr(each, "detach")
+        }
+    return found
+
+
 def _sampled(tensor: Tensor) -> Tensor:
-    some = tensor.detach().reshape(-1)[:: max(1, tensor.numel() // _SAMPLED)]
+    import torch
+
+    values = tensor.detach()
+    if values.is_quantized or type(values) not in (torch.Tensor, torch.nn.Parameter):
+        values = values.dequantize()  # such values have no views
+    some = values.reshape(-1)[:: max(1, values.numel() // _SAMPLED)]
     return some.float() if some.is_floating_point() else some  # NumPy lacks most short types

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -298,7 +299,9 @@ def test_gradient_checkpointing_and_compiled_models_are_recorded(data, tokenizer
     for name in ("plain", "with"):
         model = tiny(len(tokenizer))
         if not how:
-            model.gradient_checkpointing_enable()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # transformers renames it
+                model.gradient_checkpointing_enable()
         audit = make_audit(model, tokenizer, data, tmp_path / name, 0.5)
         callbacks = [mw.training.MemorizationCallback(audit, None)] if name == "with" else []
         trainer(model, rows, tmp_path / f"{name}-out", *callbacks, **how).train()

@@ -288,7 +288,7 @@ def _precision(module: nn.Module, device: torch.device) -> str:
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a module's state by name, those inside of packed layers too."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for name, value in module.state_dict().items():
         inside = (
             {f"{name}.{i}": each for i, each in enumerate(value)} if type(value) is tuple else {}

@@ -98,7 +98,7 @@ def test_few_targets_cover(targets):
     true = [roc(score, large[2]).auc for score in large[:2]]
     covered = np.zeros(2)
     for seed in range(60):
-        a, b, truth, sample, target = crossed(seed, targets, 300, 0.4)
+        a, b, truth, sample, target = crossed(seed, targets, 150, 0.4)
         one, other = (roc(score, truth, groups=sample, models=target) for score in (a, b))
         assert any(f"only {targets} models" in note for note in compare(one, other).warnings)
         for row, (low, high), value in (

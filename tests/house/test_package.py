@@ -92,10 +92,10 @@ for audit in (
     dashboard.close()
     page = audit.report(f"of-{len(audit.members)}.html")
     assert "memowidgets[figures]" in page.read_text(encoding="utf-8")
-    figures = audit.figures()
-    figures._repr_html_()
-    for chart in figures.values():
-        assert "layer" in str(chart._repr_mimebundle_()["application/vnd.vegalite.v5+json"])
+figures = audit.figures()
+figures._repr_html_()
+for chart in figures.values():
+    assert "layer" in str(chart._repr_mimebundle_()["application/vnd.vegalite.v5+json"])
 for name in ("MemorizationPlayground", "PSMIPlayground", "LiRAPlayground", "TheoremPlayground"):
     getattr(mw.teaching, name)().close()
 assert main(["demo", "--no-browser", "--out", "demo"]) == 0

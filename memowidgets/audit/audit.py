@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.compared import check_request, checked_part, set_of_design
-from memowidgets.audit.decided import kept, log_of
+from memowidgets.audit.decided import kept, log_of, say_of_fork
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, scores, truth
 from memowidgets.audit.numbers.scores import SCORES
@@ -1826,7 +1826,8 @@ class Audit:
         Notes
         -----
         From then on the dashboard and the report of this audit say the sentence wherever a sample
-        is to be removed.
+        is to be removed, also when the audit is opened again. A fork that was not compared is not
+        looked for: the comparison takes a forward pass of the fork's target.
         """
         from memowidgets.audit.runs.fork import check_family, compared
         from memowidgets.audit.views.fork_comparison import with_neighbours
@@ -1850,7 +1851,7 @@ class Audit:
         with suppress(ValueError, StoreError):  # the table says why neighbours are not known
             self.evidence_with(partial(judge.needs_of, metric="psmi", truth=None))
         found = with_neighbours(table, self.evidence, layer, n_neighbors, eta)
-        self._log.of_fork = f"In a fork of this audit that was trained: {found.sentence}"
+        say_of_fork(self._log, self._run_for("compare_fork").run, found.sentence)
         return found
 
 

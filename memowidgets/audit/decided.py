@@ -6,6 +6,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from memowidgets.edits import Edit
     from memowidgets.training.design import LabelNoise
 
-__all__ = ["RunKeeper", "kept", "log_of", "true_labels"]
+__all__ = ["RunKeeper", "kept", "log_of", "say_of_fork", "true_labels"]
 
 FILE = "decisions.csv"
+_FORK = "compared-fork.json"
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
@@ -33,7 +35,18 @@ def log_of(data: Dataset, run: RunDirectory | None = None) -> DecisionLog:
     names = data.class_names
     if run is None:
         return DecisionLog(known=data.ids, texts=texts, class_names=names)
-    return DecisionLog(RunKeeper(run), run.path, data.ids, texts=texts, class_names=names)
+    log = DecisionLog(RunKeeper(run), run.path, data.ids, texts=texts, class_names=names)
+    if run.has_file(_FORK):
+        with suppress(StoreError):  # then the advice to remove is the general one
+            log.of_fork = str(run.read_note(_FORK).get("said", ""))
+    return log
+
+
+def say_of_fork(log: DecisionLog, run: RunDirectory, sentence: str) -> None:
+    """Say beside the advice to remove what a fork showed, now and when the run is opened again."""
+    log.of_fork = f"In a fork of this audit that was trained: {sentence}"
+    with suppress(StoreError, OSError):  # in a folder that can't be written
+        run.write_note(_FORK, {"said": log.of_fork})
 
 
 class RunKeeper:

@@ -168,6 +168,7 @@ def test_what_members_give_away_before_and_after(finished, tmp_path):
     assert set(table.index[table["fate"] == "removed"]) == set(worst)
     assert set(table["fate"]) == {"removed", "kept"}
     assert table.sentence in finished.decision_log.of_fork
+    assert table.sentence in mw.Audit.open(finished.path, data=finished.data).decision_log.of_fork
     pd.testing.assert_series_equal(table["before"], finished.log_lira(), check_names=False)
     _, members, gaps, _ = member_gaps(finished.evidence)
     logits = (

@@ -1586,7 +1586,7 @@ class Audit:
         path: str | os.PathLike[str],
         include_samples: bool = False,
         overwrite: bool = False,
-        tau: float | None = None,
+        tau: float | Literal["class"] | None = None,
         metric: str | None = None,
         about: Mapping[str, object] | None = None,
         figures: bool = True,
@@ -1605,10 +1605,10 @@ class Audit:
             them the files hold numbers alone.
         overwrite : bool
             Whether to replace existing files.
-        tau : float, optional
-            Threshold that the page opens with, and that its text and the other files describe.
-            Default: 0 for PSMI and the logit gap, −4 for the baseline, and the lowest 5 % for every
-            other score.
+        tau : float or "class", optional
+            Threshold that the page opens with, and that its text and the other files describe;
+            ``"class"`` flags by class, as in `flagged`. Default: 0 for PSMI and the logit gap, −4
+            for the baseline, and the lowest 5 % for every other score.
         metric : str, optional
             The score, as in `score`, at the last layer and the prediction checkpoint. Default:
             PSMI; the logit gap for an audit from arrays that has no representations.

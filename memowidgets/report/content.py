@@ -117,6 +117,8 @@ class Scored:
         Threshold that means the same for every model; None if the metric has none.
     right : array of shape (n,), bool, optional
         Whether the finished model gives a member its label; None where that is not known.
+    below : array of shape (n,), bool, optional
+        What the rule by class flags.
     """
 
     metric: str
@@ -133,6 +135,7 @@ class Scored:
     notes: Sequence[str] = ()
     natural: float | None = 0.0
     right: NDArray[np.bool_] | None = None
+    below: NDArray[np.bool_] | None = None
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
@@ -207,6 +210,8 @@ class Content:
         What the owner of the audit says of it, by the names of the record's fields.
     of_fork : str
         How many samples were newly memorised in a fork, where one was compared.
+    by_class : bool
+        Whether the rule by class flags, in place of τ.
     """
 
     name: str
@@ -234,11 +239,19 @@ class Content:
     of_fork: str = ""
     remarks: Sequence[str] = ()
     about: Mapping[str, str] = field(default_factory=dict)
+    by_class: bool = False
+
+    @property
+    def at(self) -> str:
+        """How samples are flagged, in words."""
+        return "by class" if self.by_class else f"at τ = {self.tau:g}"
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
-        """Mask of the scored rows that are flagged at τ."""
+        """Mask of the scored rows that are flagged."""
         scores = np.empty(0) if self.scored is None else self.scored.scores
+        if self.by_class and self.scored is not None and self.scored.below is not None:
+            return self.scored.below
         found: NDArray[np.bool_] = scores <= self.tau
         return found
 
@@ -250,7 +263,7 @@ class Content:
     @cached_property
     def undecided(self) -> int | None:
         """Number of scores less than two standard errors from τ."""
-        if self.scored is None or self.scored.errors is None:
+        if self.scored is None or self.scored.errors is None or self.by_class:
             return None
         reach = 2 * ErrorLevels.of(self.scored.errors).errors  # as the page counts
         close = (self.scored.scores - reach < self.tau) & (self.tau < self.scored.scores + reach)
@@ -282,15 +295,23 @@ class Content:
 
     @cached_property
     def point(self) -> OperatingPoint | None:
-        """The rates at τ, or None if there is no ROC."""
-        return None if self.evaluation is None else self.evaluation.at(self.tau)
+        """The rates at τ or by class, or None if there is no ROC."""
+        if self.evaluation is None or self.scored is None:
+            return None
+        if not self.by_class:
+            return self.evaluation.at(self.tau)
+        flagged, memorized = self.flagged[self.scored.judged], self.evaluation.memorized
+        counts = int((flagged & memorized).sum()), int((flagged & ~memorized).sum())
+        return OperatingPoint.from_counts(
+            self.tau, *counts, self.evaluation.n_memorized, self.evaluation.n
+        )
 
     @cached_property
     def by_risk(self) -> NDArray[np.int64]:
-        """Scored rows, sorted by risk, highest first."""
+        """Scored rows, the flagged ones first, and each of both by risk, highest first."""
         if self.scored is None:
             return np.empty(0, dtype=np.int64)
-        return np.argsort(self.scored.scores, kind="stable")
+        return np.lexsort((self.scored.scores, ~self.flagged))
 
     def decided(self, *, flagged: bool) -> dict[str, int]:
         """Number of members with each decision, among all members or the flagged ones."""

@@ -95,7 +95,7 @@ def _results(content: Content) -> list[str]:
     rows = rates(content)
     if not rows:
         return []
-    return [f"## At τ = {content.tau:g}", _table(("", "", "95 % interval"), rows)]
+    return [f"## {content.at.capitalize()}", _table(("", "", "95 % interval"), rows)]
 
 
 def _warnings(content: Content) -> list[str]:
@@ -174,7 +174,7 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-SCHEMA_VERSION = 1  # goes up when a field changes its meaning, comes or goes
+SCHEMA_VERSION = 2  # goes up when a field changes its meaning, comes or goes
 _FILE = Path(__file__).parent / "schema.json"
 _RATES = ("tpr", "fpr", "precision")
 
@@ -249,7 +249,8 @@ def _prediction(content: Content, scored: Scored) -> dict[str, Any]:
         "title": scored.title,
         "layer": scored.layer or None,
         "checkpoint": scored.checkpoint,
-        "tau": content.tau,
+        "rule": "class" if content.by_class else None,
+        "tau": None if content.by_class else content.tau,
         "n": len(scored.scores),
         "flagged": int(content.flagged.sum()),
         "flagged_share": float(content.flagged.mean()),

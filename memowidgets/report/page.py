@@ -103,7 +103,9 @@ def wire(content: Content) -> dict[str, Any]:
     figures = [
         {"caption": visible(f.caption), "svg": f.svg, "wide": f.is_wide} for f in content.figures
     ]
-    found: dict[str, Any] = {"tau": content.tau, "eta": content.eta, "figures": figures}
+    rule = "class" if content.by_class else ""
+    found: dict[str, Any] = {"tau": content.tau, "eta": content.eta, "rule": rule}
+    found["figures"] = figures
     if content.scored is not None:
         found["explorer"] = _explorer(content, content.scored)
         found["inspector"] = _inspector(content, content.scored)
@@ -116,7 +118,8 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     given = checked_scores(
         scored.scores, None, title, scored.errors, "", scored.log_lira, scored.natural
     )
-    judged = Judged(replace(given, version=1), content.eta)
+    below = scored.below if scored.below is None else scored.below[given.counting]
+    judged = Judged(replace(given, version=1, below=below), content.eta)
     others = {name: values[given.counting] for name, values in scored.others.items()}
     found = {"data": judged.given.wire, "truth": judged.wire, "log_lira": None}
     found["late"] = {**judged.late(), "others": judged.compared(others)}
@@ -145,6 +148,8 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         columns["log_lira"] = [_number(value) for value in log_lira[chosen].tolist()]
     if content.canaries is not None:
         columns["canaries"] = content.canaries[scored.positions[chosen]].astype(int).tolist()
+    if scored.below is not None:
+        columns["below"] = scored.below[chosen].astype(int).tolist()
     if scored.right is not None:
         columns["right"] = scored.right[chosen].astype(int).tolist()
     shown = content.samples is not None
@@ -316,7 +321,7 @@ def _in_short(content: Content) -> list[str]:
     words = "".join(map(_paragraph, paragraphs(content)))
     results = rates(content)
     head = ("", "", "95 % interval")
-    table = _table(f"At τ = {content.tau:g}", head, results) if results else ""
+    table = _table(content.at.capitalize(), head, results) if results else ""
     return [
         "<section aria-labelledby='short'><h2 id='short'>In short</h2>",
         f"<div class='mr-beside'><div>{words}</div>{table}</div></section>",
@@ -375,7 +380,7 @@ def _decisions(content: Content) -> list[str]:
     head = ("", "members", "flagged")
     return [
         "<section aria-labelledby='decided'><h2 id='decided'>Decisions</h2>",
-        _table(f"Flagged: at τ = {content.tau:g}", head, decisions(content)),
+        _table(f"Flagged: {content.at}", head, decisions(content)),
         "</section>",
     ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memowidgets.evaluation import clopper_pearson
-from memowidgets.report.words import between, decided, share, verb, whole, why_no_truth
+from memowidgets.report.words import BELOW, between, decided, share, verb, whole, why_no_truth
 from memowidgets.visible import quoted, visible
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ _SCORES = {
         "sample says of its label), and by the mean log-probability of the label so far."
     ),
 }
-_LOW = "A low score means a risk; a sample is flagged if its score is at most the threshold τ."
 
 
 def checked_about(about: Mapping[str, object] | None) -> dict[str, str]:
@@ -204,13 +203,15 @@ def _model(content: Content) -> str:
 def _definitions(content: Content) -> tuple[str, ...]:
     """Return a definition of each term, before the page uses it."""
     of_score = [] if content.scored is None else [_SCORES.get(content.scored.metric, "")]
+    rule = BELOW if content.by_class else "at most the threshold τ"
+    low = f"A low score means a risk; a sample is flagged if its score is {rule}."
     eta = f", here at least η = {content.eta:g}" if _memorized(content) is not None else ""
     return (
         (
             "A shadow model is trained as the audited model is, on another random part of the "
             "samples."
         ),
-        *(f"{text} {_LOW}".strip() for text in of_score),
+        *(f"{text} {low}".strip() for text in of_score),
         (
             "A sample is memorised if training on it clearly changed what the finished model says "
             "of it. This is measured by log-LiRA, a log-likelihood ratio between shadow models "
@@ -232,7 +233,7 @@ def conclusion(content: Content) -> tuple[str, str, str]:
     flagged = (
         f"By {scored.title}, {whole(n_flagged)} of {whole(n)} samples ({share(n_flagged / n)}, "
         f"95 % interval {between(content.flagged_interval)}) {verb(n_flagged, 'is', 'are')} "
-        f"flagged at τ = {content.tau:g} as at risk of being memorised."
+        f"flagged {content.at} as at risk of being memorised."
     )
     memorized = _memorized(content)
     if memorized is None:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 
 _ROUNDED = 0.001
+BELOW = (
+    "more than one robust deviation (1.4826 times the median absolute deviation) below the median "
+    "of its class"
+)
 
 
 def whole(number: float) -> str:
@@ -189,9 +193,9 @@ def _at_risk(content: Content) -> str:
         return "How many samples are at risk is not known."
     n_flagged, n = int(content.flagged.sum()), len(scored.scores)
     text = (
-        f"At τ = {content.tau:g}, {whole(n_flagged)} of {whole(n)} samples "
-        f"({share(n_flagged / n)}) are flagged as at risk of being memorised: their score is at "
-        "most τ."
+        f"{content.at.capitalize()}, {whole(n_flagged)} of {whole(n)} samples "
+        f"({share(n_flagged / n)}) are flagged as at risk of being memorised: their score is "
+        f"{BELOW if content.by_class else 'at most τ'}."
     )
     unscored = content.numbers["members"] - n
     if unscored:
@@ -363,9 +367,10 @@ def method(content: Content) -> list[Row]:
         )
     ]
     if scored is not None:
+        at_most = f"at most τ = {content.tau:g}"
         found += [
             ("score", scored.title),
-            ("flagged", f"members whose score is at most τ = {content.tau:g}"),
+            ("flagged", f"members whose score is {BELOW if content.by_class else at_most}"),
         ]
     if _is_judged(content):
         by = "as given by the user"

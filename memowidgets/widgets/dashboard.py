@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anywidget
 import numpy as np
@@ -362,11 +362,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                     for choice in self._choices[f"{name}s"]
                     if choice["value"] == getattr(self, name)
                 )
-                buffers = [self._source.report_page(self.metric, self.tau if default else None)]
+                at: float | Literal["class"] = "class" if self.rule else self.tau
+                buffers = [self._source.report_page(self.metric, at if default else None)]
                 answer["file"] = "report.html"
                 answer["text"] = "Saved. It shows no sample." + ("" if default else _OF_REPORT)
-                if self.rule:
-                    answer["text"] += " It flags by τ, not by class."
             else:
                 answer["code"] = (
                     "import memowidgets as mw\n"

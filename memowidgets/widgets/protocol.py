@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -298,8 +298,8 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def report_page(self, score: str, tau: float | None) -> bytes:
-        """Return the report as one page without samples, at a τ or at the score's own."""
+    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
+        """Return the report as one page without samples; τ of None is the score's own."""
         ...
 
     def opened_by(self) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from memowidgets.decisions import Decision
+from memowidgets.evaluation import below_class
 from memowidgets.report import FIELDS, Content, Digest, Figure, Missing, Scored
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
@@ -119,7 +122,15 @@ def partly_judged() -> Content:
                                log_lira))  # fmt: skip
 
 
+def by_class() -> Content:
+    """Each class has a threshold of its own; some samples have no log-LiRA, and scores tie."""
+    content = partly_judged()
+    below = below_class(content.scored.scores, np.arange(600) % 3)
+    return replace(content, scored=replace(content.scored, below=below), by_class=True)
+
+
 ALL = {
+    "by class": by_class,
     "plain": plain,
     "hostile": hostile,
     "untrained": untrained,

@@ -24,7 +24,7 @@ from memowidgets.report.record import conclusion, record
 from memowidgets.report.words import decided, share
 from memowidgets.visible import visible
 from memowidgets.widgets import ThresholdExplorer
-from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, without_truth
+from tests.report.content import ALL, EVIL, by_class, hostile, partly_judged, plain, without_truth
 
 
 def payload(page: str) -> tuple[dict, bytes]:
@@ -111,7 +111,8 @@ def test_the_conclusion_is_three_sentences_that_follow_from_the_numbers(make, tm
             assert not re.search(r"\. [A-Z]", text)
     if content.scored is None:
         return
-    flagged = int((content.scored.scores <= content.tau).sum())
+    at_tau = content.scored.scores <= content.tau
+    flagged = int((content.scored.below if content.by_class else at_tau).sum())
     assert f"{flagged} of {len(content.scored.scores)} samples" in sentences[0]
     if not content.scored.judged.any():
         assert "no ground truth" in sentences[1]
@@ -206,6 +207,22 @@ def test_the_numbers_are_the_evaluations(tmp_path):
         "keep": 0, "anonymise": 0, "remove": 1, "relabel": 0, "undecided": 599,
     }  # fmt: skip
     assert found["checkpoints"][0]["test_accuracy"] is None
+
+
+def test_by_class_no_figure_is_that_of_a_threshold(tmp_path):
+    content = by_class()
+    page = write(content, tmp_path / "a.html").read_text("utf-8")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    scored = content.scored
+    hits = int((scored.below & (scored.log_lira >= 4)).sum())
+    assert (found["prediction"]["rule"], found["prediction"]["tau"]) == ("class", None)
+    assert found["prediction"]["flagged"] == int(scored.below.sum())
+    assert found["truth"]["at_tau"]["hits"] == hits
+    for text in (page.split("<script")[0], (tmp_path / "a.md").read_text("utf-8")):
+        assert "by class" in text.lower()
+        assert "below the median of its class" in text
+        assert "τ = " not in text
+    assert scored.below[content.by_risk[: int(scored.below.sum())]].all()
 
 
 def test_without_truth_there_is_no_rate_anywhere(tmp_path):

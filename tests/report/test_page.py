@@ -18,7 +18,16 @@ from tests.browser.harness import pixels_of
 from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.front_end.tools import node_modules
-from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, untrained, without_truth
+from tests.report.content import (
+    ALL,
+    EVIL,
+    by_class,
+    hostile,
+    partly_judged,
+    plain,
+    untrained,
+    without_truth,
+)
 
 AUDIT_ALL = AUDIT.replace("'.mw-dashboard'", "document")
 
@@ -80,6 +89,23 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
             chosen = evaluation.at(evaluation.threshold(rule))
             assert counts(page)["hits"] == chosen.hits
         assert page.locator(".mw-tile-auc .mw-tile-value").inner_text() == f"{evaluation.auc:.2f}"
+
+
+def test_the_rule_by_class_flags_in_plots_and_samples_until_tau_moves(chromium, tmp_path):
+    content = by_class()
+    scored = content.scored
+    known = scored.below & scored.judged
+    with shown(chromium, write(content, tmp_path / "a.html")) as page:
+        assert counts(page)["flagged"] == known.sum()
+        for eta in (4.0, 5.5):  # no kernel counts: the page does
+            type_in(page, "η", str(eta))
+            assert counts(page)["hits"] == (known & (scored.log_lira >= eta)).sum()
+        chip = page.locator('.mw-chip[data-filter="flagged"] .mw-count')
+        chip.get_by_text(str(int(scored.below.sum())), exact=True).wait_for()
+        page.get_by_role("button", name="lowest 5 %", exact=True).click()
+        assert counts(page)["flagged"] != known.sum()
+        page.get_by_role("button", name="one deviation below its class").click()
+        assert counts(page)["flagged"] == known.sum()
 
 
 def test_eta_moves_and_the_samples_follow(chromium, tmp_path):

@@ -170,7 +170,7 @@ class FakeSource:
             raise RuntimeError(self.fail)
         return f"{suffix},{samples}\n{score},{tau}\n"
 
-    def report_page(self, score: str, tau: float | None) -> bytes:
+    def report_page(self, score: str, tau: float | str | None) -> bytes:
         if self.fail:
             raise RuntimeError(self.fail)
         return f"<!doctype html><p>{score} at {tau}</p>".encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from pathlib import Path
 
 import pytest
 
@@ -290,6 +291,10 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     dashboard.python("setattr(dashboard, 'rule', 'class')")
     page.locator(".mw-tau-knob").wait_for(state="hidden")
     agree(dashboard)
+    page.locator(".mw-sharing summary").click()
+    with page.expect_download() as downloading:  # the report has the same rule
+        page.get_by_role("button", name="Save the report").click()
+    assert Path(downloading.value.path()).read_text() == "<!doctype html><p>psmi at class</p>"
 
 
 def test_the_inspector_pages_filters_and_follows_tau(dashboard):

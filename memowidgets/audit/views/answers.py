@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -247,8 +247,8 @@ class AuditView:
             )
         return as_text(table, suffix)
 
-    def report_page(self, score: str, tau: float | None) -> bytes:
-        """Return the report as one page without samples, at a τ or at the score's own."""
+    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
+        """Return the report as one page without samples; τ of None is the score's own."""
         with tempfile.TemporaryDirectory() as folder:
             page = self._audit.report(Path(folder) / "report.html", tau=tau, metric=score)
             return page.read_bytes()

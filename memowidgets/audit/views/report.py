@@ -25,7 +25,7 @@ from memowidgets.audit.numbers.truth import answered_rightly, log_lira, note_on_
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.report_digests import digests_of
 from memowidgets.data import WithheldDataset
-from memowidgets.evaluation import opening_tau
+from memowidgets.evaluation import below_class, opening_tau
 from memowidgets.extras import installed, pip_install
 from memowidgets.report import Content, Figure, Missing, Scored, without_calls
 from memowidgets.store import StoreError
@@ -61,7 +61,7 @@ _CHECKPOINT = (
 
 def content_of(
     audit: Audit,
-    tau: float | None,
+    tau: float | str | None,
     metric: str | None,
     *,
     include_samples: bool,
@@ -74,8 +74,9 @@ def content_of(
     ----------
     audit : Audit
         The audit.
-    tau : float or None
-        Where τ stands at first; None for the score's natural one, or the lowest 5 %.
+    tau : float, "class" or None
+        Where τ stands at first; None for the score's natural one, or the lowest 5 %. ``"class"``:
+        the rule by class flags.
     metric : str or None
         The score, at the last layer and the prediction checkpoint; None for what is there.
     include_samples : bool
@@ -95,7 +96,9 @@ def content_of(
         metric = "psmi" if "psmi" in there or "logit_gap" not in there else "logit_gap"
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
-    if tau is not None and not math.isfinite(scores.checked_tau(tau)):
+    by_class = tau == scores.BY_CLASS
+    at = None if tau is None or by_class else scores.checked_tau(tau)
+    if at is not None and not math.isfinite(at):
         raise ValueError(f"tau must be a finite number, not {tau}")
 
     def needs(evidence: Evidence) -> list[Need]:
@@ -107,8 +110,8 @@ def content_of(
     except (StoreError, ValueError):  # the part that needs it says why it is missing
         evidence = audit.evidence
     gathering = _Gathering(evidence, audit.decision_log)
-    content = gathering.content(tau, metric, include_samples=include_samples, figures=figures)
-    return replace(content, about=about)
+    content = gathering.content(at, metric, include_samples=include_samples, figures=figures)
+    return replace(content, about=about, by_class=by_class)
 
 
 class _Gathering:
@@ -220,6 +223,7 @@ class _Gathering:
             ),
             natural=SCORES[metric].tau,
             right=None if right is None else right[found.rows],
+            below=below_class(found.mu, evidence.labels[found.rows]),
         )
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:

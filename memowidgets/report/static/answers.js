@@ -10,6 +10,7 @@
  * @property {number[]} [errors]
  * @property {(number | null)[]} [log_lira]
  * @property {number[]} [canaries]
+ * @property {number[]} [below]  1 where the rule by class flags
  * @property {number[]} [right]  1 where the finished model gives the label
  */
 
@@ -42,7 +43,7 @@ const REFUSED = "A report can't be changed: decide in the audit's own dashboard.
 export class Answers {
   /**
    * @param {Wire} wire
-   * @param {() => {tau: number, eta: number, page_size: number}} standing  where τ and η are
+   * @param {() => {tau: number, eta: number, rule: string, page_size: number}} standing  where τ and η are
    */
   constructor(wire, standing) {
     this.wire = wire;
@@ -74,12 +75,21 @@ export class Answers {
   }
 
   /**
+   * Whether a sample is flagged, at τ or by class.
+   * @param {number} row
+   */
+  flagged(row) {
+    const { tau, rule } = this.standing();
+    return rule === "class" ? this.columns.below?.[row] === 1 : this.columns.scores[row] <= tau;
+  }
+
+  /**
    * Returns what a sample is at τ and η, in the words of the filters.
    * @param {number} row
    */
   status(row) {
-    const { tau, eta } = this.standing();
-    const flagged = this.columns.scores[row] <= tau;
+    const { eta } = this.standing();
+    const flagged = this.flagged(row);
     const logLira = this.columns.log_lira?.[row] ?? null;
     if (logLira === null) return flagged ? "flagged" : "not flagged";
     if (logLira >= eta) return flagged ? "hit" : "missed";
@@ -93,7 +103,7 @@ export class Answers {
   isIn(row, filter) {
     if (filter === "all") return true;
     if (filter === "flagged" || filter === "not flagged") {
-      return this.columns.scores[row] <= this.standing().tau === (filter === "flagged");
+      return this.flagged(row) === (filter === "flagged");
     }
     return this.status(row) === filter;
   }
@@ -277,6 +287,7 @@ export class Answers {
     const { columns } = this;
     const score = columns.scores[row];
     const error = columns.errors?.[row] ?? null;
+    const { tau, rule } = this.standing();
     return {
       id: this.nameOf(row),
       label: "",
@@ -290,7 +301,7 @@ export class Answers {
       status: this.status(row),
       score,
       error,
-      uncertain: error !== null && Math.abs(score - this.standing().tau) < 2 * error,
+      uncertain: error !== null && rule === "" && Math.abs(score - tau) < 2 * error,
       logLira: columns.log_lira?.[row] ?? null,
       right: columns.right ? columns.right[row] === 1 : null,
       decision: this.decisionOf(row),

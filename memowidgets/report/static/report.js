@@ -8,14 +8,15 @@ import { StandIn } from "./model.js";
 import { fromLogLira, unpack } from "./unpack.js";
 
 const PAGE_SIZE = 24;
-const FOLLOWED = /** @type {const} */ (["tau", "eta"]);
+const FOLLOWED = /** @type {const} */ (["tau", "rule", "eta"]);
 
 /** @param {any} content  what `wire.py` sends */
-function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) {
+function explorerModel({ tau, eta, rule, explorer: { data, truth, late, log_lira } }) {
   const others = late.others.length > 0;
   const traits = {
     tau,
     tau_committed: tau,
+    rule,
     eta,
     eta_committed: eta,
     comparing: false,
@@ -39,7 +40,7 @@ function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) 
  * @param {any} content
  * @param {StandIn} beside  the explorer's model
  */
-function inspectorModel({ tau, eta, inspector }, beside) {
+function inspectorModel({ tau, eta, rule, inspector }, beside) {
   const traits = {
     page: 0,
     page_size: PAGE_SIZE,
@@ -47,6 +48,7 @@ function inspectorModel({ tau, eta, inspector }, beside) {
     sort: "risk",
     decision: "any",
     tau,
+    rule,
     eta,
     _version: 0,
     _decided: 0,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("fpr", "tpr", "auc", "auc_low", "auc_high")
 _WHAT = "the table of curves"
-_PANEL = 210  # pixels; the longest name of a score and its AUC fit into it
+_PANEL = 210  # pixels
 _VISIBLE = 0.005  # share of an axis; more than a pixel on paper
 
 
@@ -268,26 +268,24 @@ def _roc_panel(
         .mark_line(strokeWidth=1.5)
         .encode(**_axes(small=True), **look)
     )
-    layers: list[Any] = [_chance(colors), lines, *_areas(drawn, look["color"], colors)]
+    layers: list[Any] = [_chance(colors), lines, _areas(drawn, look["color"])]
     if points is not None:
         here = points[points["panel"].astype(str) == title]
         layers += [_crosses(here, colors)] if len(here) else []
     return alt.LayerChart(layer=layers, width=_PANEL, height=_PANEL, title=alt.Title(title))
 
 
-def _areas(rows: pd.DataFrame, color: Any, colors: Theme) -> list[alt.Chart]:
-    """Return the AUCs in the lower right corner, which good curves leave free."""
+def _areas(rows: pd.DataFrame, color: Any) -> alt.Chart:
+    """Return the AUCs, below the panel: inside it, those of many scores would cover curves."""
     import altair as alt
 
     areas = rows.groupby("label", sort=False)["auc"].first().reset_index()
     areas["text"] = [f"{row.label} {row.auc:.3f}" for row in areas.itertuples()]
-    areas["tpr"] = 0.04 + 0.065 * np.arange(len(areas))[::-1]
-    areas["fpr"] = 0.98
-    base = alt.Chart(areas).encode(**_axes(small=True), text="text:N")
-    font: dict[str, Any] = {"align": "right", "fontWeight": "bold", "fontSize": 10}
-    halo = base.mark_text(stroke=colors.background, strokeWidth=4, opacity=0.85, **font)
-    words = base.mark_text(**font).encode(color=color)
-    return [halo, words]
+    areas["tpr"] = -0.24 - 0.062 * np.arange(len(areas))
+    areas["fpr"] = 0
+    base = alt.Chart(areas).mark_text(align="left", fontWeight="bold", fontSize=10)
+    drawn: alt.Chart = base.encode(**_axes(small=True), text="text:N", color=color)
+    return drawn
 
 
 def _crosses(points: pd.DataFrame, colors: Theme) -> alt.Chart:

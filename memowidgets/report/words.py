@@ -47,7 +47,7 @@ def share(value: float) -> str:
 # Advice in Python, which a reader of a report cannot follow.
 _CODE = re.compile(
     r"\b(?:audit|Audit)\.(?!(?:html|md|json)\b)\w+|\bmw\.(?!watch\b)\w+|\bTrainingConfig\b"
-    r"|\b(?!log\()\w+\((?!s\))|\b[a-z_]{3,}=(?!=)"
+    r"|\brun_\w+|\b(?!log\()\w+\((?!s\))|\b[a-z_]{3,}=(?!=)"
 )
 _NAME = re.compile(r"(?<!\w)'[^']*'(?!\w)")  # of a class, a sample or a file, as a message has it
 _FEWEST_WORDS = 3

@@ -66,8 +66,8 @@ REFERENCE = Kind(
     "reference model",
     "run_references",
     "1",
-    "they are asked at the prediction checkpoint, and where that has changed since, run_references "
-    "trains them again for it",
+    "they are asked at the prediction checkpoint; run_references trains them again for it where "
+    "that has changed since",
     "references",
     8,
 )

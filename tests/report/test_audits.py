@@ -270,6 +270,7 @@ def test_captions_are_for_readers_without_python(of_the_recorded):
     _, head = of_the_recorded
     captions = [figure["caption"] for figure in head["figures"]]
     assert any("kept no logit gaps at epoch-0" in caption for caption in captions)
+    assert not [caption for caption in captions if "run_" in caption]
 
 
 def test_memorised_and_answered_rightly_are_both_said(of_the_recorded):

@@ -48,7 +48,7 @@ def test_the_schema_refuses_what_it_does_not_know(tmp_path):
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     check = jsonschema.Draft202012Validator(schema())
     assert not check.is_valid(found | {"more": 1})
-    assert not check.is_valid(found | {"version": 2})
+    assert not check.is_valid(found | {"version": 1})
     assert not check.is_valid(found | {"truth": {"auc": 0.5}})
 
 
@@ -112,14 +112,15 @@ def test_the_conclusion_is_three_sentences_that_follow_from_the_numbers(make, tm
     if content.scored is None:
         return
     at_tau = content.scored.scores <= content.tau
-    flagged = int((content.scored.below if content.by_class else at_tau).sum())
+    rows = content.scored.below if content.by_class else at_tau
+    flagged = int(rows.sum())
     assert f"{flagged} of {len(content.scored.scores)} samples" in sentences[0]
     if not content.scored.judged.any():
         assert "no ground truth" in sentences[1]
         assert f"{len(content.scored.scores) - flagged} samples that are not" in sentences[2]
         return
     log_lira = content.scored.log_lira
-    found = content.scored.scores[log_lira >= content.eta] <= content.tau
+    found = rows[log_lira >= content.eta]
     low, high = clopper_pearson(len(found), int((~np.isnan(log_lira)).sum()))
     assert f"{len(found)} of {int((~np.isnan(log_lira)).sum())} samples" in sentences[1]
     assert f"interval {share(low)} to {share(high)}" in sentences[1]

@@ -211,7 +211,11 @@ def checked_texts(
 ) -> tuple[str, tuple[str, ...]]:
     """Return a checked question and its options, or raise."""
     if choices is None or (isinstance(choices, str | float) and _missing(choices)):
-        raise ValueError(f"{where}: the choices are missing")
+        raise ValueError(
+            f"{where}: the choices are missing; give each question the 2 to 10 options that its "
+            "answer is one of. Answers that are written freely, as in chats and instructions, are "
+            "not covered (docs/limits.md)"
+        )
     if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
             f"{where}: choices must be a list of texts, not {described(choices)}"

@@ -15,6 +15,7 @@ from memowidgets.metrics.arrays import (
     Ints,
     checked_features,
     checked_labels,
+    on_all_cores,
 )
 from memowidgets.metrics.controls import FEW_CLASSES
 from memowidgets.metrics.fitted import fit, mean_along, project
@@ -304,8 +305,14 @@ def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:
         return True
     projected = project(X, rows, _TESTED_DIRECTIONS, seed)
     classes = np.unique(labels, return_inverse=True)[1]
-    shuffled = [mean_along(projected, rng.permutation(classes)) for _ in range(_SHUFFLES)]
-    return mean_along(projected, classes) > max(shuffled)
+    every = [classes, *(rng.permutation(classes) for _ in range(_SHUFFLES))]
+    means = np.empty(len(every))
+
+    def work(i: int) -> None:
+        means[i] = mean_along(projected, every[i])
+
+    on_all_cores(projected, range(len(every)), work)
+    return bool(means[0] > means[1:].max())
 
 
 def _spread(scores: Floats, codes: Ints) -> float:

@@ -682,7 +682,8 @@ class Audit:
         executor : concurrent.futures.Executor, optional
             Where to train, as in `run_shadows`. Default: local processes.
         processes : int, optional
-            Number of reference models trained at once, as in `run_shadows`.
+            Number of reference models trained at once, as in `run_shadows`. Default: one where all
+            of them take less time than a second process takes to start.
         progress : Progress, optional
             Receives the progress and can cancel. Its first report says how many are trained, and
             how many steps each takes. Default: a progress bar.
@@ -726,6 +727,8 @@ class Audit:
         with run.alone():
             job = run.job("prediction", plan)
         models = int(n) * plan.per_round
+        if executor is None and processes is None:
+            processes = run.processes_for_references(models)
         run.loaded.drop()
         with shown(progress) as report:
             files.fill(models, job, processes, report, executor)

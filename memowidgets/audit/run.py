@@ -79,6 +79,8 @@ WATCHED = "watch"
 _POLL_SECONDS = 0.2
 _FIRST = "targets/first"  # the target's logit gaps over the pool
 
+_SECONDS_TO_START = 3.0  # of a core, until a local process can train
+
 
 class OneAtATime:
     """Lets one thread at a time work; the others wait, and can be cancelled meanwhile."""
@@ -242,6 +244,15 @@ class Run:
         plan = self.references.plan
         plan.check(self.design, self.seed, n)
         return n * plan.per_round - len(self.references.files)
+
+    def processes_for_references(self, models: int) -> int | None:
+        """Return 1 where so many are trained before a second process starts, else None."""
+        found = self.names.found
+        if len(found) < 2:
+            return None
+        at = self.names.prediction().record
+        seconds = sum(record.seconds for record in found if record.step <= at.step)
+        return 1 if models * seconds < _SECONDS_TO_START else None
 
     # what is there
 

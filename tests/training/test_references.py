@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.run import Run
 from memowidgets.audit.runs import recorded
 from memowidgets.audit.views import answers
 from memowidgets.audit.views.answers import AuditView
@@ -535,3 +537,11 @@ def test_a_shadow_model_as_the_target_has_none(audit, trained):
     assert "reference" in audit.metrics
     assert "reference" not in target.metrics
     assert audit.shadow_sets == {"halves": 1}
+
+
+@pytest.mark.parametrize(("models", "processes"), [(2, 1), (20, None)])
+def test_short_trainings_take_one_process(models: int, processes: int | None) -> None:
+    """A second process starts for more work than its own start; later checkpoints don't count."""
+    records = [Namespace(step=step, seconds=0.5 * step) for step in (0, 1, 9)]
+    names = Namespace(found=records, prediction=lambda: Namespace(record=records[1]))
+    assert Run.processes_for_references(Namespace(names=names), models) == processes

@@ -112,7 +112,9 @@ def _references(run: Run, recipe: Recipe, n: int, processes: int | None) -> _Wor
         plan.check(run.design, run.seed, n)
     except ValueError as error:
         return _Work(job, 0, 0, why_not=str(error))
-    made = _work(run.references.files, n * plan.per_round, job, processes)
+    models = n * plan.per_round
+    processes = processes or run.processes_for_references(models)
+    made = _work(run.references.files, models, job, processes)
     return replace(made, at_most=not trained)
 
 

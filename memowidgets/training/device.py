@@ -115,6 +115,22 @@ class DeviceError(RuntimeError):
 
 
 @contextmanager
+def apart(device: torch.device | None = None) -> Iterator[None]:
+    """Leave out torch's contexts that the caller is in: autocast, `no_grad` and `inference_mode`.
+
+    An autocast would reach the backward pass, so that float32 would be bfloat16 in part.
+    """
+    import torch
+
+    kinds = {"cpu", device.type if device is not None else "cpu"}
+    with torch.inference_mode(mode=False), torch.enable_grad(), ExitStack() as stack:
+        for kind in sorted(kinds):
+            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+@contextmanager
 def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator[None]:
     """Do work on a device within this context, and tell a failure of the device from others.
 

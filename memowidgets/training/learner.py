@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from memowidgets.models.memory import Memory, sent
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
-from memowidgets.training.device import cpu_threads, working_on
+from memowidgets.training.device import apart, cpu_threads, working_on
 from memowidgets.training.forward import Allocate, Forward, forward, halve_passes
 from memowidgets.training.seeds import RandomStates, epoch_seed, rewinder
 
@@ -218,8 +218,11 @@ class Learner:
             self._random.load(_below(_RANDOM, arrays))
         self.step = int(metadata["step"])
 
-    def _on_device(self) -> AbstractContextManager[None]:
-        return working_on(self._device, deterministic=self.recipe.settings.deterministic)
+    @contextmanager
+    def _on_device(self) -> Iterator[None]:
+        deterministic = self.recipe.settings.deterministic
+        with apart(self._device), working_on(self._device, deterministic=deterministic):
+            yield
 
     def _take_step(self) -> None:
         settings = self.recipe.settings

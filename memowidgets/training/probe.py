@@ -22,6 +22,7 @@ from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
 from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
+from memowidgets.training.device import apart
 from memowidgets.training.seeds import RandomStates
 from memowidgets.visible import first_line, listed, quoted, visible
 
@@ -48,6 +49,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 Probe = dict[str, Any]
 
 
+@apart()
 def made_probe(
     model: Model, data: Dataset, rows: NDArray[np.int64], settings: Settings, n_members: int
 ) -> Probe:

@@ -12,6 +12,7 @@ import memowidgets as mw
 from memowidgets.models import ConvNet
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.probe import made_probe
 
 GIVEN = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1, fused=True),
@@ -61,3 +62,27 @@ def test_passes_over_the_same_data_do_not_move_it_to_the_device_again(monkeypatc
     assert moved == [made.recipe.data, other]
     np.testing.assert_array_equal(one.logits, with_layers.logits)
     np.testing.assert_allclose(there.logits, one.logits[5:15], atol=1e-5)
+
+
+def flat(n_classes):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, n_classes))
+
+
+@pytest.mark.parametrize(
+    "around",
+    [lambda: torch.autocast("cpu", torch.bfloat16), torch.no_grad, torch.inference_mode],
+    ids=["autocast", "no_grad", "inference_mode"],
+)
+def test_a_context_of_the_caller_changes_no_number(around):
+    def trained():
+        made = learner("sgd")
+        made.advance(6, Progress(), "training")
+        return made.weights() | {"logits": made.look_at(np.arange(40)).logits}
+
+    wanted, recipe = trained(), learner("sgd").recipe
+    model, data, settings = mw.models.TorchClassifier(flat), recipe.data, recipe.settings
+    with around():
+        found = trained()
+        made_probe(model, data, np.arange(8), settings, 40)
+    for key, values in wanted.items():
+        np.testing.assert_array_equal(found[key], values)

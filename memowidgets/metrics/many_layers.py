@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
+from memowidgets.checks import as_code
 from memowidgets.metrics.arrays import Floats
 from memowidgets.metrics.mahalanobis import Mahalanobis
 from memowidgets.metrics.psmi import PSMI
@@ -37,7 +38,9 @@ def score_layers(
     Raises
     ------
     ValueError
-        If the metric raises one. The message names the layer.
+        If the metric raises one, where the message names the layer, or there is no layer.
+    TypeError
+        If the metric is another object, or the layers are not a mapping.
 
     Examples
     --------
@@ -47,6 +50,12 @@ def score_layers(
     >>> [(layer, len(values)) for layer, values in scores.items()]
     [(1, 60), (2, 60)]
     """
+    if not (hasattr(metric, "fit") and hasattr(metric, "score_samples")):
+        raise TypeError(f"metric must be a PSMI() or a Mahalanobis(), not {as_code(metric)}")
+    if not hasattr(layers, "keys"):
+        raise TypeError(f"layers must be a mapping, such as {{1: X}}, not {type(layers).__name__}")
+    if not len(layers):
+        raise ValueError("layers is empty: pass {layer: representations}")
     if y is None and isinstance(metric, PSMI):
         raise ValueError("PSMI needs the labels y")
     labels = cast("ArrayLike", y)

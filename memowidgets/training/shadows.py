@@ -129,7 +129,7 @@ class ShadowSet:
             write_choice(self._run, {**kept, "trained": {**trained, self.key: n}})
 
     def check(self, index: Any) -> None:
-        """Raise a `StoreError` if there is no model of that index, broken or not."""
+        """Raise an error if there is no model of that index, broken or not."""
         is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
         there = self.indices()
         if is_number and (index in there or self.path_of(index).exists()):
@@ -137,7 +137,7 @@ class ShadowSet:
         if not there:
             raise self._none()
         valid = listed(str(one) for one in there)
-        raise StoreError(f"unknown {self._kind.noun} {index!r}; valid: {valid}")
+        raise ValueError(f"unknown {self._kind.noun} {index!r}; valid: {valid}")
 
     def file(self, index: int) -> Tensors:
         """Return the file of one shadow model.

@@ -13,6 +13,7 @@ import anywidget
 import numpy as np
 import traitlets
 
+from memowidgets.checks import as_code
 from memowidgets.evaluation import opening_tau
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import quoted, visible
@@ -218,6 +219,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
+        if not isinstance(state, dict):
+            raise TypeError(
+                f"state must be a dictionary, as `state` gives it, not {as_code(state)}"
+            )
         wanted = checked(state)
         for name in PICKS:
             if name in wanted:

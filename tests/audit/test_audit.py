@@ -334,9 +334,9 @@ def test_open_with_the_data_continues(tmp_path):
     again = mw.Audit.open(tmp_path, data=small_data())
     again.train()
     assert again.checkpoints.index[-1] == "epoch-4"
-    with pytest.raises(StoreError, match="these are not the data of"):
+    with pytest.raises(ValueError, match="these are not the data of"):
         mw.Audit.open(tmp_path, data=small_data(seed=1))
-    with pytest.raises(StoreError, match="same ids are in another order"):
+    with pytest.raises(ValueError, match="same ids are in another order"):
         mw.Audit.open(tmp_path, data=small_data().take(np.arange(len(small_data()))[::-1]))
     with pytest.raises(ValueError, match="model settings is"):
         mw.Audit.open(tmp_path, data=small_data(), model=mw.models.ConvNet(4))

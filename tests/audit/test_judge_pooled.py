@@ -62,7 +62,7 @@ def test_some_targets_are_pooled(audit):
         audit.evaluate_pooled("loss", targets="some")
     with pytest.raises(ValueError, match="targets must be 'all' or indices"):
         audit.evaluate_pooled("loss", targets=[])
-    with pytest.raises(StoreError, match="unknown shadow model 77; valid: 0, 1"):
+    with pytest.raises(ValueError, match="unknown shadow model 77; valid: 0, 1"):
         audit.evaluate_pooled("loss", targets=[77])
 
 

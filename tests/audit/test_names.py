@@ -75,7 +75,7 @@ def test_an_unknown_shadow_model_lists_the_others(audit):
         audit.as_target(0)
     audit.run_shadows(2, processes=1)
     for unknown in (2, -1, "1", True):
-        with pytest.raises(StoreError, match=rf"unknown shadow model {unknown!r}; valid: 0, 1"):
+        with pytest.raises(ValueError, match=rf"unknown shadow model {unknown!r}; valid: 0, 1"):
             audit.as_target(unknown)
     assert len(audit.as_target(np.int64(1)).members)
 

@@ -203,7 +203,7 @@ def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, fol
     assert recording_at(folder, everything).data.ids.tolist() == data.ids.tolist()
     with pytest.raises(ValueError, match=r"recorded samples are not in these data.*make_mcqs"):
         recording_at(folder, data.take(np.arange(10)))
-    with pytest.raises(StoreError, match="these are not the data"):
+    with pytest.raises(ValueError, match="these are not the data"):
         recording_at(folder, mw.data.make_mcqs(80, seed=6))
 
 

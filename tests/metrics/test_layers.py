@@ -48,3 +48,16 @@ def test_errors_name_the_layer():
         score_layers(PSMI(), {"a": X, "b": broken}, y)
     with pytest.raises(ValueError, match="needs the labels"):
         score_layers(PSMI(), {"a": X})
+
+
+@pytest.mark.parametrize(
+    ("metric", "layers", "error", "fact"),
+    [
+        ("psmi", {1: [[0.0]]}, TypeError, "'psmi'"),
+        (PSMI(), np.zeros((4, 2)), TypeError, "ndarray"),
+        (PSMI(), {}, ValueError, "layer"),
+    ],
+)
+def test_other_metrics_and_layers_are_refused(metric, layers, error, fact):
+    with pytest.raises(error, match=fact):
+        score_layers(metric, layers, [0, 1, 0, 1])

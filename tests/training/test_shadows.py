@@ -180,7 +180,7 @@ def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit, threads):
     assert len(audit.as_target(1).score("psmi")) > 0
     audit.run_shadows(5, threads)  # new ones keep what the others keep
     assert len(audit.as_target(4).score("loss")) > 0
-    with pytest.raises(StoreError, match="unknown shadow model 9; valid: 0, 1"):
+    with pytest.raises(ValueError, match="unknown shadow model 9; valid: 0, 1"):
         audit.as_target(9)
 
 

@@ -158,6 +158,8 @@ def test_the_state_restores_a_view(opened):
     assert second.counts == first.counts
     second.state = {"tau": 0.0}
     assert second.state["metric"] == "loss"
+    with pytest.raises(TypeError, match="not 5"):
+        second.state = 5
     with pytest.raises(ValueError, match="unknown part of a state: 'colour'; valid: checkpoint"):
         second.state = {"colour": 1}
     with pytest.raises(ValueError, match="unknown layer '99'; valid: '1', '2', 'last'"):

@@ -152,13 +152,17 @@ def _note_on_reliability(table: pd.DataFrame) -> str:
     """Say which definitions are too noisy for a disattenuated ρ, and that ρ is too low."""
     each = pd.concat([table.set_index(side)[f"reliability_{side}"] for side in ("a", "b")])
     each = each[~each.index.duplicated()]
-    poor = [f"{name} ({value:.2f})" for name, value in each.items() if not value >= _RELIABLE]
+    poor = [
+        f"{name} ({'unknown' if np.isnan(value) else f'{value:.2f}'})"
+        for name, value in each.items()
+        if not value >= _RELIABLE
+    ]
     text = " Noise makes ρ too low."
     if not poor:
         return f"{text} rho_disattenuated corrects it by the reliabilities."
     return (
         f"{text} It cannot be corrected for {', '.join(poor)}, whose reliability is below "
-        f"{_RELIABLE:g}: train more shadow models."
+        f"{_RELIABLE:g} or unknown: train more shadow models."
     )
 
 

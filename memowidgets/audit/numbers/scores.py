@@ -618,8 +618,8 @@ def checked_tau(tau: Any) -> float:
 
 def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scores:
     """Scores by a function of the user's."""
-    labels, logits = evidence.labels.copy(), np.array(evidence.logits_of_pass(record))
     states = _single(np.array(evidence.representation(record, layer)))
+    labels, logits = evidence.labels.copy(), np.array(evidence.logits_of_pass(record))
     values = np.asarray(metric(states, logits, labels), float)  # it may write to all three
     if values.shape != labels.shape:
         raise ValueError(

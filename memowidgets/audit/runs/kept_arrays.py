@@ -177,4 +177,4 @@ def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
     found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
     differences = identity.data_differences(manifest, found)
     if differences:
-        raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+        raise ValueError(f"these are not the data of {run.path}: {'; '.join(differences)}")

@@ -255,7 +255,7 @@ def _check_given(
     if data is not None:
         differences = identity.data_differences(manifest, identity.described_samples(data))
         if differences:
-            raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+            raise ValueError(f"these are not the data of {run.path}: {'; '.join(differences)}")
     if held_out is not None:
         if identity.held_out_digest(held_out) != manifest["held_out"]:
             raise ValueError(f"these are not the held-out samples of {run.path}")

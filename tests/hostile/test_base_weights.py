@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 import memowidgets as mw
 from memowidgets.models import model_files
@@ -19,6 +19,7 @@ from memowidgets.models.model_files import file_digest, folder_origin
 from memowidgets.models.prefix import clear_cache
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
+from tests.models.small import llama_folder
 
 CPU = torch.device("cpu")
 TRAINING = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
@@ -39,21 +40,7 @@ def data():
 @pytest.fixture
 def folder(data, tmp_path):
     """A tiny Llama as `save_pretrained` leaves it."""
-    tokenizer = word_tokenizer(data)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        pad_token_id=0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        LlamaForCausalLM(config).save_pretrained(tmp_path / "tiny")
-    tokenizer.save_pretrained(tmp_path / "tiny")
-    return tmp_path / "tiny"
+    return llama_folder(tmp_path / "tiny", word_tokenizer(data))
 
 
 def change(folder, *, same_times: bool) -> None:

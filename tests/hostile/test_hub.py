@@ -85,23 +85,15 @@ def blobs(folder: Path) -> list[Path]:
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     """Files of a small Llama, its weights in two parts, and those of another seed."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from tests.models.small import llama_folder
 
     data = mw.data.make_mcqs(40, seed=1)
     tokenizer, files = word_tokenizer(data), []
     for seed in (0, 1):
-        folder = tmp_path_factory.mktemp("llama")
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            pad_token_id=0,
-        )
-        LlamaForCausalLM(config).save_pretrained(folder, max_shard_size="8KB")
-        tokenizer.save_pretrained(folder)
+        folder = llama_folder(
+            tmp_path_factory.mktemp("llama"), tokenizer, width=16, layers=2, seed=seed,
+            max_shard_size="8KB",
+        )  # fmt: skip
         files.append({file.name: file.read_bytes() for file in folder.iterdir()})
     assert sum(name.endswith(".safetensors") for name in files[0]) > 1
     return data, *files

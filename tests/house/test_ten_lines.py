@@ -34,10 +34,9 @@ def run_lines_of(notebook, most):
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with questions.jsonl, and a tiny model where the hub's would be."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     import memowidgets as mw
     from memowidgets.models.tokens import word_tokenizer
+    from tests.models.small import llama_folder
 
     rng = np.random.default_rng(0)
     rows = [
@@ -48,13 +47,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
     Path("questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     tokenizer = word_tokenizer(mw.data.MCQDataset.from_jsonl("questions.jsonl"))
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=9,
-        num_attention_heads=2, num_key_value_heads=2, pad_token_id=0,
-    )  # fmt: skip
-    folder = Path("HuggingFaceTB/SmolLM2-135M")
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    llama_folder(Path("HuggingFaceTB/SmolLM2-135M"), tokenizer, layers=9)
     return tmp_path
 
 

@@ -5,12 +5,12 @@ import types
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import memowidgets as mw
 from memowidgets.models import pretrained
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.training.learner import Learner, Recipe
+from tests.models.small import llama_folder
 
 CPU = torch.device("cpu")
 
@@ -23,19 +23,7 @@ def data():
 @pytest.fixture
 def folder(data, tmp_path):
     """A tiny Llama as `save_pretrained` leaves it, in bfloat16."""
-    tokenizer = word_tokenizer(data)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        pad_token_id=0,
-    )
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path / "tiny")
-    tokenizer.save_pretrained(tmp_path / "tiny")
-    return tmp_path / "tiny"
+    return llama_folder(tmp_path / "tiny", word_tokenizer(data), dtype=torch.bfloat16)
 
 
 def dtypes(model, data, precision="auto"):

@@ -38,19 +38,6 @@ ROOT = Path(__file__).parents[2]
 KILLS = 6
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("executors") / "run"
-    trained(path)
-    return path
-
-
-@pytest.fixture
-def audit(source, tmp_path):
-    shutil.copytree(source, tmp_path / "run")
-    return tiny_audit(tmp_path / "run")
-
-
 def undisturbed(source, path, n):
     shutil.copytree(source, path)
     audit = tiny_audit(path)

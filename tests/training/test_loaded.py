@@ -15,19 +15,6 @@ from memowidgets.training import target
 from tests.training.small import Inline, tiny_audit, trained
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("loaded") / "run"
-    trained(path)
-    return path
-
-
-@pytest.fixture
-def audit(path, tmp_path):
-    shutil.copytree(path, tmp_path / "run")
-    return tiny_audit(tmp_path / "run")
-
-
 @pytest.fixture
 def reads(monkeypatch):
     """Names of the weights that were read, in order."""
@@ -46,7 +33,7 @@ def gaps(audit, checkpoint):
     return audit.run.gaps_of(audit.evidence.names.record(checkpoint), audit.evidence.pool)
 
 
-def test_several_passes_at_a_checkpoint_read_its_weights_once(audit, path, reads):
+def test_several_passes_at_a_checkpoint_read_its_weights_once(audit, reads):
     audit.score("loss", checkpoint="final")
     first, second = gaps(audit, "final"), gaps(audit, "final")
     assert len(reads) == 1
@@ -99,9 +86,9 @@ class AsksWhatIsKept(Inline):
         return fn(*args)
 
 
-def test_one_model_is_kept_at_a_time_and_none_that_is_large(audit, path, monkeypatch):
+def test_one_model_is_kept_at_a_time_and_none_that_is_large(audit, source, monkeypatch):
     gaps(audit, "final")
-    other = tiny_audit(path)
+    other = tiny_audit(source)
     gaps(other, "final")
     assert audit.run.loaded._learner is None
     assert other.run.loaded._learner is not None

@@ -21,20 +21,6 @@ from tests.training.small import assert_same, contents, tiny_audit, trained
 pytestmark = pytest.mark.worker_processes
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """Trained, without shadow models; tests copy it."""
-    path = tmp_path_factory.mktemp("shadows") / "run"
-    trained(path)
-    return path
-
-
-@pytest.fixture
-def audit(source, tmp_path):
-    shutil.copytree(source, tmp_path / "run")
-    return tiny_audit(tmp_path / "run")
-
-
 @pytest.fixture
 def threads():
     with ThreadPoolExecutor(2) as executor:

@@ -146,18 +146,18 @@ class InTheAuditsOrder(Trainer):
     order: list[int]
 
     def _get_train_sampler(self, *_args):
-        return AllEpochs(self.order)
+        return AllEpochs(self.order, len(self.train_dataset))
 
 
 class AllEpochs(torch.utils.data.Sampler):
-    def __init__(self, order):
-        self.order, self.epoch = order, 0
+    def __init__(self, order, n):
+        self.order, self.n, self.epoch = order, n, 0
 
     def __len__(self):
-        return N
+        return self.n
 
     def __iter__(self):
-        yield from self.order[self.epoch * N : (self.epoch + 1) * N]
+        yield from self.order[self.epoch * self.n : (self.epoch + 1) * self.n]
         self.epoch += 1
 
 

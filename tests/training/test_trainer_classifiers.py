@@ -23,6 +23,7 @@ from tests.models.test_sequence_classifier import (
 )
 from tests.training.test_trainer_callback import (
     QUIET,
+    InTheAuditsOrder,
     assert_same_weights,
     trained_weights,
 )
@@ -77,27 +78,6 @@ def make_audit(model, tokenizer, data, path, every=1, training=None, **options):
 def begin(audit, model, rows, tokenizer, folder, **changes):
     callback = mw.training.MemorizationCallback(audit, None)
     trainer(model, rows, tokenizer, folder / "out", callback, max_steps=1, **changes).train()
-
-
-class InTheAuditsOrder(Trainer):
-    """Takes the samples as `audit.train` does."""
-
-    order: list[int]
-
-    def _get_train_sampler(self, *_args):
-        return Epochs(self.order)
-
-
-class Epochs(torch.utils.data.Sampler):
-    def __init__(self, order):
-        self.order, self.epoch = order, 0
-
-    def __len__(self):
-        return N
-
-    def __iter__(self):
-        yield from self.order[self.epoch * N : (self.epoch + 1) * N]
-        self.epoch += 1
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])

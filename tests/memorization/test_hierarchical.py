@@ -13,8 +13,8 @@ from memowidgets.memorization import (
     probability_memorized,
 )
 from memowidgets.memorization.chance import ByChance
-from memowidgets.memorization.gaps import Models, moments
-from memowidgets.memorization.hierarchical import Hierarchical, log_marginal
+from memowidgets.memorization.gaps import Models, Side, moments
+from memowidgets.memorization.hierarchical import Hierarchical, Prior, _regressed, log_marginal
 from memowidgets.memorization.posterior import correlation
 
 BINS, FEWEST = 10, 100
@@ -337,3 +337,43 @@ def test_both_probabilities_estimate_the_same(given):
     share = (true[known] >= 4).mean()
     brier = [np.mean((p[known] - (true[known] >= 4)) ** 2) for p in (by_values, by_gaps)]
     assert brier[1] <= brier[0] < share * (1 - share)
+
+
+@pytest.mark.parametrize("known", [0, 1, 5])
+def test_gaps_one_by_one_say_what_all_of_them_say(known: int) -> None:
+    """A posterior that sees more gaps is that of all of them; its own variance lies between."""
+    rng = np.random.default_rng(known)
+    gaps, features = rng.normal(3, 2, (7, 4)), np.c_[np.ones(4), rng.normal(size=4)]
+    fold = np.array([0, 1, 1, 0])
+    prior = Prior(rng.normal(size=(2, 2)), np.array([0.3]), 1.7, 6.5)
+
+    def side(n: int) -> Side:
+        seen = gaps[:n]
+        mean = seen.sum(axis=0) / max(n, 1)
+        return Side(np.full(4, float(n)), mean, ((seen - mean) ** 2).sum(axis=0))
+
+    found = prior.posterior(side(known), features, fold)
+    for gap in gaps[known:]:
+        found = found.seeing(gap)
+    for one, all_at_once in zip(
+        vars(found).values(), vars(prior.posterior(side(7), features, fold)).values(), strict=True
+    ):
+        np.testing.assert_allclose(one, all_at_once)
+    variance, freedom = prior.own_variance(side(known), features, 1e-9)
+    ends = np.exp(0.3), side(known).squares / max(known - 1, 1)
+    weight = prior.freedom / freedom
+    np.testing.assert_allclose(freedom, prior.freedom + max(known - 1, 0))
+    np.testing.assert_allclose(variance, weight * ends[0] + (1 - weight) * ends[1])
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+def test_the_mean_is_by_least_squares_over_every_gap_of_the_other_folds(folds: int) -> None:
+    rng = np.random.default_rng(0)
+    features = np.c_[np.ones(30), rng.normal(size=30), np.zeros(30)]
+    count, mean, fold = rng.integers(1, 5, 30), rng.normal(size=30), np.arange(30) % folds
+    found = _regressed(Side(count.astype(float), mean, np.zeros(30)), features, fold)
+    for one in range(folds):
+        others = np.flatnonzero(fold != one) if folds > 1 else np.arange(30)
+        rows = others.repeat(count[others])
+        expected = np.linalg.lstsq(features[rows], mean[rows], rcond=None)[0]
+        np.testing.assert_allclose(found[one], expected, atol=1e-9)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from memowidgets.metrics import PSMI, arrays, projections
-from memowidgets.metrics.psmi import KNOWS_NO_LABELS
+from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
 from tests.metrics import checks, reference
 
 
@@ -333,6 +333,18 @@ def test_one_warning_names_all_small_classes():
     counts = [(name, int((names == name).sum())) for name in ("ward a", "ward b")]
     assert all(f"'{name}' ({count})" in warning for name, count in counts)
     assert "ward c" not in warning
+
+
+def test_a_class_without_samples_and_one_with_enough_are_not_small():
+    counts = np.array([0, 1, FEW_SAMPLES - 1, FEW_SAMPLES])
+    (said,) = small_classes(["empty", "one", "few", "enough"], counts)
+    assert [name in said for name in ("empty", "one", "few", "enough")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert small_classes(["empty", "enough"], counts[[0, 3]]) == ()
 
 
 def test_two_equal_samples_are_a_class():

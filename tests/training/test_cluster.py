@@ -17,9 +17,10 @@ from memowidgets.progress import Progress
 from tests.training.small import assert_same, tiny_audit, trained
 
 distributed = pytest.importorskip("distributed", reason="no distributed: pip install distributed")
-pytestmark = [pytest.mark.worker_processes, pytest.mark.slow]
+pytestmark = [pytest.mark.worker_processes, pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 N = 7
+PATIENCE = 300  # a process takes more than a minute to start on a machine that others load
 
 # What each machine does before its first order. It sees nothing of the run directory.
 MACHINE = """
@@ -139,7 +140,7 @@ def test_nothing_is_lost_and_nothing_is_trained_twice(scheduler, tmp_path):
     late = Machine(address, tmp_path / "late", tmp_path / "away", wait=gate)
     machines = (fast, slow, late)
     try:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
         with ThreadPoolExecutor(1) as thread:
             work = thread.submit(audit.run_shadows, N, client.get_executor())
             while any(m.process.poll() is None for m in (fast, slow)) and not work.done():
@@ -148,7 +149,7 @@ def test_nothing_is_lost_and_nothing_is_trained_twice(scheduler, tmp_path):
                     (machine.folder / "kept").write_text(" ".join(file.stem for file in kept))
                 time.sleep(0.05)
             gate.touch()
-            work.result(timeout=200)
+            work.result(timeout=PATIENCE)
     finally:
         for machine in machines:
             machine.stop()
@@ -170,12 +171,12 @@ def test_a_machine_without_the_memory_leaves_the_work_to_others(scheduler, tmp_p
     audit = trained(tmp_path / "away" / "run")
     machines = [Machine(address, tmp_path / "small", tmp_path / "away", NO_ROOM="1")]
     try:
-        client.wait_for_workers(1, timeout=60)
+        client.wait_for_workers(1, timeout=PATIENCE)
         with pytest.raises(MemoryError, match="cannot hold the model") as raised:
             audit.run_shadows(3, client.get_executor())
         assert f"process {machines[0].process.pid}" in raised.value.__notes__[0]
         machines.append(Machine(address, tmp_path / "large", tmp_path / "away"))
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
         with pytest.warns(UserWarning, match="trains no more shadow models") as told:
             audit.run_shadows(3, client.get_executor())
     finally:
@@ -219,13 +220,13 @@ def test_a_scheduler_that_starts_again_loses_nothing_that_was_finished(tmp_path,
 
     try:
         with (
-            distributed.Client(address, timeout=60) as client,
+            distributed.Client(address, timeout=PATIENCE) as client,
             ThreadPoolExecutor(1) as other,
         ):
-            client.wait_for_workers(1, timeout=60)
+            client.wait_for_workers(1, timeout=PATIENCE)
             restarted = other.submit(restart)
             audit.run_shadows(N, client.get_executor())
-            restarted.result(60)
+            restarted.result(PATIENCE)
     finally:
         for machine in machines:
             machine.stop()

@@ -236,9 +236,15 @@ def test_a_claim_is_one_processs_alone(run):
 def test_a_dead_process_loses_its_claims_at_once(run):
     """As SIGKILL leaves them: the file of the lock is there, and nobody holds it."""
     (run.path / "c").mkdir(parents=True)
-    (run.path / "c/0000.lock").touch()
-    with Claims(run, "c") as claims:
+    for index in range(3):
+        (run.path / f"c/000{index}.lock").touch()
+    with Claims(run, "c") as other, Claims(run, "c") as claims:
+        assert other.take(1)
+        claims.__exit__()  # it removes what dead processes have left
+        assert [file.name for file in (run.path / "c").iterdir()] == ["0001.lock"]
         assert claims.take(0)
+        assert not claims.take(1)
+    assert not list((run.path / "c").iterdir())
 
 
 @pytest.fixture(params=[NotImplementedError("no flock"), OSError(errno.ENOLCK, "No locks")])

@@ -15,6 +15,8 @@ More orders than workers                               a_cluster_that_adapts_to_
 A stopped process is named and killed                  a_worker_that_is_stopped_is_named
 Workers end with their parent (`follow`)               killed_shadow_models_are_trained_again
 Samples are mapped from a file (`sharing`)             workers_map_the_images_and_the_folder_goes
-Files of dead processes are removed                    what_dead_processes_left_is_removed
+Files of dead processes are removed                    what_dead_processes_left_is_removed,
+                                                       a_dead_process_loses_its_claims_at_once
+A local process that grows stays                       needs_more_memory_than_at_first_stays
 =====================================================  =============================================
 """

@@ -45,6 +45,10 @@ class Claims:
     def __exit__(self, *_: object) -> None:
         for index in list(self._held):
             self.release(index)
+        with suppress(OSError, StoreError, ValueError):
+            for left in self._run.place(self._folder).glob("*.lock"):  # by a killed process
+                if self.take(int(left.stem)):
+                    self.forget(int(left.stem))
 
     def take(self, index: int) -> bool:
         """Claim a shadow model, and return False if another process trains it.

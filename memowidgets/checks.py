@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,39 @@ def several(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be several values, such as a list, not {as_code(values)}")
     return list(values)
+
+
+def has_form(value: Any, form: Any) -> bool:
+    """Return whether what JSON gave, maybe from an untrusted file, has a form.
+
+    Parameters
+    ----------
+    value : Any
+        What was read.
+    form : type, list, tuple, dict, or callable
+        A type or a union of types, where no bool is a number and each int is a float;
+        ``[form]`` for a list and ``(form, form)`` for one of that length; ``{name: form}`` for a
+        mapping, where a missing entry is None, and ``{str: form}`` for one with any names. A
+        function decides by the value.
+
+    Examples
+    --------
+    >>> has_form({"ids": ["a"], "seed": 0}, {"ids": [str], "seed": int, "fork": dict | None})
+    True
+    """
+    if isinstance(form, dict):
+        names = value if str in form else form
+        return isinstance(value, dict) and all(
+            has_form(value.get(name), form.get(name, form.get(str))) for name in names
+        )
+    if isinstance(form, list | tuple):
+        fits = isinstance(value, list) and (isinstance(form, list) or len(value) == len(form))
+        return fits and all(has_form(inner, form[0]) for inner in value)
+    if not isinstance(form, type | UnionType):
+        return bool(form(value))
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, form) or (isinstance(value, int) and isinstance(0.0, form))
 
 
 def is_tensor(array: object) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import has_form
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
@@ -171,22 +172,8 @@ _FORM = {
 def is_probe(value: Any) -> bool:
     """Return whether a part of a manifest has the form that `made_probe` returns."""
     return isinstance(value, dict) and all(
-        _has_form(value[part], form) for part, form in _FORM.items() if part in value
+        has_form(value[part], form) for part, form in _FORM.items() if part in value
     )
-
-
-def _has_form(value: Any, form: Any) -> bool:
-    """Return whether a value has a form: a list of any length, or of that of a tuple."""
-    if isinstance(form, dict):
-        if not isinstance(value, dict):
-            return False
-        names = value if str in form else form  # with `str`, any names
-        return all(_has_form(value.get(name), form.get(name, form.get(str))) for name in names)
-    if isinstance(form, list | tuple):
-        if not isinstance(value, list) or (isinstance(form, tuple) and len(value) != len(form)):
-            return False
-        return all(_has_form(inner, form[0]) for inner in value)
-    return isinstance(value, int | float if form is float else form) and not isinstance(value, bool)
 
 
 # the module

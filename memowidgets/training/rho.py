@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
+from memowidgets.checks import has_form
 from memowidgets.visible import quoted
 
 RULES = ("first", "nearest")
@@ -64,15 +65,8 @@ class Record:
         """
         for each in fields(self):
             value = getattr(self, each.name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            number = whole or isinstance(value, float)
-            fits = {
-                "name": isinstance(value, str),
-                "step": whole and value >= 0,
-                "precision": isinstance(value, str),
-                "weights": isinstance(value, str),
-            }.get(each.name, number or (value is None and each.name.startswith("test")))
-            if not fits:
+            form = {"str": str, "int": int, "float": float}.get(str(each.type), float | None)
+            if not has_form(value, form) or (each.name == "step" and value < 0):
                 raise ValueError(f"its {each.name} is {quoted(value)}")
         return self
 
@@ -132,10 +126,6 @@ class Prediction:
         return tuple(notes)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real)
-
-
 @dataclass(frozen=True)
 class StopRule:
     """Rule for the interruption of training.
@@ -157,7 +147,8 @@ class StopRule:
     over_last: int = 1
 
     def __post_init__(self) -> None:
-        if not _is_number(self.rho):
+        rho: Any = self.rho
+        if not isinstance(rho, numbers.Real):
             raise TypeError(f"stop_at_drop must be a number, such as 0.95, not {self.rho!r}")
         if not 0 < self.rho < 1:
             raise ValueError(

@@ -6,12 +6,13 @@ import functools
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import has_form
 from memowidgets.data import Dataset
 from memowidgets.extras import installed
 from memowidgets.models import Model
@@ -395,68 +396,40 @@ def _design_problems(kept: Mapping[str, NDArray[Any]], n: int) -> Iterator[str]:
 
 # the shape of a manifest, whose file may be untrusted
 
-Check = Callable[[Any], bool]
+
+def _is_seed(value: Any) -> bool:
+    return has_form(value, int) and value >= 0
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_fork(value: Any) -> bool:
+    form = {"parent": str, "start": str, "checkpoint": str | None, "seen": _is_seed}
+    return value is None or has_form(value, form)
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _mapping(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _holds(**checks: Check) -> Check:
-    """Return a check of a mapping's entries. A missing entry is checked as None."""
-    return lambda value: (
-        isinstance(value, dict) and all(fits(value.get(name)) for name, fits in checks.items())
-    )
-
-
-_FORK = _holds(
-    parent=_text,
-    start=_text,
-    checkpoint=_or_none(_text),
-    seen=lambda value: _whole(value) and value >= 0,
-)
-_SHAPE: dict[str, Check] = {
-    "seed": lambda value: _whole(value) and value >= 0,
-    "model": _mapping,
-    "model_source": _or_none(_mapping),
-    "layers": lambda value: _texts(value) and bool(value),
-    "training": _mapping,
-    "precision": _text,
-    "design": _text,
-    "data": _holds(class_names=_texts, labels=_text, source=_or_none(_mapping)),
-    "members": _text,
-    "pool": _text,
-    "held_out": _or_none(_text),
-    "fork": _or_none(_FORK),
-    "recording": _or_none(
-        lambda value: isinstance(value, dict) and all(map(_text, value.values()))
-    ),
-    "probe": _or_none(is_probe),
-    "ids": _texts,
-    "content": _texts,
+_SHAPE: dict[str, Any] = {
+    "seed": _is_seed,
+    "model": dict,
+    "model_source": dict | None,
+    "layers": lambda value: has_form(value, [str]) and bool(value),
+    "training": dict,
+    "precision": str,
+    "design": str,
+    "data": {"class_names": [str], "labels": str, "source": dict | None},
+    "members": str,
+    "pool": str,
+    "held_out": str | None,
+    "fork": _is_fork,
+    "recording": lambda value: value is None or has_form(value, {str: str}),
+    "probe": lambda value: value is None or is_probe(value),
+    "ids": [str],
+    "content": [str],
 }
 _LATER = ("fork", "recording", "probe")  # optional parts
-_SHAPE_OF_ARRAYS: dict[str, Check] = {
+_SHAPE_OF_ARRAYS: dict[str, Any] = {
     **{name: _SHAPE[name] for name in ("seed", "ids", "content")},
     "kind": lambda value: value == ARRAYS,
-    "layers": _texts,
-    "data": _holds(class_names=_texts),
+    "layers": [str],
+    "data": {"class_names": [str]},
 }
 
 
@@ -517,10 +490,10 @@ _FIELDS: Sequence[str] = tuple(TrainingConfig.__dataclass_fields__)
 
 
 def _shaped(
-    run: RunDirectory, manifest: dict[str, Any], shape: Mapping[str, Check]
+    run: RunDirectory, manifest: dict[str, Any], shape: Mapping[str, Any]
 ) -> dict[str, Any]:
-    for name, fits in shape.items():
-        if (name not in manifest and name not in _LATER) or not fits(manifest.get(name)):
+    for name, form in shape.items():
+        if (name not in manifest and name not in _LATER) or not has_form(manifest.get(name), form):
             raise _broken(run, f"its {name!r} is missing or invalid")
     if len(manifest["ids"]) != len(manifest["content"]):
         raise _broken(run, "its numbers of ids and of contents differ")

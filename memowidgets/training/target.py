@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -170,7 +171,7 @@ class TargetTraining:
             if _is_done(records, plan, stop):
                 return
             self._loaded.drop()
-            learner = self._resumed(records)
+            learner = self._resumed(records, plan)
             records = [record for record in records if record.step <= learner.step]
             for step, epoch in plan.items():
                 if records and step <= learner.step:
@@ -259,9 +260,6 @@ class TargetTraining:
             raise NotKeptError(f"the weights at {name} of {run.path} are not there: {why}")
         return run.read_weights(place, read_record(run, name).weights)
 
-    def _learner(self) -> Learner:
-        return Learner(self._recipe, self._design.members, self._seed)
-
     def _trained(self, name: str) -> Learner:
         """Return the module of a checkpoint, in the precision of its recorded pass."""
         settings = self._recipe.settings
@@ -287,25 +285,17 @@ class TargetTraining:
         """Return a value that changes when the weights of a checkpoint are written again."""
         return record.name, record.weights, self._run.state(self._weights(record.name))
 
-    def _resumed(self, records: Sequence[Record]) -> Learner:
-        learner = self._learner()
-        state = self._latest_state(self._unbroken(records))
-        if state is not None:
-            learner.resume(state, state.metadata)
-        return learner
-
-    def _unbroken(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return the checkpoints before the first missing one."""
-        plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
-        same = [record.step == step for record, step in zip(records, plan, strict=False)]
-        return records[: same.index(False)] if False in same else records
-
-    def _latest_state(self, records: Sequence[Record]) -> Tensors | None:
-        for record in reversed(records):
+    def _resumed(self, records: Sequence[Record], plan: Mapping[int, float]) -> Learner:
+        """Return a learner as it was at the last checkpoint before the first missing one."""
+        learner = Learner(self._recipe, self._design.members, self._seed)
+        whole = takewhile(lambda at: at[0].step == at[1], zip(records, plan, strict=False))
+        for record, _ in reversed(list(whole)):
             name = f"checkpoints/{record.name}/resume"
             if self._run.has(name, record.weights):
-                return self._run.read_tensors(name)
-        return None
+                state = self._run.read_tensors(name)
+                learner.resume(state, state.metadata)
+                break
+        return learner
 
     def _save(self, learner: Learner, epoch: float, seconds: float) -> Record:
         """Leave a checkpoint with its pass and the state to resume from."""

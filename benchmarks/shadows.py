@@ -121,7 +121,8 @@ def _through_and_bare(epochs: float) -> tuple[float, float]:
 def _bare_seconds(audit: mw.Audit) -> float:
     from memowidgets.training.design import ShadowDesign
 
-    job = audit.run.job("final", ShadowDesign.of(audit.run.design, "halves", audit.data, None))
+    final = audit.evidence.names.record("final")
+    job = audit.run.job({final.name: final.step}, ShadowDesign())
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -642,7 +642,7 @@ class Audit:
         plan = ShadowDesign.of(run.design, design, run.data, audited)
         with run.alone():
             records = run.names.some_records(checkpoints)
-            job = run.job(checkpoints, plan, keep_forward)
+            job = run.job({one.name: one.step for one in records}, plan, keep_forward)
             run.use_shadows(plan.key)
             filled = run.shadows
         run.loaded.drop()
@@ -725,7 +725,8 @@ class Audit:
         plan, files = run.references.plan, run.references.files
         plan.check(run.design, run.seed, int(n))
         with run.alone():
-            job = run.job("prediction", plan)
+            at = run.names.prediction().record
+            job = run.job({at.name: at.step}, plan)
         models = int(n) * plan.per_round
         if executor is None and processes is None:
             processes = run.processes_for_references(models)

@@ -471,11 +471,16 @@ class Run:
 
     def job(
         self,
-        checkpoints: Any,
+        steps: Mapping[str, int],
         plan: ShadowDesign | ReferenceDesign,
         keep: bool | str | int | Sequence[str | int] = False,
+        known: Mapping[str, int] | None = None,
     ) -> ShadowJob:
-        """Return all that a worker needs to train any shadow or reference model."""
+        """Return all that a worker needs to train any shadow or reference model.
+
+        `steps` are those of the checkpoints at which it is asked, by name, and `known` those of all
+        checkpoints of the target. By default these are the ones that are there.
+        """
         forward = None
         if keep is not False:
             layers = self.names.some_layers("last" if keep is True else keep)
@@ -484,8 +489,8 @@ class Run:
             self.recipe(),
             self.design,
             self.seed,
-            {record.name: record.step for record in self.names.some_records(checkpoints)},
-            {record.name: record.step for record in self.names.found},
+            steps,
+            known or {record.name: record.step for record in self.names.found},
             plan,
             self.references.config if plan.kind is REFERENCE else config_digest(self.manifest),
             forward,

@@ -263,14 +263,10 @@ def _repeated(folder: Path, device: str) -> Check:
 def _timed(audit: Audit) -> Timing:
     """Time a few steps and a pass of a throw-away model."""
     from memowidgets.training.cost import take_times
-    from memowidgets.training.shadow import ShadowJob
+    from memowidgets.training.design import ShadowDesign
 
-    run = audit.run
-    known = {record.name: record.step for record in run.names.found}
-    job = ShadowJob(
-        run.recipe(), run.design, run.seed, {_last(audit).name: max(known.values())}, known
-    )
-    return take_times(job, Progress())
+    last = _last(audit)
+    return take_times(audit.run.job({last.name: last.step}, ShadowDesign()), Progress())
 
 
 def _times(here: Audit, there: Audit, device: str) -> Iterator[Check]:

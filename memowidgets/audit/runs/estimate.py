@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from memowidgets.audit.compared import check_request, config_digest, shadow_set
+from memowidgets.audit.compared import check_request, shadow_set
 from memowidgets.audit.kept import halved
 from memowidgets.audit.run import Run
 from memowidgets.models.memory import free_memory
@@ -21,7 +21,6 @@ from memowidgets.training.cost import Timing, slowest, take_times
 from memowidgets.training.design import REFERENCE, ShadowDesign
 from memowidgets.training.device import torch_device
 from memowidgets.training.engine.pools import default_processes, opened
-from memowidgets.training.learner import Recipe
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.shadows import ShadowSet
 
@@ -62,9 +61,8 @@ def estimate(run: Run, n_shadows: int, n_references: int, processes: int | None)
     check_request(n_references, None, ("prediction",), processes, REFERENCE)
     run.refuse_recorded("its models are trained elsewhere, so their cost cannot be estimated")
     with run.alone():
-        recipe = run.recipe()
-        shadows = _shadows(run, recipe, int(n_shadows), processes)
-        references = _references(run, recipe, int(n_references), processes)
+        shadows = _shadows(run, int(n_shadows), processes)
+        references = _references(run, int(n_references), processes)
         passes = _missing_passes(run) if not shadows.why_not else 0
         work = max(shadows, references, key=lambda one: one.processes)
         timings = None
@@ -83,17 +81,10 @@ def estimate(run: Run, n_shadows: int, n_references: int, processes: int | None)
     return pd.DataFrame(rows).set_index("work")
 
 
-def _shadows(run: Run, recipe: Recipe, n: int, processes: int | None) -> _Work:
+def _shadows(run: Run, n: int, processes: int | None) -> _Work:
     known = _planned_checkpoints(run)
-    job = ShadowJob(
-        recipe,
-        run.design,
-        run.seed,
-        {name: known[name] for name in _asked_checkpoints(run)},
-        known,
-        ShadowDesign(),
-        config_digest(run.manifest),
-    )
+    steps = {name: known[name] for name in _asked_checkpoints(run)}
+    job = run.job(steps, ShadowDesign(), known=known)
     try:
         ShadowDesign.of(run.design, "halves", run.data, None)
     except ValueError as error:
@@ -102,12 +93,10 @@ def _shadows(run: Run, recipe: Recipe, n: int, processes: int | None) -> _Work:
     return replace(made, at_most=len(job.checkpoints) > 1 and not _is_trained(run))
 
 
-def _references(run: Run, recipe: Recipe, n: int, processes: int | None) -> _Work:
+def _references(run: Run, n: int, processes: int | None) -> _Work:
     known, plan, trained = _planned_checkpoints(run), run.references.plan, _is_trained(run)
     name = run.names.prediction().record.name if trained else list(known)[-1]
-    job = ShadowJob(
-        recipe, run.design, run.seed, {name: known[name]}, known, plan, run.references.config
-    )
+    job = run.job({name: known[name]}, plan, known=known)
     try:
         plan.check(run.design, run.seed, n)
     except ValueError as error:

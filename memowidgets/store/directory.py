@@ -304,17 +304,16 @@ class RunDirectory:
             return None
 
     def _json(self, path: Path) -> Any:
-        try:
-            return json.loads(read_whole(path).decode())
-        except FileNotFoundError:
+        text = self._text(path)
+        if text is None:
             name = path.relative_to(self.path)
-            raise StoreError(f"{self.path} is not a run directory: it has no {name}") from None
+            raise StoreError(f"{self.path} is not a run directory: it has no {name}")
+        try:
+            return json.loads(text)
         except RecursionError:
             raise StoreError(f"{path} is broken: it is nested too deep") from None
-        except ValueError as error:  # not JSON, not UTF-8, or a number with too many digits
+        except ValueError as error:  # not JSON, or a number with too many digits
             raise StoreError(f"{path} is broken: {error}") from None
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}") from None
 
     def _write_json(self, name: str, content: Any) -> None:
         self._write(name, json.dumps(content, indent=1).encode())
@@ -358,7 +357,9 @@ class RunDirectory:
         StoreError
             If the file cannot be read.
         """
-        path = self.place(name)
+        return self._text(self.place(name))
+
+    def _text(self, path: Path) -> str | None:
         try:
             return read_whole(path).decode()
         except FileNotFoundError:

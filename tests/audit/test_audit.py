@@ -12,6 +12,7 @@ from PIL import Image
 
 import memowidgets as mw
 from memowidgets.store import StoreError
+from memowidgets.training.learner import Learner
 from tests.audit.conftest import TRAINING, small_audit, small_data
 
 
@@ -96,7 +97,7 @@ def test_captured_layers_are_what_the_module_computes(finished):
     import torch
 
     recipe = finished.run.recipe()
-    learner = finished.run.target()._learner()
+    learner = Learner(recipe, finished.run.design.members, 0)
     learner.load_weights(finished.run.run.read_weights("checkpoints/epoch-2/weights", ""))
     module = learner.module.eval()
     feed = recipe.model.feeder(recipe.data, torch.device("cpu"))

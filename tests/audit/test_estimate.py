@@ -268,7 +268,7 @@ def test_the_target_is_timed_here_and_workers_from_their_opening_to_their_end(
     monkeypatch.setattr(estimate, "opened", opened)
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(cost, "Learner", noted)
-    work = estimate._shadows(audit.run, audit.run.recipe(), 4, 2)
+    work = estimate._shadows(audit.run, 4, 2)
     found = WITH_WORKERS(work, audit.run)
     assert (found.opening, found.closing) == (30.0, 4.0)
     assert built[:2] == [100.0, 100.0]
@@ -276,7 +276,7 @@ def test_the_target_is_timed_here_and_workers_from_their_opening_to_their_end(
 
 
 def test_where_nothing_can_be_written_the_rest_is_timed(audit, monkeypatch):
-    job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
+    job = estimate._shadows(audit.run, 4, 1).job
     before = files(audit.path)
 
     def full(_target):
@@ -289,7 +289,7 @@ def test_where_nothing_can_be_written_the_rest_is_timed(audit, monkeypatch):
 
 
 def test_only_a_part_of_a_large_checkpoint_is_written(audit, monkeypatch):
-    job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
+    job = estimate._shadows(audit.run, 4, 1).job
     written = []
     real = store.RunDirectory.write_tensors
 
@@ -321,7 +321,7 @@ def test_a_checkpoint_is_timed_by_writing_all_that_a_training_writes(audit, monk
 
     for name in ("write_tensors", "write_weights", "write_note", "forget"):
         noted(name)
-    job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
+    job = estimate._shadows(audit.run, 4, 1).job
     take_times(job, Progress(), audit.run.run)
     timed = {what for what in work if not what[1].startswith("epoch")}
     work.clear()

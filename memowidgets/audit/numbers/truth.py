@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -59,12 +59,22 @@ def log_lira_table(
     record = evidence.names.record(checkpoint)
     early = covariates_at(evidence, record) if variance == HIERARCHICAL else None
     question = ("log_lira", record.name, variance, mode, return_std, early)
-    table = evidence.cache.of(
-        question,
-        _state(evidence, record.name, early),
-        lambda: _computed_log_lira(evidence, record, variance, mode, return_std=return_std),
-    )
-    return table.copy()
+
+    def computed() -> pd.DataFrame:
+        index = pd.Index(evidence.members, name="id")
+        given = evidence.given_log_lira
+        if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
+            return pd.DataFrame({"log_lira": given}, index).dropna()
+        if given is not None and not evidence.n_shadows:
+            raise NotGivenError(_ONLY_VALUES)
+        compared = against(evidence, record, variance)
+        target = evidence.target_gaps(record)
+        found = compared.log_lira(target, mode=mode, return_std=return_std)
+        columns = zip(("log_lira", "log_lira_std"), found if return_std else (found,), strict=False)
+        return pd.DataFrame(dict(columns), index).dropna(subset="log_lira")
+
+    state = _state(evidence, record.name, early)
+    return evidence.cache.of(question, state, computed).copy()
 
 
 def member_gaps(
@@ -123,35 +133,22 @@ class Against:
         target: NDArray[Any],
         shadows: NDArray[np.int64] | slice = slice(None),
         mode: str = "online",
-    ) -> Floats:
-        """Return log-LiRA of the members' `target` gaps, by some of the shadow models."""
+        *,
+        return_std: bool = False,
+    ) -> Any:
+        """Return log-LiRA of the members' `target` gaps, by some of the shadow models.
+
+        With `return_std`, the second of two arrays has its standard errors.
+        """
         return memorization.log_lira(
             self.gaps[shadows],
             self.members[shadows],
             target,
             self.variance,
             mode,
+            return_std=cast("Any", return_std),
             early_gaps=None if self.early is None else self.early[shadows],
             judged=self.judged,
-        )
-
-    def with_errors(self, target: NDArray[Any], mode: str) -> tuple[Floats, Floats]:
-        """Return log-LiRA of the members' `target` gaps, and its standard errors."""
-        return memorization.log_lira(
-            self.gaps,
-            self.members,
-            target,
-            self.variance,
-            mode,
-            return_std=True,
-            early_gaps=self.early,
-            judged=self.judged,
-        )
-
-    def probability(self, target: NDArray[Any], eta: float) -> Floats:
-        """Return the posterior probability that a member is memorised."""
-        return memorization.hierarchical_probability(
-            self.gaps, self.members, target, eta, early_gaps=self.early, judged=self.judged
         )
 
 
@@ -370,9 +367,18 @@ def memorized_members(
             return log_lira(evidence, variance=variance) >= real_number("eta", eta)
         if truth != "canaries":
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
-        return _canaries(evidence)
+        canaries = evidence.data.canaries
+        if canaries is None:
+            raise evidence.cannot("canaries")
+        return pd.Series(canaries[evidence.member_rows], evidence.members)
     if isinstance(truth, pd.Series):
-        return _by_id(evidence, truth)
+        unknown = truth.index.difference(pd.Index(evidence.members))
+        if len(unknown) or truth.dtype != np.bool_:
+            raise ValueError(
+                f"truth must be boolean and indexed by members' ids; it is {truth.dtype} and "
+                f"{len(unknown)} of its ids are no members'"
+            )
+        return truth.reindex([i for i in evidence.members if i in truth.index])
     mask, n = np.asarray(truth), len(evidence.member_rows)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         raise ValueError(
@@ -391,8 +397,15 @@ def probability_memorized(
         raise NotGivenError(_ONLY_VALUES)
 
     def computed() -> Floats:
-        compared = against(evidence, record, HIERARCHICAL)
-        return compared.probability(evidence.target_gaps(record), eta)
+        known = against(evidence, record, HIERARCHICAL)
+        return memorization.hierarchical_probability(
+            known.gaps,
+            known.members,
+            evidence.target_gaps(record),
+            eta,
+            early_gaps=known.early,
+            judged=known.judged,
+        )
 
     if 0 < evidence.n_shadows < _FEWEST_CALIBRATED:  # without any, log-LiRA says what is missing
         warnings.warn(
@@ -448,39 +461,3 @@ def lacking(truth: str | ArrayLike) -> str:
     if isinstance(truth, str):
         return "no score or no log-LiRA" if truth == "log_lira" else "no score"
     return "no score or no place in the truth that was given"
-
-
-def _computed_log_lira(
-    evidence: Evidence, record: Record, variance: str, mode: str, *, return_std: bool
-) -> pd.DataFrame:
-    index = pd.Index(evidence.members, name="id")
-    given = evidence.given_log_lira
-    if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
-        return pd.DataFrame({"log_lira": given}, index).dropna()
-    if given is not None and not evidence.n_shadows:
-        raise NotGivenError(_ONLY_VALUES)
-    compared = against(evidence, record, variance)
-    target = evidence.target_gaps(record)
-    table = pd.DataFrame(index=index)
-    if return_std:
-        table["log_lira"], table["log_lira_std"] = compared.with_errors(target, mode)
-    else:
-        table["log_lira"] = compared.log_lira(target, mode=mode)
-    return table.dropna(subset="log_lira")
-
-
-def _canaries(evidence: Evidence) -> pd.Series:
-    canaries = evidence.data.canaries
-    if canaries is None:
-        raise evidence.cannot("canaries")
-    return pd.Series(canaries[evidence.member_rows], evidence.members)
-
-
-def _by_id(evidence: Evidence, truth: pd.Series) -> pd.Series:
-    unknown = truth.index.difference(pd.Index(evidence.members))
-    if len(unknown) or truth.dtype != np.bool_:
-        raise ValueError(
-            f"truth must be boolean and indexed by members' ids; it is {truth.dtype} and "
-            f"{len(unknown)} of its ids are no members'"
-        )
-    return truth.reindex([i for i in evidence.members if i in truth.index])

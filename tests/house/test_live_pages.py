@@ -19,7 +19,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.audit.runs import recorded
-from scripts import live
+from scripts import lesson, live
 from scripts.docs import guarded
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.browser.test_tasks import Hand
@@ -288,9 +288,20 @@ def test_a_round_of_guess_first_is_played_by_keyboard_to_its_end(visit):
     assert view.get_attribute("data-epoch") == "150"
     assert view.get_attribute("data-models") == "32"
     assert number(page, "your five") == "0 of 5"  # the worksheet says so
+    assert page.locator(".mw-watch-phase").inner_text().startswith("Right: you 0 of 5, PSMI ")
     for tile in ("PSMI’s five", "the loss’s five"):
         assert re.fullmatch(r"[1-5] of 5", number(page, tile))
     assert float(number(page, "log-LiRA of the chosen point"))
+
+
+def test_each_question_of_the_lesson_stands_below_what_it_asks_about(site):
+    parts = lesson.WORKSHEET.read_text("utf-8").split("\n## ")[1:]
+    number = re.compile(r"^\*\*(\d+)\. ", re.MULTILINE)
+    asked = {part.partition("\n")[0]: number.findall(part) for part in parts}
+    pages = {"watch": "live/watch", "psmi": "live/psmi", "tau": "index", "lira": "live/lira"}
+    for part, page in (pages | {"theorem": "live/theorem"}).items():
+        found = re.findall(r"<strong>(\d+)\. ", (site / f"{page}.html").read_text("utf-8"))
+        assert found == asked[lesson.PARTS[part]] != [], page
 
 
 def test_answers_of_an_abandoned_round_are_not_taken_for_new_ones(visit):

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
 from memowidgets.checks import warn_user
 from memowidgets.progress import Progress
 from memowidgets.training.forward import device_of, unwrapped
-from memowidgets.training.recorder import Recorder, check_whole, in_the_first_process
+from memowidgets.training.recorder import check_whole, in_the_first_process
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.seeds import preserved
 from memowidgets.training.trainer_rows import check_rows
 
 if TYPE_CHECKING:
     from torch import nn
-
-
-class _Audited(Protocol):
-    def recorder(
-        self,
-        stop_at_drop: float | None,
-        layers: str | int | Iterable[str | int],
-        over_last: int,
-        checkpoint_every: float | str | None,
-        keep: str,
-    ) -> Recorder: ...
 
 
 class MemorizationCallback(TrainerCallback):
@@ -104,7 +93,7 @@ class MemorizationCallback(TrainerCallback):
 
     def __init__(
         self,
-        audit: _Audited,
+        audit: Any,
         stop_at_drop: float | None = 0.95,
         layers: str | int | Iterable[str | int] = "all",
         over_last: int = 1,
@@ -140,9 +129,9 @@ class MemorizationCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record a checkpoint if one is due, and interrupt at ρ."""
         step = state.global_step
-        if not self._recorder.is_due(step):
-            return
-        if in_the_first_process(lambda: self._reaches(kwargs["model"], step), otherwise=False):
+        if self._recorder.is_due(step) and in_the_first_process(
+            lambda: self._reaches(kwargs["model"], step), otherwise=False
+        ):
             control.should_training_stop = True
             control.should_save |= str(getattr(args.save_strategy, "value", "")) != "no"
 
@@ -162,7 +151,7 @@ class MemorizationCallback(TrainerCallback):
         else:
             self._recorder.record(kwargs["model"], step, self._progress)
             self._recorder.finish(step)
-        self._warn(self._recorder.prediction(step))
+        _warn(self._recorder.prediction(step))
 
     def _reaches(self, model: nn.Module, step: int) -> bool:
         """Record a checkpoint if there is time for it, and return whether to interrupt here."""
@@ -176,13 +165,14 @@ class MemorizationCallback(TrainerCallback):
         from tqdm.auto import tqdm
 
         self.interrupted = record
-        self._warn(chosen)
+        _warn(chosen)
         tqdm.write(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
             f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
 
-    def _warn(self, chosen: Prediction | None) -> None:
-        for note in chosen.warnings if chosen is not None else ():
-            warn_user(note)
+
+def _warn(chosen: Prediction | None) -> None:
+    for note in chosen.warnings if chosen is not None else ():
+        warn_user(note)

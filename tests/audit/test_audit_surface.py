@@ -55,7 +55,7 @@ def test_one_variance_is_the_default_everywhere():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda a: a.flagged("psmi", tau="0"), "tau must be a number, not '0'"),
+        (lambda a: a.flagged("psmi", tau="0"), "tau must be a number or 'class', not '0'"),
         (lambda a: a.flagged("psmi", tau="youden"), r"threshold\('youden'\)"),
         (lambda a: a.flagged("psmi", tau=0.0, share=0.1), "not both"),
         (lambda a: a.flagged("loss", share=0.0), "share must be above 0"),
@@ -68,7 +68,7 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: a.evaluate("psmi").threshold(0.5), "a rule is a text, not 0.5"),
         (lambda _: mw.evaluation.compare("psmi", "loss"), "takes two evaluations"),
         (lambda a: mw.evaluation.compare(a.evaluate("psmi"), "loss"), "not 'loss'"),
-        (lambda a: a.report("out.html", tau="0"), "tau must be a number, not '0'"),
+        (lambda a: a.report("out.html", tau="0"), "tau must be a number or 'class', not '0'"),
         (lambda a: a.score("loss", checkpoint=None), "a checkpoint is a name or a number.*None"),
         (lambda a: a.score("psmi", layer=[1]), r"a layer is a name or a number, not \[1\]"),
         (lambda a: a.compare(["psmi"], checkpoints=None), "a checkpoint is a name or a number"),

@@ -610,7 +610,7 @@ def checked_tau(tau: Any) -> float:
     """
     if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
         raise TypeError(
-            f"tau must be a number, not {tau!r}; for a rule such as 'youden' pass "
+            f"tau must be a number or {BY_CLASS!r}, not {tau!r}; for a rule such as 'youden' pass "
             "tau=audit.evaluate(metric).threshold('youden')"
         )
     return float(tau)

@@ -580,7 +580,8 @@ def _array(what: str, values: Any, kinds: str | None = "biuf") -> Numbers:
         raise ValueError(f"{what} is not an array: its rows have different lengths") from None
     if kinds is not None and array.dtype.kind not in kinds:
         raise TypeError(f"{what} must hold real numbers, but has dtype {array.dtype}")
-    return array.copy() if _is_changeable(array) else array
+    # in the order that it has: sums of another order end in other last digits
+    return array.copy(order="K") if _is_changeable(array) else array
 
 
 def _is_changeable(array: Numbers) -> bool:

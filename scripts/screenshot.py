@@ -1,9 +1,9 @@
 """Create the README's pictures and the stills of the site in a real browser.
 
-The quickstart in JupyterLab gives ``docs/dashboard.png``, and ``docs/dashboard.gif``, in which τ is
-dragged. Its numbers are printed. Each playground gives a still in ``docs/_static/stills``, which
-stands in for it on the site without JavaScript. ``python -m scripts.screenshot --stills`` makes
-these alone.
+The recording of digits in JupyterLab gives ``docs/dashboard.png``, and ``docs/dashboard.gif``, in
+which τ is dragged. Each playground gives a still in ``docs/_static/stills``, which stands in for it
+on the site without JavaScript. The quickstart is run, and its numbers are printed.
+``python -m scripts.screenshot --pictures`` or ``--stills`` makes these alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 PICTURE = ROOT / "docs" / "dashboard.png"
 ANIMATION = PICTURE.with_suffix(".gif")
 STILLS = ROOT / "docs" / "_static" / "stills"
-SAMPLES = 16  # two rows
+SAMPLES = 16  # four rows
 STEPS = 10  # of τ, there and back
 FARTHEST = -0.16  # share of the histogram's width that τ moves left of where it stands
 WIDTH = 900  # pixels of the animation
@@ -40,12 +40,24 @@ MOVING, RESTING = 90, 1400  # milliseconds of a frame
 PAGE = "<!doctype html><html lang='en'><meta charset='utf-8'><title>Still</title><body>{}</body>"
 
 
+RECORDED = """\
+import memowidgets as mw
+dashboard = mw.open_recorded("digits").dashboard()
+dashboard"""
+
+
 def main() -> int:
     """Make what is asked for."""
+    asked = sys.argv[1:]
     with running_chromium() as chromium:
-        for name in PLAYGROUNDS:
-            still(chromium, name)
-        return 0 if "--stills" in sys.argv[1:] else quickstart(chromium)
+        if "--pictures" not in asked:
+            for name in PLAYGROUNDS:
+                still(chromium, name)
+        if "--stills" in asked:
+            return 0
+        with running_lab() as lab:
+            pictures(open_notebook(lab, chromium, [RECORDED], scale=1.5))
+            return 0 if asked else quickstart(open_notebook(lab, chromium, NOTEBOOK))
 
 
 def still(chromium: Browser, name: str) -> None:
@@ -64,25 +76,28 @@ def still(chromium: Browser, name: str) -> None:
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(STILLS / f"{name}.png", optimize=True)
 
 
-def quickstart(chromium: Browser) -> int:
-    """Run all cells, wait until the first samples are painted, and take both pictures."""
-    with running_lab() as lab:
-        notebook = open_notebook(lab, chromium, NOTEBOOK, scale=1.5)
-        started = time.monotonic()
-        notebook.run_all(timeout=600)
-        dashboard = notebook.page.locator(".mw-dashboard")
-        notebook.python(f"setattr(dashboard, 'page_size', {SAMPLES})")
-        dashboard.get_by_text(f"1–{SAMPLES} of").wait_for()
-        print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
-        PICTURE.parent.mkdir(exist_ok=True)
-        notebook.screenshot(PICTURE, of=dashboard)
-        print(f"{ANIMATION.name}: {animate(notebook, dashboard) / 1e6:.2f} MB")
-        for output in (output for cell in notebook.outputs() for output in cell):
-            if output["output_type"] == "stream":  # the numbers that the README quotes
-                print(output["text"], end="")
-        for problem in notebook.unexpected():
-            print(problem, file=sys.stderr)
-        return int(bool(notebook.unexpected()))
+def pictures(notebook: NotebookPage) -> None:
+    """Take both pictures, once the first samples are painted."""
+    notebook.run_all(timeout=600)
+    dashboard = notebook.page.locator(".mw-dashboard")
+    notebook.python(f"setattr(dashboard, 'page_size', {SAMPLES})")
+    dashboard.get_by_text(f"1–{SAMPLES} of").wait_for()
+    notebook.screenshot(PICTURE, of=dashboard)
+    print(f"{ANIMATION.name}: {animate(notebook, dashboard) / 1e6:.2f} MB")
+
+
+def quickstart(notebook: NotebookPage) -> int:
+    """Run all cells, and print the numbers that the README quotes."""
+    started = time.monotonic()
+    notebook.run_all(timeout=600)
+    notebook.page.wait_for_selector(".mw-card")
+    print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
+    for output in (output for cell in notebook.outputs() for output in cell):
+        if output["output_type"] == "stream":
+            print(output["text"], end="")
+    for problem in notebook.unexpected():
+        print(problem, file=sys.stderr)
+    return int(bool(notebook.unexpected()))
 
 
 def animate(notebook: NotebookPage, dashboard: Locator) -> int:

@@ -156,9 +156,12 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
     dashboard.python("source.done.add(('psmi', '1', 'epoch-2'))")
     asked = page.locator(".mw-dashboard.mw-asked")
     with dashboard.server.lock:  # another cell runs
+        page.locator(".mw-card").first.focus()
+        page.keyboard.press("k")
         page.get_by_label("layer", exact=True).select_option("1")
         asked.wait_for()
-        page.get_by_text("another cell is running").wait_for()
+        for part in (".mw-message", ".mw-said"):
+            page.locator(part, has_text="another cell is running").wait_for()
         assert page.get_by_text("✓ computed").count() == 0
         waiting = page.locator(".mw-compute")
         assert waiting.inner_text() == "waiting …"
@@ -168,6 +171,8 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
         dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960], themes=["light"])
     asked.wait_for(state="detached")
     page.get_by_text("✓ computed").wait_for()
+    dashboard.eventually("len(dashboard.decisions)", 1)
+    page.locator(".mw-said", has_text="another cell is running").wait_for(state="hidden")
     assert page.get_by_text("another cell is running").count() == 0
     assert page.locator(".mw-explorer").get_attribute("data-tau") is not None
     page.get_by_role("radio", name="Mahalanobis").click()  # not computed: the kernel says so

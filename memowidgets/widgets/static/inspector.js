@@ -19,7 +19,9 @@ import { Opened } from "./opened.js";
 
 const AFTER_PAINT = 30; // milliseconds in which the browser gets a frame to the screen
 const SAVE_AFTER = 200;
-const KERNEL_BUSY = "The kernel has not answered yet: it is busy, or gone.";
+const SOON = 1000; // milliseconds in which a free kernel answers
+const LOST = 8000; // then a page is asked for again where τ moves
+const KERNEL_BUSY = "Waiting for the kernel: another cell is running.";
 
 const WORDS = /** @type {Record<string, string>} */ ({
   flagged: "flagged",
@@ -64,6 +66,7 @@ export class Inspector {
     this.live = null;
     this.asked = 0;
     this.waiting = false; // for the page that was asked for last
+    this.since = 0;
     this.behind = false; // whether τ has moved since
     /** Positions of samples that are decided on together. @type {Set<number>} */
     this.marked = new Set();
@@ -90,6 +93,8 @@ export class Inspector {
     this.lookSoon = throttle(() => this.look(false), 150);
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.patience = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.silence = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.typing = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -144,7 +149,7 @@ export class Inspector {
     this.narrowing = narrow;
     const bar = html("div", { class: "mw-inspector-bars" }, first, narrow);
     this.notice = html("p", { class: "mw-notice", hidden: true });
-    const list = html("div", { class: "mw-list-box" }, this.list, this.empty);
+    const list = html("div", { class: "mw-list-box" }, this.empty, this.list);
     this.root.append(bar, this.bar.element, this.notice, html("div", { class: "mw-inspector-body" }, list, this.opened.element));
     this.addFilters();
     this.listen();
@@ -269,7 +274,7 @@ export class Inspector {
     if (this.reply) this.showCounts(this.reply);
     if (!moved) return;
     if (this.open !== null) this.lookSoon();
-    if (this.waiting) this.behind = true;
+    if (this.waiting && performance.now() - this.since < LOST) this.behind = true;
     else this.ask();
   }
 
@@ -283,8 +288,9 @@ export class Inspector {
       this.asked += 1;
       const page = this.model.get("page");
       this.waiting = tell(this.model, { type: "page", request: `${this.name}-${this.asked}`, page, ...this.shown() });
+      this.since = performance.now();
       clearTimeout(this.patience);
-      if (this.waiting) this.patience = setTimeout(() => this.unanswered(KERNEL_BUSY), 8000);
+      if (this.waiting) this.patience = setTimeout(() => this.unanswered(KERNEL_BUSY), SOON);
       else this.unanswered(KERNEL_GONE);
     });
   }
@@ -305,7 +311,6 @@ export class Inspector {
 
   /** @param {string} reason */
   unanswered(reason) {
-    this.waiting = false;
     this.root.classList.add("mw-unanswered");
     this.empty.textContent = reason;
     this.empty.hidden = false;
@@ -519,7 +524,11 @@ export class Inspector {
    */
   request(message) {
     const heard = tell(this.model, { ...message, request: `${this.name}:${message.type}` });
+    clearTimeout(this.silence);
     if (!heard) this.bar.say(KERNEL_GONE, false);
+    else if (message.type === "decide" || message.type === "undo") { // the rest may take its time
+      this.silence = setTimeout(() => this.bar.say(KERNEL_BUSY, true), SOON);
+    }
   }
 
   /**
@@ -567,6 +576,7 @@ export class Inspector {
   /** @param {import("./messages.js").Said} reply */
   hearSaid(reply) {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
+    clearTimeout(this.silence);
     this.bar.say(reply.text, reply.done);
     if (reply.file !== undefined) download(reply.file, reply.content ?? "", reply.file.endsWith("csv") ? "text/csv" : "application/jsonl");
     if (reply.count !== undefined) this.bar.ask(this.wanted.decision, reply.count, reply.these ?? "", this.wanted.to);
@@ -822,6 +832,7 @@ export class Inspector {
   destroy() {
     clearTimeout(this.typing);
     clearTimeout(this.patience);
+    clearTimeout(this.silence);
     if (this.saving !== undefined) this.save();
     this.ears.clear();
     this.watch.disconnect();

@@ -24,6 +24,9 @@ RECORDED = (
 
 
 GONE = "is gone: run its cell again"
+BUSY = "another cell is running"
+# As with kernels without subshells: a kernel that runs a cell answers no widget.
+MAIN_SHELL = f"() => Object.assign({SESSION}.kernel, {{ commsOverSubshells: 'disabled' }}) && true"
 
 
 @contextmanager
@@ -89,14 +92,35 @@ def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
 
 
-def test_the_chips_follow_tau_although_the_kernel_is_busy(in_lab):
+def test_a_page_whose_kernel_is_busy_says_so_and_goes_on_afterwards(in_lab):
     page = in_lab.page
+    page.evaluate(MAIN_SHELL)
+    in_lab.run_all()  # comms from now on go that way
+    page.wait_for_selector(".mw-card")
+    in_lab.python("source.done.add(('psmi', '1', 'epoch-2'))")
+    busy = [page.locator(name, has_text=BUSY) for name in (".mw-message", ".mw-empty", ".mw-said")]
     with another_cell_running(in_lab):
         for share in (0.5, 0.6, 0.45):
             drag(page, ".mw-histogram", (0.4, 0.5), (share, 0.5))
             page.wait_for_timeout(50)
             assert chips(page) == counts(page)
-    flagged = counts(page)["flagged"]
+        flagged = counts(page)["flagged"]
+        page.locator(".mw-card").first.click()
+        page.locator(".mw-decide-row button", has_text="Keep").click()
+        page.get_by_label("layer", exact=True).select_option("1")
+        for text in busy:
+            text.wait_for()
+        assert opacity(page) < 0.5
+        assert page.get_by_text("✓ computed").count() == 0
+        in_lab.screenshots("lab-busy", widths=[1200], themes=["light"])
+    in_lab.eventually("len(dashboard.decisions)", 1)
+    page.get_by_text("✓ computed").wait_for()
+    for text in busy:
+        text.wait_for(state="hidden")
+    assert opacity(page) == 1
+    page.get_by_label("layer", exact=True).select_option("last")
+    in_lab.eventually("dashboard.counts['flagged']", flagged)
+    page.locator(".mw-axis-title", has_text="layer last").wait_for()
     page.locator('[data-filter="all"]').click()
     page.locator(".mw-range").get_by_text("of 600").wait_for()
     assert chips(page)["flagged"] == flagged

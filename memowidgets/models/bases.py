@@ -61,7 +61,10 @@ class Base:
             put(model, {id(parameter): self._hollow[-1]})
             self._frozen.append(nn.Parameter(place(parameter.detach()), requires_grad=False))
         # Only a user's class or hook can write into `data`, which torch does not count.
-        self._summed = has_users_class(*model.modules()) or any(map(_has_hook, model.modules()))
+        self._summed = has_users_class(*model.modules()) or any(
+            part._forward_hooks or part._forward_pre_hooks  # noqa: SLF001 - torch's
+            for part in model.modules()
+        )
         self._state = self._seen()
 
     @property
@@ -132,10 +135,6 @@ def _sum_of_bits(values: torch.Tensor) -> int:
     as_integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     bits = values.detach().view(as_integers[values.element_size()])
     return int(bits.sum(dtype=torch.int64).cpu())
-
-
-def _has_hook(part: nn.Module) -> bool:
-    return bool(part._forward_hooks or part._forward_pre_hooks)  # noqa: SLF001 - torch's
 
 
 class Bases:

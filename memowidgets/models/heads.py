@@ -13,7 +13,6 @@ from memowidgets.models.pretrained import CLASSES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import torch
     from torch import Tensor, nn
 
 
@@ -228,7 +227,9 @@ def _touched(model: nn.Module) -> list[int]:
 
     any_model = cast("Any", model)
     ids, mask = _short_text(model)
-    hook = any_model.get_input_embeddings().register_forward_hook(_differentiable)
+    hook = any_model.get_input_embeddings().register_forward_hook(
+        lambda _embedding, _inputs, output: output.requires_grad_()
+    )
     try:
         with modes_kept(model), torch.enable_grad():
             model.eval()
@@ -249,10 +250,6 @@ def positions_read(answer: Any) -> list[int]:
     if gradient is None:
         return []
     return [int(i) for i in gradient[0].abs().sum(dim=-1).nonzero()[:, 0]]
-
-
-def _differentiable(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
-    return output if output.requires_grad else output.requires_grad_()
 
 
 def padding_of(model: nn.Module) -> int:

@@ -104,7 +104,8 @@ class LoRA:
             f"{prefix}.{i}.{name}"
             for i in range(first, len(blocks))
             for name, module in blocks[i].named_modules()
-            if _is_linear(module) and self._wants(name)
+            if _is_linear(module)
+            and (self.targets == "all-linear" or name.rsplit(".", 1)[-1] in self.targets)
         ]
         if not names:
             linear = sorted(
@@ -112,9 +113,6 @@ class LoRA:
             )
             raise ValueError(f"no projection ends with {self.targets}; valid are {listed(linear)}")
         return names
-
-    def _wants(self, name: str) -> bool:
-        return self.targets == "all-linear" or _last(name) in self.targets
 
 
 @contextmanager
@@ -160,10 +158,6 @@ def blocks_of(model: nn.Module) -> tuple[str, nn.ModuleList]:
     if not lists:
         raise ValueError(f"{type(model).__name__} has no list of blocks to adapt")
     return max(lists, key=lambda entry: len(entry[1]))
-
-
-def _last(name: str) -> str:
-    return name.rsplit(".", 1)[-1]
 
 
 def _is_linear(module: nn.Module) -> bool:

@@ -73,7 +73,9 @@ def still(chromium: Browser, name: str) -> None:
         taken = page.locator(".mw-play").screenshot()
     page.close()
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(STILLS / f"{name}.png", optimize=True)
+    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        STILLS / f"{name}.png", optimize=True
+    )
 
 
 def pictures(notebook: NotebookPage) -> None:

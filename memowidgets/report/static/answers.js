@@ -301,7 +301,7 @@ export class Answers {
       status: this.status(row),
       score,
       error,
-      uncertain: error !== null && rule === "" && Math.abs(score - tau) < 2 * error,
+      uncertain: error !== null && rule !== "class" && Math.abs(score - tau) < 2 * error,
       logLira: columns.log_lira?.[row] ?? null,
       right: columns.right ? columns.right[row] === 1 : null,
       decision: this.decisionOf(row),

@@ -295,7 +295,7 @@ def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
 
 
 def check_same_order(**given: Any) -> None:
-    """Raise if Series of pandas have the same samples in different orders.
+    """Raise if Series or DataFrames of pandas have the same samples in different orders.
 
     Rows are paired by their place, so values of different samples would be compared.
 

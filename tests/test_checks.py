@@ -149,3 +149,34 @@ def test_scores_are_computed_while_another_thread_imports_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     meanwhile = PSMI(64, random_state=0).fit(X, CODES).score_samples(X, CODES)
     np.testing.assert_array_equal(meanwhile, scores)
+
+
+ROWS = [f"row-{i}" for i in range(N)]
+SHUFFLED = pd.Series(CODES, ROWS).sample(frac=1, random_state=0)
+GAPS = pd.DataFrame(np.random.default_rng(2).normal(size=(12, N)), columns=ROWS)
+INSIDE = GAPS.sample(frac=1, axis=1, random_state=0) > 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: PSMI(64).fit(pd.DataFrame(X, ROWS), SHUFFLED),
+        lambda: PSMI(64).fit(X, CODES).score_samples(pd.DataFrame(X, ROWS), SHUFFLED),
+        lambda: loss(pd.DataFrame(LOGITS, ROWS), SHUFFLED),
+        lambda: logit_gap(pd.DataFrame(LOGITS, ROWS), SHUFFLED),
+        lambda: mw.data.TextDataset.from_texts(pd.Series(ROWS, ROWS), SHUFFLED),
+        lambda: mw.memorization.log_lira(GAPS, INSIDE, np.zeros(N), variance="global"),
+        lambda: mw.memorization.counterfactual(GAPS, INSIDE),
+    ],
+)
+def test_names_of_rows_in_another_order_are_refused(call):
+    with pytest.raises(ValueError, match="in another order"):
+        call()
+
+
+def test_names_of_rows_in_one_order_or_of_other_rows_are_taken():
+    mine = loss(pd.DataFrame(LOGITS, ROWS), pd.Series(CODES, ROWS))
+    assert np.array_equal(mine, loss(LOGITS, CODES))
+    assert np.array_equal(mine, loss(pd.DataFrame(LOGITS), pd.Series(CODES, ROWS)))
+    differences = mw.memorization.counterfactual(GAPS, INSIDE[GAPS.columns])
+    assert np.array_equal(differences, mw.memorization.counterfactual(GAPS.to_numpy(), GAPS > 0))

@@ -149,6 +149,10 @@ def checked(
     by_row = {"labels": labels, "canaries": canaries, "logits": logits}
     by_row |= {"probabilities": probabilities, "representations": representations}
     by_row |= {f"representations[{key!r}]": values for key, values in by_layer.items()}
+    of_models = {"shadow_gaps": shadow_gaps, "shadow_members": shadow_members}
+    of_models |= {"early_shadow_gaps": early_shadow_gaps, "reference_gaps": reference_gaps}
+    tables = {what: one for what, one in of_models.items() if isinstance(one, pd.DataFrame)}
+    by_row |= {f"{what}.T": table.T for what, table in tables.items()}
     _check_orders(by_row, data.ids.tolist())
     for what, values in (("logits", logits), ("probabilities", probabilities)):
         _check_class_order(what, values, data.class_names)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import is_missing
+from memowidgets.checks import check_same_order, is_missing
 from memowidgets.data.dataset import (
     ID,
     BoolArray,
@@ -96,6 +96,7 @@ class TextDataset(Dataset):
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a list of texts, not a single one")
+        check_same_order(texts=texts, labels=labels)
         integers, names = checked_classes(labels, class_names)
         if len(texts) != len(integers):
             raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")

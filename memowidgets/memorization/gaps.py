@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,6 +137,16 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
             f"{name} and the member mask must have the same shape, but have "
             f"{table.shape} and {mask.shape}"
         )
+    # a row is a model and a column is a sample; pandas has names for both
+    for axis in ("index", "columns"):
+        names, others = (cast("Any", getattr(given, axis, None)) for given in (gaps, members))
+        if not (hasattr(names, "isin") and hasattr(others, "isin")) or names.equals(others):
+            continue
+        if names.is_unique and names.isin(others).all():
+            raise ValueError(
+                f"the member mask has the {axis} of {name} in another order: pass "
+                "members.loc[gaps.index, gaps.columns], or arrays if they belong together"
+            )
     return table, mask
 
 

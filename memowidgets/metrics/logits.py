@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import is_tensor, to_numpy
+from memowidgets.checks import check_same_order, is_tensor, to_numpy
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -91,6 +91,7 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
 
 def _in_chunks(logits: Any, y: ArrayLike, score: Callable[[Array, Array], Array]) -> Floats:
     """Return the score of each row, computed in float64, a chunk at a time."""
+    check_same_order(logits=logits, y=y)
     array = checked_numbers(logits, "logits")
     columns = _checked_columns(array, y)
     result = np.empty(len(columns))

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import real_number, whole_number
+from memowidgets.checks import check_same_order, real_number, whole_number
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -142,6 +142,7 @@ class PSMI:
             fewer than two samples, or a row is so far from the others that float32 can't hold its
             square.
         """
+        check_same_order(X=X, y=y)
         features = checked_features(X)
         labels = checked_labels(y, features.shape[0])
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -203,6 +204,7 @@ class PSMI:
         """
         if not hasattr(self, "_fitted"):
             raise ValueError("this PSMI is not fitted yet; call fit first")
+        check_same_order(X=X, y=y)
         features = checked_features(X)
         width = self._fitted.onto.shape[1]
         if features.shape[1] != width:

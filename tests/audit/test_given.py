@@ -182,15 +182,19 @@ def test_labels_by_id_in_another_order_are_refused(what):
         audit_of(**{what: series[::-1]}, ids=NAMES)
 
 
-@pytest.mark.parametrize("what", ["logits", "representations"])
+@pytest.mark.parametrize("what", ["logits", "representations", "shadow_gaps"])
 def test_tables_by_id_in_another_order_are_refused(what):
     parts = arrays()
-    values = {"logits": parts["logits"], "representations": parts["representations"]["late"]}[what]
-    table, labels = pd.DataFrame(values, NAMES), pd.Series(parts["labels"], NAMES)
-    shuffled = table.sample(frac=1, random_state=1)
+    values = (parts | {"representations": parts["representations"]["late"]})[what]
+    labels, axis = (
+        pd.Series(parts["labels"], NAMES),
+        "columns" if what == "shadow_gaps" else "index",
+    )
+    table = pd.DataFrame(values, **{axis: NAMES})
+    shuffled = table.sample(frac=1, axis=axis, random_state=1)
     for order in ({"labels": labels}, {"ids": NAMES}):
         audit_of(**{what: table}, **order)
-        with pytest.raises(ValueError, match=rf"{what} is indexed by .* in another order"):
+        with pytest.raises(ValueError, match=rf"{what}(\.T)? is indexed by .* in another order"):
             audit_of(**{what: shuffled}, **order)
     audit_of(**{what: pd.DataFrame(values)}, labels=labels.sample(frac=1, random_state=1))
 

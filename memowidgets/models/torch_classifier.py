@@ -273,9 +273,14 @@ class TorchClassifier(ImageModel):
 
 
 def _check_fresh(module: nn.Module) -> None:
-    """Refuse a module with weights of an earlier one: models would go on from each other's."""
+    """Refuse a module with weights of an earlier one: models would go on from each other's.
+
+    A frozen part may be shared: training does not change it.
+    """
     for name, part in module.named_modules():
-        if part in _BUILT and [*part.parameters(recurse=False), *part.buffers(recurse=False)]:
+        trained = any(weights.requires_grad for weights in part.parameters(recurse=False))
+        counts = part.training and next(part.buffers(recurse=False), None) is not None
+        if part in _BUILT and (trained or counts):
             what = f"with the part {quoted(name)} of" if name else "that is"
             raise ValueError(
                 f"make_module returned a module {what} one that it returned before, so every model "

@@ -7,6 +7,7 @@ on with the run makes the same probe again.
 
 from __future__ import annotations
 
+import copy
 import math
 import platform
 import re
@@ -189,7 +190,10 @@ def _module(model: Model, data: Dataset) -> Probe:
     import torch
 
     with RandomStates(_SEED).active():
-        module = model.build(data).float()
+        module = model.build(data)
+        if not all(weights.requires_grad for weights in module.parameters()):
+            module = copy.deepcopy(module)  # the frozen part may be every module's
+        module = module.float()
         text = _ADDRESS.sub("0x…", repr(module))
         initial = {name: _moments(p) for name, p in module.named_parameters()}
         device = next(module.parameters(), torch.empty(0)).device

@@ -364,6 +364,26 @@ def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
     assert fresh.build(data)[1].weight is not fresh.build(data)[1].weight
 
 
+def test_a_frozen_part_may_be_shared(data, tmp_path):
+    torch.manual_seed(0)
+    shared = nn.Linear(data.images[0].size, 8).requires_grad_(False)
+    before = shared.weight.clone()
+    makers = (lambda: shared, lambda: copy.deepcopy(shared))
+    truths = []
+    for number, part in enumerate(makers):
+        model = mw.models.TorchClassifier(
+            lambda n, part=part: nn.Sequential(nn.Flatten(), part(), nn.ReLU(), nn.Linear(8, n)),
+            version="1",
+        )
+        training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32")
+        audit = mw.Audit(model, data, tmp_path / str(number), training=training, held_out=None)
+        audit.train()
+        audit.run_shadows(4, processes=1)
+        truths.append(audit.log_lira())
+    assert truths[0].equals(truths[1])
+    assert torch.equal(shared.weight, before)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", torch.optim.Adam])
 def test_a_shadow_model_leaves_a_last_batch_of_one_out(data, optimizer):
     model = mw.models.TorchClassifier(normalised, version="1")

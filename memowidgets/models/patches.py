@@ -102,11 +102,12 @@ def _in_full(weight: Tensor) -> Tensor:
     """
     if weight.device.type != "cpu" or weight.numel() > _MOST_KEPT:
         return weight
-    state = weight.data_ptr(), weight._version  # noqa: SLF001 - counts what was written into it
+    version = weight._version  # noqa: SLF001 - counts what was written into it
     kept = vars(weight).get(_KEPT)
-    if kept is None or kept[0] != state:
-        kept = vars(weight)[_KEPT] = state, weight.detach().float()
-    return cast("Tensor", kept[1])
+    if kept is None or (kept[0].data_ptr(), kept[1]) != (weight.data_ptr(), version):
+        values = weight.detach()  # held, so that its address is given to no other values
+        kept = vars(weight)[_KEPT] = values, version, values.float()
+    return cast("Tensor", kept[2])
 
 
 def _parts(weight: Tensor) -> tuple[Tensor, ...]:

@@ -123,7 +123,10 @@ def apart(device: torch.device | None = None) -> Iterator[None]:
     import torch
 
     kinds = {"cpu", device.type if device is not None else "cpu"}
-    with torch.inference_mode(mode=False), torch.enable_grad(), ExitStack() as stack:
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():  # leaving it turns multithreading of backward on
+            stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.enable_grad())
         for kind in sorted(kinds):
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))

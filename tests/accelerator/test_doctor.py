@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.commands import check_device
 from tests.training.small import Inline
@@ -20,8 +21,12 @@ def _small(monkeypatch):
     monkeypatch.setitem(doctor, "_EPOCHS", 1)
     monkeypatch.setitem(doctor, "_PSMI_SHAPE", (60, 8))
     # A worker process takes seconds to start; test_hardware.py has them on the device.
-    train = doctor["_shadows"]
-    monkeypatch.setitem(doctor, "_shadows", lambda audit, _: train(audit, Inline()))
+    train = mw.Audit.run_shadows
+
+    def inline(audit, n, executor=None, *, progress, **_):
+        train(audit, n, executor or Inline(), progress=progress)
+
+    monkeypatch.setattr(mw.Audit, "run_shadows", inline)
 
 
 def table(device, capsys):

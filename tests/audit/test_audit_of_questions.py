@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.store import StoreError
 from tests.training.small import Inline
 
 
@@ -40,7 +39,7 @@ def test_a_run_opens_with_data_and_model_made_again(audit):
 
 def test_other_prompts_are_another_run(audit):
     data = audit.data.with_template("{question} {options} Ward:")
-    with pytest.raises(StoreError, match="the data's prompts differ"):
+    with pytest.raises(ValueError, match="the data's prompts differ"):
         mw.Audit.open(audit.path, data=data)
 
 

@@ -53,7 +53,7 @@ def test_a_run_opens_again_with_its_file(tmp_path, make):
     pd.testing.assert_series_equal(again.score("loss", checkpoint="final"), before)
     changed = Path(tmp_path / "moved.csv").read_text().replace(" 3", " 4")
     (tmp_path / "changed.csv").write_text(changed)
-    with pytest.raises(mw.store.StoreError, match="samples have another content"):
+    with pytest.raises(ValueError, match="samples have another content"):
         mw.Audit.open(audit.path, data=tmp_path / "changed.csv")
 
 

@@ -290,7 +290,7 @@ def test_it_opens_again_with_and_without_the_samples(watched, data):
                 audit.score("psmi", layer, checkpoint)
             )
     assert len(mw.Audit.open(audit.path, data=data).kept()) == N
-    with pytest.raises(StoreError, match="not the data of"):
+    with pytest.raises(ValueError, match="not the data of"):
         mw.Audit.open(audit.path, data=samples(seed=5))
 
 

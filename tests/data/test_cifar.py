@@ -153,6 +153,7 @@ def test_the_hub_is_asked_for_data_only_and_its_absence_is_said(monkeypatch):
         raise ConnectionResetError("no route to host")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+    monkeypatch.setattr("memowidgets.network._unreached", lambda: None)
     with pytest.raises(ConnectionError, match=r"no route to host.*connect to the network"):
         fetch_cifar10()
     options = asked["uoft-cs/cifar10"]

@@ -266,11 +266,11 @@ def test_errors_of_a_hostile_run_are_harmless(evil_run, what):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_progress_bar_shows_a_layer_visibly(capsys, monkeypatch, terminal):
-    from memowidgets.audit import console
+    from memowidgets import progress as of_progress
     from memowidgets.progress import shown
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    monkeypatch.setattr(console, "_SHORT_SECONDS", 0.0)  # a log file gets its line
+    monkeypatch.setattr(of_progress, "_SHORT_SECONDS", 0.0)  # a log file gets its line
     with shown(None) as progress:
         progress.report(0, 3, f"computing psmi at {EVIL}")
         progress.report(2, 3, f"computing psmi at {EVIL}")

@@ -552,6 +552,7 @@ def test_at_960_by_780_two_rows_of_samples_are_seen(widget_page, name):
     shown = widget_page([RECORDED.format(name=name) if name else made], width=960, height=780)
     page = shown.page
     page.locator(".mw-card").nth(5).wait_for()
+    page.wait_for_function("() => !document.querySelector('.mw-unanswered, .mw-asked')")
     for part in (".mw-histogram", ".mw-roc", ".mw-controls .mw-slider", ".mw-answers"):
         box = page.locator(part).bounding_box()
         assert box["y"] + box["height"] < 780

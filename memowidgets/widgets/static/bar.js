@@ -167,8 +167,11 @@ export class Bar {
     page.setAttribute(FOLLOWS, "");
     /** @type {import("./messages.js").State | null} */
     let state = null;
+    let known = location.hash; // another one is a new link, whose event is on its way
     const write = () => {
-      if (state !== null) history.replaceState(history.state, "", addressWith(location.hash, state));
+      if (state === null || location.hash !== known) return;
+      history.replaceState(history.state, "", addressWith(known, state));
+      known = location.hash;
     };
     const writeSoon = throttle(write, BETWEEN_ADDRESSES);
     this.share.offerLink(write);
@@ -181,7 +184,10 @@ export class Bar {
       state = told.state;
       writeSoon();
     });
-    const restore = () => this.tell({ type: "address", text: textInAddress(location.hash) });
+    const restore = () => {
+      known = location.hash;
+      this.tell({ type: "address", text: textInAddress(known) });
+    };
     this.ears.on(window, "hashchange", restore);
     restore();
   }

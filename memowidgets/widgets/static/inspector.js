@@ -21,7 +21,7 @@ const AFTER_PAINT = 30; // milliseconds in which the browser gets a frame to the
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
 const LOST = 8000; // then a page is asked for again where τ moves
-const KERNEL_BUSY = "Waiting for the kernel: another cell is running.";
+const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
 
 const WORDS = /** @type {Record<string, string>} */ ({
   flagged: "flagged",

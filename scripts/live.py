@@ -38,7 +38,11 @@ ETA = 4.0
 LEVELS = 255  # of standard errors: each counts as the next level above it
 MOST_GAP = 300.0  # logits; what is beyond is drawn there
 STATIC = "_static/stills/"
-STANDS = "<noscript><p>This part moves if JavaScript is on. It opens like this:</p></noscript>"
+# Seen only without JavaScript, or where start.js shows it: no picture is loaded for nothing.
+STANDS = (
+    "<noscript><style>#live-still { display: block }</style>"
+    "<p>This part moves if JavaScript is on. It opens like this:</p></noscript>"
+)
 PLAYGROUNDS = {
     "watch": "MemorizationPlayground",
     "psmi": "PSMIPlayground",
@@ -131,7 +135,7 @@ class Moving:
                     f"aria-label='{html.escape(self.title)}'>"
                 ),
                 "<p class='live-note' id='live-problem' role='alert' hidden></p>",
-                f"<div class='live-still' id='live-still'>{STANDS}{still}</div>",
+                f"<div class='live-still' id='live-still' hidden>{STANDS}{still}</div>",
                 "<div id='live'></div></div>",
                 f"<script type='text/plain' id='live-data'>{packed(self.content)}</script>",
                 f"<script>{script(self.name)}</script>",

@@ -31,8 +31,6 @@ const NEEDS = [
  * @param {(content: any, el: HTMLElement) => void} show
  */
 export async function start(show) {
-  const still = place("live-still");
-  still.hidden = true;
   window.addEventListener("load", () => {
     const styled = getComputedStyle(document.documentElement).getPropertyValue("--site-styled") !== "";
     if (!styled && document.querySelector('link[rel="stylesheet"]') !== null) warn(UNSTYLED);
@@ -45,7 +43,7 @@ export async function start(show) {
     document.body.dataset.ready = "true";
     performance.mark("live-ready");
   } catch (error) {
-    still.hidden = false;
+    place("live-still").hidden = false;
     place("live").replaceChildren();
     const reason = error instanceof Error ? error.message : String(error);
     warn(`Nothing moves in this browser: ${reason}. Open the page in a current Firefox, Chrome, Edge or Safari. The numbers below are right.`);

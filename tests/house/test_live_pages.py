@@ -49,7 +49,7 @@ def opened(
     page, problems = context.new_page(), []
     page.add_init_script(before)
     page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
-    page.on("console", lambda said: problems.append(f"console: {said.text}"))
+    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
     context.on(
         "request", lambda r: None if r.url.startswith(allowed) else problems.append(r.url[:200])
     )

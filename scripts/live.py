@@ -338,10 +338,7 @@ class _Recorded:
 
     def _shadows(self) -> dict[str, Any]:
         """Return what the picture of LiRA needs of every member, one member after the other."""
-        from memowidgets.audit.views.details import Details
-
-        fitted = Details()._fits(self.evidence)  # noqa: SLF001 - of all members at once
-        sides = fitted.densities.gaussians()
+        fitted = self.view.fits()
         gaps = np.clip(fitted.gaps[:, self.rows], -MOST_GAP, MOST_GAP)
         return {
             "models": len(gaps),
@@ -349,7 +346,9 @@ class _Recorded:
             "gaps": np.round(10 * gaps.T).astype("<i2").tobytes(),
             "inside": np.packbits(fitted.members[:, self.rows].T.ravel()).tobytes(),
             "target": fitted.target[self.rows].astype("<f4").tobytes(),
-            "fits": np.stack([*sides[0], *sides[1]], axis=1)[self.rows].astype("<f4").tobytes(),
+            "fits": np.stack([*fitted.inside, *fitted.outside], axis=1)[self.rows]
+            .astype("<f4")
+            .tobytes(),
         }
 
     def still(self) -> str:

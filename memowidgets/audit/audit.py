@@ -26,7 +26,6 @@ from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.audit.runs.kept_arrays import kept_arrays, opened_arrays
-from memowidgets.audit.views.summary import summary_html
 from memowidgets.checks import as_code, check_version, several
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
@@ -339,6 +338,8 @@ class Audit:
         return repr(self.evidence)
 
     def _repr_html_(self) -> str:
+        from memowidgets.audit.views.report import summary_html
+
         return summary_html(self.evidence)
 
     # The evidence, and the run behind it

@@ -16,7 +16,6 @@ from memowidgets.audit.run import Run
 from memowidgets.audit.runs import recorded
 from memowidgets.audit.views import answers
 from memowidgets.audit.views.answers import AuditView
-from memowidgets.audit.views.computed import Computed
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
@@ -234,17 +233,12 @@ def test_sums_are_the_mean_ranks_of_their_parts(referenced, parts):
 
 
 def test_figures_have_it_where_it_is_there(audit, referenced):
-    def evaluated(audit, checkpoint="prediction"):
-        numbers = Computed(audit.evidence, 4.0, "canaries", compute=True)
-        return numbers.evaluations(["reference"], checkpoint)
-
-    found, why = evaluated(referenced)
-    assert found["reference"].auc == referenced.evaluate("reference", truth="canaries").auc
-    assert why == []
-    found, why = evaluated(referenced, "epoch-0.5")
-    assert found == {}
-    assert "not at epoch-0.5" in str(why[0])
-    assert evaluated(audit) == ({}, []), "nobody asked for them"
+    figures = referenced.figures(truth="canaries", compute=True)
+    curve = figures.data["roc"].set_index("score").loc["reference"]
+    assert set(curve["auc"]) == {referenced.evaluate("reference", truth="canaries").auc}
+    assert any("not at epoch-0.5" in note for note in figures.notes["roc_by_checkpoint"])
+    without = audit.figures(truth="canaries", compute=True)
+    assert "reference" not in set(without.data["roc"]["score"]), "nobody asked for them"
 
 
 def test_a_recording_has_it_without_model_and_data(referenced, tmp_path):

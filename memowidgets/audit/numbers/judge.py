@@ -157,14 +157,17 @@ def compare(
                 "layer": pick.layer,
                 "checkpoint": name,
                 "epoch": pick.record.epoch,
-                "auc": found.auc,
-                "auc_low": found.auc_interval[0],
-                "auc_high": found.auc_interval[1],
-                "n": found.n,
-                "n_memorized": found.n_memorized,
+                **area(found),
             }
         )
     return pd.DataFrame(rows)
+
+
+def area(found: evaluation.Evaluation) -> dict[str, float]:
+    """Return AUC and counts as columns of a table."""
+    low, high = found.auc_interval
+    counts = {"n": found.n, "n_memorized": found.n_memorized}
+    return {"auc": found.auc, "auc_low": low, "auc_high": high, **counts}
 
 
 def needs_of(

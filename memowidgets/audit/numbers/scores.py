@@ -551,9 +551,9 @@ def judged(
     for note in (*evidence.notes_at(checkpoint), *found.notes):
         warnings.warn(note, UserWarning, stacklevel=4)  # the caller of the audit's method
     table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
-    table["score"] = _of_members(found.mu, found.rows, len(table))
+    table["score"] = of_members(found.mu, found.rows, len(table))
     if found.errors is not None:
-        table["std"] = _of_members(found.errors, found.rows, len(table))
+        table["std"] = of_members(found.errors, found.rows, len(table))
     names = np.array(evidence.data.class_names)
     table["label"] = names[evidence.labels]
     if LOGITS in evidence.kinds:
@@ -575,7 +575,7 @@ def judged(
     return table, flagged_members
 
 
-def _of_members(values: Floats, rows: Any, n: int) -> Floats:
+def of_members(values: Floats, rows: Any, n: int) -> Floats:
     """Return one value for each member, NaN for those that have none."""
     of_all = np.full(n, np.nan)
     of_all[rows] = values

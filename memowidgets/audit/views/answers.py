@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,31 +28,45 @@ from memowidgets.audit.numbers.scores import (
     probabilities,
 )
 from memowidgets.audit.numbers.truth import (
+    VARIANCE,
     answered_rightly,
     log_lira,
+    member_gaps,
     note_on_chance,
     notes_on_shape,
     truth_version,
 )
-from memowidgets.audit.views.details import Details
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
+from memowidgets.memorization.densities import Densities
+from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.progress import Progress
 from memowidgets.store import PackedRun, StoreError
 from memowidgets.training.cost import announced, spoken
 from memowidgets.training.device import device_status
 from memowidgets.visible import visible
-from memowidgets.widgets.protocol import Check, Choice, SampleDetail, ScoreView
+from memowidgets.widgets.protocol import Check, Choice, SampleDetail, ScoreView, ShadowGaps
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
     from memowidgets.decisions import DecisionLog
 
-__all__ = ["AuditView"]
-
 _ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
+NEIGHBOURS = 6
+_ROWS_AT_ONCE = 4096
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
+
+
+class Fits(NamedTuple):
+    """Gaps of shape (n_shadows, n_members), and the mean and variance of each member's sides."""
+
+    checkpoint: str
+    members: NDArray[np.bool_]
+    gaps: NDArray[np.float32]
+    target: NDArray[np.float32]
+    inside: tuple[NDArray[np.float64], NDArray[np.float64]]
+    outside: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class AuditView:
@@ -63,7 +80,6 @@ class AuditView:
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
-        self._details = Details()
         self._cache = Cache()
         self._time = ""
 
@@ -211,14 +227,73 @@ class AuditView:
 
     def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
         """Return all that is known of one member."""
-        return self._details.of(
-            self._audit.evidence,
-            position,
-            (score, layer, checkpoint),
+        evidence, checkpoints = self._audit.evidence, self.checkpoint_choices()
+        n, per_layer = len(evidence.member_rows), score in PER_LAYER
+        layers = self.layer_choices() if per_layer else [Choice("", "")]
+        values = np.full((len(checkpoints), len(layers)), np.nan)  # where it is computed
+        computed = np.zeros(values.shape, dtype=np.bool_)
+        for i, at in enumerate(checkpoints):
+            for j, of in enumerate(layers):
+                place = of.value or "last", at.value
+                if not scores.is_computed(evidence, score, *place):
+                    continue
+                with suppress(StoreError, ValueError):  # the shadow models kept no gaps there
+                    found = scores.score(evidence, score, *place)
+                    values[i, j] = scores.of_members(found.mu, found.rows, n)[position]
+                    computed[i, j] = True
+        shadows, why_none = self._shadows(evidence, position)
+        notes, near = [why_none] if why_none else [], []
+        try:
+            near = nearest(scores.states(evidence, layer, checkpoint), position, NEIGHBOURS)
+        except StoreError as error:
+            notes.append(f"No neighbours: {error}.")
+        return SampleDetail(
             title=SCORES[score].title,
-            checkpoints=self.checkpoint_choices(),
-            layers=self.layer_choices(),
+            checkpoints=_marked(checkpoints, checkpoint),
+            layers=_marked(layers, layer if per_layer else ""),
+            scores=values,
+            computed=computed,
+            shadows=shadows,
+            neighbours=near,
+            notes=notes,
+            guess=_final_guess(evidence, position),
         )
+
+    def fits(self) -> Fits:
+        """Return both Gaussians of all members, fitted again once there are other shadow models."""
+        evidence = self._audit.evidence
+
+        def fitted() -> Fits:
+            name, members, gaps, target = member_gaps(evidence)
+            found = moments(*checked_models(gaps, members))
+            inside, outside = Densities.fit(found.inside, found.outside, VARIANCE).gaussians()
+            return Fits(name, members, gaps, target, inside, outside)
+
+        return self._cache.of("fits", truth_version(evidence), fitted)
+
+    def _shadows(self, evidence: Evidence, position: int) -> tuple[ShadowGaps | None, str]:
+        """Return the picture of LiRA of a member at the end of training, or why there is none."""
+        if not evidence.has_ground_truth:
+            return None, "There are no shadow models to compare with."
+        try:
+            fits = self.fits()
+        except StoreError as error:  # log-LiRA may be there without the gaps behind it
+            return None, f"No picture of LiRA: {error}."
+        inside = fits.members[:, position]
+        if not 0 < inside.sum() < len(inside):
+            return None, "This sample is in every shadow model, or in none: it has no log-LiRA."
+        gaps = fits.gaps[:, position].astype(np.float64)
+        values = self._log_lira(evidence, np.array([position]))
+        shadows = ShadowGaps(
+            inside=gaps[inside],
+            outside=gaps[~inside],
+            target=float(fits.target[position]),
+            fit_in=(float(fits.inside[0][position]), math.sqrt(fits.inside[1][position])),
+            fit_out=(float(fits.outside[0][position]), math.sqrt(fits.outside[1][position])),
+            log_lira=math.nan if values is None else float(values[0]),
+            checkpoint=fits.checkpoint.replace("-", " "),
+        )
+        return shadows, ""
 
     def export_text(
         self,
@@ -269,7 +344,6 @@ class AuditView:
     def let_go(self) -> None:
         """Forget what is kept to answer faster."""
         self._cache.clear()
-        self._details = Details()
 
     @property
     def decision_log(self) -> DecisionLog:
@@ -330,3 +404,47 @@ def _written(file: Path) -> int:
         return file.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def _final_guess(evidence: Evidence, position: int) -> int | None:
+    """Return the class that the finished model gives a member; None where it is not known."""
+    final = evidence.names.final()
+    if final is None or np.isnan(final.epoch):
+        return None
+    try:
+        return int(evidence.logits(final)[position].argmax())
+    except StoreError:  # its logits were not kept
+        return None
+
+
+def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[int, float]]:
+    """The rows nearest to one of them, by Euclidean distance, nearest first.
+
+    Parameters
+    ----------
+    states : array of shape (n, values)
+        Read in pieces: it may lie on disk.
+    position : int
+        The row that is compared with the others.
+    k : int
+        How many; fewer where there are fewer others.
+
+    Examples
+    --------
+    >>> nearest(np.array([[0.0], [3.0], [1.0]]), 0, 2)
+    [(2, 1.0), (1, 3.0)]
+    """
+    here = np.asarray(states[position], dtype=np.float64).ravel()
+    squares = np.empty(len(states))
+    for start in range(0, len(states), _ROWS_AT_ONCE):
+        piece = np.asarray(states[start : start + _ROWS_AT_ONCE], dtype=np.float32)
+        difference = piece.reshape(len(piece), -1) - here
+        squares[start : start + len(piece)] = np.einsum("ij,ij->i", difference, difference)
+    squares[position] = np.inf
+    order = np.argsort(squares, kind="stable")[: min(k, len(states) - 1)]
+    return [(int(row), float(np.sqrt(squares[row]))) for row in order]
+
+
+def _marked(choices: Sequence[Choice], value: str) -> list[Choice]:
+    """The same choices; the one on show is marked instead of the recommended one."""
+    return [replace(choice, marked=choice.value == value) for choice in choices]

@@ -1,42 +1,48 @@
-"""The figures of the paper, drawn from the numbers that are computed already."""
+"""The figures of the paper, drawn from numbers that need no training and no forward pass."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from memowidgets import charts
-from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.evidence import REFERENCES, Evidence
 from memowidgets.audit.numbers.definitions import compared_definitions
-from memowidgets.audit.numbers.scores import EARLY, SCORES
+from memowidgets.audit.numbers.judge import area, checked_targets, evaluate, pooled_evaluation
+from memowidgets.audit.numbers.scores import (
+    BASELINE,
+    EARLY,
+    SCORES,
+    is_computed,
+    is_defined,
+    needs,
+)
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     asks_model_for_others,
     gaps_of_others,
+    is_log_lira,
+    log_lira,
     member_gaps,
-)
-from memowidgets.audit.views.computed import (
-    Computed,
-    NotThereError,
-    Reason,
-    Truth,
-    areas,
-    named,
-    said,
+    memorized_members,
+    positives,
+    truth_needs,
 )
 from memowidgets.charts.look import Theme, theme_named, unvalidated
 from memowidgets.checks import real_number, several
+from memowidgets.progress import shown
 from memowidgets.store import StoreError
+from memowidgets.visible import listed
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation
-
-__all__ = ["audit_figures", "figures_by_setting"]
 
 NAMES = (
     "training",
@@ -55,7 +61,22 @@ _PREDICTORS = ("psmi", "loss", "logit_gap")
 _ALL_SCORES = tuple(SCORES)
 _OF_LAYER = tuple(name for name, known in SCORES.items() if known.of_layer is not None)
 _MOST_PANELS = 12
+_MOST_NAMED = 4
 _FEWEST = 2  # samples of a kind: with one the AUC has no interval
+Truth = str | ArrayLike
+Reason = str | Exception
+
+
+class NotThereError(Exception):
+    """A number that is not computed; the message says how it can be.
+
+    `what` is the sentence with ``{}`` where the checkpoint goes and ``{metric}`` where the score
+    goes, so that several that differ in nothing else are said at once.
+    """
+
+    def __init__(self, what: str, checkpoint: str = "", metric: str = "") -> None:
+        super().__init__(_filled(what, checkpoint, metric))
+        self.what, self.checkpoint, self.metric = what, checkpoint, metric
 
 
 def audit_figures(
@@ -70,19 +91,19 @@ def audit_figures(
     """All figures that the audit's data allow, as `Audit.figures` says."""
     if targets not in ("own", "all"):
         raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
-    desk, chosen = _Desk(evidence, eta, truth, compute, theme, pooled=targets == "all"), ETAS
+    desk = _Desk(evidence, eta, truth, compute, theme, pooled=targets == "all")
     if etas is not None:
-        chosen = tuple(real_number("an eta", eta, finite=True) for eta in several("etas", etas))
-    desk.draw("training", desk.training)
-    desk.draw("roc", desk.roc)
-    desk.draw("roc_by_checkpoint", desk.roc_by_checkpoint)
-    desk.draw("over_training", desk.over_training)
-    desk.draw("auc_by_layer", desk.auc_by_layer)
-    desk.draw("auc_by_eta", lambda: desk.auc_by_eta(chosen))
-    panels = PANEL_ETAS if etas is None else chosen
-    desk.draw("roc_by_eta", lambda: desk.roc_by_eta(panels))
-    desk.draw("lira_over_training", desk.lira_over_training)
-    desk.draw("definitions", desk.definitions)
+        desk.etas = desk.panel_etas = tuple(
+            real_number("an eta", eta, finite=True) for eta in several("etas", etas)
+        )
+    for name in NAMES:
+        if not desk.later:
+            desk.missing[name] = "the target is not trained yet: audit.train()"
+            continue
+        try:
+            getattr(desk, name)()
+        except (NotThereError, ValueError, StoreError) as error:
+            desk.missing[name] = str(error)
     return desk.finished()
 
 
@@ -101,7 +122,7 @@ def figures_by_setting(
         desk = _Desk(evidence, eta, truth, compute, theme)
         table = evidence.table()
         drops[setting] = pd.Series(table["drop"].to_numpy(), table["epoch"].to_numpy())
-        found, why = desk.numbers.evaluations(_PREDICTORS)
+        found, why = desk.evaluations(_PREDICTORS)
         rows.append(areas(found).assign(setting=setting))
         if "psmi" in found:
             curves.append(charts.roc_table({setting: found["psmi"]}))
@@ -152,7 +173,13 @@ class _Drawn:
 
 
 class _Desk(_Drawn):
-    """Draws the figures of one audit from its computed numbers."""
+    """Draws the figures of one audit, as far as they need no training and no forward pass.
+
+    Raises
+    ------
+    ValueError
+        If the truth is unknown, or is not a mask over the members.
+    """
 
     def __init__(
         self,
@@ -165,12 +192,16 @@ class _Desk(_Drawn):
         pooled: bool = False,
     ) -> None:
         super().__init__(theme)
-        eta = real_number("eta", eta)
-        if not math.isfinite(eta):
-            raise ValueError(f"eta must be a number, not {eta}")
-        self.evidence, self.eta = evidence, eta
-        self.pooled = pooled
-        self.numbers = Computed(evidence, eta, truth, compute)
+        self.eta = real_number("eta", eta, finite=True)
+        self.evidence, self.truth, self.compute, self.pooled = evidence, truth, compute, pooled
+        self.etas: Sequence[float] = ETAS
+        self.panel_etas: Sequence[float] = PANEL_ETAS
+        self.no_truth: str | None = None  # why there is none
+        if not is_log_lira(truth):
+            memorized_members(evidence, truth, eta)  # raises for an invalid truth
+        elif reason := self._why_no_lira():
+            hint = '; audit.figures(truth="canaries") needs none' if self._has_canaries() else ""
+            self.no_truth = reason + hint
         self.checkpoints = evidence.table()
         self.names = [str(name) for name in self.checkpoints.index]
         trained = self.checkpoints["step"] != 0
@@ -179,22 +210,155 @@ class _Desk(_Drawn):
         columns = ["epoch", "step", "median_loss", "drop", "prediction"]
         self.tables["drops"] = self.checkpoints[columns]
 
-    def draw(self, name: str, figure: Callable[[], None]) -> None:
-        """Draw one figure, or record why it is missing."""
-        if not self.later:
-            self.missing[name] = "the target is not trained yet: audit.train()"
-            return
-        try:
-            figure()
-        except (NotThereError, ValueError, StoreError) as error:
-            self.missing[name] = str(error)
+    def _name(self, checkpoint: str) -> str:
+        """Return a checkpoint's own name."""
+        return self.evidence.names.record(checkpoint).name
 
     def _label(self, name: str) -> str:
         """Return the label of a checkpoint."""
         epoch = self._epochs[name]
         label = name if math.isnan(epoch) else f"epoch {epoch:g}"
-        chosen = len(self.names) > 1 and name == self.numbers.name("prediction")
+        chosen = len(self.names) > 1 and name == self._name("prediction")
         return f"{label}, predict here" if chosen else label
+
+    # The numbers
+
+    def log_lira(self, checkpoint: str = "final") -> pd.Series:
+        """Return log-LiRA at a checkpoint.
+
+        Raises
+        ------
+        NotThereError
+            If there is none, or it needs more than what is on disk.
+        """
+        evidence, name = self.evidence, ""
+        try:
+            record = evidence.names.record(checkpoint)
+            name = record.name
+            if evidence.n_shadows and name not in evidence.shadows.checkpoints:
+                raise NotThereError(
+                    "the shadow models kept no logit gaps at {}: name such checkpoints in "
+                    "audit.run_shadows(n, checkpoints=[…]) of a new run",
+                    name,
+                )
+            if evidence.missing(truth_needs(evidence, record)):
+                raise NotThereError(
+                    "log-LiRA at {} needs a forward pass of the target: audit.log_lira(…) makes it",
+                    name,
+                )
+            return log_lira(evidence, name)
+        except (ValueError, StoreError) as error:
+            raise _without_name(error, name) from error
+
+    def _why_no_lira(self) -> str | None:
+        try:
+            if len(self.log_lira()):
+                return None
+            reason = "no member is in two shadow models and out of two others"
+        except NotThereError as error:
+            reason = str(error)
+        return f"no ground truth: {reason}"
+
+    def _has_canaries(self) -> bool:
+        """Whether some members are canaries, and some are not."""
+        known = self.evidence.member_data.canaries
+        return known is not None and bool(known.any() and not known.all())
+
+    def evaluations(
+        self,
+        metrics: Iterable[str],
+        checkpoint: str = "prediction",
+        layer: str = "last",
+        eta: float | None = None,
+        truth: Truth | None = None,
+    ) -> tuple[dict[str, Evaluation], list[Reason]]:
+        """Evaluate those of several scores that are there, and return why others are not.
+
+        Means over fewer than two checkpoints are left out, and reference models if there are none.
+        """
+        if self.no_truth and truth is None:
+            return {}, [self.no_truth]
+        evidence, found, why = self.evidence, dict[str, "Evaluation"](), list[Reason]()
+        try:
+            record = evidence.names.record(checkpoint)
+        except ValueError as error:
+            return {}, [error]
+        for metric in metrics:
+            of_references = REFERENCES in SCORES[metric].needs
+            if of_references and REFERENCES not in evidence.kinds:
+                continue
+            if not is_defined(evidence, metric, record):
+                continue
+            asked = not of_references or record.name in evidence.references.checkpoints
+            try:
+                if metric == BASELINE:
+                    self._check_baseline(record.name)
+                elif asked and not is_computed(evidence, metric, layer, record.name):
+                    self._refuse_work(metric, layer, record.name)
+                found[metric] = evaluate(
+                    evidence,
+                    metric,
+                    layer,
+                    record.name,
+                    self.eta if eta is None else eta,
+                    self.truth if truth is None else truth,
+                )
+            except NotThereError as error:
+                why.append(error)
+            except (ValueError, StoreError) as error:
+                why.append(_without_name(error, record.name))
+        return found, why
+
+    def _check_baseline(self, name: str) -> None:
+        try:
+            self.log_lira(name)
+        except NotThereError as error:
+            raise NotThereError(f"no baseline: {error.what}", error.checkpoint) from error
+
+    def _refuse_work(self, metric: str, layer: str, name: str) -> None:
+        """Raise if a score takes a forward pass, or may not be computed."""
+        place = "" if layer == "last" else f', layer="{layer}"'
+        call = f"audit.score(metric{place}, checkpoint=…)"
+        record = self.evidence.names.record(name)
+        if self.evidence.missing(needs(self.evidence, metric, record)):
+            what = f"a forward pass is missing for {{metric}} at {{}}: {call} makes it"
+            raise NotThereError(what, name, metric)
+        if not self.compute:
+            everywhere = 'audit.compare(layers="all")'
+            place = "" if layer == "last" else " at every layer"
+            raise NotThereError(
+                f"not computed at {{}}{place}: {{metric}}; {everywhere if place else call} or "
+                "audit.figures(compute=True) computes it",
+                name,
+                metric,
+            )
+
+    def _by_target(self, eta: float, truth: str) -> tuple[dict[str, Evaluation], list[Reason]]:
+        """Evaluate the audit's target, or pool all shadow models as targets.
+
+        As in the paper, canaries are then the truth or not there at all.
+        """
+        if not self.pooled:
+            return self.evaluations(_PREDICTORS, eta=eta, truth=truth)
+        found, why = dict[str, "Evaluation"](), list[Reason]()
+        planted = truth == "canaries"
+        for metric in _PREDICTORS:
+            try:
+                targets = checked_targets(self.evidence, "all", truth, with_canaries=planted)
+                with shown(None) as report:
+                    found[metric] = pooled_evaluation(
+                        self.evidence,
+                        targets,
+                        metric,
+                        "last",
+                        eta,
+                        truth,
+                        report,
+                        with_canaries=planted,
+                    )
+            except (ValueError, StoreError) as error:
+                why.append(f"by all targets at η = {eta:g}: {error}")
+        return found, why
 
     # The figures
 
@@ -210,8 +374,9 @@ class _Desk(_Drawn):
 
     def roc(self) -> None:
         """All scores at the prediction checkpoint."""
-        at_end = self._is_final(self.numbers.name("prediction"))
-        found, why = self.numbers.evaluations(EARLY if at_end else _ALL_SCORES)
+        names = self.evidence.names
+        at_end = names.prediction().record == names.final()
+        found, why = self.evaluations(EARLY if at_end else _ALL_SCORES)
         notes: list[Reason] = [note for result in found.values() for note in result.warnings]
         if at_end and found:
             notes.append(
@@ -220,18 +385,12 @@ class _Desk(_Drawn):
         curves = [charts.roc_table(found)] if found else []
         self.add("roc", charts.roc_curves, curves, [*notes, *why])
 
-    def _is_final(self, name: str) -> bool:
-        try:
-            return name == self.numbers.name("final")
-        except ValueError:  # not trained to the end yet
-            return False
-
     def roc_by_checkpoint(self) -> None:
         """All scores at each checkpoint."""
         curves, names = [], self._some(self.later)
         notes: list[Reason] = []
         for name in names:
-            found, why = self.numbers.evaluations(_ALL_SCORES, name)
+            found, why = self.evaluations(_ALL_SCORES, name)
             notes += why
             if found:
                 curves.append(charts.roc_table(found, panel=self._label(name)))
@@ -249,17 +408,17 @@ class _Desk(_Drawn):
         if len(names) <= _MOST_PANELS:
             return names
         spread = np.linspace(0, len(names) - 1, _MOST_PANELS - 1).round().astype(int)
-        chosen = {names[i] for i in spread} | {self.numbers.name("prediction")}
+        chosen = {names[i] for i in spread} | {self._name("prediction")}
         return [name for name in names if name in chosen]
 
     def over_training(self) -> None:
         """AUC, median loss, PSMI and log-LiRA at every checkpoint."""
-        if self.numbers.no_truth:
-            raise NotThereError(self.numbers.no_truth)
+        if self.no_truth:
+            raise NotThereError(self.no_truth)
         auc, groups = [], []
         notes: list[Reason] = []
         for name, epoch in self._epochs.items():
-            found, why = self.numbers.evaluations(_PREDICTORS, name)
+            found, why = self.evaluations(_PREDICTORS, name)
             if name in self.later:  # nothing is predicted before training
                 auc.append(areas(found, layer="", checkpoint=name, epoch=epoch))
                 notes += why
@@ -282,18 +441,24 @@ class _Desk(_Drawn):
             self.checkpoints.reset_index(),
             rows,
             table if len(table) else None,
-            self.numbers.positives,
+            self._positives(),
             self.theme,
         )
         self.notes["over_training"] = said(notes)
 
+    def _positives(self) -> str:
+        """Return what counts as memorised, as a reader says it."""
+        if is_log_lira(self.truth):
+            return "memorised at the end"
+        return "canaries" if isinstance(self.truth, str) else positives(self.truth)
+
     def _groups_of_lira(self, name: str, epoch: float, notes: list[Reason]) -> pd.DataFrame:
         try:
-            values = self.numbers.log_lira(name)
+            values = self.log_lira(name)
         except NotThereError as error:
             notes.append(error)
             return pd.DataFrame()
-        truth = self.numbers.memorized()
+        truth = memorized_members(self.evidence, self.truth, self.eta)
         both = values.index.intersection(truth.index, sort=False)
         return _quartiles(
             "log_lira", epoch, values[both].to_numpy(), truth[both].to_numpy(dtype=np.bool_)
@@ -307,7 +472,7 @@ class _Desk(_Drawn):
         rows = []
         notes: list[Reason] = []
         for layer in layers:
-            found, why = self.numbers.evaluations(_OF_LAYER, layer=layer)
+            found, why = self.evaluations(_OF_LAYER, layer=layer)
             rows.append(areas(found, layer=layer))
             notes += why
         if sum(len(table) > 0 for table in rows) == 1:
@@ -316,14 +481,14 @@ class _Desk(_Drawn):
             )
         self.add("auc_by_layer", charts.auc_by_layer, rows, notes)
 
-    def auc_by_eta(self, etas: Sequence[float]) -> None:
+    def auc_by_eta(self) -> None:
         """AUC and prevalence by η."""
-        rows, notes = self._by_eta(etas, lambda found, eta: areas(found, eta=eta))
+        rows, notes = self._by_eta(self.etas, lambda found, eta: areas(found, eta=eta))
         planted = self._of_canaries()
         canaries = areas(planted) if planted else None
         self.add("auc_by_eta", charts.auc_by_eta, rows, notes, canaries=canaries, eta=self.eta)
 
-    def roc_by_eta(self, etas: Sequence[float]) -> None:
+    def roc_by_eta(self) -> None:
         """A panel for each η, and one for the canaries."""
         pairs = "pairs " if self.pooled else ""
 
@@ -331,7 +496,7 @@ class _Desk(_Drawn):
             n = next(iter(found.values())).n_memorized
             return charts.roc_table(found, panel=f"η = {eta:g}, {n} {pairs}memorised")
 
-        rows, notes = self._by_eta(etas, curves)
+        rows, notes = self._by_eta(self.panel_etas, curves)
         planted = self._of_canaries()
         if planted:
             n = next(iter(planted.values())).n_memorized
@@ -346,7 +511,7 @@ class _Desk(_Drawn):
         reason = self._why_no_lira()
         if reason:
             return [], [reason]
-        values = self.numbers.log_lira()
+        values = self.log_lira()
         rows = []
         notes: list[Reason] = []
         too_few: list[str] = []
@@ -355,7 +520,7 @@ class _Desk(_Drawn):
             if not self.pooled and min(n, len(values) - n) < _FEWEST:
                 too_few.append(f"{eta:g}")
                 continue
-            found, why = self._evaluations(eta=eta, truth="log_lira")
+            found, why = self._by_target(eta=eta, truth="log_lira")
             notes += why
             if found:
                 rows.append(table(found, eta))
@@ -365,26 +530,11 @@ class _Desk(_Drawn):
             )
         return rows, notes
 
-    def _why_no_lira(self) -> str | None:
-        try:
-            self.numbers.log_lira()
-        except NotThereError as error:
-            return f"no ground truth: {error}"
-        return None
-
     def _of_canaries(self) -> dict[str, Evaluation]:
         """Evaluate the scores with the canaries as truth."""
-        if not self.numbers.canaries():
+        if not self._has_canaries():
             return {}
-        return self._evaluations(eta=self.eta, truth="canaries")[0]
-
-    def _evaluations(
-        self, eta: float, truth: str
-    ) -> tuple[dict[str, Evaluation], Sequence[Reason]]:
-        """Evaluate the audit's target, or pool all shadow models as targets."""
-        if self.pooled:
-            return self.numbers.pooled(_PREDICTORS, eta, truth)
-        return self.numbers.evaluations(_PREDICTORS, eta=eta, truth=truth)
+        return self._by_target(eta=self.eta, truth="canaries")[0]
 
     def lira_over_training(self) -> None:
         """Histograms of log-LiRA."""
@@ -392,7 +542,7 @@ class _Desk(_Drawn):
         notes: list[Reason] = []
         for name in self.names:
             try:
-                values = self.numbers.log_lira(name)
+                values = self.log_lira(name)
             except NotThereError as error:
                 notes.append(error)
                 continue
@@ -439,6 +589,44 @@ class _Desk(_Drawn):
             [*notes, found.note],
             spearman=spearman,
         )
+
+
+def areas(found: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
+    """Rows as `Audit.compare` has them."""
+    return pd.DataFrame(
+        [{"metric": metric, **more, **area(result)} for metric, result in found.items()]
+    )
+
+
+def _without_name(error: Exception, name: str) -> NotThereError:
+    """Return the same error with the checkpoint's name taken out, where it is in it."""
+    if not name:  # it is the checkpoint that is not there
+        return NotThereError(str(error))
+    alone = rf"(?<![\w.-]){re.escape(name)}(?!\w|-|\.\d)"
+    return NotThereError(re.sub(alone, "{}", str(error)), name)
+
+
+def said(reasons: Iterable[Reason]) -> list[str]:
+    """Each different reason once, with all checkpoints and scores that it holds for."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for reason in reasons:
+        one = reason if isinstance(reason, NotThereError) else NotThereError(str(reason))
+        there = places.setdefault((one.what, one.metric), [])
+        if one.checkpoint not in there:
+            there.append(one.checkpoint)
+    scores: dict[tuple[str, str], list[str]] = {}
+    for (what, metric), there in places.items():
+        scores.setdefault((what, named(there)), []).append(metric)
+    return [_filled(what, where, listed(metrics)) for (what, where), metrics in scores.items()]
+
+
+def _filled(what: str, checkpoints: str, metrics: str) -> str:
+    return what.replace("{}", checkpoints).replace("{metric}", metrics)
+
+
+def named(names: Sequence[str]) -> str:
+    """Some of them, and how many more."""
+    return listed(names, _MOST_NAMED if len(names) <= _MOST_NAMED else _MOST_NAMED - 1)
 
 
 def _quartiles(quantity: str, epoch: float, values: Any, memorized: Any) -> pd.DataFrame:

@@ -25,8 +25,6 @@ from memowidgets.widgets.inspected import STATUSES
 if TYPE_CHECKING:
     import os
 
-__all__ = ["as_text", "listed_members", "target_of", "written"]
-
 SUFFIXES = (".csv", ".jsonl")
 Which = Literal["flagged", "flagged or decided", "all"]
 
@@ -107,7 +105,7 @@ def as_text(table: pd.DataFrame, suffix: str) -> str:
         raise ValueError(f"a table is written as {' or '.join(SUFFIXES)}, not as {quoted(suffix)}")
     names = ["id", *map(str, table.columns)]
     rows = [
-        [name, *map(_plain, values)] for name, *values in table.astype(object).itertuples(name=None)
+        [name, *map(plain, values)] for name, *values in table.astype(object).itertuples(name=None)
     ]
     if suffix == ".csv":
         return csv_text(names, [[_cell(value) for value in row] for row in rows])
@@ -162,7 +160,7 @@ def _fields(sample: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value as JSON has it, with None for one that is missing."""
     if isinstance(value, np.generic):
         value = value.item()

@@ -1,20 +1,26 @@
-"""The content of a report; what an audit does not have is named as missing, never invented."""
+"""What an audit says of itself: the content of its report, and its summary in a cell.
+
+What it does not have is named as missing, never invented.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from memowidgets.audit.decided import FILE as DECISIONS
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
@@ -23,12 +29,15 @@ from memowidgets.audit.numbers.ladder import next_steps
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import answered_rightly, log_lira, note_on_chance
 from memowidgets.audit.views.figures import audit_figures
-from memowidgets.audit.views.report_digests import digests_of
+from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
 from memowidgets.evaluation import below_class, opening_tau
 from memowidgets.extras import installed, pip_install
-from memowidgets.report import Content, Figure, Missing, Scored, without_calls
-from memowidgets.store import StoreError
+from memowidgets.files import opened
+from memowidgets.report import Content, Digest, Figure, Missing, Scored, without_calls
+from memowidgets.store import MANIFEST, StoreError
+from memowidgets.visible import listed
+from memowidgets.widgets.standin import table as html_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,15 +45,15 @@ if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
     from memowidgets.charts import Figures
     from memowidgets.decisions import Decision, DecisionLog
-    from memowidgets.training.config import Settings
-
-__all__ = ["content_of"]
 
 ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
 FEW_ETAS = (2.0, 4.0, 8.0)
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
+_NO_MODEL = "The audit was made from arrays, so it has no model."
+_NO_WEIGHTS = "The weights are not kept with the audit; manifest.json describes the model."
+_BESIDE_WEIGHTS = ("outputs", "resume")  # other tensors in the folder of a checkpoint
 _CHECKPOINT = (
     "epoch",
     "step",
@@ -134,10 +143,12 @@ class _Gathering:
         if len(evidence.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
         samples = self._samples() if include_samples else None
-        chance, is_much = self._tried("false alarms", lambda: note_on_chance(evidence, ETA)) or (
-            "",
-            False,
-        )
+        chance, is_much = "", False
+        if found := self._tried("false alarms", lambda: note_on_chance(evidence, ETA)):
+            chance, is_much = found
+        notes = self._tried("warnings", lambda: evidence.notes_at("prediction")) or ()
+        now = installed(LIBRARIES)
+        then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
         return Content(
             name=self._name,
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -150,7 +161,7 @@ class _Gathering:
             },
             layers=evidence.names.layer_names,
             training=self._tried("settings of the training", self._training) or {},
-            versions=self._versions(),
+            versions={"run": then, "report": now} if then else {"report": now},
             seed=self._manifest.get("seed"),
             checkpoints=self._checkpoints(),
             tau=float(tau),
@@ -159,10 +170,10 @@ class _Gathering:
             ids=[str(name) for name in evidence.members],
             samples=samples,
             class_names=evidence.data.class_names if include_samples else (),
-            canaries=self._canaries(),
+            canaries=evidence.member_data.canaries,
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
-            warnings=(*self._warnings(), *([chance] if is_much else [])),
+            warnings=(*map(self._unplaced, notes), *([chance] if is_much else [])),
             remarks=(chance,) if chance and not is_much else (),
             missing=tuple(self._missing),
             truth_given=evidence.given_log_lira is not None,
@@ -194,9 +205,11 @@ class _Gathering:
         evidence = self._evidence
         checkpoint = evidence.names.prediction().record.name
         found = scores.score(evidence, metric, "last", checkpoint)
-        right = answered_rightly(evidence)
-        per_layer = metric in PER_LAYER
-        layer = evidence.names.layer_names[-1] if per_layer else ""
+        right, truth = answered_rightly(evidence), None
+        if evidence.has_ground_truth:
+            truth = self._tried("log-LiRA", lambda: log_lira(evidence))
+        ids = evidence.members[found.rows]
+        layer = evidence.names.layer_names[-1] if metric in PER_LAYER else ""
         where = [f"layer {layer}"] if layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         of_classes = None
@@ -212,7 +225,7 @@ class _Gathering:
             positions=found.rows,
             scores=found.mu,
             errors=found.errors,
-            log_lira=self._log_lira(found.rows),
+            log_lira=None if truth is None else truth.reindex(ids).to_numpy(dtype=np.float64),
             labels=evidence.labels[found.rows] if include_samples else None,
             probabilities=None if of_classes is None else of_classes[found.rows],
             others=self._others(metric, checkpoint, found.rows),
@@ -225,15 +238,6 @@ class _Gathering:
             right=None if right is None else right[found.rows],
             below=below_class(found.mu, evidence.labels[found.rows]),
         )
-
-    def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        evidence = self._evidence
-        if not evidence.has_ground_truth:
-            return None
-        values = self._tried("log-LiRA", lambda: log_lira(evidence))
-        if values is None:
-            return None
-        return values.reindex(evidence.members[rows]).to_numpy(dtype=np.float64)
 
     def _others(
         self, metric: str, checkpoint: str, rows: NDArray[np.int64]
@@ -248,10 +252,9 @@ class _Gathering:
                 other = scores.score(evidence, name, "last", checkpoint)
             except (StoreError, ValueError):  # from arrays: what it is made of was not given
                 continue
-            everywhere = np.full(len(evidence.members), np.nan)
-            everywhere[other.rows] = other.mu
-            if np.isfinite(everywhere[rows]).all():
-                found[SCORES[name].title] = everywhere[rows]
+            values = scores.of_members(other.mu, other.rows, len(evidence.members))[rows]
+            if np.isfinite(values).all():
+                found[SCORES[name].title] = values
         return found
 
     def _note_truth(self) -> None:
@@ -284,20 +287,12 @@ class _Gathering:
         }
         return {name: str(text) for name, text in facts.items() if text}
 
-    def _settings(self) -> Settings:
-        """How the target was trained; an error where nobody knows."""
-        known = self._evidence.settings
-        if known is None:
-            raise self._evidence.cannot("training")
-        return known
-
     def _training(self) -> dict[str, Any]:
-        return {name: _plain(value) for name, value in self._settings().described().items()}
-
-    def _versions(self) -> dict[str, dict[str, str]]:
-        now = installed(LIBRARIES)
-        then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
-        return {"run": then, "report": now} if then else {"report": now}
+        settings = self._evidence.settings
+        if settings is None:
+            raise self._evidence.cannot("training")
+        described = settings.described().items()
+        return {name: str(v) if isinstance(v, list) else v for name, v in described}
 
     def _checkpoints(self) -> list[dict[str, Any]]:
         table = self._tried("checkpoints", self._evidence.table)
@@ -308,13 +303,9 @@ class _Gathering:
         table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
         rows = table[there].to_dict("records")
         return [
-            {"name": str(name), **{str(k): _plain(v) for k, v in row.items()}}
+            {"name": str(name), **{str(k): plain(v) for k, v in row.items()}}
             for name, row in zip(table.index, rows, strict=True)
         ]
-
-    def _canaries(self) -> NDArray[np.bool_] | None:
-        found = self._evidence.member_data.canaries
-        return None if found is None else np.asarray(found, dtype=np.bool_)
 
     def _decisions(self) -> dict[str, Decision]:
         log = self._log
@@ -329,10 +320,6 @@ class _Gathering:
             self._miss("samples", "they are not at hand: open the audit with data=…")
             return None
         return data
-
-    def _warnings(self) -> tuple[str, ...]:
-        found = self._tried("warnings", lambda: self._evidence.notes_at("prediction"))
-        return tuple(map(self._unplaced, found or ()))
 
     # ------------------------------------------------------------ figures
 
@@ -353,11 +340,13 @@ class _Gathering:
             reasons.setdefault(str(why), []).append(name.replace("_", " "))
         for why, names in reasons.items():
             self._miss(f"{'figure' if len(names) == 1 else 'figures'} {', '.join(names)}", why)
+        import vl_convert
+
         with ThreadPoolExecutor(1) as pool:  # a picture is drawn while the next is described
             drawings, pictures = {}, {}
             for name in figures:
                 drawings[name] = figures[name].to_dict(validate=False)  # it would double the time
-                pictures[name] = pool.submit(_svg, drawings[name])
+                pictures[name] = pool.submit(vl_convert.vegalite_to_svg, drawings[name])
         return tuple(
             Figure(name, self._captioned(figures, name, drawings[name]), picture.result())
             for name, picture in pictures.items()
@@ -367,12 +356,6 @@ class _Gathering:
         notes = map(without_calls, figures.notes.get(name, ()))
         said = [_caption(name, drawing), *filter(None, notes)]
         return self._unplaced(" ".join(map(_sentence, said)))
-
-
-def _svg(drawing: dict[str, Any]) -> str:
-    import vl_convert
-
-    return vl_convert.vegalite_to_svg(drawing)
 
 
 def _sentence(text: str) -> str:
@@ -402,11 +385,126 @@ def _flat(settings: Any) -> str | None:
     return ", ".join(f"{name} {json.dumps(value)}" for name, value in found.items()) or None
 
 
-def _plain(value: Any) -> Any:
-    """A number or text as JSON has it; NaN is None."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    known = value is None or isinstance(value, bool | int | float | str)
-    return value if known else str(value)
+# the digests of the record
+
+
+def digests_of(evidence: Evidence, scored: Scored | None) -> tuple[Digest, ...]:
+    """Return the digests of what was audited, of how, and of what came out.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Of the audit.
+    scored : Scored or None
+        The scores of the report.
+    """
+    if evidence.kind == "arrays":
+        found = [Digest("model", "", None, _NO_MODEL), *_of_arrays(evidence)]
+    else:
+        found = _of_run(evidence, None if scored is None else scored.checkpoint)
+    if scored is not None:
+        found.append(_of_numbers("scores", "score of each scored member", scored.scores))
+        if scored.log_lira is not None:
+            found.append(_of_numbers("log-LiRA", "log-LiRA of these members", scored.log_lira))
+    decisions = Path(evidence.path) / DECISIONS
+    if decisions.is_file():
+        found.append(Digest("decisions", DECISIONS, _of_file(decisions)))
+    return tuple(found)
+
+
+def _of_run(evidence: Evidence, checkpoint: str | None) -> list[Digest]:
+    """Return the digests of weights, samples and manifest; each can be computed from a file."""
+    run = evidence.whole or evidence
+    folder = Path(run.path)
+    weights = []
+    if run is evidence and checkpoint is not None:
+        files = sorted((folder / "checkpoints" / checkpoint).glob("*.safetensors"))
+        weights = [file for file in files if file.stem not in _BESIDE_WEIGHTS]
+    found = [Digest("model", f"checkpoints/{checkpoint}/{f.name}", _of_file(f)) for f in weights]
+    content = run.manifest.get("content") or []
+    samples = "content of the samples: their digests in manifest.json, each in a line"
+    return [
+        *(found or [Digest("model", "", None, _NO_WEIGHTS)]),
+        Digest("data", samples, _of_text("".join(f"{line}\n" for line in content)))
+        if content
+        else Digest("data", "", None, "The run does not keep digests of its samples."),
+        Digest("run", MANIFEST, _of_file(folder / MANIFEST)),
+    ]
+
+
+def _of_arrays(evidence: Evidence) -> list[Digest]:
+    """Return the digest of the arrays as data, and with the seed as run."""
+    arrays = {name: _of_values(values) for name, values in evidence.arrays.items()}
+    named = ", ".join(arrays)
+    as_json = partial(json.dumps, sort_keys=True, separators=(",", ":"))
+    data = _of_text(as_json(arrays))
+    run = _of_text(as_json({"arrays": arrays, "seed": evidence.seed}))
+    return [
+        Digest("data", f"SHA-256 of each array, as JSON: {named}", data),
+        Digest("run", "the same with the seed", run),
+    ]
+
+
+def _of_numbers(what: str, of: str, values: NDArray[np.float64]) -> Digest:
+    little = np.ascontiguousarray(values, dtype="<f8").tobytes()
+    of = f"{of}, as 64-bit little-endian numbers"
+    return Digest(what, of, hashlib.sha256(little).hexdigest())
+
+
+def _of_values(values: NDArray[Any]) -> str:
+    """Return the digest of an array's dtype, shape and values."""
+    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    found = hashlib.sha256(f"{little.dtype.str} {little.shape}\n".encode())
+    found.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
+    return found.hexdigest()
+
+
+def _of_file(file: Path) -> str:
+    with opened(file) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _of_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# the summary in a cell
+
+
+def summary_html(evidence: Evidence) -> str:
+    """Return the main facts of an audit as a small HTML table of escaped text."""
+    facts = _facts_of_arrays if evidence.kind == "arrays" else _facts_of_run
+    return html_table(f"Audit of {evidence.path}", facts(evidence))
+
+
+def _facts_of_arrays(evidence: Evidence) -> list[tuple[str, str]]:
+    return [
+        ("samples", f"{len(evidence.data)}, all of them members"),
+        ("classes", str(len(evidence.data.class_names))),
+        ("layers", listed(evidence.names.layer_names) or "no representations"),
+        ("scores", ", ".join(metrics_of(evidence))),
+        ("ground truth", evidence.truth_in_words),
+        *[("warning", note) for note in evidence.notes_at("prediction")],
+    ]
+
+
+def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
+    n_checkpoints, fork = len(evidence.names.found), evidence.manifest.get("fork")
+    facts = [
+        ("members", f"{len(evidence.member_rows)} of {len(evidence.data)} samples"),
+        ("classes", str(len(evidence.data.class_names))),
+        ("layers", listed(evidence.names.layer_names)),
+        ("checkpoints", str(n_checkpoints)),
+    ]
+    if fork is not None:
+        facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
+    noise = evidence.manifest["training"].get("label_noise")
+    if noise:
+        facts.append(("label noise", f"{noise:.1%} of the pool's labels"))
+    if n_checkpoints > 1:
+        chosen = evidence.names.prediction()
+        facts.append(("prediction", f"{chosen.record.name}, drop {chosen.drop:.1%}"))
+        facts += [("warning", note) for note in evidence.notes_at("prediction")]
+    facts.append(("reference models", str(len(evidence.references.indices))))
+    facts.append(("shadow models", str(evidence.n_shadows)))
+    return [*facts, *(("next", step) for step in next_steps(evidence))]

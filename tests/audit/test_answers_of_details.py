@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import memowidgets as mw
-from memowidgets.audit.views.answers import AuditView
-from memowidgets.audit.views.details import nearest
+from memowidgets.audit.views.answers import AuditView, nearest
 from tests.audit.conftest import small_audit
 from tests.widgets.page import say
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from memowidgets.extras import later
 
 if TYPE_CHECKING:
-    from memowidgets.audit.audit import Audit, figures_by_setting, open_recorded, scoreboard
+    from memowidgets.audit.audit import Audit, figures_by_setting, open_recorded
+    from memowidgets.audit.board import scoreboard
     from memowidgets.audit.watching import Watch, watch
 
 __all__ = ["Audit", "Watch", "figures_by_setting", "open_recorded", "scoreboard", "watch"]
@@ -16,6 +17,7 @@ __all__ = ["Audit", "Watch", "figures_by_setting", "open_recorded", "scoreboard"
 __getattr__ = later(
     __name__,
     dict.fromkeys(__all__, "memowidgets.audit.audit")
+    | {"scoreboard": "memowidgets.audit.board"}
     | dict.fromkeys(("Watch", "watch"), "memowidgets.audit.watching"),
 )
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
@@ -19,14 +18,13 @@ from memowidgets.audit.compared import check_request, checked_part, set_of_desig
 from memowidgets.audit.decided import kept, log_of, say_of_fork
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, scores, truth
-from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.run import Run
 from memowidgets.audit.runs import opening, recorded
 from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.audit.runs.kept_arrays import kept_arrays, opened_arrays
-from memowidgets.checks import as_code, check_version, several
+from memowidgets.checks import as_code, check_version
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
@@ -49,8 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memowidgets.audit.numbers.definitions import MemorizationComparison
-    from memowidgets.audit.views.fork_comparison import ForkComparison
-    from memowidgets.audit.views.scoreboard import Scoreboard
+    from memowidgets.audit.runs.fork import ForkComparison
     from memowidgets.charts import Figures
     from memowidgets.widgets import Dashboard
 
@@ -1835,7 +1832,6 @@ class Audit:
         looked for: the comparison takes a forward pass of the fork's target.
         """
         from memowidgets.audit.runs.fork import check_family, compared
-        from memowidgets.audit.views.fork_comparison import with_neighbours
 
         if not isinstance(fork, Audit):
             raise TypeError(f"fork must be an Audit, such as fork() returns, not {as_code(fork)}")
@@ -1852,10 +1848,9 @@ class Audit:
         self.evidence.names.layer(layer)
         own = fork.log_lira(checkpoint, variance) if of_fork else None
         evidence = self._with_truth(checkpoint, variance)
-        table = compared(run_of_fork, evidence, checkpoint, variance, own)
         with suppress(ValueError, StoreError):  # the table says why neighbours are not known
-            self.evidence_with(partial(judge.needs_of, metric="psmi", truth=None))
-        found = with_neighbours(table, self.evidence, layer, n_neighbors, eta)
+            evidence = self.evidence_with(partial(judge.needs_of, metric="psmi", truth=None))
+        found = compared(run_of_fork, evidence, checkpoint, variance, own, layer, n_neighbors, eta)
         say_of_fork(self._log, self._run_for("compare_fork").run, found.sentence)
         return found
 
@@ -1928,139 +1923,3 @@ def figures_by_setting(
 
     settings = {setting: audit.evidence for setting, audit in audits.items()}
     return figures_by_setting(settings, eta, truth, compute, theme)
-
-
-def scoreboard(
-    audits: Mapping[str, Audit | Sequence[Audit]] | Iterable[Audit],
-    scores: Iterable[str] | Mapping[str, str | Callable[[Audit], ArrayLike]] | None = None,
-    truth: str | None = None,
-    eta: float = 4.0,
-    against: str = "psmi",
-) -> Scoreboard:
-    """Compare early scores on several audits, at each audit's prediction checkpoint.
-
-    All scores of a setting are judged on the same samples: those that have a truth and every
-    score. The truth comes from shadow models, and ``"reference"`` from other models, so the two
-    share no noise.
-
-    Parameters
-    ----------
-    audits : mapping of str to Audit or sequence of Audit, or iterable of Audit
-        By what a reader calls the setting. Several audits of a setting are several targets, such
-        as runs of other seeds or `Audit.as_target`: their pairs of a sample and a target are
-        pooled, and intervals come from a bootstrap by sample and by target.
-    scores : iterable of str, or mapping of str to (str or callable), optional
-        Names as in `Audit.score`, or functions of an audit that return one value for each member,
-        in the order of `Audit.members` or as a Series by id, low where memorisation is likely.
-        Default: all early scores of these audits.
-    truth : {"log_lira", "canaries"}, optional
-        Default: both, where they are known.
-    eta : float
-        Log-LiRA from which on a sample counts as memorised.
-    against : str
-        Score that the differences refer to. It is one of `scores`; without PSMI among them and
-        no other choice, there are no differences.
-
-    Returns
-    -------
-    Scoreboard
-        ``table``, ``chart``, ``ranks``, ``missing`` and ``notes``.
-        ``table, chart = scoreboard(…)`` works too.
-
-    Raises
-    ------
-    TypeError
-        If something else than an audit is given.
-    ValueError
-        If there is no audit, one is given twice in a setting, a name is unknown, `against` is not
-        one of the scores, or nothing can be judged.
-
-    Examples
-    --------
-    >>> import memowidgets as mw
-    >>> board = mw.scoreboard({"MMLU": mw.open_recorded("mmlu-field-smollm2")}, ["psmi", "csl"])
-    >>> board.table[["metric", "auc", "rank"]].round(3)
-      metric    auc  rank
-    0   psmi  0.846   2.0
-    1    csl  0.902   1.0
-    """
-    from memowidgets.audit.numbers import board as numbers
-    from memowidgets.audit.views.scoreboard import Scoreboard
-
-    settings = _settings(audits)
-    every = [audit for of in settings.values() for audit in of]
-    asked = scores
-    if asked is None:
-        asked = numbers.early_scores([audit.evidence for audit in every])
-    truths = numbers.TRUTHS if truth is None else (truth,)
-    if isinstance(asked, str) or not set(truths) <= set(numbers.TRUTHS):
-        raise ValueError(
-            "scores are several names, and truth is one of " + ", ".join(numbers.TRUTHS)
-        )
-    named = asked if isinstance(asked, Mapping) else {name: name for name in asked}
-    for name, metric in named.items():
-        if isinstance(metric, str) and metric not in SCORES:
-            raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
-        if not isinstance(metric, str) and not callable(metric):
-            raise TypeError(f"{name!r} must be a score's name or a function of an audit")
-    if against not in map(str, named) and against != "psmi":
-        raise ValueError(
-            f"against is {against!r}, which is not one of the scores: {', '.join(map(str, named))}"
-        )
-    metrics = [metric for metric in named.values() if isinstance(metric, str)]
-    found = {name: [_complete(audit, metrics) for audit in of] for name, of in settings.items()}
-    audit_of = dict(zip([id(one) for of in found.values() for one in of], every, strict=True))
-
-    def of_evidence(metric: str | Callable[[Audit], ArrayLike]) -> str | Callable[[Evidence], Any]:
-        if isinstance(metric, str):
-            return metric
-        return lambda evidence: metric(audit_of[id(evidence)])
-
-    by_name = {str(name): of_evidence(metric) for name, metric in named.items()}
-    table, missing, notes = numbers.board(found, by_name, truths, eta, against)
-    return Scoreboard(table, tuple(missing), tuple(notes))
-
-
-def _complete(audit: Audit, metrics: Iterable[str]) -> Evidence:
-    """Return the evidence with what scores and truth need; the board names what can't be made."""
-    for metric in (*metrics, None):
-        truth = "log_lira" if metric is None else None
-        with suppress(ValueError, StoreError):
-            audit.evidence_with(partial(judge.needs_of, metric=metric, truth=truth))
-    return audit.evidence
-
-
-def _settings(
-    audits: Mapping[str, Audit | Sequence[Audit]] | Iterable[Audit],
-) -> dict[str, Sequence[Audit]]:
-    if not isinstance(audits, Mapping):
-        given = several("audits", audits)
-        for one in given:
-            _check_audit(one)
-        audits = dict(zip(_names_of(given), given, strict=True))
-    found: dict[str, Sequence[Audit]] = {
-        str(name): [of] if isinstance(of, Audit) else list(of) for name, of in audits.items()
-    }
-    if not found or not all(found.values()):
-        raise ValueError("there is no audit to compare scores on")
-    for one in [one for of in found.values() for one in of]:
-        _check_audit(one)
-    for name, of in found.items():
-        if len({id(one) for one in of}) < len(of):
-            raise ValueError(f"the setting {name!r} has the same audit twice")
-    return found
-
-
-def _names_of(audits: Sequence[Audit]) -> list[str]:
-    """Return the folders of audits; their paths, then with a number, where these are the same."""
-    paths = [str(getattr(one, "path", "")) for one in audits]
-    names = [PurePath(path).name or path for path in paths]
-    chosen = names if len(set(names)) == len(names) else paths
-    if len(set(chosen)) == len(chosen):
-        return chosen
-    return [f"{name} ({number})" for number, name in enumerate(chosen, start=1)]
-
-
-def _check_audit(one: object) -> None:
-    if not isinstance(one, Audit):
-        raise TypeError(f"a scoreboard is of audits, not of {type(one).__name__}")

@@ -90,7 +90,7 @@ def test_samples_of_other_data_are_never_taken_for_the_same():
     same = mw.scoreboard({"a": [arrays(alike), arrays(alike)]}, ["loss"], against="loss")
     differ = mw.scoreboard({"a": [arrays(alike), arrays(others)]}, ["loss"], against="loss")
     assert same.table["n"].item() == differ.table["n"].item() == 80
-    from memowidgets.audit.numbers.board import _sample_names
+    from memowidgets.audit.board import _sample_names
 
     sources = [arrays(alike).evidence, arrays(alike).evidence, arrays(others).evidence]
     names = [name.iloc[0] for name in _sample_names(sources)]
@@ -99,7 +99,7 @@ def test_samples_of_other_data_are_never_taken_for_the_same():
 
 def test_a_sample_is_the_same_in_other_data_if_its_content_is():
     """Other seeds of the canaries change 80 of 400 labels; other images have the same ids."""
-    from memowidgets.audit.numbers.board import _sample_names
+    from memowidgets.audit.board import _sample_names
 
     data = small_data(), small_data(1), small_data().take(range(5, 400))
     turned = mw.data.ImageDataset.from_arrays(

@@ -23,7 +23,6 @@ from memowidgets.audit.runs import opening, recorded
 from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.audit.runs.kept_arrays import kept_arrays, opened_arrays
 from memowidgets.checks import as_code, check_version
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
@@ -204,6 +203,8 @@ class Audit:
             raise ValueError(
                 f"{path} holds an audit of arrays, which has no model: pass data= alone"
             )
+        from memowidgets.audit.runs.given import opened_arrays
+
         return cls._of_arrays(opened_arrays(run, data))
 
     @classmethod
@@ -312,22 +313,22 @@ class Audit:
         >>> audit.flagged("psmi", tau=0.0).index.tolist()
         ['000']
         """
-        from memowidgets.audit.given import checked
+        from memowidgets.audit.runs.given import checked, kept_arrays
 
         given = checked(
             labels,
-            representations,
-            logits,
-            log_lira,
             samples,
             ids,
             class_names,
             canaries,
-            shadow_gaps,
-            shadow_members,
-            early_shadow_gaps,
-            reference_gaps,
-            probabilities,
+            representations,
+            logits=logits,
+            probabilities=probabilities,
+            log_lira=log_lira,
+            shadow_gaps=shadow_gaps,
+            shadow_members=shadow_members,
+            early_shadow_gaps=early_shadow_gaps,
+            reference_gaps=reference_gaps,
         )
         return cls._of_arrays(kept_arrays(given, path, seed))
 

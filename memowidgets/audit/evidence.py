@@ -1,8 +1,8 @@
 """The evidence about one target model: all that an audit's numbers are computed from.
 
 A run directory gives one (`memowidgets.audit.run`), arrays of a user give one
-(`memowidgets.audit.given`), and `Evidence.as_target` derives one in which a shadow model is the
-target. It computes no score and no log-LiRA: the functions in `memowidgets.audit.numbers` do.
+(`memowidgets.audit.runs.given`), and `Evidence.as_target` derives one in which a shadow model is
+the target. It computes no score and no log-LiRA: the functions in `memowidgets.audit.numbers` do.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def checked_run(path: Path) -> tuple[str, ...]:
         from memowidgets.audit.compared import shadow_set
         from memowidgets.audit.run import read_names
         from memowidgets.audit.runs import identity
-        from memowidgets.audit.runs.kept_arrays import n_given_shadows
+        from memowidgets.audit.runs.given import n_given_shadows
 
         run = run_at(path, read_only=True)
         if identity.is_of_arrays(run):

@@ -1,11 +1,11 @@
-"""What a user passes to `Audit.from_arrays`: its checks, and the evidence in it."""
+"""What a user passes to `Audit.from_arrays`: its checks, the evidence in it, and its files."""
 
 from __future__ import annotations
 
-import dataclasses
+import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import Any, cast
 
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import Checkpoint, Evidence, Models, cannot
 from memowidgets.audit.kept import Cache, KeptScores, ScoreFiles
 from memowidgets.audit.names import GIVEN, Names, NotGivenError
+from memowidgets.audit.runs import identity
+from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
     dense,
     is_tensor,
@@ -24,6 +26,7 @@ from memowidgets.checks import (
     several,
     to_numpy,
     warn_user,
+    whole_number,
 )
 from memowidgets.data import (
     Dataset,
@@ -43,8 +46,8 @@ from memowidgets.data.kinds import kind_of, kind_of_sample, value_of
 from memowidgets.data.tables import columns_to_show
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
-from memowidgets.stamps import array_digest, digest
-from memowidgets.store import RunDirectory
+from memowidgets.stamps import Stamp, array_digest, digest
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, quoted
@@ -55,6 +58,12 @@ Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Texts = Sequence[str] | None
 ONLY = "last"
+MARK = "arrays.json"
+_FILE = "arrays"
+_LAYER = "layer."
+_SHADOWS = ("shadow_gaps", "shadow_members", "early_shadow_gaps")
+_OF_MODELS = (*_SHADOWS, "reference_gaps")
+OPTIONAL = ("logits", "log_lira", *_OF_MODELS)
 SCORES = f"scores/{GIVEN}"  # in the run directory
 _ROWS_AT_ONCE = 4096
 _KINDS = (
@@ -74,102 +83,84 @@ class Given:
         Ids, labels, class names and canaries, with the samples if they were passed.
     layers : dict of array of shape (n, values)
         Representations by name, first layer to last; float32 or float64.
-    logits : array of shape (n, n_classes), or None
-        Logits, −inf for options that a question does not have.
-    log_lira : array of shape (n,), float64, or None
-        Log-LiRA, NaN for a sample without a value.
-    shadow_gaps, shadow_members : array of shape (n_shadows, n), or None
-        Logit gaps of the shadow models, and which samples each was trained on.
-    early_shadow_gaps : array of shape (n_shadows, n), or None
-        Logit gaps of the shadow models at an early checkpoint.
-    reference_gaps : array of shape (n_references, n), float32, or None
-        Logit gaps of the reference models, NaN for samples that one was trained on.
+    arrays : dict of array
+        Those of `OPTIONAL` that were given, read-only: ``logits``, (n, n_classes), with −inf for
+        options that a question does not have; ``log_lira``, (n,), float64, with NaN for a sample
+        without a value; the others (n_models, n), float32 or bool.
     """
 
     data: Dataset
     layers: dict[str, Numbers]
-    logits: Numbers | None
-    log_lira: Floats | None
-    shadow_gaps: NDArray[np.float32] | None
-    shadow_members: NDArray[np.bool_] | None
-    early_shadow_gaps: NDArray[np.float32] | None = None
-    reference_gaps: NDArray[np.float32] | None = None
+    arrays: dict[str, Numbers]
 
     def __post_init__(self) -> None:
-        others = (self.logits, self.log_lira, self.shadow_gaps, self.shadow_members)
-        for array in (*self.layers.values(), *others, self.early_shadow_gaps, self.reference_gaps):
-            if array is not None:
-                array.flags.writeable = False  # `Audit.representation` and others give them away
+        for array in (*self.layers.values(), *self.arrays.values()):
+            array.flags.writeable = False  # `Audit.representation` and others give them away
+
+    @property
+    def as_files(self) -> dict[str, Numbers]:
+        """The arrays as a run directory holds them."""
+        of_layers = {_LAYER + name: values for name, values in self.layers.items()}
+        canaries = self.data.canaries
+        planted = {} if canaries is None else {"canaries": canaries}
+        return {"labels": self.data.labels, **of_layers, **self.arrays, **planted}
 
 
 def checked(
     labels: Any,
-    representations: Any,
-    logits: Any,
-    log_lira: Any,
     samples: Any,
     ids: Sequence[str] | None,
     class_names: Sequence[str] | None,
     canaries: Any,
-    shadow_gaps: Any,
-    shadow_members: Any,
-    early_shadow_gaps: Any = None,
-    reference_gaps: Any = None,
-    probabilities: Any = None,
+    representations: Any,
+    **arrays: Any,
 ) -> Given:
-    """Return the checked arrays.
+    """Return the checked arrays; `arrays` are probabilities, and those of `OPTIONAL`.
 
     Raises
     ------
     ValueError, TypeError
         As `Audit.from_arrays` says.
     """
-    if representations is None and logits is None and probabilities is None:
+    given = {name: values for name, values in arrays.items() if values is not None}
+    both = [name for name in ("logits", "probabilities") if name in given]
+    if representations is None and not both:
         raise ValueError(
             "there is nothing to score: pass representations=, logits=, or both; probabilities= "
             "stands for logits="
         )
-    if logits is not None and probabilities is not None:
+    if len(both) > 1:
         raise ValueError("pass logits= or probabilities=, not both: one follows from the other")
     named, class_names = _labels(labels, class_names, samples)
-    n = len(named)
-    what, outputs = "logits", None
-    if logits is not None:
-        outputs = _logits(logits, n)
-    elif probabilities is not None:
-        what, outputs = "probabilities", _log_probabilities(probabilities, n)
-    if outputs is not None:
-        _check_columns(what, named, outputs)
+    n, outputs, found = len(named), None, dict[str, Numbers]()
+    if both:
+        outputs = (_logits if both == ["logits"] else _log_probabilities)(given[both[0]], n)
+        _check_columns(both[0], named, outputs)
     names = _class_names(class_names, samples, outputs)
     if outputs is None and not isinstance(samples, Dataset):
         known = checked_class_names(names, named)
         warn_of_absent(named, known, numbered=names is None)
-    data = dataset_of(samples, named, _plain(ids, n), names, _canaries(canaries, n))
+    own_ids = None if ids is None else checked_ids(ids, n).tolist()
+    data = dataset_of(samples, named, own_ids, names, _canaries(canaries, n))
     by_layer = representations if isinstance(representations, Mapping) else {}
-    by_row = {"labels": labels, "canaries": canaries, "logits": logits}
-    by_row |= {"probabilities": probabilities, "representations": representations}
+    by_row = {"labels": labels, "canaries": canaries, "representations": representations}
     by_row |= {f"representations[{key!r}]": values for key, values in by_layer.items()}
-    of_models = {"shadow_gaps": shadow_gaps, "shadow_members": shadow_members}
-    of_models |= {"early_shadow_gaps": early_shadow_gaps, "reference_gaps": reference_gaps}
-    tables = {what: one for what, one in of_models.items() if isinstance(one, pd.DataFrame)}
-    by_row |= {f"{what}.T": table.T for what, table in tables.items()}
+    by_row |= {name: given[name] for name in both}
+    for name in _OF_MODELS:  # a row for each model
+        if isinstance(given.get(name), pd.DataFrame):
+            by_row[f"{name}.T"] = given[name].T
     _check_orders(by_row, data.ids.tolist())
-    for what, values in (("logits", logits), ("probabilities", probabilities)):
-        _check_class_order(what, values, data.class_names)
     if outputs is not None:
-        outputs = _of_options(outputs, data)
-        logit_gap(outputs, data.labels)  # says what is wrong with an option that is missing
-    gaps, members = _shadows(shadow_gaps, shadow_members, n)
-    return Given(
-        data,
-        {} if representations is None else _layers(representations, n),
-        outputs,
-        None if log_lira is None else _log_lira(log_lira, data.ids),
-        gaps,
-        members,
-        _early(early_shadow_gaps, gaps),
-        None if reference_gaps is None else _references(reference_gaps, data.ids),
-    )
+        _check_class_order(both[0], given[both[0]], data.class_names)
+        found["logits"] = _of_options(outputs, data)
+        logit_gap(found["logits"], data.labels)  # says what is wrong with an option that is missing
+    if "log_lira" in given:
+        found["log_lira"] = _log_lira(given["log_lira"], data.ids)
+    found |= _shadows(given, n)
+    if "reference_gaps" in given:
+        found["reference_gaps"] = _references(given["reference_gaps"], data.ids)
+    layers = {} if representations is None else _layers(representations, n)
+    return Given(data, layers, found)
 
 
 def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
@@ -186,27 +177,29 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
     seed : int
         Seed of PSMI's directions.
     """
-    data, rows, made = given.data, np.arange(len(given.data)), _made(given)
+    data, arrays, rows = given.data, given.arrays, np.arange(len(given.data))
+    made = {_LAYER + name: values for name, values in given.layers.items()}  # as of a forward pass
     median = mean = accuracy = float("nan")
-    if given.logits is not None:
+    logits, gaps, references = map(arrays.get, ("logits", "shadow_gaps", "reference_gaps"))
+    if logits is not None:
+        made |= {"logits": logits, "losses": -loss(logits, data.labels)}
         mean, median = float(made["losses"].mean()), float(np.median(made["losses"]))
-        accuracy = float((given.logits.argmax(axis=1) == data.labels).mean())
+        accuracy = float((logits.argmax(axis=1) == data.labels).mean())
     record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
     path = "arrays in memory" if run is None else str(run.path)
 
     def read(_checkpoint: str) -> Shadows:
-        if given.shadow_gaps is None or given.shadow_members is None:
+        if gaps is None:
             start = "log-LiRA is not known: give Audit.from_arrays log_lira=, or "
-            if given.log_lira is not None:
+            if "log_lira" in arrays:
                 start = "there are no shadow models' gaps: give Audit.from_arrays "
             raise NotGivenError(f"{start}shadow_gaps= and shadow_members= beside logits=")
-        return Shadows(given.shadow_members, given.shadow_gaps, np.arange(len(given.shadow_gaps)))
+        return Shadows(arrays["shadow_members"], gaps, np.arange(len(gaps)))
 
     def read_references(_checkpoint: str) -> Shadows:
-        gaps = given.reference_gaps
-        if gaps is None:
+        if references is None:
             raise cannot("run_references", "arrays", path)
-        return Shadows(np.isnan(gaps), gaps, np.arange(len(gaps)))
+        return Shadows(np.isnan(references), references, np.arange(len(references)))
 
     def models(read: Any, gaps: NDArray[Any] | None) -> Models:
         # how they were drawn is not known: they are not taken for pairs
@@ -223,13 +216,12 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         """The files of the scores from a layer: of these very values, logits, labels and seed."""
         if layer not in digests:
             # the logits too: a user's own score may read them
-            made_of = [given.layers.get(layer), given.logits, data.labels]
+            made_of = [given.layers.get(layer), logits, data.labels]
             known = [array_digest(np.ascontiguousarray(a)) for a in made_of if a is not None]
             digests[layer] = digest([*known, seed])
         return ScoreFiles(cast("RunDirectory", run), SCORES, digests[layer])
 
     cache = Cache()
-    n_shadows = 0 if given.shadow_gaps is None else len(given.shadow_gaps)
     return Evidence(
         kind="arrays",
         path=path,
@@ -241,34 +233,26 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         pool=rows,
         member_rows=rows,
         held_out_labels=np.empty(0, dtype=np.int64),
-        n_options=_n_options(given),
+        n_options=_n_options(data, logits),
         names=Names(tuple(given.layers), (record,)),
         checkpoints={GIVEN: Checkpoint(record, made)},
-        shadows=models(read, given.shadow_gaps),
-        references=models(read_references, given.reference_gaps),
-        shadow_sets=lambda: {GIVEN: n_shadows} if n_shadows else {},
+        shadows=models(read, gaps),
+        references=models(read_references, references),
+        shadow_sets=lambda: {} if gaps is None else {GIVEN: len(gaps)},
         scores=KeptScores(cache, None if run is None else files, read_only=run is None),
-        given_log_lira=given.log_lira,
-        given_early_gaps=given.early_shadow_gaps,
+        given_log_lira=arrays.get("log_lira"),
+        given_early_gaps=arrays.get("early_shadow_gaps"),
         cache=cache,
     )
 
 
-def _made(given: Given) -> dict[str, NDArray[Any]]:
-    """The arrays as a forward pass holds them."""
-    made = {f"layer.{name}": values for name, values in given.layers.items()}
-    if given.logits is not None:
-        made |= {"logits": given.logits, "losses": -loss(given.logits, given.data.labels)}
-    return made
-
-
-def _n_options(given: Given) -> int:
-    """Number of answers that the model chooses from: classes, or a question's own options."""
-    if isinstance(given.data, MCQDataset):
-        return int(np.median(given.data.n_choices))
-    if given.logits is not None and isinstance(given.data, WithheldDataset):
-        return int(np.median(np.isfinite(given.logits).sum(axis=1)))  # −inf: no such option
-    return len(given.data.class_names)
+def _n_options(data: Dataset, logits: Numbers | None) -> int:
+    """Return how many answers the model chooses from: classes, or a question's own options."""
+    if isinstance(data, MCQDataset):
+        return int(np.median(data.n_choices))
+    if logits is not None and isinstance(data, WithheldDataset):
+        return int(np.median(np.isfinite(logits).sum(axis=1)))  # −inf: no such option
+    return len(data.class_names)
 
 
 def _labels(
@@ -318,14 +302,14 @@ def _representation(what: str, values: Any, n: int) -> Numbers:
     if 0 in array.shape:
         raise ValueError(f"{what} has no features: its shape is {array.shape}")
     flat = array.reshape(n, -1)
-    _check_finite(what, flat, _not_finite)
+    _check_finite(what, flat)
     return flat
 
 
 def _logits(values: Any, n: int) -> Numbers:
     """Return checked logits; one value for each sample is that of the second of two classes."""
     array = _of_classes("logits", values, n)
-    _check_finite("logits", array, lambda rows: np.isnan(rows) | (rows == np.inf))
+    _check_finite("logits", array, allowed=-np.inf)
     single = array.shape[1] == 1
     if looks_like_probabilities(np.hstack([1 - array, array]) if single else array):
         rows = "lies between 0 and 1" if single else "lies between 0 and 1 and sums to 1"
@@ -338,7 +322,7 @@ def _logits(values: Any, n: int) -> Numbers:
 def _log_probabilities(values: Any, n: int) -> Numbers:
     """Return the logarithms of probabilities, which are logits: their softmax is what was given."""
     array = _of_classes("probabilities", values, n)
-    _check_finite("probabilities", array, _not_finite)
+    _check_finite("probabilities", array)
     if (array <= 0).all() and np.allclose(np.exp(array).sum(axis=1), 1, atol=_SUMS):
         raise ValueError(
             "probabilities holds log-probabilities: no value is above 0, and their exponentials "
@@ -511,40 +495,31 @@ def _canaries(values: Any, n: int) -> NDArray[np.bool_] | None:
     return mask
 
 
-def _shadows(
-    gaps: Any, members: Any, n: int
-) -> tuple[NDArray[np.float32], NDArray[np.bool_]] | tuple[None, None]:
-    if gaps is None and members is None:
-        return None, None
-    if gaps is None or members is None:
-        missing, there = ("shadow_gaps", "shadow_members")[:: 1 if gaps is None else -1]
+def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
+    """Return the arrays of shadow models, (n_shadows, n), all of one shape."""
+    if ("shadow_gaps" in given) != ("shadow_members" in given):
+        there, missing = ("shadow_gaps", "shadow_members")[:: 1 if "shadow_gaps" in given else -1]
         raise ValueError(f"{there} needs {missing}=: pass both, of shape (n_shadows, n)")
-    table = _array("shadow_gaps", gaps)
-    mask = checked_mask(_array("shadow_members", members, kinds=None), "shadow_members")
-    for what, array in (("shadow_gaps", table), ("shadow_members", mask)):
-        _check_models(what, array, n, "shadow")
-    if table.shape != mask.shape:
-        raise ValueError(
-            f"shadow_gaps and shadow_members must have the same shape, but have {table.shape} "
-            f"and {mask.shape}"
-        )
-    _check_finite("shadow_gaps", table, _not_finite, "shadow model")
-    return table.astype(np.float32, copy=False), mask
-
-
-def _early(early: Any, gaps: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-    if early is None:
-        return None
-    if gaps is None:
+    if "early_shadow_gaps" in given and "shadow_gaps" not in given:
         raise ValueError("early_shadow_gaps needs shadow_gaps= and shadow_members=: pass all three")
-    table = _array("early_shadow_gaps", early)
-    if table.shape != gaps.shape:
-        raise ValueError(
-            "early_shadow_gaps and shadow_gaps must have the same shape, a row for each shadow "
-            f"model, but have {table.shape} and {gaps.shape}"
-        )
-    _check_finite("early_shadow_gaps", table, _not_finite, "shadow model")
-    return table.astype(np.float32, copy=False)
+    found = {}
+    for what in [name for name in _SHADOWS if name in given]:
+        if what == "shadow_members":
+            table = checked_mask(_array(what, given[what], kinds=None), what)
+        else:
+            table = _array(what, given[what])
+        _check_models(what, table, n, "shadow")
+        if table.dtype != np.bool_:
+            _check_finite(what, table, "shadow model")
+            table = table.astype(np.float32, copy=False)
+        found[what] = table
+        gaps = found["shadow_gaps"]
+        if table.shape != gaps.shape:
+            raise ValueError(
+                f"{what} and shadow_gaps must have the same shape, a row for each shadow model, "
+                f"but have {table.shape} and {gaps.shape}"
+            )
+    return found
 
 
 def _references(gaps: Any, ids: NDArray[np.str_]) -> NDArray[np.float32]:
@@ -616,30 +591,25 @@ def _check_rows(what: str, array: Numbers, n: int) -> None:
         )
 
 
-def _not_finite(values: Numbers) -> NDArray[np.bool_]:
-    return ~np.isfinite(values)
-
-
-def _check_finite(what: str, table: Numbers, wrong: Any, row_name: str = "row") -> None:
+def _check_finite(
+    what: str, table: Numbers, row_name: str = "row", allowed: float | None = None
+) -> None:
     """Raise for NaN and infinite values. The message gives their number and the first one."""
-    values = rows = 0
+    values = n_bad = 0
     first = ""
     for start in range(0, len(table), _ROWS_AT_ONCE):
-        bad = wrong(table[start : start + _ROWS_AT_ONCE])
+        rows = table[start : start + _ROWS_AT_ONCE]
+        bad = ~np.isfinite(rows) if allowed is None else ~(np.isfinite(rows) | (rows == allowed))
         if bad.any() and not first:
             row, column = np.argwhere(bad)[0]
             kind = "NaN" if np.isnan(table[start + row, column]) else "infinite"
             first = f"{row_name} {start + row}, column {column} is {kind}"
-        values, rows = values + int(bad.sum()), rows + int(bad.any(axis=1).sum())
+        values, n_bad = values + int(bad.sum()), n_bad + int(bad.any(axis=1).sum())
     if values:
         raise ValueError(
-            f"{what} holds {values} values that are NaN or infinite, in {rows} of {len(table)} "
+            f"{what} holds {values} values that are NaN or infinite, in {n_bad} of {len(table)} "
             f"rows; {first}"
         )
-
-
-def _plain(ids: Sequence[str] | None, n: int) -> list[str] | None:
-    return None if ids is None else checked_ids(ids, n).tolist()
 
 
 # the samples beside the arrays
@@ -656,31 +626,30 @@ def dataset_of(
         If samples and labels don't fit each other, or the samples are of no known kind.
     """
     if samples is None:
-        made: Dataset = _withheld(labels, ids, class_names)
-    elif isinstance(samples, Dataset):
-        made = _given(samples, labels, ids)
+        names = checked_ids(ids, len(labels))
+        made: Dataset = WithheldDataset(
+            ids=names,
+            labels=labels,
+            class_names=checked_class_names(class_names, labels),
+            hashes=tuple(names.tolist()),
+            hint="samples=…",
+        )
     else:
-        made = _wrapped(samples, labels, ids, class_names)
+        samples = to_numpy(samples) if is_tensor(samples) else samples
+        if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
+            raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
+        if len(samples) != len(labels):
+            raise ValueError(f"{len(samples)} samples but {len(labels)} labels: give one for each")
+        wrap = _checked_dataset if isinstance(samples, Dataset) else _wrapped
+        made = wrap(samples, labels, ids, class_names)
     if canaries is None:
         return made
     if made.canaries is not None and not np.array_equal(made.canaries, canaries):
         raise ValueError("the samples say which of them are canaries: leave canaries= out")
-    return cast("Dataset", dataclasses.replace(cast("Any", made), canaries=canaries))
+    return cast("Dataset", replace(cast("Any", made), canaries=canaries))
 
 
-def _withheld(labels: Labels, ids: Texts, class_names: Texts) -> WithheldDataset:
-    names = checked_ids(ids, len(labels))
-    return WithheldDataset(
-        ids=names,
-        labels=labels,
-        class_names=checked_class_names(class_names, labels),
-        hashes=tuple(names.tolist()),
-        hint="samples=…",
-    )
-
-
-def _given(samples: Dataset, labels: Labels, ids: Texts) -> Dataset:
-    _check_count(len(samples), len(labels))
+def _checked_dataset(samples: Dataset, labels: Labels, ids: Texts, _names: Texts) -> Dataset:
     other = np.flatnonzero(samples.labels != labels)
     if len(other):
         row = int(other[0])
@@ -695,35 +664,31 @@ def _given(samples: Dataset, labels: Labels, ids: Texts) -> Dataset:
 
 
 def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
-    array = to_numpy(samples) if is_tensor(samples) else samples
-    if isinstance(array, np.ndarray) and array.dtype.kind in "biuf":
-        _check_count(len(array), len(labels))
+    if isinstance(samples, np.ndarray) and samples.dtype.kind in "biuf":
         with warnings.catch_warnings():  # the check of the labels has said it
             warnings.filterwarnings("ignore", ".*never occur in the labels")
-            return ImageDataset.from_arrays(array, labels, class_names, ids)
-    rows = _rows(samples)
-    _check_count(len(rows), len(labels))
+            return ImageDataset.from_arrays(samples, labels, class_names, ids)
+    is_frame = isinstance(samples, pd.DataFrame)
+    rows = list(samples.to_dict("records") if is_frame else samples)
     kind = kind_of(rows)
-    if isinstance(samples, pd.DataFrame) and kind in (None, "withheld"):
-        return _table(samples, labels, ids, class_names)
+    if is_frame and kind in (None, "withheld"):  # the rows of a table, to be shown
+        own = samples["id"].astype(str).tolist() if "id" in samples else None
+        names = checked_class_names(class_names, labels)
+        return TableDataset(
+            columns_to_show(samples), checked_ids(ids or own, len(rows)), labels, names
+        )
     other = next((row for row in rows if kind_of_sample(row) != kind), None)
     if kind not in ("text", "record", "question") or other is not None:
         named = type(rows[0] if other is None else other).__name__
         raise TypeError(f"samples holds {named}; give {_KINDS}")
     if kind == "question":
         return _questions(rows, labels, ids, class_names)
-    texts = [row if kind == "text" else value_of(row, "text") for row in rows]
+    texts, own = rows, None
+    if kind == "record":
+        texts = [value_of(row, "text") for row in rows]
+        own = [str(row["id"]) for row in rows] if all("id" in row for row in rows) else None
     names = checked_class_names(class_names, labels)
-    own = None if kind == "text" else _own_ids(rows)
     return TextDataset(tuple(texts), checked_ids(ids or own, len(texts)), labels, names)
-
-
-def _table(frame: pd.DataFrame, labels: Labels, ids: Texts, class_names: Texts) -> TableDataset:
-    """The rows of a DataFrame, to be shown."""
-    own = frame["id"].astype(str).tolist() if "id" in frame else None
-    columns = columns_to_show(frame)
-    names = checked_class_names(class_names, labels)
-    return TableDataset(columns, checked_ids(ids or own, len(frame)), labels, names)
 
 
 def _questions(rows: list[Any], labels: Labels, ids: Texts, class_names: Texts) -> MCQDataset:
@@ -740,18 +705,130 @@ def _questions(rows: list[Any], labels: Labels, ids: Texts, class_names: Texts) 
     return data
 
 
-def _rows(samples: Any) -> list[Any]:
-    if hasattr(samples, "iloc"):  # a pandas Series or DataFrame
-        return list(samples) if samples.ndim == 1 else list(samples.to_dict("records"))
-    if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
-        raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
-    return list(samples)
+# the arrays as files of a run directory
 
 
-def _own_ids(rows: list[Any]) -> list[str] | None:
-    return [str(row["id"]) for row in rows] if all("id" in row for row in rows) else None
+def kept_arrays(
+    given: Given, path: str | os.PathLike[str] | None, seed: int
+) -> tuple[Evidence, RunDirectory | None]:
+    """Return the evidence in arrays and its folder; with a path, keep them for `Audit.open`.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds the run of a model, or decisions on other samples.
+    """
+    seed = whole_number("seed", seed)
+    if path is None:
+        return evidence_of(given, None, seed), None
+    run = RunDirectory(path)
+    if run.has_file(MANIFEST) and not is_of_arrays(run):
+        raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
+    mark = {
+        "samples": len(given.data),
+        "digest": digest([given.data.ids.tolist(), given.data.labels.tolist()]),
+    }
+    if not run.has_file(MARK):  # it says whose decisions are there
+        run.write_note(MARK, mark)
+    elif run.read_note(MARK) != mark:
+        raise ValueError(
+            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
+            "folder"
+        )
+    manifest = {
+        "kind": ARRAYS,
+        "seed": seed,
+        "layers": list(given.layers),
+        "data": {"n": len(given.data), "class_names": list(given.data.class_names)},
+        "ids": given.data.ids.tolist(),
+        "content": list(given.data.content_hashes()),
+    }
+    stored = read_arrays_manifest(run) if run.has_file(MANIFEST) else None
+    known = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
+    if stored is not None and isinstance(given.data, WithheldDataset):
+        manifest["content"] = stored["content"]  # the samples were given before
+    if stored is None or any(stored.get(key) != value for key, value in manifest.items()):
+        run.write_manifest(manifest)
+        run.forget(SCORES)
+    run.hold(read_arrays_manifest(run))
+    _keep(run, given.as_files, known)
+    return evidence_of(given, run, seed), run
 
 
-def _check_count(n_samples: int, n_labels: int) -> None:
-    if n_samples != n_labels:
-        raise ValueError(f"{n_samples} samples but {n_labels} labels: give one for each")
+def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDirectory]:
+    """Open what `kept_arrays` kept.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Its folder.
+    data : Dataset, optional
+        The samples, to show them; ids are shown without.
+
+    Raises
+    ------
+    StoreError
+        If a file is missing or broken, or the data are not those of the arrays.
+    ValueError
+        If the data are not a dataset.
+    """
+    manifest = read_arrays_manifest(run)
+    run.hold(manifest)
+    if data is not None:
+        _check_data(run, manifest, data)
+    kept = run.read_tensors(_FILE)
+    layers = {name: kept[_LAYER + name] for name in manifest["layers"]}
+    names = manifest["ids"], manifest["data"]["class_names"]
+    canaries = np.array(kept["canaries"]) if "canaries" in kept else None
+    arrays: dict[str, Any] = {name: np.array(kept[name]) for name in OPTIONAL if name in kept}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # said when the arrays were given
+            given = checked(kept["labels"], data, *names, canaries, layers or None, **arrays)
+    except (ValueError, TypeError) as error:
+        wrong = "is broken" if data is None else "does not fit these data"
+        raise StoreError(f"{run.path / _FILE}.safetensors {wrong}: {error}") from None
+    if isinstance(given.data, WithheldDataset):
+        given = replace(given, data=replace(given.data, hint="data=…"))
+    return evidence_of(given, run, manifest["seed"]), run
+
+
+def n_given_shadows(run: RunDirectory) -> int:
+    """Return the number of shadow models whose gaps were given."""
+    kept = run.read_tensors(_FILE)
+    return len(kept["shadow_gaps"]) if "shadow_gaps" in kept else 0
+
+
+def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]], known: Stamp | None) -> None:
+    """Write the arrays, unless the very same are there; warn if they replace others."""
+    digests = {name: array_digest(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    before = {} if known is None else known.arrays
+    replaced = [name for name, found in before.items() if digests.get(name) != found]
+    if replaced:
+        said = [
+            f"representations of {quoted(name.removeprefix(_LAYER))}"
+            if name.startswith(_LAYER)
+            else name
+            for name in replaced
+        ]
+        warn_user(
+            f"{run.path} held others of these arrays: {', '.join(said)}. They are replaced, and "
+            "scores are computed again. Decisions on the samples stay"
+        )
+        run.forget(SCORES)
+    stamp = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
+    if stamp is None or stamp.content != Stamp("", arrays=digests).content:
+        run.write_tensors(_FILE, arrays)
+
+
+def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
+    if not isinstance(data, Dataset):
+        raise ValueError(  # noqa: TRY004 - a path is right elsewhere
+            f"the arrays in {run.path} were not made from a path: pass the dataset itself as data="
+        )
+    known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
+    content = list(data.content_hashes()) if known else manifest["content"]
+    found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
+    differences = identity.data_differences(manifest, found)
+    if differences:
+        raise ValueError(f"these are not the data of {run.path}: {'; '.join(differences)}")

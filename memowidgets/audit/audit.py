@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
@@ -23,7 +21,7 @@ from memowidgets.audit.runs import opening, recorded
 from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.checks import as_code, check_version
+from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
@@ -42,7 +40,6 @@ from memowidgets.training.trainer_passes import ModelPasses
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
     from pathlib import Path
 
     from memowidgets.audit.numbers.definitions import MemorizationComparison
@@ -354,12 +351,10 @@ class Audit:
             return self._run.evidence()
         return self._run.evidence(self._key).as_target(self._index)
 
-    def evidence_with(
-        self, needs: Callable[[Evidence], Iterable[Need]], progress: Progress | None = None
-    ) -> Evidence:
+    def evidence_with(self, needs: Iterable[Need], progress: Progress | None = None) -> Evidence:
         """Return the evidence after what is missing of `needs` was made, if it can be."""
         evidence = self.evidence
-        missing = evidence.missing(needs(evidence))
+        missing = evidence.missing(needs)
         if not missing or self._run is None or not evidence.can_ask:
             return evidence
         self._run.make(missing, progress)
@@ -429,9 +424,7 @@ class Audit:
 
         `precision` is the one that ``"auto"`` meant where the run was made.
         """
-        if self._run is None:
-            raise self._given.cannot("training")
-        return self._run.training
+        return self.evidence.training
 
     @property
     def recording(self) -> dict[str, str] | None:
@@ -529,7 +522,7 @@ class Audit:
         free_memory(torch_device(run.device))
         if stop is not None:
             for note in run.names.prediction().warnings:
-                warnings.warn(note, UserWarning, stacklevel=2)
+                warn_user(note)
 
     def recorder(
         self,
@@ -881,11 +874,8 @@ class Audit:
         """
         check_version(version)
         own = None if version is None else (name, version)
-
-        evidence = self.evidence_with(
-            partial(judge.needs_of, metric=metric, checkpoint=checkpoint, truth=None, last=last),
-            progress,
-        )
+        needs = judge.needs_of(self.evidence, metric, checkpoint, None, last=last)
+        evidence = self.evidence_with(needs, progress)
         found = scores.score(evidence, metric, layer, checkpoint, progress, last, own)
         values, errors = scores.named_series(evidence, metric, found, name)
         if not return_std:
@@ -959,13 +949,13 @@ class Audit:
         (`run_references`), and only shadow models tell which members are memorised. `estimate`
         says how long each of them takes.
         """
-        evidence = self._to_flag(metric, checkpoint)
-        if not samples:
-            return scores.flagged(evidence, metric, layer, checkpoint, tau, share)
         from memowidgets.audit.views.listing import listed_members
 
-        place = metric, layer, checkpoint
-        return listed_members(evidence, self._log, *place, tau, share, eta, samples=True)
+        evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
+        if samples:
+            return listed_members(evidence, self._log, *asked, eta, samples=True)
+        table, chosen = scores.judged(evidence, *asked)
+        return table[chosen].sort_values("score", kind="stable")
 
     def export(
         self,
@@ -1019,29 +1009,20 @@ class Audit:
         The file is written whole or not at all. In CSV, an apostrophe stands before a text that a
         spreadsheet would run as a formula, as in ``decisions.csv``, and options are JSON.
         """
-        from memowidgets.audit.views.listing import listed_members, target_of, written
+        from memowidgets.audit.views.listing import Which, listed_members, target_of, written
 
         target = target_of(path, overwrite=overwrite)
-        evidence, place = self._to_flag(metric, checkpoint), (metric, layer, checkpoint)
+        evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
+        which: Which = "all" if all_members else "flagged"
         table = listed_members(
-            evidence,
-            self._log,
-            *place,
-            tau,
-            share,
-            eta,
-            which="all" if all_members else "flagged",
-            samples=include_samples,
+            evidence, self._log, *asked, eta, which=which, samples=include_samples
         )
         return written(table, target)
 
     def _to_flag(self, metric: str | scores.Metric, checkpoint: str | float) -> Evidence:
         """Return the evidence with what flagging by a score needs."""
-        known = "log_lira" if self.has_ground_truth else None
-        self.evidence_with(
-            partial(judge.needs_of, metric=metric, checkpoint=checkpoint, truth=known)
-        )
-        return self._with_answers(checkpoint)
+        needs = judge.needs_of(self.evidence, metric, checkpoint, answers=True)
+        return self.evidence_with(needs)
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -1056,21 +1037,12 @@ class Audit:
             If it is not on disk: nothing was scored at the checkpoint yet, or a recording does
             not have it.
         """
-        return scores.representation(self.evidence, layer, checkpoint)
+        return np.asarray(scores.states(self.evidence, layer, checkpoint), np.float32)
 
     def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:
         """Return the model's probability of each class for each member, (n_members, n_classes)."""
-        return scores.probabilities(self._with_answers(checkpoint), checkpoint)
-
-    def _with_answers(self, checkpoint: str | float) -> Evidence:
-        """Return the evidence with the target's logits or losses at a checkpoint."""
-        return self.evidence_with(
-            lambda evidence: (
-                [Need("losses", evidence.names.record(checkpoint).name)]
-                if evidence.has_logits
-                else []
-            )
-        )
+        needs = judge.needs_of(self.evidence, None, checkpoint, None, answers=True)
+        return scores.probabilities(self.evidence_with(needs), checkpoint)
 
     # Ground truth
 
@@ -1157,14 +1129,12 @@ class Audit:
         self, checkpoint: str | float, variance: str = truth.VARIANCE, *, others: bool = False
     ) -> Evidence:
         """Return the evidence with what log-LiRA at a checkpoint needs."""
-
-        def needs(evidence: Evidence) -> list[Need]:
-            record = evidence.names.record(checkpoint)
-            of_others = [Need("others", record.name)] if others else []
-            found = truth.truth_needs(evidence, record, variance)
-            return [*found, *of_others] if found else []
-
-        return self.evidence_with(needs)
+        evidence = self.evidence
+        record = evidence.names.record(checkpoint)
+        needs = truth.truth_needs(evidence, record, variance)
+        return self.evidence_with(
+            [*needs, Need("others", record.name)] if others and needs else needs
+        )
 
     def probability_memorized(
         self, eta: float = 4.0, checkpoint: str | float = "final"
@@ -1327,9 +1297,7 @@ class Audit:
         ValueError, TypeError
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
-        needs = partial(
-            judge.needs_of, metric=metric, checkpoint=checkpoint, truth=truth, variance=variance
-        )
+        needs = judge.needs_of(self.evidence, metric, checkpoint, truth, variance)
         return judge.evaluate(
             self.evidence_with(needs),
             metric,
@@ -1449,14 +1417,11 @@ class Audit:
             ``metric``, ``layer``, ``checkpoint``, ``epoch``, ``auc``, ``auc_low``, ``auc_high``,
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
         """
-        picks = judge.picked(self.evidence, metrics, layers, checkpoints)
-
-        def needs(evidence: Evidence) -> list[Need]:
-            of_scores = [
-                need for pick in picks for need in scores.needs(evidence, pick.metric, pick.record)
-            ]
-            return [*of_scores, *judge.needs_of(evidence, None, truth=truth, variance=variance)]
-
+        evidence = self.evidence
+        picks = judge.picked(evidence, metrics, layers, checkpoints)
+        needs = judge.needs_of(evidence, None, truth=truth, variance=variance)
+        for pick in picks:
+            needs += scores.needs(evidence, pick.metric, pick.record)
         return judge.compare(self.evidence_with(needs), picks, eta, truth, variance)
 
     def shadow_curve(
@@ -1509,9 +1474,7 @@ class Audit:
             If a size is above half of the shadow models, or there are fewer than 8.
         """
         # any of the variances, so with the covariates of "hierarchical"
-        needs = partial(
-            judge.needs_of, metric=metric, checkpoint=checkpoint, variance=truth.HIERARCHICAL
-        )
+        needs = judge.needs_of(self.evidence, metric, checkpoint, variance=truth.HIERARCHICAL)
         return judge.shadow_curve(
             self.evidence_with(needs),
             metric,
@@ -1674,7 +1637,7 @@ class Audit:
         log = self._log
         log.refresh()
         if log.unread:
-            warnings.warn(log.unread, UserWarning, stacklevel=2)
+            warn_user(log.unread)
         return log.frame()
 
     @property
@@ -1850,7 +1813,7 @@ class Audit:
         own = fork.log_lira(checkpoint, variance) if of_fork else None
         evidence = self._with_truth(checkpoint, variance)
         with suppress(ValueError, StoreError):  # the table says why neighbours are not known
-            evidence = self.evidence_with(partial(judge.needs_of, metric="psmi", truth=None))
+            evidence = self.evidence_with(judge.needs_of(evidence, "psmi", truth=None))
         found = compared(run_of_fork, evidence, checkpoint, variance, own, layer, n_neighbors, eta)
         say_of_fork(self._log, self._run_for("compare_fork").run, found.sentence)
         return found

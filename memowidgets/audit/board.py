@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -227,7 +226,7 @@ def _complete(audit: Audit, metrics: Iterable[Score]) -> Evidence:
     for metric in (*(one for one in metrics if isinstance(one, str)), None):
         truth = "log_lira" if metric is None else None
         with suppress(ValueError, StoreError):
-            audit.evidence_with(partial(needs_of, metric=metric, truth=truth))
+            audit.evidence_with(needs_of(audit.evidence, metric, truth=truth))
     return audit.evidence
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.decisions import Decision, DecisionLog, from_csv, to_csv
 from memowidgets.store import LockedError, RunDirectory, StoreError
@@ -193,11 +193,7 @@ def _words(edit: Edit) -> tuple[str, tuple[str, ...]]:
 def _warn_of_strangers(names: Iterable[str]) -> None:
     strangers = sorted(names)
     if strangers:
-        warnings.warn(
-            f"{FILE} contains ids that are not in the dataset: {_listed(strangers)}",
-            UserWarning,
-            stacklevel=4,
-        )
+        warn_user(f"{FILE} contains ids that are not in the dataset: {_listed(strangers)}")
 
 
 def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:
@@ -211,11 +207,9 @@ def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:
     left = [str(name) for name, h in zip(ids, hashes, strict=True) if h in gone]
     left = [name for name in left if name not in changed]
     if left:
-        warnings.warn(
+        warn_user(
             f"{len(left)} duplicates of removed or anonymised samples stay: {_listed(left)}; "
-            "decide on them too",
-            UserWarning,
-            stacklevel=4,
+            "decide on them too"
         )
 
 

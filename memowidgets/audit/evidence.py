@@ -353,30 +353,25 @@ class Evidence:
         return found | {name: values for name, values in optional.items() if values is not None}
 
     def cannot(self, work: str) -> NotGivenError:
-        """Return the error of evidence that can't do some work, or lacks what it needs."""
-        given = self.kind == "arrays"
-        if work == "training":
-            return NotGivenError(
-                "an audit of arrays does not know how the model was trained"
-                if given
-                else f"{self.path} was recorded from a loop whose settings are unknown"
-            )
-        if work == "canaries":
-            return NotGivenError(
-                "nobody said which samples are canaries: give Audit.from_arrays canaries=, a mask "
-                f"over the {len(self.data)} samples"
-                if given
-                else "these data have no canaries: plant some with with_canaries"
-            )
-        if work == "trace":
-            return NotGivenError(
-                "an audit of arrays has one checkpoint, so nothing can be averaged over several; "
-                "mw.metrics.csl(losses) takes losses of your own"
-                if given
-                else f"shadow {self.index} kept no losses at each checkpoint: "
-                "run_shadows(…, keep_forward=True) of a new run keeps them"
-            )
+        """Return the error of evidence that can't do some work."""
         return cannot(work, self.kind, self.path, self.index)
+
+    @property
+    def training(self) -> Settings:
+        """How the target was trained.
+
+        Raises
+        ------
+        NotGivenError
+            If nobody knows.
+        """
+        if self.settings is not None:
+            return self.settings
+        raise NotGivenError(
+            "an audit of arrays does not know how the model was trained"
+            if self.kind == "arrays"
+            else f"{self.path} was recorded from a loop whose settings are unknown"
+        )
 
     # samples
 
@@ -429,6 +424,10 @@ class Evidence:
     def makes_passes(self) -> bool:
         """Whether a forward pass that is missing can be made, if model and data are at hand."""
         return self.kind in ("run", "recording")
+
+    def uses_kept(self, at: Checkpoint) -> bool:
+        """Whether scores that were kept are read: not if their pass is lost and can be made."""
+        return at.made is not None or not self.can_ask
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import warn_user
 from memowidgets.store import RunDirectory, StoreError, Tensors, TooLargeError
 from memowidgets.training.forward import Allocate
 from memowidgets.training.rho import Record
@@ -239,7 +239,7 @@ class KeptScores:
 def warn_of(reason: str | None) -> None:
     """Warn that a file on disk cannot be used and is made again; None: there is no such file."""
     if reason is not None:
-        warnings.warn(f"{reason}. It is not used, and made again.", UserWarning, stacklevel=3)
+        warn_user(f"{reason}. It is not used, and made again.")
 
 
 class StoredPass:
@@ -318,11 +318,9 @@ class StoredPass:
             with self._filling(self._new_states, labels) as allocate:
                 make(allocate)
         except (TooLargeError, _TooCoarse) as error:
-            warnings.warn(
+            warn_user(
                 f"the representations at {self.checkpoint} are kept in float32, because {error}, "
-                "which float16 cannot hold",
-                UserWarning,
-                stacklevel=3,
+                "which float16 cannot hold"
             )
             with self._filling(FLOAT32, labels) as allocate:
                 make(allocate)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -38,6 +37,7 @@ from memowidgets.audit.kept import (
     warn_of,
 )
 from memowidgets.audit.names import Names, NotGivenError
+from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
@@ -181,14 +181,7 @@ class Run:
         """How the target and its shadow models are trained, on any machine.
 
         `precision` is the one that ``"auto"`` meant where the run was made.
-
-        Raises
-        ------
-        NotGivenError
-            If `mw.watch` recorded the run.
         """
-        if self.kind == "watched":
-            raise NotGivenError(f"{self.path} was recorded from a loop whose settings are unknown")
         return replace(self._settings, precision=self.precision)
 
     @property
@@ -406,7 +399,8 @@ class Run:
             if need.what == "pass":
                 self.forward(record, progress)
             elif need.what == "losses":
-                self._make_losses(record, progress)
+                if not self.kept_forward(record).exists:  # else it has them
+                    self._make_losses(record, progress)
             elif need.what == "pool":
                 self._make_first(record, progress)
             elif (record.name, record.weights) not in self._others:
@@ -548,11 +542,9 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
     lost = set(whole) - {record.name for record in records}
     if lost:
         files = ", ".join(str(run.path / record_file(name)) for name in whole if name in lost)
-        warnings.warn(
+        warn_user(
             f"{files} is missing, so the checkpoint is left out: restore it, or call train(), "
-            "which makes it again",
-            UserWarning,
-            stacklevel=2,
+            "which makes it again"
         )
     return Names(
         tuple(manifest["layers"]),

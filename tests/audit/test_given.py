@@ -815,3 +815,18 @@ def test_the_order_of_samples_changes_nothing_but_the_order(seed):
         assert audit.score(metric)[NAMES].equals(straight.score(metric))
     np.testing.assert_allclose(audit.log_lira()[NAMES], straight.log_lira(), rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(audit.score("mahalanobis")[NAMES], straight.score("mahalanobis"))
+
+
+def test_a_function_scores_arrays_without_logits():
+    given = {k: v for k, v in arrays().items() if k in ("labels", "representations")}
+    audit, logits = mw.Audit.from_arrays(**given), []
+
+    def score(states, of_classes, labels):
+        logits.append(of_classes)
+        return -np.abs(states).sum(axis=1) - labels
+
+    found = audit.score(score, "late")
+    assert logits == [None]
+    np.testing.assert_allclose(
+        found, -np.abs(given["representations"]["late"]).sum(axis=1) - given["labels"], rtol=1e-6
+    )

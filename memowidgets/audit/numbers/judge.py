@@ -177,13 +177,21 @@ def needs_of(
     truth: str | ArrayLike | None = "log_lira",
     variance: str = VARIANCE,
     last: int | None = None,
+    *,
+    answers: bool = False,
 ) -> list[Need]:
-    """Return what a score and the truth at the end of training need; None leaves one out."""
+    """Return what a score and the truth at the end of training need; None leaves one out.
+
+    With `answers`, also what the model's answers at the checkpoint need.
+    """
     found, final = [], evidence.names.final()
     if metric is not None:
         found = needs(evidence, metric, evidence.names.record(checkpoint), last)
-    if final is not None and truth is not None and is_log_lira(truth):
+    by_lira = truth is not None and is_log_lira(truth) and evidence.has_ground_truth
+    if final is not None and by_lira:
         found += truth_needs(evidence, final, variance)
+    if answers and evidence.has_logits:
+        found.append(Need("losses", evidence.names.record(checkpoint).name))
     return found
 
 

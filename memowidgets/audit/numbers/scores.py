@@ -7,7 +7,6 @@ line, the dashboard's picker, the report and the run directory, which keeps what
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -27,7 +26,9 @@ from memowidgets.audit.evidence import (
     Need,
 )
 from memowidgets.audit.kept import Scores
+from memowidgets.audit.names import NotGivenError
 from memowidgets.audit.numbers.truth import log_lira, truth_needs
+from memowidgets.checks import warn_user
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.psmi import small_classes
@@ -44,7 +45,8 @@ _FEWEST_CLASSES = 2
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-Metric = Callable[[NDArray[np.float32], NDArray[np.float32], Labels], NDArray[Any]]
+# logits are None where arrays have none
+Metric = Callable[[NDArray[np.float32], NDArray[np.float32] | None, Labels], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,13 @@ class Asked:
             If there are fewer than two, or fewer than `last`.
         """
         if TRACE not in self.evidence.kinds:
-            raise self.evidence.cannot("trace")
+            raise NotGivenError(
+                "an audit of arrays has one checkpoint, so nothing can be averaged over several; "
+                "mw.metrics.csl(losses) takes losses of your own"
+                if self.evidence.kind == "arrays"
+                else f"shadow {self.evidence.index} kept no losses at each checkpoint: "
+                "run_shadows(…, keep_forward=True) of a new run keeps them"
+            )
         records = self.evidence.names.so_far(self.record)
         if len(records) < FEWEST_CHECKPOINTS:
             raise ValueError(
@@ -335,22 +343,20 @@ def is_computed(
     known = SCORES[metric]
     if REFERENCES in known.needs and record.name not in evidence.references.checkpoints:
         return False
-    if known.needs == (REFERENCES,) or not is_defined(evidence, metric, record):
-        return known.needs == (REFERENCES,)
-    wanted = needs(evidence, metric, record)
-    if not all(
-        evidence.checkpoints[one.checkpoint].has_losses for one in wanted if one.what == "losses"
-    ):
+    if known.needs == (REFERENCES,):
+        return True
+    if not is_defined(evidence, metric, record):
         return False
-    passes = [one.checkpoint for one in wanted if one.what == "pass"]
+    at, wanted = evidence.checkpoints, needs(evidence, metric, record)
+    if not all(at[one.checkpoint].has_losses for one in wanted if one.what == "losses"):
+        return False
     if known.uses_layer:
         kept = metric if known.of_layer is not None else "psmi"
-        there = [evidence.checkpoints[at] for at in passes]
-        usable = all(at.made is not None or not evidence.can_ask for at in there)
-        return usable and all(evidence.scores.has(kept, name, at) for at in there)
-    if known.needs_losses:
-        return True
-    return evidence.checkpoints[record.name].made is not None or not evidence.makes_passes
+        passes = [at[one.checkpoint] for one in wanted if one.what == "pass"]
+        return all(
+            evidence.uses_kept(one) and evidence.scores.has(kept, name, one) for one in passes
+        )
+    return known.needs_losses or at[record.name].made is not None or not evidence.makes_passes
 
 
 def score(
@@ -420,15 +426,14 @@ def _kept(
 ) -> Scores:
     """Return the scores that are kept; compute and keep them otherwise."""
     at = evidence.checkpoints[record.name]
-    usable = at.made is not None or not evidence.can_ask
-    kept = evidence.scores.find(metric, layer, at) if usable else None
+    kept = evidence.scores.find(metric, layer, at) if evidence.uses_kept(at) else None
     if kept is not None:
         return kept
     found = compute()
     try:
         evidence.scores.keep(metric, layer, at, found)
     except StoreError as error:
-        warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
+        warn_user(f"the scores are not kept: {error}")
     return found
 
 
@@ -458,11 +463,7 @@ def named_series(
             if metric == BASELINE
             else "their class has fewer than two"
         )
-        warnings.warn(
-            f"{missing} members have no score, {reason}: {listed(members[left_out], 5)}",
-            UserWarning,
-            stacklevel=3,
-        )
+        warn_user(f"{missing} members have no score, {reason}: {listed(members[left_out], 5)}")
     label = name or _name_of(metric)
     index = pd.Index(members[found.rows], name="id")  # copies: a user may write to theirs
     errors = (
@@ -471,27 +472,10 @@ def named_series(
     return pd.Series(found.mu.copy(), index, name=label), errors
 
 
-def representation(
-    evidence: Evidence, layer: str | int, checkpoint: str | float
-) -> NDArray[np.float32]:
-    """Return a layer's output for each member, as `Audit.representation` describes."""
-    return _single(states(evidence, layer, checkpoint))
-
-
 def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
     """Return a layer's output for each member as it is kept: memory-mapped, or in float16."""
     record = evidence.names.record(checkpoint)
-    at = evidence.checkpoints[record.name]
-    if at.made is None:
-        raise StoreError(
-            at.why_not or f"nothing was scored at {record.name} yet: call score() there first"
-        )
     return evidence.representation(record, evidence.names.layer(layer))
-
-
-def _single(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Return values in float32, copied only if they are kept in another type."""
-    return values.astype(np.float32) if values.dtype != np.float32 else values
 
 
 def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
@@ -516,19 +500,6 @@ def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
     return guesses, np.exp(-made["losses"].astype(np.float64))
 
 
-def flagged(
-    evidence: Evidence,
-    metric: str | Metric,
-    layer: str | int,
-    checkpoint: str | float,
-    tau: float | str | None,
-    share: float | None,
-) -> pd.DataFrame:
-    """Return the members that a threshold flags, as `Audit.flagged` describes."""
-    table, chosen = judged(evidence, metric, layer, checkpoint, tau, share)
-    return table[chosen].sort_values("score", kind="stable")
-
-
 def judged(
     evidence: Evidence,
     metric: str | Metric,
@@ -549,7 +520,7 @@ def judged(
         raise ValueError("tau is NaN; it must be a number")
     found = score(evidence, metric, layer, checkpoint)
     for note in (*evidence.notes_at(checkpoint), *found.notes):
-        warnings.warn(note, UserWarning, stacklevel=4)  # the caller of the audit's method
+        warn_user(note)  # the caller of the audit's method
     table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
     table["score"] = of_members(found.mu, found.rows, len(table))
     if found.errors is not None:
@@ -618,8 +589,9 @@ def checked_tau(tau: Any) -> float:
 
 def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scores:
     """Scores by a function of the user's."""
-    states = _single(np.array(evidence.representation(record, layer)))
-    labels, logits = evidence.labels.copy(), np.array(evidence.logits_of_pass(record))
+    states = np.array(evidence.representation(record, layer), np.float32)
+    logits = np.array(evidence.logits_of_pass(record)) if evidence.has_logits else None
+    labels = evidence.labels.copy()
     values = np.asarray(metric(states, logits, labels), float)  # it may write to all three
     if values.shape != labels.shape:
         raise ValueError(

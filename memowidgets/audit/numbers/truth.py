@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import GIVEN, NotGivenError
-from memowidgets.checks import real_number, whole_number
+from memowidgets.checks import real_number, warn_user, whole_number
 from memowidgets.evaluation import chance_note, is_much_by_chance
 from memowidgets.memorization.chance import ByChance, note_on_shape
 from memowidgets.memorization.densities import checked_variance
@@ -201,11 +200,7 @@ def _warn_of_no_covariates(evidence: Evidence, record: Record) -> None:
         advice = "pass early_shadow_gaps= to Audit.from_arrays"
     else:
         return
-    warnings.warn(
-        f'{missing}, so variance="hierarchical" has no covariates and gains less: {advice}',
-        UserWarning,
-        stacklevel=2,
-    )
+    warn_user(f'{missing}, so variance="hierarchical" has no covariates and gains less: {advice}')
 
 
 def truth_needs(evidence: Evidence, record: Record, variance: str = VARIANCE) -> list[Need]:
@@ -369,7 +364,12 @@ def memorized_members(
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
         canaries = evidence.data.canaries
         if canaries is None:
-            raise evidence.cannot("canaries")
+            raise NotGivenError(
+                "nobody said which samples are canaries: give Audit.from_arrays canaries=, a mask "
+                f"over the {len(evidence.data)} samples"
+                if evidence.kind == "arrays"
+                else "these data have no canaries: plant some with with_canaries"
+            )
         return pd.Series(canaries[evidence.member_rows], evidence.members)
     if isinstance(truth, pd.Series):
         unknown = truth.index.difference(pd.Index(evidence.members))
@@ -408,15 +408,13 @@ def probability_memorized(
         )
 
     if 0 < evidence.n_shadows < _FEWEST_CALIBRATED:  # without any, log-LiRA says what is missing
-        warnings.warn(
+        warn_user(
             f"from {evidence.n_shadows} shadow models these probabilities can be far from right, "
             "and are often too high. Rank members by them, and rely on their values from "
-            f"{_FEWEST_CALIBRATED} shadow models on.",
-            UserWarning,
-            stacklevel=3,
+            f"{_FEWEST_CALIBRATED} shadow models on."
         )
     for note in notes_on_shape(evidence, checkpoint):
-        warnings.warn(note, UserWarning, stacklevel=3)
+        warn_user(note)
     early = covariates_at(evidence, record)
     question = "probability", record.name, early, eta
     found = evidence.cache.of(question, _state(evidence, record.name, early), computed)

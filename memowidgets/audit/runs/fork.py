@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import html
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from memowidgets.audit.numbers.scores import states
 from memowidgets.audit.numbers.truth import against
 from memowidgets.audit.run import Run, fork_note
 from memowidgets.audit.runs import identity
-from memowidgets.checks import real_number, whole_number
+from memowidgets.checks import real_number, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.files import check_outside_runs
@@ -85,7 +84,7 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
         TargetTraining(made, own, design, aside, run.seed).start_from(run.run, chosen)
     manifest = identity.settle(made, manifest, data, design)
     for note in fork_note(manifest):
-        warnings.warn(note, UserWarning, stacklevel=3)
+        warn_user(note)
     device = "auto" if recipe.anywhere else recipe.device
     return Run(made, manifest, recipe.model, data, aside, design, device, settings=asked)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import has_form
+from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
 from memowidgets.extras import installed
 from memowidgets.models import Model
@@ -320,7 +319,7 @@ def settle(
         read_design(run, stored)
     except StoreError as error:  # it follows from data, members and seed
         if run.has_file("design.safetensors"):
-            warnings.warn(f"{error}; it is made again", UserWarning, stacklevel=4)
+            warn_user(f"{error}; it is made again")
         run.write_tensors("design", arrays)
     return stored
 

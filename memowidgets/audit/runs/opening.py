@@ -21,7 +21,7 @@ from memowidgets import data as data_room
 from memowidgets.audit.kept import AUTO, check_states
 from memowidgets.audit.run import WATCHED, Run, device_of, noise_of
 from memowidgets.audit.runs import identity
-from memowidgets.checks import as_code, whole_number
+from memowidgets.checks import as_code, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.models import (
@@ -209,11 +209,9 @@ def _found(
     missing = [of_data] * (data is None) + [of_model] * (candidate is None)
     hints = [origin.hint for origin in missing if origin.path is not None]
     if hints:
-        warnings.warn(
+        warn_user(
             f"{run.path} refers to paths outside of itself, which are not read. To load them, pass "
-            f"{' and '.join(hints)} to Audit.open",
-            UserWarning,
-            stacklevel=4,
+            f"{' and '.join(hints)} to Audit.open"
         )
     if data is None or candidate is None:
         return data, candidate
@@ -234,11 +232,9 @@ def _found(
         return data, model
     changed = identity.model_differences(manifest, here)
     if changed:
-        warnings.warn(
+        warn_user(
             f"the model of {run.path} can't be made again, so nothing new can be computed: "
-            f"{'; '.join(changed)}. Give the run's own with Audit.open(path, model=…)",
-            UserWarning,
-            stacklevel=4,
+            f"{'; '.join(changed)}. Give the run's own with Audit.open(path, model=…)"
         )
     return data, None if changed else made
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import LOGITS, Evidence, Need
+from memowidgets.audit.evidence import LOGITS, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
@@ -171,16 +171,10 @@ class AuditView:
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> ScoreView:
         """Return the numbers behind a choice, computed if need be."""
-
-        def needs(evidence: Evidence) -> list[Need]:
-            record = evidence.names.record(checkpoint)
-            truth = "log_lira" if evidence.has_ground_truth else None
-            answers = [Need("losses", record.name)] if evidence.has_logits else []
-            return [*needs_of(evidence, score, checkpoint, truth), *answers]
-
         offered = self.offered_check()
         if offered is not None and score == offered.metric and self._is_predicted(checkpoint):
             self._audit.run_references(CHECKED_BY, progress=progress or Progress())
+        needs = needs_of(self._audit.evidence, score, checkpoint, answers=True)
         evidence = self._audit.evidence_with(needs, progress)
         found = scores.score(evidence, score, layer, checkpoint, progress)
         of_classes = self._probabilities(evidence, checkpoint)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from memowidgets.audit.decided import FILE as DECISIONS
-from memowidgets.audit.evidence import Evidence, Need
+from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
@@ -109,13 +109,8 @@ def content_of(
     at = None if tau is None or by_class else scores.checked_tau(tau)
     if at is not None and not math.isfinite(at):
         raise ValueError(f"tau must be a finite number, not {tau}")
-
-    def needs(evidence: Evidence) -> list[Need]:
-        truth = "log_lira" if evidence.has_ground_truth else None
-        return needs_of(evidence, metric, "prediction", truth)
-
     try:
-        evidence = audit.evidence_with(needs)
+        evidence = audit.evidence_with(needs_of(audit.evidence, metric))
     except (StoreError, ValueError):  # the part that needs it says why it is missing
         evidence = audit.evidence
     gathering = _Gathering(evidence, audit.decision_log)
@@ -288,10 +283,7 @@ class _Gathering:
         return {name: str(text) for name, text in facts.items() if text}
 
     def _training(self) -> dict[str, Any]:
-        settings = self._evidence.settings
-        if settings is None:
-            raise self._evidence.cannot("training")
-        described = settings.described().items()
+        described = self._evidence.training.described().items()
         return {name: str(v) if isinstance(v, list) else v for name, v in described}
 
     def _checkpoints(self) -> list[dict[str, Any]]:

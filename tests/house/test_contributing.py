@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -180,8 +179,3 @@ def test_the_widget_moves(extended, notebook_page):
     page.get_by_text("0 flagged").wait_for()
     notebook.screenshots("contributing-widget", of=".mw-flagged", widths=[600])
     notebook.python("count.close()")
-
-
-def test_no_two_files_of_the_package_have_one_name():
-    names = Counter(file.name for file in (ROOT / "memowidgets").rglob("*.py"))
-    assert [name for name, n in names.items() if n > 1] == ["__init__.py"]

@@ -377,15 +377,6 @@ def tracked():
     return [ROOT / name for name in listed.stdout.decode().split("\0") if name]
 
 
-def test_each_test_of_the_audit_room_is_named_after_the_file_that_it_tests():
-    room = ROOT / "memowidgets" / "audit"
-    sources = {file.stem for file in room.rglob("*.py") if file.stem != "__init__"}
-    tests = [file.stem.removeprefix("test_") for file in (ROOT / "tests/audit").glob("test_*.py")]
-    assert tests
-    strange = [t for t in tests if not any(t == s or t.startswith(f"{s}_") for s in sources)]
-    assert strange == []
-
-
 @pytest.mark.parametrize(
     ("what", "pattern"),
     [

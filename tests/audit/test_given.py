@@ -212,7 +212,7 @@ def test_columns_by_class_in_another_order_are_refused():
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_arrays_that_are_changed_later_change_nothing(frozen):
-    import torch
+    torch = pytest.importorskip("torch")
 
     parts = arrays()
     view = parts["representations"]["late"]

@@ -10,6 +10,8 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import settings
 
+from tests.order import Scheduling, in_order
+
 # On a busy machine a slow example is no failure, and a failure must come again.
 settings.register_profile("same everywhere", deadline=None, derandomize=True)
 settings.load_profile("same everywhere")
@@ -26,51 +28,6 @@ os.environ.setdefault("LOKY_MAX_CPU_COUNT", "2")  # shadow models: two processes
 
 # To import Lightning takes five seconds of every worker; its tests look for examples in here.
 collect_ignore = ["memowidgets/training/lightning_callback.py"]
-
-# What takes longest goes first, so that at the end no worker is left alone with it.
-LONGEST = (
-    "test_package",
-    "training/test_executors",
-    "notebooks/test_llm_mcq",
-    "notebooks/test_cifar10",
-    "audit/test_recorded",
-    "notebooks/test_find_and_fix",
-    "notebooks/test_text_and_tables",
-    "notebooks/test_quick",
-    "training/test_cluster",
-    "training/test_probe",
-    "audit/test_audit",
-    "test_run_killed",
-    "test_readers_path",
-    "test_torch_classifier",
-    "test_damage",
-    "hostile/test_workers",
-    "report/test_audits",
-    "test_no_request",
-    "test_psmi",
-    "test_trainer_callback",
-    "test_commands",
-    # With a browser, so after all others: the site is built by the first for test_live_pages.
-    "test_docs",
-    "test_everywhere",
-    "test_command_line",
-    "test_quickstart",
-    "test_kernels",
-    "test_contributing",
-    "test_binder",
-    "test_widgets_in_lab",
-    "teaching/test_browser",
-    "test_marimo",
-    "test_figures",
-    "charts/test_in_a_browser",
-    "test_live_pages",
-    "teaching/test_pages",
-    "report/test_page",
-    "test_questions",
-    "test_inspector_browser",
-    "widgets/test_browser",
-    "test_explorer_browser",
-)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,27 +69,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=left_out)
-    in_browser = {_file(item) for item in items if _needs_browser(item)}
-    items.sort(key=lambda item: _place(item, in_browser))
+    items[:] = in_order(items)
 
 
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
-
-
-def _needs_browser(item: pytest.Item) -> bool:
-    return "chromium" in getattr(item, "fixturenames", ())
-
-
-def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, bool, int, str]:
-    """Browser tests come last: Playwright keeps an event loop running that others trip over.
-
-    Those that want the same notebook follow each other: it is open already.
-    """
-    browser = _needs_browser(item)
-    place = [i for i, name in enumerate(LONGEST) if f"{name}.py" in item.nodeid]
-    wanted = ",".join(sorted(item.fixturenames)) if browser else ""
-    return _file(item) in in_browser, browser, min(place, default=len(LONGEST)), wanted
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Let the workers of `make test` take tests in an order of our own."""
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _open_widgets() -> set[str]:

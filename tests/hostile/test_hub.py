@@ -43,13 +43,19 @@ def parquet(columns) -> bytes:
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch, waits):
-    """A hub that HF_ENDPOINT names, for the libraries that read that name before the test too."""
+    """A hub that HF_ENDPOINT names, for the libraries that read that name before the test too.
+
+    What is imported in here can't keep its address for the tests that come after.
+    """
+    import huggingface_hub.hf_file_system  # noqa: F401
+    import transformers.utils.hub
     from huggingface_hub import close_session, constants, hf_api
 
     with Hub().open() as hub:
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
         monkeypatch.setattr(constants, "ENDPOINT", hub.address)
         monkeypatch.setattr(hf_api.api, "endpoint", hub.address)
+        monkeypatch.setattr(transformers.utils.hub, "_hf_api", None, raising=False)  # made on use
         template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))

@@ -104,22 +104,21 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
         "import pytest\npytest.skip('no make', allow_module_level=True)\n"
     )
 
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    # A folder of its own for temporary files: pytest deletes those of earlier runs from the usual.
+    apart = (
+        "-p",
+        "conftest",
+        "-c",
+        str(tmp_path / "pytest.ini"),
+        f"--basetemp={tmp_path / 'temp'}",
+    )
+
     def outcome(*options, **env):
         clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "conftest",
-            "-c",
-            os.devnull,
-            str(tmp_path),
-            *options,
-        ]
         result = subprocess.run(
-            command, cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)} | env,
+            [sys.executable, "-m", "pytest", "-q", *apart, str(tmp_path), *options],
+            cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)} | env,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         return result.returncode, result.stdout.splitlines()[-1]
@@ -140,12 +139,12 @@ def test_the_rule_on_skips_holds_for_doctests_too(pytestconfig):
 
 
 @pytest.mark.parametrize(("ci", "says"), [(None, "1 skipped"), ("1", "1 error")])
-def test_without_chromium_browser_tests_are_skipped_but_fail_in_ci(ci, says):
+def test_without_chromium_browser_tests_are_skipped_but_fail_in_ci(tmp_path, ci, says):
     clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
     env = clean | {"CHROMIUM": "/nowhere/chromium"} | ({"CI": ci} if ci else {})
     test = "tests/browser/test_harness.py::test_a_widget_is_shown_and_answers"
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", test],
+        [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'temp'}", test],
         cwd=ROOT, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "no Chromium: install chromium, or name a Chrome in $CHROMIUM" in result.stdout

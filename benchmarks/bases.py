@@ -23,7 +23,7 @@ MODELS, PROCESSES, QUESTIONS, TURNS = 16, 2, 64, 3
 _PROGRAM = """
 import json, resource, sys, tempfile, time
 import memowidgets as mw
-from memowidgets.training.engine import filling
+from memowidgets.training import filling
 
 folder, questions, models, processes = json.loads(sys.argv[1])
 loads = {}

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
 from memowidgets.models import Model
+from memowidgets.models.device import count_devices, cpu_threads, resolve_device
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.device import count_devices, cpu_threads, resolve_device
-from memowidgets.training.engine.pools import default_processes
 from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.pools import default_processes
 
 STEPS, BATCH, WARM, ROUNDS, TURNS = 7, 256, 3, 20, 15
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h

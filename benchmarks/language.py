@@ -21,10 +21,9 @@ import torch
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets.data import Dataset
-from memowidgets.models.precision import runs_bfloat16
+from memowidgets.models.device import cpu_threads, runs_bfloat16
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
-from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import forward
 from memowidgets.training.learner import Learner, Recipe, epoch_order
 

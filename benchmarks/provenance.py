@@ -17,7 +17,7 @@ import numpy as np
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets import store
-from memowidgets.models.model_files import file_digest, forget_digests
+from memowidgets.models.pretrained import file_digest, forget_digests
 from memowidgets.stamps import fingerprints
 from memowidgets.store import tensors
 

@@ -16,10 +16,9 @@ import torch
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved, left_out
-from memowidgets.models.precision import runs_bfloat16
+from memowidgets.models.device import resolve_device, runs_bfloat16
 from memowidgets.progress import Progress
 from memowidgets.training.config import Settings
-from memowidgets.training.device import resolve_device
 from memowidgets.training.learner import Learner, Recipe
 
 _BATCHES = 6

@@ -26,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGINE_TESTS = (
-    "tests/training/test_sharing.py",
+    "tests/training/test_pools.py",
     "tests/training/test_shadows.py",
     "tests/training/test_executors.py",
     "tests/training/test_worker.py",
@@ -45,7 +45,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "memowidgets/store": STORE_TESTS,
     "memowidgets/audit/runs/identity.py": IDENTITY_TESTS,
     "memowidgets/training/probe.py": IDENTITY_TESTS,
-    "memowidgets/training/engine": ENGINE_TESTS,
+    "memowidgets/training/filling.py": ENGINE_TESTS,
+    "memowidgets/training/pools.py": ENGINE_TESTS,
+    "memowidgets/training/worker.py": ENGINE_TESTS,
     "memowidgets/training/shadow.py": ENGINE_TESTS,
     "memowidgets/training/shadows.py": ENGINE_TESTS,
 }

@@ -25,14 +25,13 @@ from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
-from memowidgets.models.memory import free_memory
+from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
-from memowidgets.training.device import torch_device
 from memowidgets.training.probe import check_functions
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction, StopRule

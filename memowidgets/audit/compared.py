@@ -15,7 +15,7 @@ from memowidgets.checks import as_code, whole_number
 from memowidgets.stamps import array_digest, digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import REFERENCE, SHADOW, Design, Kind, ReferenceDesign
-from memowidgets.training.engine.pools import check_executor
+from memowidgets.training.pools import check_executor
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.visible import quoted
 

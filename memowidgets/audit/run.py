@@ -41,7 +41,7 @@ from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
-from memowidgets.models.precision import check_available
+from memowidgets.models.device import check_available, resolve_device, torch_device
 from memowidgets.progress import Progress
 from memowidgets.stamps import array_digest
 from memowidgets.store import RunDirectory, StoreError
@@ -67,7 +67,6 @@ from memowidgets.training.design import (
     ShadowDesign,
     draw_noise,
 )
-from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
 from memowidgets.training.rho import Record
 from memowidgets.training.shadow import KeptForward, ShadowJob

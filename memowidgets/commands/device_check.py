@@ -104,7 +104,7 @@ def check_device(name: str) -> Iterator[Check]:
     CommandError
         If there is no such device.
     """
-    from memowidgets.training.device import resolve_device
+    from memowidgets.models.device import resolve_device
 
     try:
         device = resolve_device(name)
@@ -179,7 +179,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _about(device: str) -> str:
-    from memowidgets.training.device import free_bytes, torch_device
+    from memowidgets.models.device import free_bytes, torch_device
 
     try:
         free = free_bytes(torch_device(device))
@@ -230,8 +230,7 @@ def _compared_row(
 
 def _precision(folder: Path, here: Audit, device: str) -> Check:
     """Train in bfloat16, which `precision="auto"` chooses if the device is fast in it."""
-    from memowidgets.models.precision import resolve_precision
-    from memowidgets.training.device import torch_device
+    from memowidgets.models.device import resolve_precision, torch_device
 
     auto = resolve_precision(torch_device(device), "auto")
     what, fix = "bfloat16", 'pass TrainingConfig(precision="float32")'
@@ -287,7 +286,7 @@ def _psmi(device: str) -> Check:
     import torch
 
     from memowidgets.metrics import PSMI
-    from memowidgets.training.device import wait_for
+    from memowidgets.models.device import wait_for
 
     n, d = _PSMI_SHAPE
     labels = np.arange(n) % 10
@@ -323,8 +322,7 @@ def _spoken(seconds: float) -> str:
 
 def _fitting(device: str, timing: Timing) -> Check:
     """Estimate how many shadow models of this network fit at once, each in a process."""
-    from memowidgets.models.memory import free_memory
-    from memowidgets.training.device import free_bytes, torch_device
+    from memowidgets.models.device import free_bytes, free_memory, torch_device
 
     what = "shadow models at once"
     free_memory(torch_device(device))

@@ -1,15 +1,15 @@
 """Models: recipes that build modules, feed them with samples, and name their layers.
 
 ========================= =====================================================================
-``base``, ``capture``     what every recipe can do, and how activations are captured
+``base``                  what every recipe can do, and how activations are captured
 ``transformer``           models of transformers: weights, adapters, tokens, hidden states
 ``causal_lm``, …          its three heads, each in its file; ``heads`` says what they read
-``pretrained``            loading from the hub or a folder; ``digests`` says which files these were
+``pretrained``            loading from the hub or a folder, and digests of the files
 ``prefix``                the output of frozen blocks, kept on disk
 ``patches``               what is changed in models of transformers from outside
-``images``, ``networks``  image models, and the small networks that are built in
+``vision``, ``networks``  image models, and the small networks that are built in
 ``torch_classifier``      anyone's own module
-``memory``, ``precision`` what a device holds, and in which precision it multiplies
+``device``                what a device holds, and in which precision it multiplies
 ========================= =====================================================================
 """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memowidgets.files import make_private, one_at_a_time
 from memowidgets.models.base import has_users_class
 from memowidgets.models.heads import drawn_again
-from memowidgets.models.model_files import cache_folder
+from memowidgets.models.pretrained import cache_folder
 
 if TYPE_CHECKING:
     import torch

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models.base import modes_kept
+from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
-from memowidgets.models.memory import sent
 from memowidgets.models.pretrained import Pretrained
 from memowidgets.models.transformer import (
     CLASSIFIER,

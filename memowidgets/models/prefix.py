@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import make_private, one_at_a_time, replaced, write_whole
+from memowidgets.models.device import Memory, sent
 from memowidgets.models.lora import blocks_of
-from memowidgets.models.memory import Memory, sent
-from memowidgets.models.model_files import cache_folder, file_digest, forget_digests
+from memowidgets.models.pretrained import cache_folder, file_digest, forget_digests
 from memowidgets.models.tokens import Tokens
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.models.memory import sent
+from memowidgets.models.device import sent
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import check_version, several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.base import is_module, modes_kept
-from memowidgets.models.memory import sent
+from memowidgets.models.device import sent
 from memowidgets.models.vision import ImageModel, check_pool, images_of
 from memowidgets.visible import first_line, listed, quoted
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from memowidgets.checks import as_code
 from memowidgets.data import Dataset
 from memowidgets.models.base import Model, has_users_class
+from memowidgets.models.device import answers, is_out_of_memory
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
-from memowidgets.models.memory import answers, is_out_of_memory
-from memowidgets.models.model_files import tokenizer_digest
-from memowidgets.models.pretrained import DTYPES, Pretrained
+from memowidgets.models.pretrained import DTYPES, Pretrained, tokenizer_digest
 from memowidgets.models.tokens import Tokens
 from memowidgets.stamps import digest, digest_of
 from memowidgets.visible import first_line
@@ -275,7 +274,7 @@ class TokenModel(TransformerModel):
         """Return the module on a device, with frozen weights in the type that is fastest there."""
         import torch
 
-        from memowidgets.models.precision import resolve_precision
+        from memowidgets.models.device import resolve_precision
 
         frozen = self._frozen_type(device, precision)
         for parameter in module.parameters():
@@ -294,7 +293,7 @@ class TokenModel(TransformerModel):
         """Return the type of frozen weights on a device."""
         import torch
 
-        from memowidgets.models.precision import resolve_precision
+        from memowidgets.models.device import resolve_precision
 
         wanted = precision if self._dtype == "auto" else self._dtype
         rounded = resolve_precision(device, wanted) == "bfloat16"
@@ -424,7 +423,7 @@ class TokenModel(TransformerModel):
     def _prefix(
         self, data: Dataset, tokens: Tokens, device: torch.device, precision: str
     ) -> Prefix:
-        from memowidgets.models.precision import resolve_precision
+        from memowidgets.models.device import resolve_precision
         from memowidgets.models.prefix import Prefix
 
         used = resolve_precision(device, precision)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, ImageDataset
 from memowidgets.models.base import Model
-from memowidgets.models.memory import sent
+from memowidgets.models.device import sent
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from memowidgets.checks import check_version, real_number, several, whole_number
-from memowidgets.models.precision import PRECISIONS
+from memowidgets.models.device import PRECISIONS
 
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES: dict[str, Callable[[float], float]] = {

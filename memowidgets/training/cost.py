@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import UNFINISHED
+from memowidgets.models.device import wait_for
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.device import wait_for
 from memowidgets.training.forward import Forward
 from memowidgets.training.learner import Learner, weights_in
 from memowidgets.training.recorder import Allocate, Weights, write_checkpoint

@@ -14,11 +14,9 @@ from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
-from memowidgets.models.memory import sent
-from memowidgets.models.precision import resolve_precision
+from memowidgets.models.device import cpu_threads, resolve_precision, sent
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows
-from memowidgets.training.device import cpu_threads
 from memowidgets.training.seeds import preserved, restored
 
 if TYPE_CHECKING:

@@ -17,11 +17,16 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.bases import Bases
-from memowidgets.models.memory import Memory, sent
-from memowidgets.models.precision import resolve_precision
+from memowidgets.models.device import (
+    Memory,
+    apart,
+    cpu_threads,
+    resolve_precision,
+    sent,
+    working_on,
+)
 from memowidgets.progress import Progress
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
-from memowidgets.training.device import apart, cpu_threads, working_on
 from memowidgets.training.forward import Allocate, Forward, forward, halve_passes
 from memowidgets.training.seeds import RandomStates, epoch_seed, rewinder
 

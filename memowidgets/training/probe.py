@@ -22,9 +22,9 @@ from memowidgets.checks import has_form
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
+from memowidgets.models.device import apart
 from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
-from memowidgets.training.device import apart
 from memowidgets.training.seeds import RandomStates
 from memowidgets.visible import first_line, listed, quoted, visible
 

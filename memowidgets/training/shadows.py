@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.models.memory import free_memory
+from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import ForeignError, RunDirectory, StoreError, Tensors
 from memowidgets.training.design import SHADOW, Kind
-from memowidgets.training.device import torch_device
-from memowidgets.training.engine.claims import Claims
-from memowidgets.training.engine.filling import Filling
-from memowidgets.training.engine.pools import default_processes, opened
+from memowidgets.training.filling import Claims, Filling
+from memowidgets.training.pools import default_processes, opened
 from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, own_steps
 from memowidgets.visible import listed
 

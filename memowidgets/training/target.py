@@ -15,8 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
-from memowidgets.models.memory import free_memory
-from memowidgets.models.precision import COMPUTED, PRECISIONS
+from memowidgets.models.device import (
+    COMPUTED,
+    PRECISIONS,
+    free_bytes,
+    free_memory,
+    torch_device,
+    wait_for,
+)
 from memowidgets.progress import Progress
 from memowidgets.store import NotKeptError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
@@ -28,7 +34,6 @@ from memowidgets.training.checkpoint import (
     read_records,
 )
 from memowidgets.training.design import Design
-from memowidgets.training.device import free_bytes, torch_device, wait_for
 from memowidgets.training.forward import Allocate as AllocateShapes
 from memowidgets.training.forward import Forward
 from memowidgets.training.learner import Learner, Recipe, state_of_weights

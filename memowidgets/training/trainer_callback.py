@@ -14,7 +14,7 @@ from memowidgets.training.forward import device_of, unwrapped
 from memowidgets.training.recorder import check_whole, in_the_first_process
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.seeds import preserved
-from memowidgets.training.trainer_rows import check_rows
+from memowidgets.training.trainer_passes import check_rows
 
 if TYPE_CHECKING:
     from torch import nn

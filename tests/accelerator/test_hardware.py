@@ -17,11 +17,11 @@ from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
 from memowidgets.audit.runs.identity import run_digest
+from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.models.transformer import TokenModel
 from memowidgets.progress import Progress
-from memowidgets.training.device import DeviceError, device_status, resolve_device, working_on
-from memowidgets.training.engine import worker
-from memowidgets.training.loop.passes import Looker
+from memowidgets.training import worker
+from memowidgets.training.passes import Looker
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same

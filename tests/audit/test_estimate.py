@@ -24,7 +24,7 @@ from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.cost import Timing, slowest, take_times
-from memowidgets.training.engine.pools import Pool
+from memowidgets.training.pools import Pool
 from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=2, batch_size=16, precision="float32")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import memowidgets as mw
-from memowidgets.models import precision as precision_room
+from memowidgets.models import device as device_room
 from memowidgets.store import StoreError
 from tests.hostile import forged
 
@@ -22,7 +22,7 @@ def processor(monkeypatch):
     """Pretend that this processor multiplies in bfloat16, or that it does not."""
 
     def has_bfloat16(name):
-        monkeypatch.setattr(precision_room, "runs_bfloat16", lambda _device: name == "bfloat16")
+        monkeypatch.setattr(device_room, "runs_bfloat16", lambda _device: name == "bfloat16")
 
     return has_bfloat16
 

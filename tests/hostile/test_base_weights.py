@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import memowidgets as mw
-from memowidgets.models import model_files
-from memowidgets.models.model_files import file_digest, folder_origin
+from memowidgets.models import pretrained as files
 from memowidgets.models.prefix import clear_cache
+from memowidgets.models.pretrained import file_digest, folder_origin
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
 from tests.models.small import llama_folder
@@ -28,7 +28,7 @@ TRAINING = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="f
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
-    model_files._known.clear()
+    files._known.clear()
     return tmp_path / "cache"
 
 
@@ -166,12 +166,12 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
     read = []
     compute = hashlib.file_digest
     monkeypatch.setattr(hashlib, "file_digest", lambda *a: read.append(a) or compute(*a))
-    monkeypatch.setattr(model_files, "is_settled", lambda found: True)
+    monkeypatch.setattr(files, "is_settled", lambda found: True)
     file = folder / "model.safetensors"
     first = file_digest(file)
     assert first == hashlib.sha256(file.read_bytes()).hexdigest()
     assert file_digest(file) == first
-    model_files._known.clear()  # another process
+    files._known.clear()  # another process
     assert file_digest(file) == first
     assert len(read) == 1
     change(folder, same_times=True)
@@ -185,13 +185,13 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
 def test_a_digest_of_a_file_that_was_just_written_is_not_trusted(folder, monkeypatch):
     file = folder / "model.safetensors"
     found = file.stat()
-    assert not model_files.is_settled(found)
+    assert not files.is_settled(found)
     file_digest(file)
-    assert not model_files._known
+    assert not files._known
 
 
 def test_a_cache_folder_that_cannot_be_written_costs_time_alone(folder, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "file"))
-    monkeypatch.setattr(model_files, "is_settled", lambda found: True)
+    monkeypatch.setattr(files, "is_settled", lambda found: True)
     assert folder_origin(folder) == folder_origin(folder)

@@ -16,10 +16,10 @@ import memowidgets as mw
 from memowidgets import stamps
 from memowidgets.decisions import DecisionLog, from_csv
 from memowidgets.edits import Edit, EditsFile
-from memowidgets.models.model_files import folder_origin
+from memowidgets.models.pretrained import folder_origin
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.store.tensors import head_of
-from memowidgets.training.engine.claims import Claims
+from memowidgets.training.filling import Claims
 from tests.audit.conftest import small_audit, small_data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="FIFOs are POSIX's")

@@ -15,7 +15,7 @@ from memowidgets.audit.runs.recorded import export
 from memowidgets.edits import Edit, EditsFile
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.engine.claims import Claims
+from memowidgets.training.filling import Claims
 from tests.audit.conftest import small_audit, small_data
 
 LINK = "through a symbolic link"

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from memowidgets.models import ConvNet
-from memowidgets.training.engine import pools
-from memowidgets.training.engine.sharing import SharedSamples
-from memowidgets.training.engine.worker import Order, fulfil, unpacked
+from memowidgets.training import pools
+from memowidgets.training.pools import SharedSamples
 from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.worker import Order, fulfil, unpacked
 from tests.audit.test_run_killed import forked, wait_for
 from tests.training.small import trained
 
@@ -206,7 +206,7 @@ def test_without_room_for_the_file_the_job_is_sent(job, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("memowidgets.training.engine.sharing.write_whole", full)
+    monkeypatch.setattr("memowidgets.training.pools.write_whole", full)
     shared = SharedSamples()
     payload, source = shared.keep(job)
     assert source == payload

@@ -23,7 +23,7 @@ from memowidgets.models.bases import Base, Bases
 from memowidgets.models.heads import drawn_again
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
-from memowidgets.training.engine import worker
+from memowidgets.training import worker
 from memowidgets.training.learner import Learner, Recipe
 from tests.models import test_causal_lm as causal
 from tests.models import test_sequence_classifier as classifiers

@@ -13,7 +13,7 @@ import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.models.transformer import Given
 from memowidgets.progress import Progress
-from memowidgets.training.engine.sharing import SharedSamples
+from memowidgets.training.pools import SharedSamples
 from memowidgets.training.shadow import ShadowJob, train_shadow
 from tests.accelerator.recipes import language_model, questions
 

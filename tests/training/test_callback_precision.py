@@ -7,7 +7,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.metrics import logit_gap
-from memowidgets.models import precision as precision_room
+from memowidgets.models import device as device_room
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
 from tests.training.test_trainer_callback import make_audit, script_rows, tiny, trainer
@@ -52,7 +52,7 @@ def test_a_pass_is_made_again_in_its_own_precision(
     assert kept.metadata["precision"] == trained_in
     expected = recorded.score("loss", checkpoint=2)
     file.unlink()
-    monkeypatch.setattr(precision_room, "runs_bfloat16", lambda _device: processor == "bfloat16")
+    monkeypatch.setattr(device_room, "runs_bfloat16", lambda _device: processor == "bfloat16")
     again = mw.Audit.open(tmp_path / "run", data=data, model=recorded.run.model)
     np.testing.assert_allclose(again.score("loss", checkpoint=2), expected, atol=1e-5)
     assert again.run.run.read_tensors("forward/epoch-2").metadata["precision"] == trained_in

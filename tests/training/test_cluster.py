@@ -45,7 +45,7 @@ def refuse(event, args):
 import sys
 sys.addaudithook(refuse)
 
-from memowidgets.training.engine import worker
+from memowidgets.training import worker
 
 train = worker.really = getattr(worker, "really", worker.train_shadow)  # loaded twice
 most, pause, done = int(os.environ["MOST"]), float(os.environ["PAUSE"]), []

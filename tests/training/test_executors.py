@@ -26,8 +26,7 @@ import memowidgets as mw
 from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training import cost
-from memowidgets.training.engine import pools, worker
+from memowidgets.training import cost, pools, worker
 from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.training.small import Inline, assert_same, tiny_audit, trained
@@ -610,7 +609,7 @@ class Cell:
 
 
 def jobs_kept():
-    from memowidgets.training.engine import worker as there
+    from memowidgets.training import worker as there
 
     return len(there._Kept.jobs)
 
@@ -670,7 +669,7 @@ def test_half_a_dask_cluster_dies_and_the_run_goes_on(client, audit, source, tmp
 
 def train_instead(make, *given):
     """Let a worker call what `make` returns of `given` and of its own function for training."""
-    from memowidgets.training.engine import worker as there
+    from memowidgets.training import worker as there
 
     there.train_shadow = make(there.train_shadow, *given)
 
@@ -823,7 +822,7 @@ def test_orders_for_a_dask_worker_that_starts_again_elsewhere_are_given_again(
 
 
 def pretend(library, version):
-    from memowidgets.training.engine import worker as there
+    from memowidgets.training import worker as there
 
     there.library_versions()[library] = version
 

@@ -15,7 +15,7 @@ import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
-from memowidgets.training.engine.claims import Claims
+from memowidgets.training.filling import Claims
 from tests.training.small import assert_same, contents, tiny_audit, trained
 
 pytestmark = pytest.mark.worker_processes

@@ -11,8 +11,13 @@ import torch
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
 import memowidgets as mw
-from memowidgets.training.trainer_passes import check_head
-from memowidgets.training.trainer_rows import Sample, Unreadable, check_classes, read_classes
+from memowidgets.training.trainer_passes import (
+    Sample,
+    Unreadable,
+    check_classes,
+    check_head,
+    read_classes,
+)
 from tests.models.test_sequence_classifier import (
     CLASSES,
     classifier,

@@ -11,9 +11,9 @@ from torch import nn
 
 import memowidgets as mw
 from memowidgets.store import StoreError
-from memowidgets.training.engine import worker
-from memowidgets.training.engine.worker import Order, fulfil, unpacked
+from memowidgets.training import worker
 from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.worker import Order, fulfil, unpacked
 from tests.training.small import trained
 
 

@@ -33,10 +33,10 @@ from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, m
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.psmi import small_classes
 from memowidgets.metrics.trace import FEWEST_CHECKPOINTS, checked_last
+from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
 from memowidgets.store import StoreError
-from memowidgets.training.device import computed_on
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
 

@@ -12,15 +12,14 @@ import pandas as pd
 from memowidgets.audit.compared import check_request, shadow_set
 from memowidgets.audit.kept import halved
 from memowidgets.audit.run import Run
-from memowidgets.models.memory import free_memory
+from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.checkpoint import disk_use, name_of
 from memowidgets.training.cost import Timing, slowest, take_times
 from memowidgets.training.design import REFERENCE, ShadowDesign
-from memowidgets.training.device import torch_device
-from memowidgets.training.engine.pools import default_processes, opened
+from memowidgets.training.pools import default_processes, opened
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.shadows import ShadowSet
 

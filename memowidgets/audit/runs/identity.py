@@ -15,7 +15,7 @@ from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
 from memowidgets.extras import installed
 from memowidgets.models import Model
-from memowidgets.models.precision import COMPUTED
+from memowidgets.models.device import COMPUTED
 from memowidgets.stamps import digest, digest_of_arrays
 from memowidgets.store import FORMAT, MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig

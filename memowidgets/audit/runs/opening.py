@@ -34,15 +34,14 @@ from memowidgets.models import (
     WideResNet,
 )
 from memowidgets.models.base import check_model
-from memowidgets.models.precision import resolve_precision
+from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.network import without_the_hub
 from memowidgets.progress import shown
 from memowidgets.stamps import digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError, run_at
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
-from memowidgets.training.device import torch_device
-from memowidgets.training.loop.inputs import Pairs, pairs_of
+from memowidgets.training.inputs import Pairs, pairs_of
 from memowidgets.training.seeds import restored
 from memowidgets.visible import quoted, visible
 

@@ -40,10 +40,10 @@ from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
+from memowidgets.models.device import device_status
 from memowidgets.progress import Progress
 from memowidgets.store import PackedRun, StoreError
 from memowidgets.training.cost import announced, spoken
-from memowidgets.training.device import device_status
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Check, Choice, SampleDetail, ScoreView, ShadowGaps
 

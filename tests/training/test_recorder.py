@@ -13,20 +13,20 @@ from torch.nn.functional import cross_entropy
 
 import memowidgets as mw
 from memowidgets.store import NotKeptError, RunDirectory
-from memowidgets.training import budget
+from memowidgets.training import recorder
 from memowidgets.training.rho import Record, StopRule
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(budget.time, "monotonic", lambda: now.seconds)
+    monkeypatch.setattr(recorder.time, "monotonic", lambda: now.seconds)
     return now
 
 
 def test_at_auto_all_checkpoints_stay_under_the_share_of_training(clock):
     """A simulated training of 1 s steps, where a checkpoint takes 2 s and the beginning 5."""
-    kept = budget.Budget()
+    kept = recorder.Budget()
     with kept.recording():
         clock.seconds += 5
     kept.seconds = 2.0
@@ -39,7 +39,7 @@ def test_at_auto_all_checkpoints_stay_under_the_share_of_training(clock):
                 clock.seconds += 2
             spent += 2
             made.append(step)
-        assert not made or spent + 2 <= budget.SHARE * step
+        assert not made or spent + 2 <= recorder.SHARE * step
     assert made[0] == 225
     assert len(made) == 16
 
@@ -47,11 +47,11 @@ def test_at_auto_all_checkpoints_stay_under_the_share_of_training(clock):
 @pytest.mark.parametrize("every", ["often", 0, -1.0, True, float("inf"), None])
 def test_a_distance_of_checkpoints_that_is_none_is_refused(every):
     with pytest.raises(ValueError, match="auto"):
-        budget.checked_every(every)
+        recorder.checked_every(every)
 
 
 def test_what_checkpoints_take_is_said_with_its_numbers(clock):
-    kept = budget.Budget()
+    kept = recorder.Budget()
     kept.begin()
     clock.seconds += 4
     kept.made, kept.seconds, kept.size = 2, 1.0, 30_000_000

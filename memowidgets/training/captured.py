@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
-from memowidgets.models.capture import captured, first_tensor
+from memowidgets.models.base import captured, first_tensor
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:

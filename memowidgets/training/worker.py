@@ -24,10 +24,10 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from memowidgets.models.bases import Bases
+from memowidgets.models.device import resolve_device
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.cost import Timing, meet, take_times
-from memowidgets.training.device import resolve_device
 from memowidgets.training.probe import check_functions
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 
@@ -213,7 +213,7 @@ def start_local(parent: int, threads: int, folder: str, devices: Sequence[str]) 
 @functools.cache
 def library_versions() -> dict[str, str]:
     """Return what should agree between the ordering process and the worker."""
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[1]
     code = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())

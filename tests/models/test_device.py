@@ -8,9 +8,8 @@ import psutil
 import pytest
 import torch
 
-from memowidgets.models import ConvNet, memory
-from memowidgets.models.memory import Memory, sent
-from memowidgets.models.precision import resolve_precision
+from memowidgets.models import ConvNet, device
+from memowidgets.models.device import Memory, resolve_precision, sent
 
 
 class Noting:
@@ -141,4 +140,4 @@ def test_free_memory_is_that_of_the_machine_and_of_its_control_groups(
         (folder / limit).write_text(f"{most}\n")
         (folder / used).write_text(f"{taken}\n")
         (folder / "memory.stat").write_text(f"anon 7\n{dropped} {files}\n")
-    assert memory.free_main_memory(tmp_path) == free
+    assert device.free_main_memory(tmp_path) == free

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
-from memowidgets.models.memory import Memory
+from memowidgets.models.device import Memory
 from memowidgets.progress import Progress
+from memowidgets.training.captured import Capture, Layer, auto_layers, named_layers
 from memowidgets.training.forward import (
     LAYER,
     Forward,
@@ -21,8 +22,7 @@ from memowidgets.training.forward import (
     in_memory,
     untouched,
 )
-from memowidgets.training.loop.captured import Capture, Layer, auto_layers, named_layers
-from memowidgets.training.loop.inputs import Batches, called, moved
+from memowidgets.training.inputs import Batches, called, moved
 from memowidgets.training.recorder import Allocate, Weights, digest_of, trained_weights
 from memowidgets.visible import listed, quoted
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from memowidgets.models import ConvNet
-from memowidgets.training.engine import sharing
-from memowidgets.training.engine.sharing import SharedSamples
+from memowidgets.training import pools
+from memowidgets.training.pools import SharedSamples
 from tests.training.small import Inline, assert_same, trained
 
 pytestmark = pytest.mark.worker_processes
@@ -61,7 +61,7 @@ def test_without_room_the_samples_are_sent(tmp_path, place, monkeypatch):
 def test_what_dead_processes_left_is_removed_and_what_lives_stays(place):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = place / f"{sharing._PREFIX}{dead.pid}-abc"
+    left = place / f"{pools._PREFIX}{dead.pid}-abc"
     left.mkdir()
     (left / "images.uint8").write_bytes(b"1")
     others = place / "memowidgets-samples-of-mine"

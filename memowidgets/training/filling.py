@@ -1,16 +1,41 @@
-"""Loop that orders shadow models of a pool and writes what it returns, until all exist."""
+"""Training of shadow models in local processes or any executor, each seed only once.
+
+Beyond giving out orders, collecting results and starting a broken pool again, each mechanism is
+here because a test fails without it:
+
+=====================================================  =============================================
+Claims of a shadow model, under a lock (`Claims`)      two_audits_at_once_in_one_process,
+                                                       two_processes_fill_one_directory
+A worker that failed is left out (`leave_out`)         too_little_memory_is_left_out,
+                                                       other_code_is_left_out
+An order names the workers that may take it            starts_again_elsewhere_are_given_again
+A model that killed two workers goes to no third       kills_two_dask_workers
+An order goes again with the job (`lacks_job`)         is_sent_the_job_when_it_lacks_it
+More orders than workers                               a_cluster_that_adapts_to_its_work_grows
+A stopped process is named and killed                  a_worker_that_is_stopped_is_named
+Workers end with their parent (`follow`)               killed_shadow_models_are_trained_again
+Samples are mapped from a file (`SharedSamples`)       workers_map_the_images_and_the_folder_goes
+Files of dead processes are removed                    what_dead_processes_left_is_removed,
+                                                       a_dead_process_loses_its_claims_at_once
+A local process that grows stays                       needs_more_memory_than_at_first_stays
+=====================================================  =============================================
+"""
 
 from __future__ import annotations
 
+import errno
 import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
+from memowidgets.files import make_private
+from memowidgets.models.device import DeviceError
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.store import StoreError
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.cost import (
     Timing,
     announced,
@@ -21,18 +46,101 @@ from memowidgets.training.cost import (
     spoken,
     work_seconds,
 )
-from memowidgets.training.device import DeviceError
-from memowidgets.training.engine.claims import Claims
-from memowidgets.training.engine.pools import LocalPool, Pool, PoolLostError
-from memowidgets.training.engine.worker import Result, WorkerKilledError, unpacked
+from memowidgets.training.pools import LocalPool, Pool, PoolLostError
 from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.worker import Result, WorkerKilledError, unpacked
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
     from memowidgets.training.shadows import ShadowSet
 
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
 _POLL_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 1.0  # interval for checking the claims of other processes
+
+
+class Claims:
+    """Claims of this process on shadow models; also detects those of other processes.
+
+    A claim is a lock on a file, which the system releases when the process dies.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Run directory of the shadow models.
+    folder : str
+        Folder of the claims in the run directory.
+    parted : bool
+        Whether the caller named its part of the shadow models, so that no other process trains
+        them and a file system without locks will do.
+    """
+
+    def __init__(self, run: RunDirectory, folder: str, *, parted: bool = False) -> None:
+        self._run, self._folder, self._parted = run, folder, parted
+        self._held: dict[int, BaseFileLock] = {}
+
+    def __enter__(self) -> Self:
+        folder = self._run.place(self._folder)
+        with self._run.explained(folder):
+            make_private(folder)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for index in list(self._held):
+            self.release(index)
+        with suppress(OSError, StoreError, ValueError):
+            for left in self._run.place(self._folder).glob("*.lock"):  # by a killed process
+                if self.take(int(left.stem)):
+                    self.forget(int(left.stem))
+
+    def take(self, index: int) -> bool:
+        """Claim a shadow model, and return False if another process trains it.
+
+        Raises
+        ------
+        StoreError
+            If the claim cannot be written, or the file system has no locks and the caller did not
+            name its part.
+        """
+        from filelock import FileLock, Timeout
+
+        file = self._file(index)
+        lock = FileLock(file, timeout=0, mode=0o600)
+        with self._run.explained(file):
+            try:
+                lock.acquire()
+            except Timeout:
+                return False
+            except (NotImplementedError, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+                    raise
+                if not self._parted:
+                    raise StoreError(
+                        f"{self._run.path} is on a file system without locks, where two processes "
+                        "could train the same models; name the part of each process, as in "
+                        "run_shadows(100, indices=range(0, 25))"
+                    ) from error
+                return True
+        self._held[index] = lock
+        return True
+
+    def release(self, index: int) -> None:
+        """Release a claim, because the shadow model is no longer trained here."""
+        lock = self._held.pop(index, None)
+        if lock is not None:
+            lock.release()
+
+    def forget(self, index: int) -> None:
+        """Release a claim on a finished shadow model, and delete its file."""
+        self.release(index)
+        with suppress(OSError, StoreError):
+            self._file(index).unlink()
+
+    def _file(self, index: int) -> Path:
+        return self._run.place(f"{self._folder}/{index:04d}.lock")
 
 
 class RefusedError(StoreError):

@@ -1,1 +1,0 @@
-"""What a user's own training loop is watched with."""

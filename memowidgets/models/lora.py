@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -142,6 +143,13 @@ def adapter_weights(model: Any, name: str) -> dict[str, Any]:
         return dict(
             get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=trained)
         )
+
+
+def adapter_config(model: Any, name: str) -> dict[str, Any]:
+    """Return the configuration of an adapter as peft saves it, by the name of its file."""
+    described = {**model.peft_config[name].to_dict(), "inference_mode": True}
+    plain = json.dumps(described, default=lambda v: sorted(v) if isinstance(v, set) else str(v))
+    return {"adapter_config.json": json.loads(plain)}
 
 
 def blocks_of(model: nn.Module) -> tuple[str, nn.ModuleList]:

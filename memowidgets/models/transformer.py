@@ -18,7 +18,7 @@ from memowidgets.checks import as_code
 from memowidgets.data import Dataset
 from memowidgets.models.base import Model, has_users_class
 from memowidgets.models.device import answers, is_out_of_memory
-from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
+from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.pretrained import DTYPES, Pretrained, tokenizer_digest
 from memowidgets.models.tokens import Tokens
 from memowidgets.stamps import digest, digest_of
@@ -349,12 +349,7 @@ class TokenModel(TransformerModel):
 
     def weights_config(self, module: nn.Module) -> dict[str, Any]:
         """Return peft's configuration of the adapter."""
-        if self._lora is None:
-            return {}
-        config = cast("PeftModel", module).peft_config["default"]
-        described = {**config.to_dict(), "inference_mode": True}
-        plain = json.dumps(described, default=lambda v: sorted(v) if isinstance(v, set) else str(v))
-        return {"adapter_config.json": json.loads(plain)}
+        return {} if self._lora is None else adapter_config(module, "default")
 
     def _encoded(self, data: Dataset) -> Tokens:
         if data not in self._read:

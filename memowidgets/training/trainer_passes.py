@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +17,7 @@ from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import Memory, used_precision, working_on
 from memowidgets.models.heads import plain
+from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import arrays_of
@@ -40,7 +38,6 @@ _KINDS = (
 _MASKED = -100
 _BEFORE, _BEHIND = 4, 8
 _LABELS = ("labels", "label", "label_ids")
-_INPUTS = ("input_ids", "pixel_values")
 _SIDE = 8  # rows and columns of an image's summary
 _CLOSE = 0.05  # of normalised pixels, about a hundredth of their range
 _SAME = 1e-4  # of normalised pixels
@@ -154,14 +151,10 @@ class ModelPasses:
 
     def weights(self, module: nn.Module) -> Weights:
         """Return the trained weights and lasting buffers, or an adapter as peft saves it."""
-        peft: Any = module
         adapter = getattr(module, "active_adapter", None)
         if hasattr(module, "get_base_model") and isinstance(adapter, str):
-            from memowidgets.models.lora import adapter_weights
-
-            arrays = arrays_of(adapter_weights(peft, adapter))
-            config = {**peft.peft_config[adapter].to_dict(), "inference_mode": True}
-            notes = {"adapter_config.json": json.loads(json.dumps(config, default=_plain))}
+            arrays = arrays_of(adapter_weights(module, adapter))
+            notes = adapter_config(module, adapter)
             return Weights(digest_of_arrays(arrays), arrays, "adapter_model", notes)
         lasting = module.state_dict().keys()
         buffers = {n: b for n, b in module.named_buffers() if n in lasting}  # as running means
@@ -226,50 +219,31 @@ def check_head(config: Any, class_names: Sequence[str]) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, set) else str(value)
-
-
 class Unreadable(Exception):  # noqa: N818 - no error: some rows can't be read before training
     """The rows cannot be compared, for the reason in the message."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the training data, as the model receives it.
+    """One row of the training data as the model receives it, or a sample as the audit encodes it.
 
     Attributes
     ----------
     content : array of shape (n_tokens,), int64, or (values,), float32
-        Tokens without padding, or a summary of the image.
+        Tokens without padding, or a summary of the image. For a sample and a language model, the
+        tokens of the prompt, followed by the label's.
     label : int or None
         Its class, for a classifier. None if the row does not say.
     counted : array of shape (n_tokens,), bool, or None
         Whether the loss includes each token, for a language model. None if the row does not say.
+    name : str
+        Id of the sample.
     """
 
     content: Array
     label: int | None = None
     counted: NDArray[np.bool_] | None = None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Member or held-out sample, as the audit encodes it.
-
-    Attributes
-    ----------
-    name : str
-        Id of the sample.
-    content : array
-        As in `Row`; for a language model the tokens of the prompt, followed by the label's.
-    label : int or None
-        Its class.
-    """
-
-    name: str
-    content: Array
-    label: int | None = None
+    name: str = ""
 
 
 def check_rows(loader: Any, passes: ModelPasses) -> None:
@@ -287,19 +261,19 @@ def check_rows(loader: Any, passes: ModelPasses) -> None:
     """
     recipe, aside = passes.recipe, passes.held_out
     unseen = np.arange(0 if aside is None else len(aside))
-    is_language = isinstance(recipe.model, CausalLM)
+    prompts = isinstance(recipe.model, CausalLM)
     try:
-        rows = (read_prompts if is_language else read_classes)(loader)
+        rows = read_rows(loader, prompts=prompts)
         members = _samples(recipe, recipe.data, passes.members)
         others = _samples(recipe, aside or recipe.data, unseen)
     except Unreadable as reason:
         warn_user(f"{reason}, so it was not checked whether it encodes this audit's members alike")
         return
     try:
-        note = (check_prompts if is_language else check_classes)(rows, members)
+        note = check_members(rows, members, prompts=prompts)
     except ValueError as error:
         raise ValueError(f"{error}{_chat_of(recipe.model, rows)}") from None
-    places = _starting_with(rows, others) if is_language else _equal(rows, others, _SAME)
+    places = _places(rows, others, _SAME, prompts=prompts)
     found = [sample.name for sample, at in zip(others, places, strict=True) if at]
     if found:
         raise ValueError(
@@ -330,7 +304,7 @@ def _chat_of(model: Any, rows: Sequence[Row]) -> str:
     )
 
 
-def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> list[Sample]:
+def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> list[Row]:
     """Return samples as the audit feeds them to the model."""
     import torch
 
@@ -341,53 +315,52 @@ def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> lis
         if isinstance(recipe.model, CausalLM):
             content = np.array([*inputs["input_ids"][0].tolist(), int(inputs["options"][label])])
         else:
-            content = _content(inputs if isinstance(inputs, dict) else {"pixel_values": inputs})
-        found.append(Sample(str(data.ids[position]), content, label))
+            content = _content(inputs if isinstance(inputs, dict) else {"pixel_values": inputs})[0]
+        found.append(Row(content, label, name=str(data.ids[position])))
     return found
 
 
-# reading
+def read_rows(loader: Any, *, prompts: bool) -> list[Row]:
+    """Read every row of a loader, each put through its collator alone.
 
-
-def read_prompts(loader: Any) -> list[Row]:
-    """Read every row of a language model's loader, each put through its collator alone.
-
-    Raises
-    ------
-    Unreadable
-        If the data are streamed, or have no token ids.
-    """
-
-    def row(batch: Mapping[str, Any]) -> Row:
-        ids, real = _tokens(batch)
-        labels = batch.get("labels")
-        counted = None if labels is None else np.asarray(labels).reshape(-1) != _MASKED
-        return Row(ids[real], counted=None if counted is None else counted[real])
-
-    found: list[Row] = _read(loader, row)
-    return found
-
-
-def read_classes(loader: Any) -> list[Row]:
-    """Read every row of a classifier's loader, each put through its collator alone.
+    Parameters
+    ----------
+    loader : DataLoader
+        The Trainer's.
+    prompts : bool
+        Whether a language model is trained, and not a classifier.
 
     Raises
     ------
     Unreadable
         If the data are streamed, are augmented at random, or have neither tokens nor pixels.
     ValueError
-        If a label is not one class, or a row has token types.
+        If the label of a classifier is not one class, or a row has token types.
     """
+    dataset: Any = getattr(loader, "dataset", None)
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise Unreadable("the Trainer streams its data")
 
-    def row(batch: Mapping[str, Any]) -> tuple[Array, Array | None, bool]:
-        label = next((batch[name] for name in _LABELS if name in batch), None)
-        has_types = bool(np.any(np.asarray(batch.get("token_type_ids", 0))))
-        return _content(batch), None if label is None else np.asarray(label), has_types
+    def read(i: int) -> tuple[Array, Array | None, bool]:
+        batch = loader.collate_fn([dataset[i]])
+        names = _LABELS[:1] if prompts else _LABELS
+        label = next((np.asarray(batch[name]) for name in names if name in batch), None)
+        content, real = _content(batch)
+        if prompts and label is not None:
+            label = label.reshape(-1)[real]
+        return content, label, bool(np.any(np.asarray(batch.get("token_type_ids", 0))))
 
-    first, *again = _read(loader, _content, [0] * 4)
-    if any(not np.array_equal(first, other) for other in again):
+    try:
+        again = [read(0)[0] for _ in range(0 if prompts else 4)]
+        found = [read(i) for i in range(len(dataset))]
+    except _READING as error:
+        raise Unreadable(
+            f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error})"
+        ) from error
+    if any(not np.array_equal(again[0], other) for other in again):
         raise Unreadable("the Trainer's rows differ each time that they are read")
-    found = _read(loader, row)
+    if prompts:
+        return [Row(c, counted=None if w is None else w != _MASKED) for c, w, _ in found]
     typed = next((i for i, (_, _, has_types) in enumerate(found) if has_types), None)
     if typed is not None:
         raise ValueError(
@@ -397,42 +370,21 @@ def read_classes(loader: Any) -> list[Row]:
     return [Row(content, _class(label, i)) for i, (content, label, _) in enumerate(found)]
 
 
-def _read(loader: Any, make: Callable[[Any], Any], places: Sequence[int] | None = None) -> Any:
-    """Return what `make` makes of each row as a batch of one."""
-    dataset: Any = getattr(loader, "dataset", None)
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise Unreadable("the Trainer streams its data")
-    try:
-        rows = range(len(dataset)) if places is None else places
-        return [make(loader.collate_fn([dataset[i]])) for i in rows]
-    except _READING as error:
-        raise Unreadable(
-            f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error})"
-        ) from error
+def _content(batch: Mapping[str, Any]) -> tuple[Array, Array]:
+    """Return the tokens of a batch of one, or its image in 8×8 means, and what is not padding."""
+    import torch
 
-
-def _tokens(batch: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the tokens of a batch of one, and which of them are not padding."""
-    ids = np.asarray(batch["input_ids"]).reshape(-1).astype(np.int64)
-    mask = batch.get("attention_mask")
-    return ids, np.ones(len(ids), bool) if mask is None else np.asarray(mask).reshape(-1) != 0
-
-
-def _content(batch: Mapping[str, Any]) -> Array:
-    """Return the tokens, or the mean of each of 8×8 parts of the image, of a batch of one."""
-    name = next((name for name in _INPUTS if name in batch), None)
-    if name is None:
+    if "input_ids" in batch:
+        ids = np.asarray(batch["input_ids"]).reshape(-1).astype(np.int64)
+        mask = batch.get("attention_mask")
+        real = np.ones(len(ids), bool) if mask is None else np.asarray(mask).reshape(-1) != 0
+        return ids[real], real
+    if "pixel_values" not in batch:
         raise Unreadable(f"the Trainer's rows have {listed(batch)}, neither tokens nor pixels")
-    if name == "input_ids":
-        ids, real = _tokens(batch)
-        return ids[real]
-    image = np.asarray(batch[name], dtype=np.float32)[0]
-    parts = [
-        np.array_split(band, min(_SIDE, image.shape[2]), axis=2)
-        for band in np.array_split(image, min(_SIDE, image.shape[1]), axis=1)
-    ]
-    means = [[part.mean(axis=(1, 2)) for part in band] for band in parts]
-    return np.asarray(means, dtype=np.float32).ravel()
+    image = torch.as_tensor(batch["pixel_values"], dtype=torch.float32)[0]
+    sides = min(_SIDE, image.shape[1]), min(_SIDE, image.shape[2])
+    means = torch.nn.functional.adaptive_avg_pool2d(image, sides)
+    return means.numpy().ravel(), np.ones(0, bool)
 
 
 def _class(label: Array | None, row: int) -> int | None:
@@ -452,11 +404,8 @@ def _class(label: Array | None, row: int) -> int | None:
     return int(value)
 
 
-# comparing
-
-
-def check_prompts(rows: Sequence[Row], members: Sequence[Sample]) -> str | None:
-    """Check that each member's tokens are at the start of a row, in any order.
+def check_members(rows: Sequence[Row], members: Sequence[Row], *, prompts: bool) -> str | None:
+    """Check that each member is a row, or at the start of one if it is a prompt, in any order.
 
     Returns
     -------
@@ -466,72 +415,43 @@ def check_prompts(rows: Sequence[Row], members: Sequence[Sample]) -> str | None:
     Raises
     ------
     ValueError
-        If a member is in no row, or the loss leaves out its label. The message has both encodings.
+        If a member is in no row, only with another label, or its label is not in the loss. Where
+        tokens differ, the message has both encodings.
     """
-    found = _starting_with(rows, members)
-    for member, places in zip(members, found, strict=True):
-        at = len(member.content) - 1
-        counted = [rows[i].counted for i in places]
-        if counted and not any(mask is None or mask[at] for mask in counted):
+    found = _places(rows, members, _CLOSE, prompts=prompts)
+    missing = [i for i, places in enumerate(found) if not places]
+    room, needed = (sum(len(each.content) for each in some) for some in (rows, members))
+    is_packed = prompts and len(missing) < len(members) > len(rows) and room >= needed
+    if missing and not is_packed:
+        raise ValueError(_difference(rows, members, missing, _OF_PROMPTS if prompts else _OF_TEXTS))
+    there = [(member, [rows[i] for i in at]) for member, at in zip(members, found, strict=True)]
+    for member, its in there:
+        masks = [row.counted for row in its]
+        if its and all(mask is not None and not mask[len(member.content) - 1] for mask in masks):
             raise ValueError(
                 f"the Trainer's loss leaves out the label of {quoted(member.name)} (its labels are "
                 f"{_MASKED} there), so it does not train what this audit looks at"
             )
-    missing = [i for i, places in enumerate(found) if not places]
-    room, needed = (sum(len(each.content) for each in some) for some in (rows, members))
-    may_be_packed = len(rows) < len(members) and room >= needed
-    if missing and not (len(missing) < len(members) and may_be_packed):
-        raise ValueError(_difference(rows, members, missing, _OF_PROMPTS))
+    wrong = [
+        (member, its[0])
+        for member, its in there
+        if its and all(row.label not in (member.label, None) for row in its)
+    ]
+    if wrong:
+        member, row = wrong[0]
+        raise ValueError(
+            f"{len(wrong)} of {len(members)} members have another label in the Trainer's rows; "
+            f"{quoted(member.name)} is class {row.label} there and {member.label} in this audit. "
+            "Number the classes alike, with class_names=list(model.config.id2label.values())"
+        )
+    if not prompts and any(row.label is None for row in rows):
+        return "the Trainer's rows have no labels, so it was not checked whether they are the same"
     if missing:
         return (
             f"{len(missing)} of {len(members)} members were not found at the start of a row, which "
             "seem to have several samples each, so it was not checked whether these are encoded "
             "alike"
         )
-    return _others(rows, found)
-
-
-def check_classes(rows: Sequence[Row], members: Sequence[Sample]) -> str | None:
-    """Check that each member is a row, with the same label, in any order.
-
-    Returns
-    -------
-    str or None
-        What could not be checked, or another note.
-
-    Raises
-    ------
-    ValueError
-        If a member is in no row, or only with another label.
-    """
-    found = _equal(rows, members, _CLOSE)
-    missing = [i for i, places in enumerate(found) if not places]
-    if missing and rows and rows[0].content.dtype.kind == "f":
-        raise ValueError(
-            f"{len(missing)} of {len(members)} members are in no row of the Trainer; the first is "
-            f"{quoted(members[missing[0]].name)}. The members must be the Trainer's rows, with its "
-            "processor and without random augmentation"
-        )
-    if missing:
-        raise ValueError(_difference(rows, members, missing, _OF_TEXTS))
-    others = [
-        i
-        for i, places in enumerate(found)
-        if not any(rows[p].label in (members[i].label, None) for p in places)
-    ]
-    if others:
-        member, row = members[others[0]], rows[found[others[0]][0]]
-        raise ValueError(
-            f"{len(others)} of {len(members)} members have another label in the Trainer's rows; "
-            f"{quoted(member.name)} is class {row.label} there and {member.label} in this audit. "
-            "Number the classes alike, with class_names=list(model.config.id2label.values())"
-        )
-    if any(row.label is None for row in rows):
-        return "the Trainer's rows have no labels, so it was not checked whether they are the same"
-    return _others(rows, found)
-
-
-def _others(rows: Sequence[Row], found: Sequence[Sequence[int]]) -> str | None:
     others = len(rows) - len({place for places in found for place in places})
     if not others:
         return None
@@ -541,28 +461,24 @@ def _others(rows: Sequence[Row], found: Sequence[Sequence[int]]) -> str | None:
     )
 
 
-def _starting_with(rows: Sequence[Row], samples: Sequence[Sample]) -> list[list[int]]:
-    """Return the rows that start with each sample's tokens."""
-    order, ordered = _sorted(rows)
-    found = []
-    for sample in samples:
-        key = _key(sample.content)
-        first = last = bisect_left(ordered, key)
-        while last < len(ordered) and ordered[last].startswith(key):
-            last += 1
-        found.append(order[first:last])
-    return found
+def _places(
+    rows: Sequence[Row], samples: Sequence[Row], close: float, *, prompts: bool
+) -> list[list[int]]:
+    """Return the rows of each sample: with its tokens, or its image up to rounding.
 
-
-def _equal(rows: Sequence[Row], samples: Sequence[Sample], close: float) -> list[list[int]]:
-    """Return the rows with each sample's tokens, or its image up to rounding in preparation."""
+    A row of a prompt may go on after its label.
+    """
     if not rows or not samples:
         return [[] for _ in samples]
     if rows[0].content.dtype.kind == "i":
-        places = defaultdict(list)
+        places: dict[bytes, list[int]] = {sample.content.tobytes(): [] for sample in samples}
+        lengths = {len(sample.content) for sample in samples}
         for i, row in enumerate(rows):
-            places[row.content.tobytes()].append(i)
-        return [places.get(np.asarray(s.content, np.int64).tobytes(), []) for s in samples]
+            for n in lengths if prompts else [len(row.content)]:
+                start = row.content[:n]
+                if len(start) == n and start.tobytes() in places:
+                    places[start.tobytes()].append(i)
+        return [places[sample.content.tobytes()] for sample in samples]
     from sklearn.neighbors import NearestNeighbors
 
     table, asked = (np.stack([each.content for each in some]) for some in (rows, samples))
@@ -570,39 +486,30 @@ def _equal(rows: Sequence[Row], samples: Sequence[Sample], close: float) -> list
         return [[] for _ in samples]
     near = NearestNeighbors(radius=close * np.sqrt(table.shape[1])).fit(table)
     found = near.radius_neighbors(asked, return_distance=True, sort_results=True)[1]
-    return [places.tolist() for places in found]
-
-
-def _sorted(rows: Sequence[Row]) -> tuple[list[int], list[bytes]]:
-    keys = [_key(row.content) for row in rows]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    return order, [keys[i] for i in order]
-
-
-def _key(ids: NDArray[np.int64]) -> bytes:
-    """Return bytes that sort like the tokens, with a common start for a common start."""
-    return ids.astype(">u4").tobytes()
+    return [at.tolist() for at in found]
 
 
 def _difference(
-    rows: Sequence[Row], members: Sequence[Sample], missing: Sequence[int], advice: str
+    rows: Sequence[Row], members: Sequence[Row], missing: Sequence[int], advice: str
 ) -> str:
     """Return an error's message with the tokens of a missing member and of the nearest row."""
     member = members[missing[0]]
-    order, ordered = _sorted(rows)
-    at = bisect_left(ordered, _key(member.content))
-    near = [rows[order[i]] for i in (at - 1, at) if 0 <= i < len(rows)]
-    if len(rows) == len(members):
-        near.insert(0, rows[missing[0]])  # usually both have the same order
-    if not near:
+    said = f"{len(missing)} of {len(members)} members are in no row of the Trainer"
+    if not rows:
         return f"the Trainer has no rows; this audit has {len(members)} members"
-    row = max(near, key=lambda candidate: _common(candidate.content, member.content))
+    if member.content.dtype.kind == "f":
+        return (
+            f"{said}; the first is {quoted(member.name)}. The members must be the Trainer's rows, "
+            "with its processor and without random augmentation"
+        )
+    same_order = [rows[missing[0]]] if len(rows) == len(members) else []  # usually they have
+    row = max([*same_order, *rows], key=lambda other: _common(other.content, member.content))
     start = _common(row.content, member.content)
     shown = slice(max(0, start - _BEFORE), start + _BEHIND)
     theirs, ours = (ids[shown].tolist() for ids in (row.content, member.content))
     return (
-        f"{len(missing)} of {len(members)} members are in no row of the Trainer as this audit "
-        f"encodes them; for {quoted(member.name)} the nearest row differs from token {start} on:\n"
+        f"{said} as this audit encodes them; for {quoted(member.name)} the nearest row differs "
+        f"from token {start} on:\n"
         f"  Trainer  {len(row.content)} tokens: {theirs}\n"
         f"  audit    {len(member.content)} tokens: {ours}\n"
         "tokenizer.decode shows them as text; an error does not, because notebooks keep errors. "

@@ -12,11 +12,11 @@ from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
 import memowidgets as mw
 from memowidgets.training.trainer_passes import (
-    Sample,
+    Row,
     Unreadable,
-    check_classes,
     check_head,
-    read_classes,
+    check_members,
+    read_rows,
 )
 from tests.models.test_sequence_classifier import (
     CLASSES,
@@ -265,7 +265,7 @@ def test_labels_that_are_not_one_class_are_named(label, message, data, tokenizer
         collate_fn = staticmethod(lambda batch: {k: np.array([v]) for k, v in batch[0].items()})
 
     with pytest.raises(ValueError, match=message):
-        read_classes(Loader())
+        read_rows(Loader(), prompts=False)
 
 
 @pytest.mark.parametrize(
@@ -347,17 +347,17 @@ def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
     def steady(i):
         return {"pixel_values": images[i][None], "labels": np.array([i % 2])}
 
-    rows = read_classes(loader(steady))
+    rows = read_rows(loader(steady), prompts=False)
     near = images + 1e-3
-    encoded = read_classes(loader(lambda i: {"pixel_values": near[i][None]}))
-    members = [Sample(str(i), encoded[i].content, i % 2) for i in rng.permutation(20)]
-    assert check_classes(rows, members) is None
+    encoded = read_rows(loader(lambda i: {"pixel_values": near[i][None]}), prompts=False)
+    members = [Row(encoded[i].content, i % 2, name=str(i)) for i in rng.permutation(20)]
+    assert check_members(rows, members, prompts=False) is None
     with pytest.raises(ValueError, match=r"1 of 20 members are in no row .*without random augment"):
-        check_classes(rows[1:], members)
+        check_members(rows[1:], members, prompts=False)
     with pytest.raises(Unreadable, match="differ each time that they are read"):
-        read_classes(loader(lambda i: {"pixel_values": images[i][None] + rng.normal()}))
+        read_rows(loader(lambda i: {"pixel_values": images[i][None] + rng.normal()}), prompts=False)
     with pytest.raises(Unreadable, match="neither tokens nor pixels"):
-        read_classes(loader(lambda i: {"input_values": images[i][None]}))
+        read_rows(loader(lambda i: {"input_values": images[i][None]}), prompts=False)
 
 
 @pytest.mark.parametrize("family", ["vit", "resnet"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -23,11 +24,11 @@ from memowidgets.models.transformer import (
     FINE_TUNED,
     FROM_SCRATCH,
     Given,
-    Scratch,
     TokenModel,
     check_dtype,
     check_whole,
     identity_of,
+    random_weights,
     small_llama,
 )
 from memowidgets.visible import quoted
@@ -187,7 +188,7 @@ class CausalLM(TokenModel):
         config = small_llama(len(tokenizer), layers, width)
         arguments = {"layers": layers, "width": width}
         identity = {**arguments, "words": len(tokenizer)}
-        load = Scratch(config, cls.kind)
+        load = partial(random_weights, config, cls.kind)
         model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=_MAX_LENGTH)
         model.cpu_threads = 1
         model.source = {"model": "CausalLM.from_scratch", "arguments": arguments}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from memowidgets.checks import warn_user
@@ -27,12 +28,12 @@ from memowidgets.models.transformer import (
     CLASSIFIER,
     FROM_SCRATCH,
     Given,
-    Scratch,
     TokenModel,
     check_dtype,
     check_whole,
     identity_of,
     positions_of,
+    random_weights,
     small_llama,
 )
 from memowidgets.visible import quoted
@@ -255,7 +256,7 @@ class SequenceClassifier(TokenModel):
         tokenizer = tokenizer_of_words(_texts(data).texts)
         config = small_llama(len(tokenizer), layers, width)
         identity = {"layers": layers, "width": width, "words": len(tokenizer)}
-        load = Scratch(config, cls.kind)
+        load = partial(random_weights, config, cls.kind)
         model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=max_length)
         model._read_as(None, truncate=truncate)
         model.cpu_threads = 1

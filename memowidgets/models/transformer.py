@@ -648,17 +648,6 @@ def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
     return cast("nn.Module", getattr(transformers, kind).from_config(config))
 
 
-class Scratch:
-    """Loader of a model with random weights."""
-
-    def __init__(self, config: Any, kind: str) -> None:
-        self._config, self._kind = config, kind
-
-    def __call__(self, **changes: Any) -> nn.Module:
-        """Return a new model."""
-        return random_weights(self._config, self._kind, **changes)
-
-
 def small_llama(vocabulary: int, layers: int, width: int) -> Any:
     """Return the configuration of a Llama whose heads have 16 values.
 

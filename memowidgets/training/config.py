@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from memowidgets.checks import check_version, real_number, several, whole_number
@@ -133,34 +133,32 @@ class TrainingConfig:
         """Return the settings with every open field taken from a model's defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         given = {k: _plain(v) for k, v in values.items() if v is not None}
-        known = {field.name for field in fields(self)}
-        base = replace(_FALLBACK, **{k: v for k, v in defaults.items() if k in known})
         if given.get("augment", "none") != "none" and "augment" not in defaults:
             raise ValueError(
                 f"augment={self.augment!r} is for images; this model does not use images"
             )
-        return replace(base, **given)
+        return Settings(**{**{k: v for k, v in defaults.items() if k in values}, **given})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`TrainingConfig` without open fields."""
+    """`TrainingConfig` without open fields; these are the defaults where a model states none."""
 
-    epochs: float
-    checkpoint_every: float
-    batch_size: int
-    accumulate: int
-    lr: float
-    optimizer: str | Callable[..., Any]
-    schedule: str | Callable[[float], float]
-    warmup: float
-    weight_decay: float
-    precision: str
-    label_noise: float
-    milestones: tuple[float, ...]
-    augment: str
-    deterministic: bool
-    version: str
+    epochs: float = 10
+    checkpoint_every: float = 1
+    batch_size: int = 32
+    accumulate: int = 1
+    lr: float = 1e-3
+    optimizer: str | Callable[..., Any] = "adamw"
+    schedule: str | Callable[[float], float] = "constant"
+    warmup: float = 0.0
+    weight_decay: float = 0.0
+    precision: str = "float32"
+    label_noise: float = 0.0
+    milestones: tuple[float, ...] = (0.5, 0.75)
+    augment: str = "none"
+    deterministic: bool = False
+    version: str = ""
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Settings:
@@ -169,7 +167,10 @@ class Settings:
         Of a user's function a manifest has only the name, and training with that is an error.
         """
         known = {field.name for field in fields(cls)}
-        return replace(_FALLBACK, **{k: _read(v) for k, v in stored.items() if k in known})
+        kept: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in stored.items() if k in known
+        }
+        return cls(**kept)
 
     def described(self) -> dict[str, Any]:
         """Return the settings as text and numbers, a function as its name."""
@@ -280,25 +281,6 @@ class CheckpointPlan:
         return round(k * self.every * self.steps_per_epoch)
 
 
-_FALLBACK = Settings(
-    epochs=10,
-    checkpoint_every=1,
-    batch_size=32,
-    accumulate=1,
-    lr=1e-3,
-    optimizer="adamw",
-    schedule="constant",
-    warmup=0.0,
-    weight_decay=0.0,
-    precision="float32",
-    label_noise=0.0,
-    milestones=(0.5, 0.75),
-    augment="none",
-    deterministic=False,
-    version="",
-)
-
-
 def lost_function(what: str, name: str) -> str:
     """Return the error message for a user's function that is not available."""
     return (
@@ -317,10 +299,6 @@ def _described(value: Any) -> Any:
         return list(value) if isinstance(value, tuple) else value
     is_named = inspect.isroutine(value) or isinstance(value, type)
     return _FUNCTION + (value if is_named else type(value)).__qualname__
-
-
-def _read(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -20,9 +20,8 @@ from memowidgets.files import UNFINISHED
 from memowidgets.models.device import wait_for
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.forward import Forward
+from memowidgets.training.checkpoint import name_of, outputs_of, record_file
 from memowidgets.training.learner import Learner, weights_in
-from memowidgets.training.recorder import Allocate, Weights, write_checkpoint
 from memowidgets.training.seeds import derived_seed, restored
 from memowidgets.training.shadow import ShadowJob, own_steps
 from memowidgets.training.target import write_state
@@ -243,36 +242,20 @@ def _save_seconds(learner: Learner, run: RunDirectory, shape: tuple[int, int]) -
     try:
         for epoch in range(2):  # the first has no older state to delete
             start = time.perf_counter()
-            passes = _Made(shape, np.zeros(shape[0], np.int64))
-            weights = Weights("", weights_in(part), learner.recipe.model.weights_name)
-            module, step = learner.module, learner.step
-            record = write_checkpoint(scratch, passes, module, weights, step, epoch, Progress())
-            write_state(scratch, record, part, notes)
+            name = name_of(epoch)
+            place = f"checkpoints/{name}/{learner.recipe.model.weights_name}"
+            digest = scratch.write_weights(place, weights_in(part))
+            zeros = np.zeros(shape, np.float32)
+            outputs = {"logits": zeros, "losses": zeros[:, 0]}
+            scratch.write_tensors(outputs_of(name), outputs, of=digest)
+            scratch.write_note(record_file(name), {"weights": digest})
+            write_state(scratch, name, digest, part, notes)
             seconds = copied + (time.perf_counter() - start) / share
     except (OSError, StoreError):
         return 0.0
     finally:
         shutil.rmtree(scratch.path, ignore_errors=True)
     return seconds
-
-
-@dataclass(frozen=True)
-class _Made:
-    """Passes of a checkpoint that take no time: zeros of this shape."""
-
-    shape: tuple[int, int]
-    labels: NDArray[np.int64]
-    layer_names: tuple[str, ...] = ()
-
-    def look(self, _module: object, _progress: Progress, allocate: Allocate) -> Forward:
-        made = allocate({"logits": self.shape, "losses": self.shape[:1]}, "float32")
-        return Forward(made["logits"], made["losses"], {})
-
-    def test(self, _module: object, _progress: Progress) -> None:
-        return None
-
-    def weights(self, _module: object) -> Weights:
-        raise NotImplementedError
 
 
 def _width(array: NDArray[Any]) -> int:

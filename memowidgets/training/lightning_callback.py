@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from memowidgets.checks import warn_user
 
@@ -29,21 +29,6 @@ else:
     Callback, _IS_THERE = _base()
 
 __all__ = ["LightningCallback"]
-
-
-class _Watched(Protocol):
-    steps: int
-
-    @property
-    def steps_per_epoch(self) -> int: ...
-
-    def trains_with(self, module: Any) -> bool: ...
-
-    def step(self) -> bool: ...
-
-    def end(self) -> None: ...
-
-    def continue_at(self, steps_done: int) -> None: ...
 
 
 class LightningCallback(Callback):
@@ -91,7 +76,7 @@ class LightningCallback(Callback):
         watch.audit.dashboard()
     """
 
-    def __init__(self, watch: _Watched, stop: bool = True) -> None:
+    def __init__(self, watch: Any, stop: bool = True) -> None:
         if not _IS_THERE:
             raise ModuleNotFoundError(_MISSING)
         if not hasattr(watch, "step") or not hasattr(watch, "continue_at"):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.models.device import module_of
+
 if TYPE_CHECKING:
     import torch
 
@@ -119,16 +121,18 @@ class RandomStates:
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from saved states; a device that they lack keeps the state of the seed."""
+        import torch
+
         found = {name: np.array(array) for name, array in arrays.items()}
         gauss, has_gauss, position = _content_of(found["numpy"])
         version, internal, gauss_next = _content_of(found["python"])
         states = {
-            "torch": _tensor_of(found["torch"]),
+            "torch": torch.from_numpy(found["torch"]),
             "numpy": ("MT19937", found["numpy.key"].astype(np.uint32), position, has_gauss, gauss),
             "python": (version, tuple(internal), gauss_next),
         }
         if self._device is not None and _OWN in self._states:
-            states[_OWN] = _tensor_of(found[_OWN]) if _OWN in found else self._states[_OWN]
+            states[_OWN] = torch.from_numpy(found[_OWN]) if _OWN in found else self._states[_OWN]
         self._states = states
 
 
@@ -166,17 +170,11 @@ def _has_generator(device: torch.device | None) -> TypeGuard[torch.device]:
     """Return whether a device has a generator beside the CPU's."""
     if device is None or device.type in ("cpu", "meta"):
         return False
-    return hasattr(_device_module(device), "get_rng_state")
+    return hasattr(module_of(device), "get_rng_state")
 
 
 def _where(device: torch.device) -> tuple[torch.device, ...]:
     return () if device.type == "mps" else (device,)  # there is one
-
-
-def _device_module(device: torch.device) -> Any:
-    import torch
-
-    return torch.get_device_module(device)
 
 
 def _capture(device: torch.device | None = None) -> dict[str, Any]:
@@ -189,7 +187,7 @@ def _capture(device: torch.device | None = None) -> dict[str, Any]:
         "python": random.getstate(),
     }
     if _has_generator(device):
-        states[_OWN] = _device_module(device).get_rng_state(*_where(device))
+        states[_OWN] = module_of(device).get_rng_state(*_where(device))
     return states
 
 
@@ -200,13 +198,7 @@ def _restore(states: Mapping[str, Any], device: torch.device | None = None) -> N
     np.random.set_state(states["numpy"])  # noqa: NPY002
     random.setstate(states["python"])
     if _has_generator(device) and _OWN in states:
-        _device_module(device).set_rng_state(states[_OWN], *_where(device))
-
-
-def _tensor_of(array: NDArray[Any]) -> torch.Tensor:
-    import torch
-
-    return torch.from_numpy(array)
+        module_of(device).set_rng_state(states[_OWN], *_where(device))
 
 
 def _bytes_of(content: Any) -> NDArray[np.uint8]:

@@ -311,20 +311,21 @@ class TargetTraining:
                 *(self._run, passes, learner.module, weights, learner.step, epoch, Progress()),
                 seconds=seconds,
             )
-        write_state(self._run, record, *learner.state())
+        write_state(self._run, record.name, record.weights, *learner.state())
         return record
 
 
 def write_state(
     run: RunDirectory,
-    record: Record,
+    name: str,
+    weights: str,
     arrays: Mapping[str, NDArray[Any]],
     notes: Mapping[str, str],
 ) -> None:
     """Write the state to resume from at a checkpoint, and then delete the previous one."""
-    run.write_tensors(f"checkpoints/{record.name}/resume", arrays, notes, record.weights)
+    run.write_tensors(f"checkpoints/{name}/resume", arrays, notes, weights)
     for other in run.place("checkpoints").glob("*/resume.safetensors"):
-        if other.parent.name != record.name:
+        if other.parent.name != name:
             run.forget(f"checkpoints/{other.parent.name}/resume")
 
 

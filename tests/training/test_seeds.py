@@ -56,7 +56,7 @@ class Chip:
 def chips(monkeypatch):
     """Two devices, and a generator that starts at its seed."""
     made = Chip(2)
-    monkeypatch.setattr(seeds, "_device_module", lambda _device: made)
+    monkeypatch.setattr(seeds, "module_of", lambda _device: made)
     monkeypatch.setattr(
         seeds.RandomStates, "_first_state", lambda _self, seed: np.full(2, seed, np.uint8)
     )

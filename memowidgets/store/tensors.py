@@ -297,7 +297,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
                 (length,) = struct.unpack("<Q", file.read(8))
                 header: dict[str, Any] = json.loads(file.read(length))
         except SafetensorError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(f"{error}; it has {state[-1]} bytes") from None
     for name, entry in header.items():
         if name != "__metadata__" and entry["dtype"] not in _DTYPES:
             raise ValueError(f"the numbers of {quoted(name)} are of an unknown type")

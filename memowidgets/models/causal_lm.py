@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from memowidgets.data import Dataset, MCQDataset
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
-from memowidgets.models.pretrained import Pretrained
 from memowidgets.models.tokens import (
     Tokens,
     label_tokens,
@@ -22,14 +20,10 @@ from memowidgets.models.tokens import (
 )
 from memowidgets.models.transformer import (
     FINE_TUNED,
-    FROM_SCRATCH,
     Given,
     TokenModel,
-    check_dtype,
     check_whole,
     identity_of,
-    random_weights,
-    small_llama,
 )
 from memowidgets.visible import quoted
 
@@ -102,25 +96,11 @@ class CausalLM(TokenModel):
             If the dtype or the revision is unknown, the model needs its own code, or its weights
             are not in safetensors (checked when they are first read).
         """
-        check_dtype(dtype, lora)
-        load = Pretrained.at(
-            name_or_path, revision, cls.kind, dtype if lora is not None else "float32"
-        )
-        model = cls(
-            load,
-            load.config(),
-            load.tokenizer(),
-            load.identity,
-            FINE_TUNED,
-            lora,
-            max_length,
-            cache=cache,
-            dtype=dtype,
-        )
+        own: dict[str, Any] = {"max_length": max_length, "cache": cache, "dtype": dtype}
+        model, found = cls._loaded(name_or_path, revision, FINE_TUNED, lora, **own)
         model.device = device
         if lora is not None:
-            own = {"max_length": max_length, "cache": cache, "dtype": dtype}
-            arguments = {**vars(lora), **load.arguments, **own}
+            arguments = {**vars(lora), **found, **own}
             model.source = {"model": "CausalLM.from_pretrained", "arguments": arguments}
         return model
 
@@ -184,15 +164,7 @@ class CausalLM(TokenModel):
         CausalLM
             Model of which all weights are trained, on one CPU thread.
         """
-        tokenizer = word_tokenizer(_questions(data))
-        config = small_llama(len(tokenizer), layers, width)
-        arguments = {"layers": layers, "width": width}
-        identity = {**arguments, "words": len(tokenizer)}
-        load = partial(random_weights, config, cls.kind)
-        model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=_MAX_LENGTH)
-        model.cpu_threads = 1
-        model.source = {"model": "CausalLM.from_scratch", "arguments": arguments}
-        return model
+        return cls._small(word_tokenizer(_questions(data)), layers, width, _MAX_LENGTH)
 
     @property
     def tokenizer(self) -> Any:

@@ -350,9 +350,10 @@ class DeviceError(RuntimeError):
 
 @contextmanager
 def apart(device: torch.device | None = None) -> Iterator[None]:
-    """Leave out torch's contexts that the caller is in: autocast, `no_grad` and `inference_mode`.
+    """Leave out what the caller has set: autocast, `no_grad`, `inference_mode`, the default dtype.
 
-    An autocast would reach the backward pass, so that float32 would be bfloat16 in part.
+    An autocast would reach the backward pass, so that float32 would be bfloat16 in part. Models are
+    trained in float32, with the same weights as in a worker, which has torch's own default.
     """
     import torch
 
@@ -361,6 +362,9 @@ def apart(device: torch.device | None = None) -> Iterator[None]:
         if torch.is_inference_mode_enabled():  # leaving it turns multithreading of backward on
             stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
+        if (default := torch.get_default_dtype()) != torch.float32:
+            stack.callback(torch.set_default_dtype, default)
+            torch.set_default_dtype(torch.float32)
         for kind in sorted(kinds):
             if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from memowidgets.checks import warn_user
@@ -22,19 +21,14 @@ from memowidgets.models.heads import (
     plain,
 )
 from memowidgets.models.lora import LoRA
-from memowidgets.models.pretrained import Pretrained
 from memowidgets.models.tokens import Tokens, padding_token, tokenizer_of_words, tokens_of
 from memowidgets.models.transformer import (
     CLASSIFIER,
-    FROM_SCRATCH,
     Given,
     TokenModel,
-    check_dtype,
     check_whole,
     identity_of,
     positions_of,
-    random_weights,
-    small_llama,
 )
 from memowidgets.visible import quoted
 
@@ -144,34 +138,13 @@ class SequenceClassifier(TokenModel):
             If transformers has no classifier of this kind, the head is for several labels at once
             or for regression, or an argument is not valid.
         """
-        check_dtype(dtype, lora)
-        load = Pretrained.at(
-            name_or_path, revision, cls.kind, dtype if lora is not None else "float32"
-        )
-        config = load.config()
-        check_config(config, load.name, cls.kind)
-        model = cls(
-            load,
-            config,
-            load.tokenizer(),
-            load.identity,
-            CLASSIFIER if lora is None else _OF_ADAPTERS,
-            lora,
-            max_length,
-            cache=cache,
-            dtype=dtype,
-        )
-        model._read_as(pooling, truncate=truncate)
+        own: dict[str, Any] = {"max_length": max_length, "cache": cache, "dtype": dtype}
+        defaults = CLASSIFIER if lora is None else _OF_ADAPTERS
+        model, found = cls._loaded(name_or_path, revision, defaults, lora, **own)
+        model.read_as(pooling, truncate=truncate)
         model.device = device
-        arguments = {
-            "lora": None if lora is None else {**vars(lora)},
-            "pooling": pooling,
-            "max_length": max_length,
-            "truncate": truncate,
-            "dtype": dtype,
-            "cache": cache,
-            **load.arguments,
-        }
+        adapters = None if lora is None else {**vars(lora)}
+        arguments = {"lora": adapters, "pooling": pooling, "truncate": truncate, **own, **found}
         model.source = {"model": "SequenceClassifier.from_pretrained", "arguments": arguments}
         return model
 
@@ -224,7 +197,7 @@ class SequenceClassifier(TokenModel):
             max_length,
             cache=cache,
         )
-        made._read_as(pooling, truncate=truncate)
+        made.read_as(pooling, truncate=truncate)
         return made
 
     @classmethod
@@ -254,20 +227,14 @@ class SequenceClassifier(TokenModel):
             Model of which all weights are trained, on one CPU thread.
         """
         tokenizer = tokenizer_of_words(_texts(data).texts)
-        config = small_llama(len(tokenizer), layers, width)
-        identity = {"layers": layers, "width": width, "words": len(tokenizer)}
-        load = partial(random_weights, config, cls.kind)
-        model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=max_length)
-        model._read_as(None, truncate=truncate)
-        model.cpu_threads = 1
-        arguments = {
-            "layers": layers,
-            "width": width,
-            "max_length": max_length,
-            "truncate": truncate,
-        }
-        model.source = {"model": "SequenceClassifier.from_scratch", "arguments": arguments}
+        own = {"max_length": max_length, "truncate": truncate}
+        model = cls._small(tokenizer, layers, width, max_length, own)
+        model.read_as(None, truncate=truncate)
         return model
+
+    @classmethod
+    def _check_config(cls, config: Any, name: str) -> None:
+        check_config(config, name, cls.kind)
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without texts, with too long ones, or with other classes.
@@ -337,7 +304,8 @@ class SequenceClassifier(TokenModel):
         found = self._config.get_text_config().pad_token_id
         return padding_token(self._reader) if found is None else int(found)
 
-    def _read_as(self, pooling: str | None, *, truncate: bool) -> None:
+    def read_as(self, pooling: str | None, *, truncate: bool) -> None:
+        """Set where representations are read, and whether long texts are cut."""
         if pooling is not None and pooling not in POOLINGS:
             raise ValueError(f"unknown pooling {pooling!r}; valid: {', '.join(POOLINGS)}, or None")
         if self._max_length is not None and self._max_length < 1:

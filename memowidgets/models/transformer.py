@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from memowidgets.data import Dataset
 from memowidgets.models.base import Model, has_users_class
 from memowidgets.models.device import answers, is_out_of_memory
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
-from memowidgets.models.pretrained import DTYPES, Pretrained, tokenizer_digest
+from memowidgets.models.pretrained import CLASSES, DTYPES, Pretrained, tokenizer_digest
 from memowidgets.models.tokens import Tokens
 from memowidgets.stamps import digest, digest_of
 from memowidgets.visible import first_line
@@ -225,6 +226,77 @@ class TokenModel(TransformerModel):
         super().__init__(load, config, tokenizer, identity, defaults)
         self._lora, self._max_length, self._dtype = lora, max_length, dtype
         self._first = _first_kept(config, lora) if cache else 0  # lowest block that always runs
+
+    @classmethod
+    def _loaded(
+        cls,
+        name_or_path: str | os.PathLike[str],
+        revision: str | None,
+        defaults: Mapping[str, Any],
+        lora: LoRA | None,
+        max_length: int | None,
+        *,
+        cache: bool,
+        dtype: str,
+    ) -> tuple[Self, dict[str, str]]:
+        """Return a model from the hub or a folder, and the arguments that load its files again."""
+        check_dtype(dtype, lora)
+        load = Pretrained.at(
+            name_or_path, revision, cls.kind, dtype if lora is not None else "float32"
+        )
+        config = load.config()
+        cls._check_config(config, load.name)
+        given = load, config, load.tokenizer(), load.identity, defaults, lora, max_length
+        return cls(*given, cache=cache, dtype=dtype), load.arguments
+
+    @classmethod
+    def _check_config(cls, config: Any, name: str) -> None:
+        """Raise for a configuration that the class cannot read; the name is for messages."""
+
+    @classmethod
+    def _small(
+        cls,
+        tokenizer: Any,
+        layers: int,
+        width: int,
+        max_length: int | None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return a Llama with random weights, whose heads have 16 values.
+
+        Raises
+        ------
+        ValueError
+            If the width is not a multiple of 16, or there is no layer.
+        """
+        from transformers import LlamaConfig
+
+        if not 1 <= layers <= _MOST_LAYERS or not 16 <= width <= _WIDEST or width % 16:
+            raise ValueError(
+                f"layers must be from 1 to {_MOST_LAYERS} and width a multiple of 16 up to "
+                f"{_WIDEST}, not {layers} and {width}"
+            )
+        config: Any = LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=width,
+            intermediate_size=4 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=width // 16,
+            num_key_value_heads=width // 16,
+            max_position_embeddings=1024,
+            pad_token_id=0,
+            bos_token_id=None,
+            eos_token_id=None,
+            tie_word_embeddings=False,
+        )
+        size = {"layers": layers, "width": width}
+        identity = {**size, "words": len(tokenizer)}
+        load = partial(random_weights, config, cls.kind)
+        model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=max_length)
+        model.cpu_threads = 1
+        made_by = f"{CLASSES[cls.kind]}.from_scratch"
+        model.source = {"model": made_by, "arguments": {**size, **(arguments or {})}}
+        return model
 
     def __repr__(self) -> str:
         lora = "" if self._lora is None else f", lora={self._lora}"
@@ -646,36 +718,6 @@ def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
     for name, value in changes.items():
         setattr(config, name, value)
     return cast("nn.Module", getattr(transformers, kind).from_config(config))
-
-
-def small_llama(vocabulary: int, layers: int, width: int) -> Any:
-    """Return the configuration of a Llama whose heads have 16 values.
-
-    Raises
-    ------
-    ValueError
-        If the width is not a multiple of 16, or there is no layer.
-    """
-    from transformers import LlamaConfig
-
-    if not 1 <= layers <= _MOST_LAYERS or not 16 <= width <= _WIDEST or width % 16:
-        raise ValueError(
-            f"layers must be from 1 to {_MOST_LAYERS} and width a multiple of 16 up to {_WIDEST}, "
-            f"not {layers} and {width}"
-        )
-    return LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        intermediate_size=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 16,
-        num_key_value_heads=width // 16,
-        max_position_embeddings=1024,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=None,
-        tie_word_embeddings=False,
-    )
 
 
 def _first_kept(config: Any, lora: LoRA | None) -> int:

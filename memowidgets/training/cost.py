@@ -247,7 +247,7 @@ def _save_seconds(learner: Learner, run: RunDirectory, shape: tuple[int, int]) -
             digest = scratch.write_weights(place, weights_in(part))
             zeros = np.zeros(shape, np.float32)
             outputs = {"logits": zeros, "losses": zeros[:, 0]}
-            scratch.write_tensors(outputs_of(name), outputs, of=digest)
+            scratch.write_tensors(outputs_of(name), outputs, {}, digest)
             scratch.write_note(record_file(name), {"weights": digest})
             write_state(scratch, name, digest, part, notes)
             seconds = copied + (time.perf_counter() - start) / share

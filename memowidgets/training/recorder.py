@@ -406,16 +406,14 @@ class Recorder:
             known = course.weights if course else {}
             end = total_steps or (course.total_steps if course else 1)
             self._found = {record.step for record in records}
-            self._write_begun(course, Course(steps_per_epoch, end, known, self.keep))
+            if self._stop is not None:
+                write_stop(self.run, self._stop)
+            begun = Course(steps_per_epoch, end, known, self.keep)
+            if begun != course:
+                write_course(self.run, begun)
         self._records = _up_to(records, step, digest)
         self.budget.begin()
         return step
-
-    def _write_begun(self, known: Course | None, begun: Course) -> None:
-        if self._stop is not None:
-            write_stop(self.run, self._stop)
-        if begun != known:
-            write_course(self.run, begun)
 
     def _check_keep(self, course: Course | None, advice: str) -> None:
         if course is not None and course.keep != self.keep:

@@ -28,8 +28,8 @@ from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import Design, draw_design
 from memowidgets.training.forward import unwrapped
-from memowidgets.training.inputs import Batches, Pairs, pairs_of
-from memowidgets.training.passes import Looker, default_forward, tensors_of, tried
+from memowidgets.training.inputs import Batches, Pairs, called, pairs_of
+from memowidgets.training.passes import Looker, tensors_of, tried
 from memowidgets.training.recorder import Recorder, checked_every, in_the_first_process
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
@@ -197,7 +197,7 @@ def watch(
         samples, pairs = _samples(data, class_names, ids)
         design = draw_design(samples, "all", held_out if _names_rows(held_out) else None, seed)
         batches, inner = _batches(samples, pairs, design.members, batch_size), unwrapped(module)
-        ask = forward or default_forward
+        ask = forward or called
         n_classes, chosen, head = tried(inner, batches, ask, layers)
         samples = _with_classes(samples, n_classes, named=class_names is not None)
         if head is not None:
@@ -412,7 +412,7 @@ def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
     looker: Looker = recorder.passes
     record = recorder.known(step)
     if record is None:
-        if recorder.recorded(0) is not None and looker.forward is not default_forward:
+        if recorder.recorded(0) is not None and looker.forward is not called:
             warn_user(
                 f"the weights are those of no checkpoint in {recorder.run.path}, so forward= was "
                 "not compared with that of the recording"

@@ -105,10 +105,18 @@ class Base:
 
     def _seen(self) -> list[tuple[int, ...]]:
         """Return for each weight how often it was written to, and perhaps a sum of its bits."""
-        return [
-            (p._version, *([_sum_of_bits(p)] if self._summed else []))  # noqa: SLF001 - torch's
-            for p in self._frozen
-        ]
+        import torch
+
+        as_integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        seen: list[tuple[int, ...]] = []
+        for weight in self._frozen:
+            written = weight._version  # noqa: SLF001 - torch's
+            if self._summed:
+                bits = weight.detach().view(as_integers[weight.element_size()])
+                seen.append((written, int(bits.sum(dtype=torch.int64).cpu())))
+            else:
+                seen.append((written,))
+        return seen
 
 
 def _folder_of_the_machine() -> Path:
@@ -127,14 +135,6 @@ def put(module: nn.Module, others: Mapping[int, nn.Parameter]) -> None:
     for part in module.modules():
         own = part._parameters  # noqa: SLF001 - the registered ones
         own.update({name: others[id(p)] for name, p in own.items() if id(p) in others})
-
-
-def _sum_of_bits(values: torch.Tensor) -> int:
-    import torch
-
-    as_integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    bits = values.detach().view(as_integers[values.element_size()])
-    return int(bits.sum(dtype=torch.int64).cpu())
 
 
 class Bases:

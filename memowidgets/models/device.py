@@ -230,21 +230,22 @@ def check_available(device: torch.device, precision: str) -> None:
 def used_precision(model: Any) -> Iterator[list[str]]:
     """Within this context, every pass of a model of transformers adds its precision to the list.
 
-    The precision is the dtype of an autocast that is active in the model's own forward. Without
-    one, it is the dtype of most of its weights.
+    It is noted at the input embeddings, or at the first part with weights of its own, because an
+    autocast may begin in the model's own forward.
     """
-    import torch
-
     found: list[str] = []
-    weights = [p.dtype for p in model.parameters() if p.is_floating_point()]
-    device = next(model.parameters()).device.type
+    device = next(model.parameters()).device
 
     def note(*_: object) -> None:
-        active = torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if active else max(weights, key=weights.count)
-        found.append(str(dtype).removeprefix("torch."))
+        found.append(precision_of(model, device))
 
-    hooks = [part.register_forward_pre_hook(note) for part in _first_parts(model)]
+    try:
+        parts = [model.get_input_embeddings()]
+    except NotImplementedError:  # some models of images
+        parts = []
+    if not parts or not hasattr(parts[0], "register_forward_pre_hook"):
+        parts = [part for part in model.modules() if part._parameters][:1]  # noqa: SLF001
+    hooks = [part.register_forward_pre_hook(note) for part in parts]
     try:
         yield found
     finally:
@@ -252,15 +253,16 @@ def used_precision(model: Any) -> Iterator[list[str]]:
             hook.remove()
 
 
-def _first_parts(model: Any) -> list[Any]:
-    """Return the input embeddings; the first part with weights of its own if there are none."""
-    try:
-        embeddings = model.get_input_embeddings()
-    except NotImplementedError:  # some models of images
-        embeddings = None
-    if hasattr(embeddings, "register_forward_pre_hook"):
-        return [embeddings]
-    return [part for part in model.modules() if part._parameters][:1]  # noqa: SLF001
+def precision_of(module: Any, device: torch.device) -> str:
+    """Return the dtype of an active autocast, else of most weights."""
+    import torch
+
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        found = torch.get_autocast_dtype(device.type)
+    else:
+        dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
+        found = max(dtypes, key=dtypes.count) if dtypes else torch.float32
+    return str(found).removeprefix("torch.")
 
 
 @contextmanager

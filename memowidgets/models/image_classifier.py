@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -206,10 +205,10 @@ class ImageClassifier(TransformerModel, ImageModel):
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block or stage."""
-        return tuple(str(k) for k in range(1, self._reading(module).n_layers + 1))
+        return tuple(str(k) for k in range(1, self._reading(module)[0] + 1))
 
     def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
-        first = self._reading(module).first
+        _, first = self._reading(module)
 
         def read(hidden: Tensor, _batch: dict[str, Any]) -> Tensor:
             if hidden.ndim == 3:
@@ -278,34 +277,20 @@ class ImageClassifier(TransformerModel, ImageModel):
             ) from error
         return module
 
-    def _reading(self, module: nn.Module) -> _Reading:
+    def _reading(self, module: nn.Module) -> tuple[int, bool]:
         """Return how a module's hidden states are read, also of one that was not built here."""
         if module not in self._readings:
             side = getattr(self._config, "image_size", None) or 224
             sides = (side, side) if isinstance(side, int) else tuple(side)
             blank = np.zeros((1, *sides, _channels_of(module) or 3), np.uint8)
             self._readings[module] = _reading_of(module, self._process(blank))
-        return cast("_Reading", self._readings[module])
+        return cast("tuple[int, bool]", self._readings[module])
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """How the hidden states of a module become representations.
+def _reading_of(module: nn.Module, pixels: Tensor) -> tuple[int, bool]:
+    """Return the number of hidden states after the embedding, and if the head reads only the first.
 
-    Attributes
-    ----------
-    n_layers : int
-        Number of hidden states after the embedding.
-    first : bool
-        Whether the head reads only the first token.
-    """
-
-    n_layers: int
-    first: bool
-
-
-def _reading_of(module: nn.Module, pixels: Tensor) -> _Reading:
-    """Return how a module is read, by the gradient of its logits for one image.
+    That is known by the gradient of the logits for one image.
 
     The module's mode and all random states stay unchanged. Without weights there is no gradient,
     and only the number of layers is right.
@@ -319,7 +304,7 @@ def _reading_of(module: nn.Module, pixels: Tensor) -> _Reading:
         answer = module(pixel_values=inputs, output_hidden_states=True)
         last = answer.hidden_states[-1]
         first = last.ndim == 3 and device.type != "meta" and positions_read(answer) == [0]
-    return _Reading(len(answer.hidden_states) - 1, first)
+    return len(answer.hidden_states) - 1, first
 
 
 def _channels_of(module: nn.Module) -> int | None:

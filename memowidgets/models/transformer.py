@@ -56,6 +56,7 @@ FROM_SCRATCH = {
 }
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
+_QUANTIZERS = ("torchao.", "bitsandbytes.", "optimum.", "torch.ao.nn.quantized.")
 _OF_A_PROCESS = ("_read", "_readings", "_found", "_key")
 
 
@@ -642,8 +643,10 @@ def check_whole(model: Any, call: str) -> None:
     config = getattr(model, "config", None)
     places = {p.device for p in model.parameters()}
     held = [model.modules(), model.parameters(), (p.data for p in model.parameters())]
-    kinds = {type(each).__module__ for group in held for each in group}
-    is_quantized = getattr(model, "is_quantized", False) or any(map(_is_quantizer, kinds))
+    kinds = {f"{type(each).__module__}." for group in held for each in group}
+    is_quantized = getattr(model, "is_quantized", False) or any(
+        kind.startswith(_QUANTIZERS) for kind in kinds
+    )
     if is_quantized or getattr(config, "quantization_config", None):
         what, instead = "are quantised", "without quantization_config"
     elif any(place.type == "meta" for place in places):
@@ -657,12 +660,6 @@ def check_whole(model: Any, call: str) -> None:
         f"{call} needs all weights in full on one device, but those of {type(model).__name__} "
         f'{what}; load it {instead}, with dtype="bfloat16" if memory is short'
     )
-
-
-def _is_quantizer(module: str) -> bool:
-    """Return whether a Python module has layers or tensors of quantised weights."""
-    libraries = ("torchao", "bitsandbytes", "optimum", "torch.ao.nn.quantized")
-    return f"{module}.".startswith(tuple(f"{name}." for name in libraries))
 
 
 def identity_of(model: Any, lora: LoRA | None = None) -> dict[str, str]:

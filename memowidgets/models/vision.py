@@ -60,8 +60,11 @@ class ImageModel(Model):
 
     def augmented(self, inputs: Tensor, augment: str) -> Tensor:
         """Mirror images half of the time, shift them by up to an eighth of their side, or both."""
+        import torch
+
         if "flip" in augment:
-            inputs = _flipped(inputs)
+            mirrored = (torch.rand(len(inputs)) < 0.5).to(inputs.device)[:, None, None, None]
+            inputs = torch.where(mirrored, inputs.flip(3), inputs)
         return _shifted(inputs) if "crop" in augment else inputs
 
     def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -255,13 +258,6 @@ def _fits(images: Tensor, device: torch.device) -> bool:
     if device.type != "cuda":
         return False
     return images.nbytes < torch.cuda.mem_get_info(device)[0] / 4
-
-
-def _flipped(images: Tensor) -> Tensor:
-    import torch
-
-    mirrored = torch.rand(len(images)) < 0.5
-    return torch.where(mirrored.to(images.device)[:, None, None, None], images.flip(3), images)
 
 
 def _shifted(images: Tensor) -> Tensor:

@@ -16,8 +16,6 @@ from memowidgets.visible import listed, quoted
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Capture", "Layer", "auto_layers", "check_head", "named_layers"]
-
 INPUT = ".input"
 _MASK = "attention_mask"
 _HEAD = ""  # no part has this name
@@ -113,6 +111,8 @@ class Capture:
         ValueError
             If the forward pass leaves out a layer, or its first axis is not the batch.
         """
+        from torch import nn
+
         silent = [layer.name for layer in self._layers if layer.name not in self._raw]
         if silent:
             raise ValueError(
@@ -132,7 +132,8 @@ class Capture:
                 )
             row = _row(layer, values, read_at, mask)
             if row is None:
-                axis = 2 if _is_channels_first(self._module, layer) else 1
+                parts = self._module.get_submodule(layer.part).modules()
+                axis = 2 if any(isinstance(part, nn.Conv1d) for part in parts) else 1
                 self.lengths.setdefault(layer.name, set()).add(values.shape[axis])
                 row = values.mean(dim=axis)
             found[layer.name] = row.float()
@@ -192,6 +193,8 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     ValueError
         If no linear layer runs.
     """
+    import torch
+
     order: list[str] = []
     took: dict[str, Tensor | None] = {}
     gave: dict[str, Tensor | None] = {}
@@ -210,7 +213,12 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
         for hook in hooks:
             hook.remove()
     n = len(logits)
-    head = _last_linear(module, order, lambda name: _is_same(gave[name], logits))
+
+    def gives_logits(name: str) -> bool:
+        values = gave[name]
+        return values is not None and torch.equal(values.float(), logits.float())
+
+    head = _last_linear(module, order, gives_logits)
     before = order[: order.index(head)]
 
     def is_layer(name: str) -> bool:
@@ -267,12 +275,6 @@ def _last_linear(
         "the forward pass runs no linear layer, before which layers='auto' looks; name layers with "
         f"layers=, such as {listed(order, 5)}"
     )
-
-
-def _is_same(values: Tensor | None, logits: Tensor) -> bool:
-    import torch
-
-    return values is not None and torch.equal(values.float(), logits.float())
 
 
 def weighty(module: nn.Module, head: str) -> list[str]:
@@ -385,12 +387,6 @@ def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
         elif isinstance(inside, nn.LayerNorm):
             widths[nn.Linear].add(inside.normalized_shape[-1])
     return last in widths[nn.Linear] and first not in widths[nn.Conv2d]
-
-
-def _is_channels_first(module: nn.Module, layer: Layer) -> bool:
-    from torch import nn
-
-    return any(isinstance(p, nn.Conv1d) for p in module.get_submodule(layer.part).modules())
 
 
 def evenly(n: int, most: int) -> list[int]:

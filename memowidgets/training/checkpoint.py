@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.forward import Forward
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.visible import quoted
 
@@ -25,33 +24,6 @@ COURSE = "trainer.json"
 RHO = "rho.json"
 _WEIGHTS = ("weights.safetensors", "adapter_model.safetensors")
 KEEP = ("all", "prediction+final", "logits")
-
-
-def record_of(
-    step: int,
-    epoch: float,
-    train: Forward,
-    labels: NDArray[np.int64],
-    test: tuple[float, float] | None,
-    weights: str = "",
-    seconds: float = 0.0,
-) -> Record:
-    """Create the record of a checkpoint from a pass over the members and the held-out values."""
-    train_loss, train_accuracy = train.figures(labels)
-    test_loss, test_accuracy = test or (None, None)
-    return Record(
-        name=name_of(epoch),
-        epoch=epoch,
-        step=step,
-        median_loss=float(np.median(train.losses)),
-        train_loss=train_loss,
-        train_accuracy=train_accuracy,
-        test_loss=test_loss,
-        test_accuracy=test_accuracy,
-        precision=train.precision,
-        weights=weights,
-        seconds=round(seconds, 3),
-    )
 
 
 def read_records(run: RunDirectory) -> list[Record]:
@@ -83,11 +55,6 @@ def read_record(run: RunDirectory, name: str) -> Record:
     if record.name != Path(file).parent.name:
         raise StoreError(f"{run.path / file} is broken: it names {quoted(record.name)}")
     return record
-
-
-def write_record(run: RunDirectory, record: Record) -> None:
-    """Write a record, which makes its checkpoint known: it comes after the checkpoint's files."""
-    run.write_note(record_file(record.name), asdict(record))
 
 
 def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:

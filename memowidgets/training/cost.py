@@ -131,14 +131,6 @@ def take_times(job: ShadowJob, progress: Progress, run: RunDirectory | None = No
         )
 
 
-def meet(folder: Path, name: str, n: int, patience: float = 60.0) -> None:
-    """Wait until `n` processes are in a folder, so that they compute at the same time."""
-    (folder / name).touch(mode=0o600)
-    end = time.monotonic() + patience
-    while len(list(folder.glob("ready-*"))) < n and time.monotonic() < end:
-        time.sleep(0.01)
-
-
 def peak_memory(device: torch.device) -> int:
     """Return the peak memory of this process in bytes, or that of its GPU."""
     import torch
@@ -197,7 +189,9 @@ def _look(
 ) -> tuple[float, float, int, dict[str, int]]:
     """Return a pass's seconds, those for each sample, and the numbers of a sample's values."""
     one = learner.look_at(pool[:1], capture=True)
-    single = _quickest(learner, pool[:1], progress)
+    single = _timed(learner, pool[:1], progress)
+    if single < _STEP_SECONDS / _REPEATS:  # others may disturb a short pass
+        single = min(single, *(_timed(learner, pool[:1], progress) for _ in range(_REPEATS - 1)))
     n = min(len(pool), _BATCHES * learner.recipe.model.forward_batch)
     spread = pool[np.linspace(0, len(pool) - 1, n).round().astype(np.int64)]
     few = spread[:: max(1, n // learner.recipe.model.forward_batch)]
@@ -208,14 +202,6 @@ def _look(
     # where noise hides what more samples cost, nothing of a pass counts as its start
     sample = (seconds - single) / (n - 1) if n > 1 and seconds > single else seconds / n
     return max(0.0, single - sample), sample, _width(one.logits), values
-
-
-def _quickest(learner: Learner, positions: NDArray[np.int64], progress: Progress) -> float:
-    """Return the least seconds of a pass; a short one is repeated, as others may disturb it."""
-    first = _timed(learner, positions, progress)
-    if first >= _STEP_SECONDS / _REPEATS:
-        return first
-    return min(first, *(_timed(learner, positions, progress) for _ in range(_REPEATS - 1)))
 
 
 def _timed(learner: Learner, positions: NDArray[np.int64], progress: Progress) -> float:

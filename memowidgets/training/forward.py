@@ -52,13 +52,10 @@ class Forward:
     layers: dict[str, FloatArray]
     precision: str = "float32"
 
-    def accuracy(self, labels: NDArray[np.int64]) -> float:
-        """Return the share of the samples whose largest logit is the label's."""
-        return float((self.logits.argmax(axis=1) == labels).mean())
-
     def figures(self, labels: NDArray[np.int64]) -> tuple[float, float]:
-        """Return the mean loss in nats, and the accuracy."""
-        return float(self.losses.mean(dtype=np.float64)), self.accuracy(labels)
+        """Return the mean loss in nats, and the share whose largest logit is the label's."""
+        accuracy = float((self.logits.argmax(axis=1) == labels).mean())
+        return float(self.losses.mean(dtype=np.float64)), accuracy
 
 
 def filled_pass(

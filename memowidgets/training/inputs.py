@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-__all__ = ["Batches", "Pairs", "called", "moved", "pairs_of"]
-
 _BATCH = 64
 _CHECKED = 8  # rows that each pass reads twice
 Positions = NDArray[np.int64]

@@ -233,7 +233,8 @@ class Learner:
         settings = self.recipe.settings
         for group in self._optimizer.param_groups:
             group["lr"] = settings.rate(self.step, len(self.members), group[_FIRST_RATE])
-        again = _nothing if self._device.type == "cpu" else rewinder(self._device)
+        # a CPU never runs out of memory in a way that one can go on from
+        again = (lambda: None) if self._device.type == "cpu" else rewinder(self._device)
         halve = partial(self._halve_batch, again)
         self._memory.fit(partial(self._gradients, self._samples()), halve)
         self._memory.hold(self._optimizer.step)
@@ -305,10 +306,6 @@ def weights_in(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the input of `Learner.resume` for weights alone."""
     return {WEIGHTS + name: np.array(array) for name, array in weights.items()}
-
-
-def _nothing() -> None:
-    """Do nothing: a CPU never runs out of memory in a way that one can go on from."""
 
 
 def _say_memory(one: Forward, n: int, model: Model) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
-from memowidgets.models.device import Memory
+from memowidgets.models.device import Memory, precision_of
 from memowidgets.progress import Progress
+from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.captured import Capture, Layer, auto_layers, named_layers
+from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.forward import (
     LAYER,
     Forward,
@@ -22,15 +24,13 @@ from memowidgets.training.forward import (
     in_memory,
     untouched,
 )
-from memowidgets.training.inputs import Batches, called, moved
-from memowidgets.training.recorder import Allocate, Weights, digest_of, trained_weights
+from memowidgets.training.inputs import Batches, moved
+from memowidgets.training.recorder import Allocate, Weights, trained_weights
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
-
-__all__ = ["Looker", "ask", "default_forward", "tensors_of", "tried"]
 
 _TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
@@ -90,12 +90,12 @@ class Looker:
         used: list[str] = []
 
         def precision() -> str:
-            return used[-1] if used else _precision(module, device)
+            return used[-1] if used else precision_of(module, device)
 
         with untouched(module), Capture(module, self.layers, self.head) as capture:
             self.batches.check_steady()
             note = module.register_forward_pre_hook(
-                lambda *_: used.append(_precision(module, device))
+                lambda *_: used.append(precision_of(module, device))
             )
 
             def work() -> Forward:
@@ -136,8 +136,8 @@ class Looker:
             for name, tensor in tensors_of(module).items()
             if name not in trained and not tensor.is_meta
         }
-        of_others = f"-{digest_of(others)}" if others else ""
-        return Weights(digest_of(trained) + of_others)
+        of_others = f"-{digest_of_arrays(arrays_of(others))}" if others else ""
+        return Weights(digest_of_arrays(arrays_of(trained)) + of_others)
 
     def difference(self, module: nn.Module, logits: NDArray[np.float32], precision: str) -> float:
         """Return by how much the logits of the first samples differ from those of a pass.
@@ -267,23 +267,6 @@ def _check_first(outputs: Sequence[Any], n: int, advice: str) -> None:
             f"{narrow}, so the first may be features and not logits of shape (batch, classes); "
             f"{advice}"
         )
-
-
-def default_forward(module: Any, inputs: Any) -> Any:
-    """Call the module with its inputs."""
-    return called(module, inputs)
-
-
-def _precision(module: nn.Module, device: torch.device) -> str:
-    """Return the dtype of an active autocast, else of most weights."""
-    import torch
-
-    kind = device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        return str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
-    dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
-    most = max(dtypes, key=dtypes.count) if dtypes else torch.float32
-    return str(most).removeprefix("torch.")
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:

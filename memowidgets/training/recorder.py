@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
 from memowidgets.progress import Progress, shown
-from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
     KEEP,
     Course,
-    arrays_of,
     forget_checkpoints,
     forward_of,
     name_of,
@@ -33,9 +31,7 @@ from memowidgets.training.checkpoint import (
     read_records,
     read_stop,
     record_file,
-    record_of,
     write_course,
-    write_record,
     write_stop,
 )
 from memowidgets.training.config import CheckpointPlan
@@ -473,8 +469,8 @@ class Recorder:
             if len(before) < len(records):
                 forget_checkpoints(self.run, records[len(before) :])
                 self._found.clear()
-            elif len(records) > 1 and all(
-                _trained(r.weights) == _trained(weights.digest) for r in records
+            elif len(records) > 1 and all(  # the first part of a digest is of trained weights
+                r.weights.partition("-")[0] == weights.digest.partition("-")[0] for r in records
             ):
                 warn_user(
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
@@ -611,26 +607,30 @@ def write_checkpoint(
 
         seen = passes.look(module, progress, allocate)
         test = passes.test(module, progress)
-        record = record_of(step, epoch, seen, passes.labels, test, digest, seconds)
         if not isinstance(seen.logits, np.memmap):
             run.write_tensors(place, arrays, made_in, digest)
-    write_record(run, record)
+    train_loss, train_accuracy = seen.figures(passes.labels)
+    test_loss, test_accuracy = test or (None, None)
+    record = Record(
+        name=name,
+        epoch=epoch,
+        step=step,
+        median_loss=float(np.median(seen.losses)),
+        train_loss=train_loss,
+        train_accuracy=train_accuracy,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+        precision=seen.precision,
+        weights=digest,
+        seconds=round(seconds, 3),
+    )
+    run.write_note(record_file(name), asdict(record))
     return record
 
 
 def trained_weights(module: nn.Module) -> dict[str, Tensor]:
     """Return the trained weights by name."""
     return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
-
-
-def digest_of(tensors: Mapping[str, Tensor]) -> str:
-    """Return the digest of tensors by name."""
-    return digest_of_arrays(arrays_of(tensors))
-
-
-def _trained(digest: str) -> str:
-    """Return the part of a digest that is of the trained weights."""
-    return digest.partition("-")[0]
 
 
 def check_whole(module: nn.Module) -> None:
@@ -658,7 +658,8 @@ def in_the_first_process(work: Callable[[], _T], otherwise: _T) -> _T:
     import torch.distributed as dist
 
     grouped = dist.is_available() and dist.is_initialized()
-    rank = dist.get_rank() if grouped else _launched_as()
+    launched = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))  # by a launcher
+    rank = dist.get_rank() if grouped else int(launched) if launched.isdigit() else 0
     if not grouped or dist.get_world_size() == 1:
         return work() if rank == 0 else otherwise
     answer: list[Any] = [otherwise, ""]
@@ -675,9 +676,3 @@ def in_the_first_process(work: Callable[[], _T], otherwise: _T) -> _T:
         raise RuntimeError(f"the first process failed: {answer[1]}")
     found: _T = answer[0]
     return found
-
-
-def _launched_as() -> int:
-    """Return the number that a launcher gave this process; 0 without one."""
-    found = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
-    return int(found) if found.isdigit() else 0

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Progress
-from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.seeds import derived_seed
@@ -159,12 +158,8 @@ def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     if job.forward is not None:
         wanted[job.forward.checkpoint] = job.known[job.forward.checkpoint]
     settings, n_target = job.recipe.settings, len(job.design.members)
-    steps = {name: _own_step(settings, step, n_target, n_members) for name, step in wanted.items()}
-    return sorted(steps.items(), key=lambda item: item[1])
-
-
-def _own_step(settings: Settings, step: int, n_target: int, n_own: int) -> int:
-    if settings.steps_per_epoch(n_own) == settings.steps_per_epoch(n_target):
-        return step
-    own = round(step / settings.total_steps(n_target) * settings.total_steps(n_own))
-    return max(own, min(step, 1))  # none after step 0 is a model that was never trained
+    if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
+        own, of = settings.total_steps(n_members), settings.total_steps(n_target)
+        for name, step in wanted.items():  # none after step 0 is a model that was never trained
+            wanted[name] = max(round(step / of * own), min(step, 1))
+    return sorted(wanted.items(), key=lambda item: item[1])

@@ -27,7 +27,7 @@ from memowidgets.models.bases import Bases
 from memowidgets.models.device import resolve_device
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training.cost import Timing, meet, take_times
+from memowidgets.training.cost import Timing, take_times
 from memowidgets.training.probe import check_functions
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _IDLE_SECONDS = 60.0
+_MEET_SECONDS = 60.0  # that a process waits for the others before it times a few steps
 _MOST_JOBS = 2  # jobs that a worker stores, so two audits at once
 _CODE = "memowidgets' code"
 _MUST_AGREE = ("memowidgets", _CODE, "torch", "Python")
@@ -168,8 +169,11 @@ def timed(order: Order, source: Source, folder: str, n: int, since: float) -> Ti
     if job is None:
         raise ValueError("this worker has no job")
     job = _on_device(job, order)
-    if n > 1:
-        meet(Path(folder), f"ready-{os.getpid()}", n)
+    if n > 1:  # all compute at the same time
+        (Path(folder) / f"ready-{os.getpid()}").touch(mode=0o600)
+        end = time.monotonic() + _MEET_SECONDS
+        while len(list(Path(folder).glob("ready-*"))) < n and time.monotonic() < end:
+            time.sleep(0.01)
     with _at_work():
         found = take_times(job, Progress())
     return replace(found, start=start + found.start)

@@ -97,6 +97,11 @@ class Design:
     groups: NDArray[np.int64]
     all_members: bool
 
+    def shadow_members(self, seed: int, index: int) -> NDArray[np.bool_]:
+        """Return whether a shadow model trains on each sample of the pool: a random half."""
+        chosen = _draw(self.pool, self.groups, 0.5, derived_seed(seed, _SHADOW, index))
+        return np.isin(self.pool, chosen)
+
 
 @dataclass(frozen=True)
 class ShadowDesign:
@@ -158,8 +163,7 @@ class ShadowDesign:
     def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
         """Return whether a shadow model trains on each sample of the pool, (n_pool,)."""
         if self.name == "halves":
-            half = _draw(design.pool, design.groups, 0.5, derived_seed(seed, _SHADOW, index))
-            return np.isin(design.pool, half)
+            return design.shadow_members(seed, index)
         split = design.pool if self.audited is None else self.audited
         half = _draw(split, design.groups, 0.5, derived_seed(seed, _PAIR, index // 2))
         if index % 2:

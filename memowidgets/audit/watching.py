@@ -23,13 +23,12 @@ from memowidgets.data.pairs import PairDataset
 from memowidgets.stamps import digest_of
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.captured import check_head
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import Design, draw_design
 from memowidgets.training.forward import unwrapped
 from memowidgets.training.inputs import Batches, Pairs, called, pairs_of
-from memowidgets.training.passes import Looker, tensors_of, tried
+from memowidgets.training.passes import Looker, check_head, tensors_of, tried
 from memowidgets.training.recorder import Recorder, checked_every, in_the_first_process
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed

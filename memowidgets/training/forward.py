@@ -14,7 +14,7 @@ from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
-from memowidgets.models.device import cpu_threads, resolve_precision, sent
+from memowidgets.models.device import Memory, cpu_threads, resolve_precision, sent
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows
 from memowidgets.training.seeds import preserved, restored
@@ -134,11 +134,13 @@ def forward(
     what: str = "scoring",
     allocate: Allocate | None = None,
     feed: Feed | None = None,
+    memory: Memory | None = None,
 ) -> Forward:
     """Run a module over samples in eval mode, in which it stays; random states do not change.
 
     `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
-    device again. `progress`, `what` and `allocate` are those of `filled_pass`.
+    device again. `progress`, `what` and `allocate` are those of `filled_pass`. With `memory`, the
+    pass begins again in smaller batches where that of the device is full.
 
     Raises
     ------
@@ -149,7 +151,6 @@ def forward(
 
     precision = resolve_precision(device, precision)
     feed = feed or model.feeder_at(data, device, precision)
-    places = _places(model.lengths(data), positions, model.forward_batch)
     module.eval()
     with preserved(device), torch.no_grad(), ExitStack() as stack:
         stack.enter_context(cpu_threads(model.cpu_threads))
@@ -162,30 +163,33 @@ def forward(
             layers = {LAYER + name: output for name, output in outputs.items()}
             return {"logits": logits, "losses": losses, **layers}
 
-        found = filled_pass(
-            ((place, feed(positions[place])) for place in places),
-            ask,
-            len(positions),
-            len(places),
-            lambda: precision,
-            progress=progress,
-            what=what,
-            allocate=allocate,
-        )
+        def work() -> Forward:
+            outputs.clear()  # of a pass for which the memory was too small
+            places = _places(model.lengths(data), positions, model.forward_batch)
+            return filled_pass(
+                ((place, feed(positions[place])) for place in places),
+                ask,
+                len(positions),
+                len(places),
+                lambda: precision,
+                progress=progress,
+                what=what,
+                allocate=allocate,
+            )
+
+        def halve() -> int:
+            smaller = model.forward_batch // 2 if len(positions) > 1 else 0
+            if smaller:
+                vars(model)["forward_batch"] = smaller  # changes this model, not its class
+            return smaller
+
+        found = work() if memory is None else memory.fit(work, halve)
     if looks_like_probabilities(found.logits):
         warn_user(
             "the module returns probabilities, not logits: each row lies between 0 and 1 and sums "
             "to 1. The loss and the logit gap expect logits; leave out the module's softmax"
         )
     return found
-
-
-def halve_passes(model: Model) -> int:
-    """Halve the batches of a model's passes, and return their size; 0 changes nothing."""
-    smaller = model.forward_batch // 2
-    if smaller:
-        vars(model)["forward_batch"] = smaller  # changes this model, not its class
-    return smaller
 
 
 def in_memory(shapes: Shapes) -> dict[str, FloatArray]:

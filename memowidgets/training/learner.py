@@ -27,7 +27,7 @@ from memowidgets.models.device import (
 )
 from memowidgets.progress import Progress
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
-from memowidgets.training.forward import Allocate, Forward, forward, halve_passes
+from memowidgets.training.forward import Allocate, Forward, forward
 from memowidgets.training.seeds import RandomStates, epoch_seed, rewinder
 
 if TYPE_CHECKING:
@@ -151,15 +151,13 @@ class Learner:
             device=self._device,
             precision=self.precision,
             capture=capture,
-            progress=progress,
             feed=self._feed if own else None,
+            memory=self._memory,
         )
         with self._on_device():
             if capture:
-                one = self._memory.fit(lambda: look(positions[:1], progress=None), lambda: 0)
-                _say_memory(one, len(positions), self.recipe.model)
-            work = partial(look, positions, allocate=allocate)
-            return self._memory.fit(work, partial(halve_passes, self.recipe.model))
+                _say_memory(look(positions[:1]), len(positions), self.recipe.model)
+            return look(positions, progress=progress, allocate=allocate)
 
     @property
     def total_steps(self) -> int:

@@ -1,20 +1,23 @@
-"""Passes of a user's module over their data: logits, losses and representations."""
+"""Passes of a user's module over their data: logits, losses, and rows of values of its layers."""
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
+from memowidgets.models.base import captured, first_tensor
 from memowidgets.models.device import Memory, precision_of
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
-from memowidgets.training.captured import Capture, Layer, auto_layers, named_layers
 from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.forward import (
     LAYER,
@@ -32,9 +35,393 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+
+INPUT = ".input"
+_MASK = "attention_mask"
+_HEAD = ""  # no part has this name
+_MOST_BEFORE = 3
+_LARGEST = 8192
+_SIDES = (4, 2, 1)
 _TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
 _FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What is captured of a part of a module.
+
+    Attributes
+    ----------
+    name : str
+        Name of the layer: the part's, with ``.input`` for what goes into it.
+    part : str
+        Name of the part, as in ``module.named_modules()``.
+    is_input : bool
+        Whether it is what goes into the part, not what comes out of it.
+    averages : bool
+        Whether the positions of a sequence are always averaged.
+    """
+
+    name: str
+    part: str
+    is_input: bool = False
+    averages: bool = False
+
+
+class Capture:
+    """Activations of a pass, and the rows of values that they become.
+
+    Use it as a context around passes, and call `begin` before each batch.
+
+    Parameters
+    ----------
+    module : Module
+        The module that runs.
+    layers : sequence of Layer
+        Layers to capture.
+    head : str or None
+        Name of the part that `auto_layers` takes for the last linear layer.
+
+    Attributes
+    ----------
+    lengths : dict of str to set of int
+        Numbers of positions of each layer that was averaged over all of them, padding included.
+    """
+
+    def __init__(self, module: nn.Module, layers: Sequence[Layer], head: str | None) -> None:
+        self._module, self._layers, self._head = module, tuple(layers), head
+        self._raw: dict[str, Tensor] = {}
+        self._mask: Tensor | None = None
+        self._stack = ExitStack()
+        self.lengths: dict[str, set[int]] = {}
+
+    def __enter__(self) -> Self:
+        by_name = {layer.name: layer for layer in self._layers}
+        places = {layer.name: (layer.part, layer.is_input) for layer in self._layers}
+        if self._head is not None:
+            places[_HEAD] = (self._head, False)
+
+        def reduced(name: str, part: nn.Module, values: Tensor) -> Tensor:
+            return values if name == _HEAD else _pooled(by_name[name], part, values)
+
+        self._raw = self._stack.enter_context(captured(self._module, places, reduced))
+        takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
+        for part in takers if self._layers else ():
+            hook = part.register_forward_pre_hook(self._keep_mask, with_kwargs=True)
+            self._stack.callback(hook.remove)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def begin(self) -> None:
+        """Forget the batch before."""
+        self._raw.clear()
+        self._mask = None
+
+    def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
+        """Keep the first mask that a part receives in a pass, (batch, tokens)."""
+        taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
+        if self._mask is None:
+            self._mask = _mask_of(taken)
+
+    def rows(self, logits: Tensor, inputs: Any) -> dict[str, Tensor]:
+        """Return the values of each sample at each layer, (batch, values).
+
+        Raises
+        ------
+        ValueError
+            If the forward pass leaves out a layer, or its first axis is not the batch.
+        """
+        from torch import nn
+
+        silent = [layer.name for layer in self._layers if layer.name not in self._raw]
+        if silent:
+            raise ValueError(
+                f"the forward pass does not run {listed(map(quoted, silent))}, or they return no "
+                "tensor; with layers=, choose others of module.named_modules()"
+            )
+        read_at = _read_at(self._raw.get(_HEAD), logits)
+        mask = _mask_of(inputs) if self._mask is None else self._mask
+        found = {}
+        for layer in self._layers:
+            values = self._raw[layer.name]
+            if values.ndim == 0 or len(values) != len(logits):
+                raise ValueError(
+                    f"layer {quoted(layer.name)} has the shape {tuple(values.shape)} for "
+                    f"{len(logits)} samples, so its first axis is not the batch "
+                    "(batch_first=True?); choose other layers with layers="
+                )
+            row = _row(layer, values, read_at, mask)
+            if row is None:
+                parts = self._module.get_submodule(layer.part).modules()
+                axis = 2 if any(isinstance(part, nn.Conv1d) for part in parts) else 1
+                self.lengths.setdefault(layer.name, set()).add(values.shape[axis])
+                row = values.mean(dim=axis)
+            found[layer.name] = row.float()
+        return found
+
+
+def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, ...]:
+    """Return the layers that a user names.
+
+    Raises
+    ------
+    ValueError
+        If the module has no such part; the message lists those that it has.
+    """
+    asked = [names] if isinstance(names, str) else list(names)
+    known = dict(module.named_modules())
+    known.pop("")
+    if not asked:
+        raise ValueError('layers is empty; name parts of the module, or use "auto"')
+    if len(set(asked)) < len(asked):
+        twice = next(name for name in asked if asked.count(name) > 1)
+        raise ValueError(f"layers names {quoted(twice)} twice")
+    found = []
+    for name in asked:
+        part = str(name).removesuffix(INPUT)
+        if name in known:
+            found.append(Layer(str(name), str(name)))
+        elif part in known:
+            found.append(Layer(str(name), part, is_input=True))
+        else:
+            raise ValueError(
+                f"the module has no layer {quoted(name)}; it has {listed(known)}, and "
+                f"'{next(iter(known), 'name')}{INPUT}' is what goes into one"
+            )
+    return tuple(found)
+
+
+def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
+    """Choose layers: what goes into the last linear layer, and up to three parts before it.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+    run : callable
+        Function that runs it on two samples.
+
+    Returns
+    -------
+    tuple of Layer
+        First to last.
+    str
+        Name of the last linear layer that runs.
+
+    Raises
+    ------
+    ValueError
+        If no linear layer runs.
+    """
+    import torch
+
+    order: list[str] = []
+    took: dict[str, Tensor | None] = {}
+    gave: dict[str, Tensor | None] = {}
+
+    def note(name: str, _part: nn.Module, inputs: Any, output: Any) -> None:
+        if name in order:
+            order.remove(name)
+        order.append(name)
+        took[name], gave[name] = first_tensor(inputs), first_tensor(output)
+
+    parts = [(name, part) for name, part in module.named_modules() if name]
+    hooks = [part.register_forward_hook(partial(note, name)) for name, part in parts]
+    try:
+        logits = run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    n = len(logits)
+
+    def gives_logits(name: str) -> bool:
+        values = gave[name]
+        return values is not None and torch.equal(values.float(), logits.float())
+
+    head = _last_linear(module, order, gives_logits)
+    before = order[: order.index(head)]
+
+    def is_layer(name: str) -> bool:
+        values, last = gave.get(name), took[head]
+        if name not in before or values is None or values.ndim < 2 or len(values) != n:
+            return False
+        return last is None or values.shape != last.shape or not bool((values == last).all())
+
+    found = sorted(filter(is_layer, weighty(module, head)), key=before.index)
+    layers = [Layer(found[i], found[i], averages=True) for i in evenly(len(found), _MOST_BEFORE)]
+    return (*layers, Layer(head + INPUT, head, is_input=True, averages=True)), head
+
+
+def check_head(module: nn.Module, head: str, n_classes: int) -> None:
+    """Raise if what `auto_layers` takes for the head cannot be it.
+
+    Raises
+    ------
+    ValueError
+        If it has another number of outputs than there are classes, as where the logits are
+        distances to prototypes, and the last linear layer is somewhere in the body.
+    """
+    width = getattr(module.get_submodule(head), "out_features", None)
+    if width != n_classes:
+        raise ValueError(
+            f"the last linear layer that runs, {quoted(head)}, has {width} outputs, but there are "
+            f"{n_classes} classes, so layers='auto' cannot tell where the representations are; "
+            "name parts of module.named_modules() with layers=, first to last"
+        )
+
+
+def _last_linear(
+    module: nn.Module, order: Sequence[str], gives_logits: Callable[[str], bool]
+) -> str:
+    """Return the name of the linear layer that ran last; those of adapters do not count.
+
+    If the output of one is the logits, it is that one: another may be an auxiliary head.
+    """
+    from torch import nn
+
+    linear = [
+        name
+        for name in order
+        if isinstance(module.get_submodule(name), nn.Linear) and ".lora_" not in name
+    ]
+    if linear:
+        return next(filter(gives_logits, reversed(linear)), linear[-1])
+    if isinstance(module, nn.Linear):
+        raise ValueError(  # noqa: TRY004 - its type is right
+            "the module is a single linear layer, so no layer comes before its logits; audit its "
+            "inputs with Audit.from_arrays(labels=, representations=, logits=)"
+        )
+    raise ValueError(
+        "the forward pass runs no linear layer, before which layers='auto' looks; name layers with "
+        f"layers=, such as {listed(order, 5)}"
+    )
+
+
+def weighty(module: nn.Module, head: str) -> list[str]:
+    """Return the parts with weights: the elements of sequences, else children.
+
+    Parts with an embedding, and those that contain the head, are left out; of the latter the parts
+    are taken instead.
+    """
+    from torch import nn
+
+    found: list[str] = []
+
+    def collect(inside: nn.Module, prefix: str) -> None:
+        for child, part in inside.named_children():
+            name = prefix + child
+            if name == head or not any(True for _ in part.parameters()):
+                continue
+            is_element = isinstance(inside, nn.ModuleList | nn.Sequential)
+            opened = head.startswith(f"{name}.") or _is_sequence(part)
+            if opened or (not is_element and any(map(_is_sequence, part.modules()))):
+                collect(part, f"{name}.")
+            elif not any(isinstance(p, nn.Embedding | nn.EmbeddingBag) for p in part.modules()):
+                found.append(name)
+
+    collect(module, "")
+    return found
+
+
+def _is_sequence(part: nn.Module) -> bool:
+    from torch import nn
+
+    return isinstance(part, nn.ModuleList | nn.Sequential) and len(part) > 1
+
+
+def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
+    """Return the position of each sample's sequence at which the logits are read, (batch,).
+
+    A head over all tokens gives the returned logits at one of them, exactly.
+    """
+    if head is None or head.ndim != 3 or len(head) != len(logits):
+        return None
+    if head.shape[2] != logits.shape[1]:
+        return None
+    same = (head.float() == logits.float()[:, None]).all(dim=2)
+    return same.int().argmax(dim=1) if bool(same.any(dim=1).all()) else None
+
+
+def _mask_of(inputs: Any) -> Tensor | None:
+    found = inputs.get(_MASK) if isinstance(inputs, Mapping) else None
+    return found if getattr(found, "ndim", 0) == 2 else None
+
+
+def _names_taken(part: nn.Module) -> tuple[str, ...]:
+    kind: Any = type(part)
+    return _names_of(kind)
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    """Return the names of what the forward of a kind of module takes, self the first."""
+    try:
+        return tuple(inspect.signature(kind.forward).parameters)
+    except (TypeError, ValueError):  # as in compiled modules
+        return ()
+
+
+def _row(
+    layer: Layer, values: Tensor, read_at: Tensor | None, mask: Tensor | None
+) -> Tensor | None:
+    """Return an activation as (batch, values). None if all positions are to be averaged."""
+    import torch
+
+    if values.ndim == 3:
+        n, length = values.shape[:2]
+        if read_at is not None and int(read_at.max()) < length:
+            return values[torch.arange(n, device=values.device), read_at]
+        if mask is not None and mask.shape == (n, length):
+            weight = mask.to(values.dtype)[..., None]
+            return (values * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
+        if layer.averages or values[0].numel() > _LARGEST:
+            return None
+    return values.reshape(len(values), -1)
+
+
+def _pooled(layer: Layer, part: nn.Module, values: Tensor) -> Tensor:
+    """Return an activation of images with at most 4×4 places, if it is large."""
+    from torch.nn.functional import adaptive_avg_pool2d
+
+    if values.ndim != 4 or values[0].numel() <= _LARGEST:
+        return values
+    if _is_channels_last(part, values):
+        values = values.permute(0, 3, 1, 2)
+    side = _SIDES[0]
+    if layer.averages:
+        side = next((s for s in _SIDES if values.shape[1] * s * s <= _LARGEST), _SIDES[-1])
+    return adaptive_avg_pool2d(values, side) if max(values.shape[2:]) > side else values
+
+
+def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
+    """Return whether images are (batch, height, width, channels), by the widths of a part."""
+    from torch import nn
+
+    first, last = values.shape[1], values.shape[3]
+    widths: dict[type, set[int]] = {nn.Conv2d: set(), nn.Linear: set()}
+    for inside in part.modules():
+        if isinstance(inside, nn.Conv2d):
+            widths[nn.Conv2d] |= {inside.in_channels, inside.out_channels}
+        elif isinstance(inside, nn.Linear):
+            widths[nn.Linear] |= {inside.in_features, inside.out_features}
+        elif isinstance(inside, nn.LayerNorm):
+            widths[nn.Linear].add(inside.normalized_shape[-1])
+    return last in widths[nn.Linear] and first not in widths[nn.Conv2d]
+
+
+def evenly(n: int, most: int) -> list[int]:
+    """Return up to `most` of n positions, evenly spread, the last among them.
+
+    Examples
+    --------
+    >>> evenly(12, 3), evenly(2, 3)
+    ([3, 7, 11], [0, 1])
+    """
+    few = min(most, n)
+    return [math.ceil((k + 1) * n / few) - 1 for k in range(few)]
 
 
 @dataclass(frozen=True)

@@ -149,10 +149,9 @@ class Budget:
         number, of = 1 / every, "an epoch"
         if total is not None:
             number, of = total / (per_epoch * every) + 1, "in all"
-        share = self.seconds / self.trained if self.made > 1 and self.trained else None
-        took = "" if share is None else f", {share:.0%} of the time of training"
-        more = "" if share is None or share <= SHARE else f'checkpoint_every="{AUTO}" stays under '
-        more += f"{SHARE:.0%}, and " if more else ""
+        share = self.seconds / self.trained if self.made > 1 and self.trained else 0.0
+        took = f", {share:.0%} of the time of training" if share else ""
+        more = f'checkpoint_every="{AUTO}" stays under {SHARE:.0%}, and ' if share > SHARE else ""
         return (
             f"{each}; {number:.0f} checkpoints {of} take {number * self.seconds:.2g} s{took}, and "
             f'{_mb(number * self.size)} on disk. {more}keep="prediction+final" or "logits" keeps '

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import arrays_of
-from memowidgets.training.forward import LAYER, Forward, Shapes, forward, halve_passes
+from memowidgets.training.forward import LAYER, Forward, Shapes, forward
 from memowidgets.training.learner import Recipe
 from memowidgets.training.recorder import Allocate, Weights, trained_weights
 from memowidgets.visible import listed, quoted
@@ -170,21 +169,20 @@ class ModelPasses:
         **capture: Any,
     ) -> Forward:
         device = next(module.parameters()).device
-        look = partial(
-            forward,
-            self.recipe.model,
-            module,
-            data,
-            positions,
-            device,
-            "float32",  # the module's forward already has the training's autocast
-            capture=bool(capture),
-            progress=progress,
-            **capture,
-        )
         self._memory = self._memory or Memory(device)
         with modes_kept(module), working_on(device):
-            return self._memory.fit(look, partial(halve_passes, self.recipe.model))
+            return forward(
+                self.recipe.model,
+                module,
+                data,
+                positions,
+                device,
+                "float32",  # the module's forward already has the training's autocast
+                capture=bool(capture),
+                progress=progress,
+                memory=self._memory,
+                **capture,
+            )
 
 
 def check_head(config: Any, class_names: Sequence[str]) -> None:

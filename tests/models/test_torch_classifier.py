@@ -17,6 +17,7 @@ import memowidgets as mw
 from memowidgets.models.torch_classifier import _usual_layers
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.probe import made_probe
 
 
 class Residual(nn.Module):
@@ -346,6 +347,19 @@ def test_a_last_batch_of_one_says_what_to_do(data):
     learner = Learner(Recipe(model, data, settings, "cpu"), np.arange(21), 0)
     with pytest.raises(ValueError, match="21 samples in batches of 10 the last batch has one"):
         learner.advance(3, Progress(), "training")
+
+
+def test_a_module_that_is_refused_leaves_the_part_that_it_shares_as_it_was(data):
+    shared = nn.Linear(data.images[0].size, 8)
+    before = shared.weight.detach().clone()
+    model = mw.models.TorchClassifier(
+        lambda n: nn.Sequential(nn.Flatten(), shared, nn.ReLU(), nn.Linear(8, n))
+    )
+    settings = mw.TrainingConfig().resolved(model.training_defaults)
+    with pytest.raises(ValueError, match="that it returned before"):
+        made_probe(model, data, np.arange(8), settings, 8)
+    assert shared.weight.dtype == before.dtype
+    assert torch.equal(shared.weight, before)
 
 
 def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):

@@ -13,6 +13,7 @@ from memowidgets.models import ConvNet
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import made_probe
+from tests.training.small import trained
 
 GIVEN = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1, fused=True),
@@ -86,3 +87,15 @@ def test_a_context_of_the_caller_changes_no_number(around):
         made_probe(model, data, np.arange(8), settings, 40)
     for key, values in wanted.items():
         np.testing.assert_array_equal(found[key], values)
+
+
+def test_the_default_dtype_of_torch_changes_no_number(tmp_path):
+    plain = trained(tmp_path / "float32").checkpoints
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        other = trained(tmp_path / "float64").checkpoints
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(before)
+    assert other.equals(plain)

@@ -12,7 +12,6 @@ import math
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -192,8 +191,8 @@ def _module(model: Model, data: Dataset) -> Probe:
 
     with RandomStates(_SEED).active():
         module = model.build(data)
-        with suppress(RuntimeError, TypeError):  # some can't be copied
-            module = copy.deepcopy(module)  # a part may be every module's
+        if not all(weights.requires_grad for weights in module.parameters()):
+            module = copy.deepcopy(module)  # the frozen part may be every module's
         module = module.float()
         text = _ADDRESS.sub("0x…", repr(module))
         initial = {name: _moments(p) for name, p in module.named_parameters()}
@@ -223,6 +222,7 @@ def _module(model: Model, data: Dataset) -> Probe:
                 except (RuntimeError, ValueError, TypeError):
                     continue
                 break
+            module.float()  # a part may be another module's, which is refused and can be repaired
     found: Probe = {
         "module": {
             "on": device.type,

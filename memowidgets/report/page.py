@@ -186,8 +186,8 @@ def _shown(
     makes = Items(_Smaller(reader), content.class_names, content.ids)
     pixels = bytearray()
     items = [
-        makes.item(rows, int(row), content.tau, m, pixels)
-        for row, m in zip(chosen, made, strict=True)
+        makes.item(row, decision, pixels)
+        for row, decision in zip(rows.at(chosen, content.tau), made, strict=True)
     ]
     labels = None if rows.labels is None else rows.labels[chosen]
     return {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.data.questions import checked_texts
-from memowidgets.decisions import CHOICES, NO_FILE, UNDECIDED, DecisionLog, spelled, to_csv
+from memowidgets.decisions import CHOICES, NO_FILE, DecisionLog, spelled, to_csv
 from memowidgets.edits import Edit
 from memowidgets.visible import quoted
 from memowidgets.widgets.samples import readable
@@ -176,10 +176,6 @@ class Deciding:
         ]
         self.log.edit(name, _checked(text, options))
         return f"The edited text of {_quoted(name)} is saved; it is {_DONE['anonymise']}."
-
-    def made(self, position: int) -> Any:
-        """Return the decision on a sample."""
-        return self.log.table().get(self._items.name(position), UNDECIDED)
 
     def csv(self) -> str:
         """Return all decisions in the form of ``decisions.csv``."""

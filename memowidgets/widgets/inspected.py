@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +47,41 @@ class Extra:
 
     label: str
     read: Callable[[], tuple[NDArray[np.int64], NDArray[np.float64]]]
+
+
+class Row(NamedTuple):
+    """One row in plain numbers, at some threshold. What is not known is None.
+
+    Attributes
+    ----------
+    position : int
+        Position of the sample.
+    status : str
+        What the row is, in the words of the filters; empty without scores.
+    score, error, log_lira : float or None
+    uncertain : bool
+        Whether the score and τ are less than two standard errors apart.
+    right : bool or None
+        Whether the finished model gives the label.
+    label : int
+        -1 without one.
+    label_probability : float or None
+    probabilities : array of shape (n_classes,), or None
+    guess : int or None
+        The most probable class.
+    """
+
+    position: int
+    status: str
+    score: float | None
+    error: float | None
+    uncertain: bool
+    log_lira: float | None
+    right: bool | None
+    label: int
+    label_probability: float | None
+    probabilities: NDArray[np.float64] | None
+    guess: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,15 +183,48 @@ class Rows:
             found |= {"hit": hits, "false alarm": false_alarms, "missed": missed, "clear": clear}
         return {name: found[name] for name in self.filters()}
 
-    def status(self, row: int, tau: float | None) -> str:
-        """Return what a row is at τ, in the words of the filters. Without scores it is empty."""
+    def at(self, chosen: NDArray[np.int64], tau: float | None) -> list[Row]:
+        """Return some rows in plain numbers. All are read in one step, for that is faster.
+
+        Where `tau` is None, the rule by class flags.
+        """
+        nothing = [None] * len(chosen)
+        scores, errors, log_lira, label_probability = (
+            nothing if values is None else _plain(values[chosen])
+            for values in (self.scores, self.errors, self.log_lira, self.label_probability)
+        )
+        of_model = nothing if self.probabilities is None else list(self.probabilities[chosen])
+        return list(
+            map(
+                Row,
+                self.positions[chosen].tolist(),
+                self._statuses(chosen, tau),
+                scores,
+                errors,
+                [_is_close(*pair, tau) for pair in zip(scores, errors, strict=True)],
+                log_lira,
+                nothing if self.right is None else self.right[chosen].tolist(),
+                [-1] * len(chosen) if self.labels is None else self.labels[chosen].tolist(),
+                label_probability,
+                of_model,
+                [None if values is None else int(values.argmax()) for values in of_model],
+            )
+        )
+
+    def _statuses(self, chosen: NDArray[np.int64], tau: float | None) -> list[str]:
+        """Return what some rows are, in the words of the filters. Without scores it is empty."""
         if self.scores is None:
-            return ""
-        by_class = self.below is not None and self.below[row]
-        flagged = bool(by_class if tau is None else self.scores[row] <= tau)
+            return [""] * len(chosen)
+        flagged = self.flagged(tau)[chosen].tolist()
         if self.memorized is None:
-            return "flagged" if flagged else "not flagged"
-        return STATUSES[2 * flagged + bool(self.memorized[row])]
+            return ["flagged" if flag else "not flagged" for flag in flagged]
+        known = zip(flagged, self.memorized[chosen].tolist(), strict=True)
+        return [STATUSES[2 * flag + memorized] for flag, memorized in known]
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether row i is sample i, so that a mask of rows is one of samples."""
+        return bool(np.array_equal(self.positions, np.arange(len(self))))
 
     def order(self, name: str) -> NDArray[np.int64]:
         """Return all rows in an order, by its name."""
@@ -187,9 +256,37 @@ class Rows:
         return np.where(known, chosen, np.nan)
 
 
+def _plain(values: NDArray[np.float64]) -> list[float | None]:
+    """Return numbers for the page; NaN and infinite ones are None."""
+    return [value if isfinite(value) else None for value in values.tolist()]
+
+
+def _is_close(score: float | None, error: float | None, tau: float | None) -> bool:
+    """Return whether a score and τ are less than two standard errors apart."""
+    if score is None or tau is None or error is None:
+        return False
+    return abs(score - tau) < 2 * error
+
+
 def classes_in(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the labels that occur, each once, without -1."""
     return np.empty(0, dtype=np.int64) if labels is None else np.unique(labels[labels >= 0])
+
+
+def first_of(order: NDArray[np.int64], found: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
+    """Return the first rows of an order that are found. It reads no more of the order than needed.
+
+    Examples
+    --------
+    >>> first_of(np.array([3, 1, 0, 2]), np.array([True, False, True, True]), 2)
+    array([3, 0])
+    """
+    parts, n, start, length = [order[:0]], 0, 0, 1024
+    while n < most and start < len(order):
+        read = order[start : start + length]
+        parts.append(read[found[read]])
+        n, start, length = n + len(parts[-1]), start + length, 2 * length
+    return np.concatenate(parts)[:most]
 
 
 def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:

@@ -11,12 +11,18 @@ import numpy as np
 import traitlets
 
 from memowidgets.checks import numbered_labels
-from memowidgets.decisions import CHOICES, DecisionLog, spelled
+from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explored import checked_tau
 from memowidgets.widgets.explorer import BY_CLASS, AtThreshold
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.inspected import checked_names, class_names_of, one_of, rows_from
+from memowidgets.widgets.inspected import (
+    checked_names,
+    class_names_of,
+    first_of,
+    one_of,
+    rows_from,
+)
 from memowidgets.widgets.items import Items, digits_for, known_of, short_title
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
@@ -203,12 +209,13 @@ class Inspection(AtThreshold):
             return
         of_all: Decide = {**asked, "decision": asked.get("only", ANY)}
         found = self._found_by(self._rows, of_all)
-        these = self._identity(found)
+        these = self._identity(self._rows, found)
         if these != asked["expected"]:
-            text = f"The filter shows other samples now, {len(found)} in all: confirm again."
-            self._reply(asked, text, done=False, count=len(found), these=these)
+            n = int(np.count_nonzero(found))
+            text = f"The filter shows other samples now, {n} in all: confirm again."
+            self._reply(asked, text, done=False, count=n, these=these)
             return
-        positions = self._rows.positions[found].tolist()
+        positions = self._rows.positions[self._in_order(self._rows, of_all, found)].tolist()
         self._reply(asked, self._deciding.decide(positions, decision, note, to))
 
     def _hear_edit(self, asked: EditText) -> None:
@@ -242,61 +249,78 @@ class Inspection(AtThreshold):
         """Return one page of samples, with all its images in one buffer."""
         self._log.refresh()
         rows, tau = self._rows, self._asked_tau(asked)
-        base = self._narrowed(rows, asked)
+        base, filtered = self._narrowed(rows, asked), rows.mask(self._filter(asked), tau)
         shown = base & self._with_decision(rows, asked)
-        found = self._in_order(rows, asked, shown)
+        found = shown & filtered
+        total = int(np.count_nonzero(found))
         in_vain = bool(asked.get("search")) and not shown.any()
         counted = ~shown if in_vain else shown  # a search without a match leaves the counts
-        pages = max(1, -(-len(found) // self.page_size))
+        pages = max(1, -(-total // self.page_size))
         page = min(max(0, asked["page"]), pages - 1)
         start = page * self.page_size
         pixels = bytearray()
-        chosen = found[start : start + self.page_size]
+        order = self._order(rows, asked.get("sort"))
+        chosen = first_of(order, found, start + self.page_size)[start:]
         content = {
             "type": "page",
             "request": asked["request"],
             "page": page,
             "pages": pages,
-            "first": start + 1 if len(found) else 0,
-            "total": len(found),
-            "these": self._identity(found),
+            "first": start + 1 if total else 0,
+            "total": total,
+            "these": self._identity(rows, found),
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
             "eta": rows.eta,
             "counts": rows.counts(tau, counted),
-            "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
+            "items": self._made(rows, chosen, tau, pixels),
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
             "classes": self._items.classes(rows.classes),
             "selected": self.selected,
             "decisions": self._deciding.status(),
-            "byDecision": self._by_decision(rows, base & rows.mask(self._filter(asked), tau)),
+            "byDecision": self._by_decision(rows, base & filtered),
         }
         return content, [bytes(pixels)] if pixels else []
 
-    def _item(
-        self, rows: Rows, row: int, tau: float | None, pixels: bytearray, *, whole: bool = False
-    ) -> Any:
-        made = self._deciding.made(int(rows.positions[row]))
-        return self._items.item(rows, row, tau, made, pixels, whole=whole)
+    def _made(
+        self,
+        rows: Rows,
+        chosen: NDArray[np.int64],
+        tau: float | None,
+        pixels: bytearray,
+        *,
+        whole: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Return some rows as items, with the decisions that were made on them."""
+        table, items = self._log.table(), self._items
+        return [
+            items.item(row, table.get(items.name(row.position), UNDECIDED), pixels, whole=whole)
+            for row in rows.at(chosen, tau)
+        ]
 
-    def _found_by(self, rows: Rows, asked: Shown) -> NDArray[np.int64]:
-        """Return the rows that the page asks for, in its order."""
-        shown = self._narrowed(rows, asked) & self._with_decision(rows, asked)
-        return self._in_order(rows, asked, shown)
+    def _found_by(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
+        """Return a mask of the rows that the page asks for."""
+        filtered = rows.mask(self._filter(asked), self._asked_tau(asked))
+        return self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
 
-    def _identity(self, found: NDArray[np.int64]) -> str:
-        """Return a digest of which samples are found, whatever their order."""
-        shown = np.zeros(len(self._reader), dtype=np.bool_)
-        shown[self._rows.positions[found]] = True
-        return blake2b(np.packbits(shown).tobytes(), digest_size=8).hexdigest()
+    def _identity(self, rows: Rows, found: NDArray[np.bool_]) -> str:
+        """Return a digest of which samples are found, whatever the order of their rows."""
+        samples = found
+        if not self._are_all(rows):
+            samples = np.zeros(len(self._reader), dtype=np.bool_)
+            samples[rows.positions[found]] = True
+        return blake2b(np.packbits(samples).tobytes(), digest_size=8).hexdigest()
 
-    def _in_order(self, rows: Rows, asked: Shown, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the rows of the filter, sorted."""
-        mask = rows.mask(self._filter(asked), self._asked_tau(asked)) & shown
+    def _are_all(self, rows: Rows) -> bool:
+        """Return whether there is a row for every sample, in the order of the samples."""
+        return len(rows) == len(self._reader) and rows.is_ordered
+
+    def _in_order(self, rows: Rows, asked: Shown, found: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the rows that were found, sorted."""
         order = self._order(rows, asked.get("sort"))
-        return order[mask[order]]
+        return order[found[order]]
 
     def _asked_tau(self, asked: Shown) -> float | None:
         """Return the threshold that the page asks with, None for the rule by class.
@@ -347,16 +371,21 @@ class Inspection(AtThreshold):
         wanted = spelled(asked.get("decision", ANY))
         if wanted not in CHOICES:
             return np.ones(len(rows), dtype=np.bool_)
-        chosen: NDArray[np.bool_] = self._deciding.codes()[rows.positions] == CHOICES.index(wanted)
+        chosen: NDArray[np.bool_] = self._codes(rows) == CHOICES.index(wanted)
         return chosen
 
     def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of the shown rows have each decision."""
-        codes = self._deciding.codes()[rows.positions]
+        codes = self._codes(rows)
         return {
             name: int(np.count_nonzero(shown & (codes == CHOICES.index(name))))
             for name in self._deciding.choices
         }
+
+    def _codes(self, rows: Rows) -> NDArray[np.int8]:
+        """Return the decision on each row as its number in `CHOICES`."""
+        codes = self._deciding.codes()
+        return codes if self._are_all(rows) else codes[rows.positions]
 
     # ---------------------------------------------------------------- one sample
 
@@ -367,12 +396,13 @@ class Inspection(AtThreshold):
         at = np.flatnonzero(rows.positions == asked["position"])
         if not len(at):
             return {**reply, "position": None}, []
-        row, found = int(at[0]), self._found_by(rows, asked)
+        row, found = int(at[0]), self._in_order(rows, asked, self._found_by(rows, asked))
         position = int(rows.positions[row])
+        [item] = self._made(rows, at[:1], self._asked_tau(asked), pixels, whole=True)
         place = np.flatnonzero(found == row)
         reply |= {
             "position": position,
-            "item": self._item(rows, row, self._asked_tau(asked), pixels, whole=True),
+            "item": item,
             "place": _place(rows, found, int(place[0])) if len(place) else None,
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),

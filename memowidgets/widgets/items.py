@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.decisions import Decision
-    from memowidgets.widgets.inspected import Rows
+    from memowidgets.widgets.inspected import Row, Rows
     from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps
     from memowidgets.widgets.samples import Value
 
@@ -76,40 +76,31 @@ class Items:
         return [list(one) for one in found]
 
     def item(
-        self,
-        rows: Rows,
-        row: int,
-        tau: float | None,
-        made: Decision,
-        pixels: bytearray,
-        *,
-        whole: bool = False,
+        self, row: Row, made: Decision, pixels: bytearray, *, whole: bool = False
     ) -> dict[str, Any]:
-        """Return one sample with its scores. `whole` sends long texts too.
-
-        Where `tau` is None, the rule by class flags.
-        """
-        position = int(rows.positions[row])
-        card = self._reader.card(position)
-        score, error = _at(rows.scores, row), _at(rows.errors, row)
-        name, most = self.name(position), MOST_WHOLE if whole else MOST_CHARACTERS
+        """Return one sample with its scores. `whole` sends long texts too."""
+        card = self._reader.card(row.position)
+        name, most = self.name(row.position), MOST_WHOLE if whole else MOST_CHARACTERS
         return {
-            "position": position,
+            "position": row.position,
             "id": _cut(name, MOST_ID),
-            "status": rows.status(row, tau),
-            "score": score,
-            "error": error,
-            "uncertain": _is_close(score, tau, error),
-            "logLira": _at(rows.log_lira, row),
-            "right": None if rows.right is None else bool(rows.right[row]),
+            "status": row.status,
+            "score": row.score,
+            "error": row.error,
+            "uncertain": row.uncertain,
+            "logLira": row.log_lira,
+            "right": row.right,
             "decision": made.decision,
             "to": _cut(made.to, MOST_ID),
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
-            **self._judgement(rows, row),
+            "label": self.class_name(row.label),
+            "guess": "" if row.guess is None else self.class_name(row.guess),
+            "guessProbability": _probability(row, row.guess),
+            "labelProbability": row.label_probability,
             **_shown(card, pixels, most),
             **_values(card.values, MOST_WHOLE_VALUES if whole else MOST_VALUES),
-            **_options(card.options, rows, row, most),
-            **self._likeliest(card, rows, row),
+            **_options(card.options, row, most),
+            **self._likeliest(card, row),
         }
 
     def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
@@ -125,15 +116,14 @@ class Items:
             **_values(card.values, 3),
         }
 
-    def _likeliest(self, card: Card, rows: Rows, row: int) -> dict[str, Any]:
+    def _likeliest(self, card: Card, row: Row) -> dict[str, Any]:
         """Return the classes that the model finds most probable, and the label behind them.
 
         Only of a text or a table's row. The label comes last if it is not among the likeliest.
         """
-        if rows.probabilities is None or card.image is not None or card.options:
+        of_model, label = row.probabilities, row.label
+        if of_model is None or card.image is not None or card.options:
             return {}
-        of_model = rows.probabilities[row]
-        label = -1 if rows.labels is None else int(rows.labels[row])
         order = np.argsort(-of_model, kind="stable")[:_LIKELIEST]
         if 0 <= label < len(of_model) and label not in order:
             order = np.append(order, label)
@@ -147,21 +137,6 @@ class Items:
                 for i in order
             ]
         }
-
-    def _judgement(self, rows: Rows, row: int) -> dict[str, Any]:
-        """Return the label, and what the model predicts."""
-        label = -1 if rows.labels is None else int(rows.labels[row])
-        judgement: dict[str, Any] = {
-            "label": self.class_name(label),
-            "guess": "",
-            "guessProbability": None,
-            "labelProbability": _at(rows.label_probability, row),
-        }
-        if rows.probabilities is not None:
-            guess = int(np.argmax(rows.probabilities[row]))
-            judgement["guess"] = self.class_name(guess)
-            judgement["guessProbability"] = float(rows.probabilities[row, guess])
-        return judgement
 
 
 def short_title(title: str) -> str:
@@ -207,30 +182,27 @@ def _values(values: tuple[Value, ...], most: int) -> dict[str, Any]:
     }
 
 
-def _options(options: tuple[str, ...], rows: Rows, row: int, most: int) -> dict[str, Any]:
+def _options(options: tuple[str, ...], row: Row, most: int) -> dict[str, Any]:
     if not options:
         return {}
-    label = None if rows.labels is None else int(rows.labels[row])
-    of_model = None if rows.probabilities is None else rows.probabilities[row]
+    of_model = [] if row.probabilities is None else row.probabilities.tolist()
     return {
         "options": [
             {
                 "text": readable(text[:most]),
                 "hidden": max(0, len(text) - most),
-                "label": i == label,
-                "probability": None
-                if of_model is None or i >= len(of_model)
-                else float(of_model[i]),
+                "label": i == row.label,
+                "probability": of_model[i] if i < len(of_model) else None,
             }
             for i, text in enumerate(options)
         ]
     }
 
 
-def _at(values: NDArray[np.float64] | None, row: int) -> float | None:
-    if values is None or not np.isfinite(values[row]):
+def _probability(row: Row, label: int | None) -> float | None:
+    if row.probabilities is None or label is None:
         return None
-    return float(values[row])
+    return float(row.probabilities[label])
 
 
 def _cut(text: str, most: int) -> str:
@@ -269,13 +241,6 @@ def known_of(detail: SampleDetail, rows: Rows, items: Items, pixels: bytearray) 
         "notes": [readable(note) for note in detail.notes],
         "guess": detail.guess,
     }
-
-
-def _is_close(score: float | None, tau: float | None, error: float | None) -> bool:
-    """Return whether a score and τ are less than two standard errors apart."""
-    if score is None or tau is None or error is None:
-        return False
-    return abs(score - tau) < 2 * error
 
 
 def _choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:

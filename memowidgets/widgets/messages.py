@@ -650,14 +650,16 @@ def checked_message(content: Any) -> Any:
     """
     if not isinstance(content, dict):
         raise TypeError(f"a message must be an object, not {type(content).__name__}")
-    of_kind = [each for each in get_args(FromPage) if _kind(each) == content.get("type")]
-    if not of_kind:
-        raise ValueError(f"unknown kind of message: {quoted(content.get('type'))}")
-    problem = mismatch(content, of_kind[0], "the message")
+    kind = content.get("type")
+    if not isinstance(kind, str) or kind not in _by_kind():
+        raise ValueError(f"unknown kind of message: {quoted(kind)}")
+    problem = mismatch(content, _by_kind()[kind], "the message")
     if problem:
         raise TypeError(problem)
     return content
 
 
-def _kind(message: Any) -> str:
-    return str(get_args(fields(message)["type"])[0])
+@cache
+def _by_kind() -> dict[str, Any]:
+    """Return the messages from a page by their kinds."""
+    return {get_args(fields(each)["type"])[0]: each for each in get_args(FromPage)}

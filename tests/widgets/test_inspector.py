@@ -14,7 +14,7 @@ import pytest
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.widgets import Extra, SampleInspector
-from memowidgets.widgets.inspected import Rows
+from memowidgets.widgets.inspected import Rows, first_of
 from memowidgets.widgets.threads import in_background
 from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
 from tests.widgets.page import say, say_all
@@ -62,6 +62,14 @@ def test_pages_are_sorted_filtered_and_counted(digits):
     assert counts["hit"] + counts["false alarm"] + counts["missed"] + counts["clear"] == 200
     assert len(buffers[0]) == 64 * len(content["items"])
     assert content["scoreName"] == "PSMI"
+
+
+def test_the_first_rows_of_an_order_are_those_of_all_of_it():
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 1024, 5000):
+        order, found = rng.permutation(n), rng.random(n) < 0.02
+        for most in (0, 1, 48, n + 1):
+            assert first_of(order, found, most).tolist() == order[found[order]][:most].tolist()
 
 
 def test_images_are_sent_as_they_are(digits):
@@ -423,7 +431,8 @@ def test_long_class_names_are_cut_and_long_options_say_so():
     assert len(json.dumps(content)) < 50_000
     option = content["items"][0]["options"][1]
     assert (len(option["text"]), option["hidden"]) == (4000, 1003)
-    whole = with_long._item(with_long._rows, 0, 0.0, bytearray(), whole=True)["options"][1]
+    opened = say(with_long, "detail", request="a", position=0, known=False)
+    whole = opened["item"]["options"][1]
     assert (len(whole["text"]), whole["hidden"]) == (5003, 0)
     with_long.close()
 

@@ -42,7 +42,7 @@ const SORTS = [
   ["order", "as in the dataset"],
 ];
 /** What changes the view that the address names. */
-const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "more", "filter", "sort", "decision", "page", "opened"];
+const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "pinned", "more", "filter", "sort", "decision", "page", "opened"];
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
 
@@ -67,7 +67,7 @@ export class Recorded {
         computed: true, outdated: false, _work: { busy: false }, _status: "",
         _message: { kind: "", text: "" }, _warnings: [], _notes: [],
         tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
-        comparing: false, more: false, _comparable: true, _dimmed: false,
+        comparing: false, pinned: null, _pinned: {}, more: false, _comparable: true, _dimmed: false,
         page: 0, page_size: size, filter: "flagged", sort: "risk", decision: "any",
         _version: 0, _decided: 0, opened: null, _has_address: true,
       },
@@ -92,6 +92,7 @@ export class Recorded {
     this.model.on("change:tau_committed", () => this.taus.set(this.view.metric, this.model.get("tau_committed")));
     for (const name of ["eta_committed", "comparing"]) this.model.on(`change:${name}`, () => this.tellLate());
     this.model.on("change:eta_committed", () => this.model.set("_version", this.model.get("_version") + 1));
+    this.model.on("change:pinned", () => this.model.set("_pinned", this.curveOf(this.model.get("pinned")) ?? {}));
     for (const name of PUBLISHED) this.model.on(`change:${name}`, () => this.publish());
   }
 
@@ -197,8 +198,23 @@ export class Recorded {
       checkpoint: named(choices.checkpoints), layer: named(choices.layers), metric: named(choices.metrics),
       tau: isNumber, eta: isNumber, comparing: isFlag, more: isFlag, page: isWhole,
       filter: oneOf(FILTERS), sort: oneOf(SORTS.map(([name]) => name)), decision: oneOf(["any"]),
+      pinned: (value) => value === null || this.curveOf(value) !== null,
       opened: (value) => value === null || (isWhole(value) && value < ids.length),
     };
+  }
+
+  /**
+   * The ROC that is pinned, as the kernel sends it; null where this page does not hold it.
+   * @param {any} pinned  of an address, so from anywhere
+   * @returns {import("../../memowidgets/widgets/static/messages.js").PinnedCurve | null}
+   */
+  curveOf(pinned) {
+    if (pinned === null || typeof pinned !== "object") return null;
+    const view = this.found(pinned.metric, pinned.layer, pinned.checkpoint);
+    const eta = pinned.eta ?? this.content.eta;
+    if (view === undefined || !isNumber(eta)) return null;
+    const compared = comparedOf(view, view.title, this.logLira, eta);
+    return compared && { title: view.title, eta, auc: compared.auc, points: compared.points };
   }
 
   /** @param {View} view */
@@ -222,7 +238,10 @@ export class Recorded {
 
   /** @param {View} view */
   wireOf(view) {
-    return wireOf(view, this.logLira, this.content.eta_range, this.version);
+    const wire = wireOf(view, this.logLira, this.content.eta_range, this.version);
+    const { metric, checkpoint, layer } = view;
+    const pick = { checkpoint, layer: layer === "" ? this.model.get("layer") : layer, metric };
+    return { ...wire, data: { ...wire.data, pick } };
   }
 
   /**

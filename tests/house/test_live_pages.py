@@ -751,6 +751,7 @@ def shown_there(page):
         page.locator(".mw-chip[aria-pressed=true]").inner_text(),
         page.locator(".mw-range").inner_text(),
         page.locator(".mw-opened .mw-whole-id").inner_text(),
+        page.locator(".mw-curve-entry", has_text="(pinned)").all_inner_texts(),
     ]  # fmt: skip
 
 
@@ -775,6 +776,7 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     page.locator(".mw-card").nth(1).dblclick()
     page.locator(".mw-opened .mw-lira").wait_for()
     before = shown_there(page)
+    assert "PSMI, last layer" in before[-1][0] or "PSMI, layer" in before[-1][0]
     hand.click(page.locator(".mw-sharing summary"))
     hand.click(page.get_by_role("button", name="Copy a link"))
     address = page.get_by_label("to copy").input_value()
@@ -809,6 +811,8 @@ WRONG = [
     ({"opened": 99999}, ["99999"]),
     ({"layer": "99", "opened": -1}, ["99", "-1"]),
     ({"checkpoint": ["a"], "eta": "4", "comparing": 1}, ["checkpoint", "eta", "comparing"]),
+    ({"pinned": {"metric": "psmi", "layer": "27", "checkpoint": "epoch-99"}}, ["pinned"]),
+    ({"pinned": "psmi"}, ["pinned"]),
     ({"sort": "x" * 999, "decision": "burn", "page": 0.5}, ["xxx", "burn", "0.5"]),
     ({EVIL: 1, "constructor": 1, "__proto__": 2}, [EVIL[:30], "constructor"]),
 ]

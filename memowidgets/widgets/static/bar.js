@@ -76,6 +76,7 @@ export class Bar {
     this.scoreBox = html("div", { class: "mw-picker" });
     this.device = html("span", { class: "mw-device" });
     this.deviceBox = picker("Device", this.device);
+    this.deviceBox.classList.add("mw-has-device");
     this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
     this.ears.on(this.compute, "click", () => this.ask({ type: "compute" }));
     this.check = html("button", { type: "button", class: "mw-button mw-offer" });

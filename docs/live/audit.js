@@ -211,8 +211,9 @@ export class Recorded {
   curveOf(pinned) {
     if (pinned === null || typeof pinned !== "object") return null;
     const view = this.found(pinned.metric, pinned.layer, pinned.checkpoint);
+    /** @type {unknown} */
     const eta = pinned.eta ?? this.content.eta;
-    if (view === undefined || !isNumber(eta)) return null;
+    if (view === undefined || typeof eta !== "number" || !isNumber(eta)) return null;
     const compared = comparedOf(view, view.title, this.logLira, eta);
     return compared && { title: view.title, eta, auc: compared.auc, points: compared.points };
   }

@@ -143,5 +143,7 @@ export function comparedOf(view, name, logLira, eta) {
   if (auc === null) return null;
   const points = rocPoints(scores, (rate) => rate * CURVE, (rate) => rate * CURVE);
   const rates = [...points.map(({ fpr }) => fpr), ...points.map(({ tpr }) => tpr)];
-  return { name, auc: [auc.area, ...auc.interval], difference: null, points: Float32Array.from(rates) };
+  /** @type {[number, number, number]} */
+  const area = [auc.area, ...auc.interval];
+  return { name, auc: area, difference: null, points: Float32Array.from(rates) };
 }

@@ -98,13 +98,17 @@ export function facts(item, reply) {
 }
 
 /**
- * Whether the finished model answers rightly; nothing where that is not known.
+ * Whether the finished model answers rightly; nothing where that is not known. Probabilities beside
+ * it are those of the checkpoint on show, so what this one says is named apart.
  * @param {Item} item
  */
 export function answer(item) {
   if (item.right === null) return [];
-  const title = "whether the finished model gives the label that the sample was trained on";
-  return [html("span", { class: "mw-answer", title }, `finished model: ${item.right ? "right" : "wrong"}`)];
+  const word = (/** @type {boolean} */ right) => (right ? "right" : "wrong");
+  const known = item.guess && item.label && !item.image; // an image's card names the guess itself
+  const now = known ? `here: ${word(item.guess === item.label)} · ` : "";
+  const title = "whether the model gives the label that the sample was trained on, at the checkpoint on show and when it is finished";
+  return [html("span", { class: "mw-answer", title }, `${now}finished model: ${word(item.right)}`)];
 }
 
 /**

@@ -105,15 +105,19 @@ export class HistogramPlot {
       }, name),
     );
     const side = { x: frame.right - 5, "text-anchor": "end", class: "mw-side-text" };
-    this.names.replaceChildren(
-      ...(known
-        ? [
-            svg("text", { ...side, y: frame.top + 14 }, `↑ ${positives}`),
-            svg("text", { ...side, y: frame.bottom - 7 }, "↓ others"),
-          ]
-        : []),
-    );
     this.nameWidth = known ? 26 + 7.5 * positives.length : 0;
+    // a name that would cover bars is left to the legend
+    /** @type {(counts: Float64Array, wide: number, reaches: (count: number) => boolean) => boolean} */
+    const covers = (counts, wide, reaches) =>
+      counts.some((count, i) => reaches(count) && this.x(bins.start + (i + 1) * bins.width) > frame.right - wide);
+    const names = [];
+    if (known && !covers(bins.memorized, this.nameWidth, (count) => above(count) < frame.top + 18)) {
+      names.push(svg("text", { ...side, y: frame.top + 14 }, `↑ ${positives}`));
+    }
+    if (known && !covers(bins.others, 64, (count) => below(count) > frame.bottom - 20)) {
+      names.push(svg("text", { ...side, y: frame.bottom - 7 }, "↓ others"));
+    }
+    this.names.replaceChildren(...names);
     setAttributes(this.flaggedClip, { height: frame.bottom });
     setAttributes(this.clearClip, { height: frame.bottom, width: frame.right });
     setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });

@@ -1853,36 +1853,3 @@ def open_recorded(name: str, data: Dataset | None = None) -> Audit:
         If the samples made again, or these data, are not those that were recorded.
     """
     return Audit.of(recorded.recorded_source(name, data))
-
-
-def figures_by_setting(
-    audits: Mapping[str, Audit],
-    eta: float = 4.0,
-    truth: str | ArrayLike = "log_lira",
-    compute: bool = False,
-    theme: str = "light",
-) -> Figures:
-    """Draw several audits side by side: drops of the median loss, AUC, and PSMI's curves.
-
-    Parameters
-    ----------
-    audits : mapping of str to Audit
-        By what a reader calls the setting, such as ``"MMLU / SmolLM2"``.
-    eta, truth, compute, theme
-        As in `Audit.figures`.
-
-    Returns
-    -------
-    Figures
-        ``auc_by_setting`` and ``roc_by_setting`` (paper, Figure 2, center and right), and the
-        table ``drops`` (Appendix E), one row for each setting.
-
-    Raises
-    ------
-    ValueError
-        If there is no audit.
-    """
-    from memowidgets.audit.views.figures import figures_by_setting
-
-    settings = {setting: audit.evidence for setting, audit in audits.items()}
-    return figures_by_setting(settings, eta, truth, compute, theme)

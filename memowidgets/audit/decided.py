@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,7 @@ from memowidgets.store import LockedError, RunDirectory, StoreError
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
-    from memowidgets.edits import Edit
     from memowidgets.training.design import LabelNoise
-
-__all__ = ["RunKeeper", "kept", "log_of", "say_of_fork", "true_labels"]
 
 FILE = "decisions.csv"
 _FORK = "compared-fork.json"
@@ -118,9 +115,11 @@ def kept(data: Dataset, log: DecisionLog) -> Dataset:
         raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
     made = log.table()
     ids = data.ids.tolist()
-    _warn_of_strangers(set(made) - set(ids))
-    removed = {name for name in ids if _is(made, name, "remove")}
-    to_edit = [name for name in ids if _is(made, name, "anonymise")]
+    if strangers := sorted(set(made) - set(ids)):
+        warn_user(f"{FILE} contains ids that are not in the dataset: {listed(strangers, 5)}")
+    decided = {name: made[name].decision for name in ids if name in made}
+    removed = {name for name, decision in decided.items() if decision == "remove"}
+    to_edit = [name for name, decision in decided.items() if decision == "anonymise"]
     if len(removed) == len(ids):
         raise ValueError("every sample is to be removed: there is nothing left to train on")
     edited = _anonymised(_relabelled(data, made), to_edit, log)
@@ -148,17 +147,13 @@ def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
     return data.with_labels(labels)
 
 
-def _is(made: Mapping[str, Decision], name: str, decision: str) -> bool:
-    return name in made and made[name].decision == decision
-
-
 def _relabelled(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
     """Return the data with the classes that samples are to be relabelled to."""
     number = {name: i for i, name in enumerate(data.class_names)}
     labels = data.labels.copy()
     n_choices = getattr(data, "n_choices", np.full(len(data), len(number)))  # of each question
     for row, name in enumerate(data.ids.tolist()):
-        if _is(made, name, "relabel"):
+        if name in made and made[name].decision == "relabel":
             label = number.get(made[name].to, len(number))
             if label >= n_choices[row]:
                 raise ValueError(
@@ -183,17 +178,7 @@ def _anonymised(data: Dataset, names: list[str], log: DecisionLog) -> Dataset:
         raise ValueError(
             f"{_some(without)} to be anonymised and without an edited text: {where} it"
         )
-    return data.with_texts({name: _words(edits[name]) for name in names})
-
-
-def _words(edit: Edit) -> tuple[str, tuple[str, ...]]:
-    return edit.text, edit.options
-
-
-def _warn_of_strangers(names: Iterable[str]) -> None:
-    strangers = sorted(names)
-    if strangers:
-        warn_user(f"{FILE} contains ids that are not in the dataset: {_listed(strangers)}")
+    return data.with_texts({name: (edits[name].text, edits[name].options) for name in names})
 
 
 def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:
@@ -208,18 +193,14 @@ def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:
     left = [name for name in left if name not in changed]
     if left:
         warn_user(
-            f"{len(left)} duplicates of removed or anonymised samples stay: {_listed(left)}; "
+            f"{len(left)} duplicates of removed or anonymised samples stay: {listed(left, 5)}; "
             "decide on them too"
         )
 
 
 def _some(names: list[str]) -> str:
     return (
-        f"{len(names)} samples ({_listed(names)}) are"
+        f"{len(names)} samples ({listed(names, 5)}) are"
         if len(names) > 1
         else f"{quoted(names[0])} is"
     )
-
-
-def _listed(names: list[str]) -> str:
-    return listed(names, 5)

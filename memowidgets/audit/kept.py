@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,13 +99,13 @@ class Cache:
         self._held = {}
 
 
-class ScoreFiles:
-    """The scores computed from one forward pass, one file for each metric and layer.
+class ScorePlace(NamedTuple):
+    """Where the scores from one forward pass lie on disk, a file for each metric and layer.
 
-    Parameters
+    Attributes
     ----------
     run : RunDirectory
-        Where the files are.
+        The run directory.
     folder : str
         Their folder in it.
     weights : str
@@ -114,76 +114,29 @@ class ScoreFiles:
         Function that returns the type of the representations that the scores must come from.
     """
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        folder: str,
-        weights: str = "",
-        states: Callable[[], str] = lambda: FLOAT32,
-    ) -> None:
-        self._run, self._folder, self._weights = run, folder, weights
-        self._states = states
+    run: RunDirectory
+    folder: str
+    weights: str = ""
+    states: Callable[[], str] = lambda: FLOAT32
 
-    def is_scored(self, metric: str, layer: str) -> bool:
-        """Whether there are usable scores by a metric at a layer."""
-        name = self._place(metric, layer)
-        if self._why_not(name) is not None or not self._run.has(name, self._of):
-            return False
-        return self._is_current(metric, self._run.read_tensors(name, self._of))
-
-    def stored(self, metric: str, layer: str) -> Scores | None:
-        """Read the scores by a metric at a layer; None if they were not computed.
+    def file(self, metric: str, layer: str, *, warns: bool) -> Tensors | None:
+        """Return the file of the scores by a metric, if it is there, usable and of today's method.
 
         Warns
         -----
         UserWarning
-            If the file cannot be used.
+            If the file cannot be used, and `warns`.
         """
-        name = self._place(metric, layer)
-        reason = self._why_not(name)
-        warn_of(reason)
-        if reason is not None or not self._run.has(name, self._of):
+        name, of = f"{self.folder}/{layer}/{metric}", self.weights or None
+        why_not = self.run.why_not(name, of, ("score",))
+        if warns:
+            warn_of(why_not)
+        if why_not is not None or not self.run.has(name, of):
             return None
-        kept = self._run.read_tensors(name, self._of)
-        if not self._is_current(metric, kept):
-            return None
-        values = np.array(kept["score"])
-        return Scores(
-            np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
-            values,
-            np.array(kept["error"]) if "error" in kept else None,
-            tuple(json.loads(kept.metadata.get("notes", "[]"))),
-        )
-
-    def store(self, metric: str, layer: str, scores: Scores) -> None:
-        """Keep the scores by a metric at a layer."""
-        tensors: dict[str, NDArray[Any]] = {"score": scores.mu}
-        if not np.array_equal(scores.rows, np.arange(len(scores.rows))):  # some have none
-            tensors["rows"] = scores.rows
-        if scores.errors is not None:
-            tensors["error"] = scores.errors
-        notes = {
-            "notes": json.dumps(scores.notes),
-            STATES: self._states(),
-            _METHOD: str(METHODS.get(metric, 1)),
-        }
-        self._run.write_tensors(self._place(metric, layer), tensors, notes, self._weights)
-
-    def _is_current(self, metric: str, kept: Tensors) -> bool:
-        """Return whether scores are of today's method, and of the type of representations there."""
-        if kept.metadata.get(_METHOD) != str(METHODS.get(metric, 1)):
-            return False
-        return self._states() in (AUTO, kept.metadata.get(STATES, FLOAT32))
-
-    def _why_not(self, name: str) -> str | None:
-        return self._run.why_not(name, self._of, ("score",))
-
-    @property
-    def _of(self) -> str | None:
-        return self._weights or None
-
-    def _place(self, metric: str, layer: str) -> str:
-        return f"{self._folder}/{layer}/{metric}"
+        kept = self.run.read_tensors(name, of)
+        known = kept.metadata.get(_METHOD) == str(METHODS.get(metric, 1))
+        same = known and self.states() in (AUTO, kept.metadata.get(STATES, FLOAT32))
+        return kept if same else None
 
 
 class KeptScores:
@@ -193,7 +146,7 @@ class KeptScores:
     ----------
     cache : Cache
         The memory.
-    files : callable or None
+    place : callable or None
         Function of a checkpoint's record and a layer that returns where they lie on disk.
     read_only : bool
         Whether nothing can be written there: then new scores stay in memory.
@@ -202,25 +155,39 @@ class KeptScores:
     def __init__(
         self,
         cache: Cache,
-        files: Callable[[Record, str], ScoreFiles] | None = None,
+        place: Callable[[Record, str], ScorePlace] | None = None,
         *,
         read_only: bool = True,
     ) -> None:
-        self._cache, self._files = cache, files
+        self._cache, self._place = cache, place
         self._read_only = read_only
+
+    def _file(self, metric: str, layer: str, at: Checkpoint, *, warns: bool) -> Tensors | None:
+        if self._place is None:
+            return None
+        return self._place(at.record, layer).file(metric, layer, warns=warns)
 
     def has(self, metric: str, layer: str, at: Checkpoint) -> bool:
         """Whether `find` has an answer."""
         if self._cache.known(("score", metric, layer, at.record.name), at.state) is not None:
             return True
-        return self._files is not None and self._files(at.record, layer).is_scored(metric, layer)
+        return self._file(metric, layer, at, warns=False) is not None
 
     def find(self, metric: str, layer: str, at: Checkpoint) -> Scores | None:
         """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
         held = self._cache.known(("score", metric, layer, at.record.name), at.state)
         if held is not None:
             return cast("Scores", held).copy()
-        return None if self._files is None else self._files(at.record, layer).stored(metric, layer)
+        kept = self._file(metric, layer, at, warns=True)
+        if kept is None:
+            return None
+        values = np.array(kept["score"])
+        return Scores(
+            np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
+            values,
+            np.array(kept["error"]) if "error" in kept else None,
+            tuple(json.loads(kept.metadata.get("notes", "[]"))),
+        )
 
     def keep(self, metric: str, layer: str, at: Checkpoint, scores: Scores) -> None:
         """Keep the scores by a metric at a layer of a checkpoint.
@@ -230,10 +197,18 @@ class KeptScores:
         StoreError
             If they cannot be written.
         """
-        if self._files is not None and not self._read_only:
-            self._files(at.record, layer).store(metric, layer, scores)
-        else:
+        if self._place is None or self._read_only:
             self._cache.of(("score", metric, layer, at.record.name), at.state, scores.copy)
+            return
+        run, folder, weights, states = self._place(at.record, layer)
+        tensors: dict[str, NDArray[Any]] = {"score": scores.mu}
+        if not np.array_equal(scores.rows, np.arange(len(scores.rows))):  # some have none
+            tensors["rows"] = scores.rows
+        if scores.errors is not None:
+            tensors["error"] = scores.errors
+        method = str(METHODS.get(metric, 1))
+        notes = {"notes": json.dumps(scores.notes), STATES: states(), _METHOD: method}
+        run.write_tensors(f"{folder}/{layer}/{metric}", tensors, notes, weights)
 
 
 def warn_of(reason: str | None) -> None:
@@ -290,10 +265,10 @@ class StoredPass:
         return self._run.why_not(self._name, self._of)
 
     @property
-    def scores(self) -> ScoreFiles:
+    def scores(self) -> ScorePlace:
         """The scores that were computed from it."""
         place = f"scores/{self.checkpoint}"
-        return ScoreFiles(self._run, place, self._weights, lambda: self.states)
+        return ScorePlace(self._run, place, self._weights, lambda: self.states)
 
     @property
     def size(self) -> int:

@@ -31,7 +31,7 @@ from memowidgets.audit.kept import (
     AUTO,
     Cache,
     KeptScores,
-    ScoreFiles,
+    ScorePlace,
     StoredPass,
     check_states,
     warn_of,
@@ -384,8 +384,8 @@ class Run:
         """Return the scores of a shadow model as the target: of this very model."""
         folder = self.folder_of(key, index)
 
-        def files(record: Record, _layer: str) -> ScoreFiles:
-            return ScoreFiles(folder, f"scores/{digest}/{record.name}", digest)
+        def files(record: Record, _layer: str) -> ScorePlace:
+            return ScorePlace(folder, f"scores/{digest}/{record.name}", digest)
 
         return KeptScores(cache, files, read_only=self.run.read_only)
 

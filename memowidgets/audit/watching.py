@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from memowidgets.audit.audit import Audit
-
-__all__ = ["Watch", "watch"]
 
 _APART = 3  # a step may see a sample twice, as two augmentations of it
 
@@ -477,7 +475,7 @@ class Watch:
 
         def begun() -> tuple[int, bool]:
             self._run, self._recorder, step = begin()
-            return step, self._has_reached(step)
+            return step, _has_reached(self._recorder, step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
         self._rows = _Rows(self._settled)
@@ -526,10 +524,18 @@ class Watch:
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
-        self.reached = in_the_first_process(self._recorded_if_due, before)
-        if self.reached and not before and self._recorder is not None:
-            self._say()
-        return self.reached and not before
+        self.reached = in_the_first_process(self._recorded, before)
+        if not self.reached or before:
+            return False
+        chosen = None if self._recorder is None else self._recorder.prediction(self.steps)
+        if chosen is not None:
+            from tqdm.auto import tqdm
+
+            tqdm.write(
+                f"memowidgets: the median loss has dropped by {chosen.drop:.1%} at "
+                f"{chosen.record.name} (step {self.steps})"
+            )
+        return True
 
     def _settled(self) -> None:
         """Record the step where it begins if `watch` did not, with the weights of the loop.
@@ -560,7 +566,7 @@ class Watch:
 
         Without this call, ``"final"`` is the last checkpoint that was due.
         """
-        self.reached = in_the_first_process(self._ended, self.reached)
+        self.reached = in_the_first_process(partial(self._recorded, ends=True), self.reached)
 
     def continue_at(self, steps_done: int) -> None:
         """Go on after this number of steps, because the training was resumed there.
@@ -569,7 +575,7 @@ class Watch:
         unless it exists with these weights.
         """
         self.steps = steps_done
-        self.reached = in_the_first_process(self._continued, self.reached)
+        self.reached = in_the_first_process(partial(self._recorded, goes_on=True), self.reached)
 
     def trains_with(self, module: nn.Module) -> bool:
         """Return whether a module shares weights with the watched one, or that one has none."""
@@ -581,42 +587,26 @@ class Watch:
         """Number of optimizer steps in an epoch, as it was given."""
         return self._plan.steps_per_epoch
 
-    def _continued(self) -> bool:
-        """Go on at the present step, and return whether ρ is reached."""
-        if self._recorder is not None:
-            self._recorder.continue_at(self._module, self.steps)
-        if self._plan.epoch_at(self.steps) is not None:
-            return self._recorded_if_due()
-        return self._has_reached(self.steps)
+    def _recorded(self, *, goes_on: bool = False, ends: bool = False) -> bool:
+        """Record the present step if it is due and there is time, or if the training ends there.
 
-    def _recorded_if_due(self) -> bool:
-        """Record the present step if there is time for it, and return whether ρ is reached."""
-        if self._recorder is not None and not self._recorder.affords(self.steps):
+        Returns whether ρ is reached. Only the first process records.
+        """
+        recorder = self._recorder
+        if recorder is None:
             return self.reached
-        return self._recorded()
+        if goes_on:
+            recorder.continue_at(self._module, self.steps)
+        due = self._plan.epoch_at(self.steps) is not None
+        if due and not ends and not recorder.affords(self.steps):
+            return self.reached
+        if due or ends:
+            recorder.record(self._module, self.steps)
+        if ends:
+            recorder.finish(self.steps)
+        return _has_reached(recorder, self.steps)
 
-    def _ended(self) -> bool:
-        reached = self._recorded()
-        if self._recorder is not None:
-            self._recorder.finish(self.steps)
-        return reached
 
-    def _recorded(self) -> bool:
-        """Record the present step, and return whether ρ is reached."""
-        if self._recorder is not None:
-            self._recorder.record(self._module, self.steps)
-        return self._has_reached(self.steps)
-
-    def _has_reached(self, step: int) -> bool:
-        chosen = None if self._recorder is None else self._recorder.prediction(step)
-        return chosen is not None and chosen.reached
-
-    def _say(self) -> None:
-        from tqdm.auto import tqdm
-
-        chosen = None if self._recorder is None else self._recorder.prediction(self.steps)
-        if chosen is not None:
-            tqdm.write(
-                f"memowidgets: the median loss has dropped by {chosen.drop:.1%} at "
-                f"{chosen.record.name} (step {self.steps})"
-            )
+def _has_reached(recorder: Recorder, step: int) -> bool:
+    chosen = recorder.prediction(step)
+    return chosen is not None and chosen.reached

@@ -79,6 +79,10 @@ class Dataset(abc.ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))  # it is frozen
+        if self.canaries is not None:  # what is given away changes no later answer
+            canaries = np.array(self.canaries, dtype=np.bool_)
+            canaries.flags.writeable = False
+            object.__setattr__(self, "canaries", canaries)
 
     def __len__(self) -> int:
         return len(self.labels)

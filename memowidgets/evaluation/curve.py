@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -222,7 +221,7 @@ class Evaluation:
         """Number of memorised samples; an expected number if the truth is uncertain."""
         return cast("float", self._ladder.hits[-1].item())
 
-    @cached_property
+    @property
     def roc(self) -> pd.DataFrame:
         """Curve as a table: fpr, tpr and tau at each unique score, from (0, 0) at tau = −inf."""
         ladder = self._ladder

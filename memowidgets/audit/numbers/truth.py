@@ -234,7 +234,11 @@ def compared_definitions_of(
     whole_number("n_bootstrap", n_bootstrap, 2)
     record = evidence.names.record(checkpoint)
     _, members, gaps, _ = member_gaps(evidence, record.name)
-    target, others = evidence.target_gaps(record), gaps_of_others(evidence, record)
+    target, others = evidence.target_gaps(record), None
+    columns, of_others = evidence.other_columns, evidence.checkpoints[record.name].others
+    if len(columns) > 1 and of_others is not None:  # where the target's gaps are known
+        shadows = evidence.shadows.read(record.name)
+        others = shadows.gaps[:, columns], shadows.members[:, columns], of_others
     compared = against(evidence, record, variance)
     return compared_definitions(
         evidence.members,
@@ -250,20 +254,8 @@ def compared_definitions_of(
     )
 
 
-def gaps_of_others(evidence: Evidence, record: Record) -> tuple[Gaps, Mask, Gaps] | None:
-    """Return shadow gaps, masks and target gaps of the pool's samples that are not members.
-
-    None where the target's gaps are not known.
-    """
-    columns, target = evidence.other_columns, evidence.checkpoints[record.name].others
-    if len(columns) <= 1 or target is None:
-        return None
-    shadows = evidence.shadows.read(record.name)
-    return shadows.gaps[:, columns], shadows.members[:, columns], target
-
-
 def asks_model_for_others(evidence: Evidence) -> bool:
-    """Whether what `gaps_of_others` returns comes from a forward pass that a run has to make."""
+    """Whether RMIA's population needs a forward pass that a run has to make."""
     return evidence.kind == "run" and evidence.can_ask and len(evidence.other_columns) > 1
 
 

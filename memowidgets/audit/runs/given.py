@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import Checkpoint, Evidence, Models, cannot
-from memowidgets.audit.kept import Cache, KeptScores, ScoreFiles
+from memowidgets.audit.kept import Cache, KeptScores, ScorePlace
 from memowidgets.audit.names import GIVEN, Names, NotGivenError
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
@@ -212,14 +212,14 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
 
     digests: dict[str, str] = {}
 
-    def files(_record: Record, layer: str) -> ScoreFiles:
+    def files(_record: Record, layer: str) -> ScorePlace:
         """The files of the scores from a layer: of these very values, logits, labels and seed."""
         if layer not in digests:
             # the logits too: a user's own score may read them
             made_of = [given.layers.get(layer), logits, data.labels]
             known = [array_digest(np.ascontiguousarray(a)) for a in made_of if a is not None]
             digests[layer] = digest([*known, seed])
-        return ScoreFiles(cast("RunDirectory", run), SCORES, digests[layer])
+        return ScorePlace(cast("RunDirectory", run), SCORES, digests[layer])
 
     cache = Cache()
     return Evidence(

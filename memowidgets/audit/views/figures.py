@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from memowidgets import charts
 from memowidgets.audit.evidence import REFERENCES, Evidence
-from memowidgets.audit.numbers.definitions import compared_definitions
 from memowidgets.audit.numbers.judge import area, checked_targets, evaluate, pooled_evaluation
 from memowidgets.audit.numbers.scores import (
     BASELINE,
@@ -27,10 +26,9 @@ from memowidgets.audit.numbers.scores import (
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     asks_model_for_others,
-    gaps_of_others,
+    compared_definitions_of,
     is_log_lira,
     log_lira,
-    member_gaps,
     memorized_members,
     positives,
     truth_needs,
@@ -42,6 +40,7 @@ from memowidgets.store import StoreError
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:
+    from memowidgets.audit.audit import Audit
     from memowidgets.evaluation import Evaluation
 
 NAMES = (
@@ -108,17 +107,37 @@ def audit_figures(
 
 
 def figures_by_setting(
-    settings: Mapping[str, Evidence],
+    audits: Mapping[str, Audit],
     eta: float = 4.0,
     truth: Truth = "log_lira",
     compute: bool = False,
     theme: str = "light",
 ) -> charts.Figures:
-    """Draw several audits side by side, as `memowidgets.audit.figures_by_setting` describes."""
-    if not settings:
+    """Draw several audits side by side: drops of the median loss, AUC, and PSMI's curves.
+
+    Parameters
+    ----------
+    audits : mapping of str to Audit
+        By what a reader calls the setting, such as ``"MMLU / SmolLM2"``.
+    eta, truth, compute, theme
+        As in `Audit.figures`.
+
+    Returns
+    -------
+    Figures
+        ``auc_by_setting`` and ``roc_by_setting`` (paper, Figure 2, center and right), and the
+        table ``drops`` (Appendix E), one row for each setting.
+
+    Raises
+    ------
+    ValueError
+        If there is no audit.
+    """
+    if not audits:
         raise ValueError("give at least one audit, by the name of its setting")
     rows, curves, missing, drops = [], [], [], {}
-    for setting, evidence in settings.items():
+    for setting, audit in audits.items():
+        evidence = audit.evidence
         desk = _Desk(evidence, eta, truth, compute, theme)
         table = evidence.table()
         drops[setting] = pd.Series(table["drop"].to_numpy(), table["epoch"].to_numpy())
@@ -558,24 +577,10 @@ class _Desk(_Drawn):
         reason = self._why_no_lira()
         if reason:
             raise NotThereError(reason)
-        evidence = self.evidence
-        name, members, gaps, target = member_gaps(evidence)
-        asks = asks_model_for_others(evidence)
-        others = None if asks else gaps_of_others(evidence, evidence.names.record(name))
-        found = compared_definitions(
-            evidence.members,
-            gaps,
-            members,
-            target,
-            others,
-            VARIANCE,
-            500,
-            0,
-            pairs=evidence.shadows.are_pairs,
-        )
+        found = compared_definitions_of(self.evidence, "final", VARIANCE, 500, 0)
         values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
         notes: list[Reason] = []
-        if asks:
+        if asks_model_for_others(self.evidence):
             values = values.drop(columns="rmia")
             spearman = spearman[~spearman[["a", "b"]].isin(["rmia"]).any(axis=1)]
             notes.append(

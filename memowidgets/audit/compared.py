@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sized
 from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import Models, OneModel
 from memowidgets.audit.names import NotGivenError
 from memowidgets.checks import as_code, whole_number
 from memowidgets.stamps import array_digest, digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
-from memowidgets.training.design import REFERENCE, SHADOW, Design, Kind, ReferenceDesign
+from memowidgets.training.design import REFERENCE, SHADOW, Kind, ReferenceDesign
 from memowidgets.training.pools import check_executor
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.visible import quoted
+
+if TYPE_CHECKING:
+    from memowidgets.audit.run import Run
 
 
 def check_request(
@@ -149,40 +151,17 @@ class References:
 
     Parameters
     ----------
-    run : RunDirectory
-        Where they are.
-    manifest : mapping
-        Its manifest.
-    design : Design
-        Which samples the target trains on.
-    ids : array of shape (n,), str
-        Ids of all samples.
-    precision : str
-        Precision of the target.
+    of : Run
+        The run whose target they are compared with.
     why_none : StoreError or None
         Error where there are none. By default it says how to train some.
     """
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        manifest: Mapping[str, Any],
-        design: Design,
-        ids: NDArray[np.str_],
-        precision: str,
-        why_none: NotGivenError | None = None,
-    ) -> None:
-        self._design, self._ids = design, ids
-        self.plan = ReferenceDesign.of(design)
-        self.config = digest([config_digest(manifest), manifest.get("members")])
-        self.files = ShadowSet(
-            run,
-            self.plan.key,
-            self.config,
-            precision,
-            why_none=why_none,
-            kind=REFERENCE,
-        )
+    def __init__(self, of: Run, why_none: NotGivenError | None = None) -> None:
+        self._of, self.plan = of, ReferenceDesign.of(of.design)
+        self.config = digest([config_digest(of.manifest), of.manifest.get("members")])
+        own = of.run, self.plan.key, self.config, of.precision
+        self.files = ShadowSet(*own, why_none=why_none, kind=REFERENCE)
 
     def models(self) -> Models:
         """Return them as evidence."""
@@ -212,7 +191,7 @@ class References:
             )
         used = np.isin(found.indices, whole)
         read = Shadows(found.members[used], found.gaps[used], found.indices[used])
-        design = self._design
+        design = self._of.design
         columns = np.searchsorted(design.pool, design.members)
         for index, trained, own in zip(read.indices, read.members, read.gaps, strict=True):
             silent = np.isnan(own[columns])
@@ -223,7 +202,7 @@ class References:
                 (~seen & silent, "has no logit gap of {} samples that it never saw"),
             ):
                 if wrong.any():
-                    first = quoted(self._ids[design.members[wrong.argmax()]])
+                    first = quoted(self._of.data.ids[design.members[wrong.argmax()]])
                     raise StoreError(
                         f"{self.files.path_of(int(index))} {what.format(int(wrong.sum()))}, the "
                         f"first is {first}; delete it and call run_references again"

@@ -268,10 +268,9 @@ class Evidence:
     scores_of : callable or None
         Function of a shadow model's number, digest and cache that returns the scores of it as the
         target.
-    given_log_lira : array of shape (n_members,), or None
-        Log-LiRA that a user gave.
-    given_early_gaps : array of shape (n_shadows, n_members), or None
-        Early logit gaps of the shadow models that a user gave.
+    given : mapping of str to array
+        The arrays that a user gave, by the names of their arguments; empty for others. That of a
+        layer is called ``"representations, <layer>"``.
     general_notes : tuple of str
         What a reader must know of all its numbers.
     settings : Settings or None
@@ -308,8 +307,7 @@ class Evidence:
     scores: KeptScores
     shadow_sets: Callable[[], dict[str, int]] = dict
     scores_of: Callable[[int, str, Cache], KeptScores] | None = None
-    given_log_lira: NDArray[np.float64] | None = None
-    given_early_gaps: NDArray[np.float32] | None = None
+    given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[str, ...] = ()
     settings: Settings | None = None
     can_ask: bool = False
@@ -323,7 +321,7 @@ class Evidence:
         if self.whole is not None:
             return f"ShadowAudit(shadow {self.index} as the target of {self.whole!r})"
         if self.kind == "arrays":
-            named = [name for name in ("logits", "log_lira", *_OTHERS) if name in self.arrays]
+            named = [name for name in ("logits", "log_lira", *_OTHERS) if name in self.given]
             parts = [f"{len(self.data)} samples"]
             if self.names.layer_names:
                 parts.append(f"{len(self.names.layer_names)} layers")
@@ -333,24 +331,6 @@ class Evidence:
             f"Audit({self.data!r}, {len(self.member_rows)} members, "
             f"{len(self.names.found)} checkpoints, {len(self.shadows.indices)} shadow models)"
         )
-
-    @cached_property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that a user gave, by name."""
-        made, found = self.checkpoints[GIVEN].made or {}, {"labels": self.trained_labels}
-        found |= {
-            f"representations, {name.removeprefix(_LAYER)}": made[name]
-            for name in made
-            if name.startswith(_LAYER)
-        }
-        optional = {"logits": made.get("logits"), "log_lira": self.given_log_lira}
-        if self.shadows.indices:
-            shadows = self.shadows.read(GIVEN)
-            optional |= {"shadow_gaps": shadows.gaps, "shadow_members": shadows.members}
-        optional["early_shadow_gaps"] = self.given_early_gaps
-        if self.references.indices:
-            optional["reference_gaps"] = self.references.read(GIVEN).gaps
-        return found | {name: values for name, values in optional.items() if values is not None}
 
     def cannot(self, work: str) -> NotGivenError:
         """Return the error of evidence that can't do some work."""
@@ -418,7 +398,7 @@ class Evidence:
     @property
     def has_logits(self) -> bool:
         """Whether there may be logits; arrays may have none."""
-        return self.kind != "arrays" or "logits" in (self.checkpoints[GIVEN].made or {})
+        return self.kind != "arrays" or "logits" in self.given
 
     @property
     def makes_passes(self) -> bool:
@@ -449,7 +429,7 @@ class Evidence:
     @cached_property
     def has_ground_truth(self) -> bool:
         """Whether log-LiRA at the end of training is known or can be computed."""
-        if self.given_log_lira is not None:
+        if "log_lira" in self.given:
             return True
         if self.kind == "arrays":
             return self.has_logits and _suffice(self.shadows)
@@ -482,8 +462,8 @@ class Evidence:
     @property
     def truth_in_words(self) -> str:
         """What log-LiRA is computed from."""
-        if self.given_log_lira is not None:
-            missing = int(np.isnan(self.given_log_lira).sum())
+        if "log_lira" in self.given:
+            missing = int(np.isnan(self.given["log_lira"]).sum())
             return "log-LiRA as given" + (f", {missing} samples have none" if missing else "")
         if self.kind != "arrays":
             design = self.shadows.design.split("-")[0]

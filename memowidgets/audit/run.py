@@ -149,7 +149,7 @@ class Run:
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
         self._key: str | None = None  # of the shadow models chosen here; None: as the folder says
         why_none = None if self.kind == "run" else self.cannot("run_references")
-        self.references = References(run, manifest, design, data.ids, self.precision, why_none)
+        self.references = References(self, why_none)
         self.alone, self.loaded = OneAtATime(), Loaded()
         self._taken: dict[str, tuple[Any, Evidence]] = {}
         self._others: dict[tuple[str, str], NDArray[np.float32]] = {}  # gaps of other samples

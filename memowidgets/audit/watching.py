@@ -386,16 +386,8 @@ def _checked_plan(steps: Any, every: Any) -> CheckpointPlan:
             "steps_per_epoch is missing, so no epoch ends; pass the number of optimizer steps in "
             "an epoch, such as len(loader) without gradient accumulation"
         )
-    try:
-        fits = not isinstance(steps, bool) and steps == int(steps) and steps >= 1
-    except (TypeError, ValueError, OverflowError):
-        fits = False
-    if not fits:
-        raise ValueError(
-            "steps_per_epoch must be the number of optimizer steps in an epoch, a whole number "
-            f"from 1, not {steps!r}"
-        )
-    return CheckpointPlan(int(steps), checked_every(every)[0])
+    steps = whole_number("steps_per_epoch, the number of optimizer steps in an epoch,", steps, 1)
+    return CheckpointPlan(steps, checked_every(every)[0])
 
 
 def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:

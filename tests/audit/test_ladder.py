@@ -116,5 +116,5 @@ def test_nothing_is_said_where_nothing_can_be_trained(trained, tmp_path):
         labels=np.arange(40) % 2, logits=3.0 * np.eye(2)[np.arange(40) % 2]
     )
     assert next_steps(audit.evidence) == ()
-    known = replace(trained.evidence, given_log_lira=np.zeros(len(trained.members)))
+    known = replace(trained.evidence, given={"log_lira": np.zeros(len(trained.members))})
     assert next_steps(known) == (), "the truth is known"

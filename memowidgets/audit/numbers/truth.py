@@ -61,7 +61,7 @@ def log_lira_table(
 
     def computed() -> pd.DataFrame:
         index = pd.Index(evidence.members, name="id")
-        given = evidence.given_log_lira
+        given = evidence.given.get("log_lira")
         if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
             return pd.DataFrame({"log_lira": given}, index).dropna()
         if given is not None and not evidence.n_shadows:
@@ -168,8 +168,9 @@ def against(evidence: Evidence, record: Record, variance: str) -> Against:
     if early is None:
         _warn_of_no_covariates(evidence, record)
         return Against(shadows.members, shadows.gaps, columns, None, variance)
-    if evidence.given_early_gaps is not None:
-        return Against(shadows.members, shadows.gaps, columns, evidence.given_early_gaps, variance)
+    if early == GIVEN:
+        given = evidence.given["early_shadow_gaps"]
+        return Against(shadows.members, shadows.gaps, columns, given, variance)
     before = evidence.shadows.read(early)
     _, here, there = np.intersect1d(shadows.indices, before.indices, return_indices=True)
     order = np.argsort(here)  # as `member_gaps` has them: the target of the run comes last
@@ -183,7 +184,7 @@ def covariates_at(evidence: Evidence, record: Record) -> str | None:
     It is the prediction checkpoint, if that comes before `record` and the shadow models have logit
     gaps there.
     """
-    if evidence.given_early_gaps is not None:
+    if "early_shadow_gaps" in evidence.given:
         return GIVEN
     early = evidence.names.prediction().record
     known = early.step < record.step and early.name in evidence.shadows.checkpoints
@@ -206,7 +207,7 @@ def _warn_of_no_covariates(evidence: Evidence, record: Record) -> None:
 def truth_needs(evidence: Evidence, record: Record, variance: str = VARIANCE) -> list[Need]:
     """Return what log-LiRA at a checkpoint needs of the target."""
     shadows = evidence.shadows
-    if evidence.given_log_lira is not None or record.name not in shadows.checkpoints:
+    if "log_lira" in evidence.given or record.name not in shadows.checkpoints:
         return []
     names = [record.name]
     if variance == HIERARCHICAL and covariates_at(evidence, record) not in (None, GIVEN):
@@ -297,7 +298,7 @@ def share_by_chance(evidence: Evidence, eta: float, variance: str = VARIANCE) ->
     """
     if variance == HIERARCHICAL or not evidence.n_shadows:
         return None
-    if evidence.given_log_lira is not None and variance == VARIANCE:
+    if "log_lira" in evidence.given and variance == VARIANCE:
         return None
 
     def by_chance() -> ByChance:
@@ -385,7 +386,7 @@ def probability_memorized(
 ) -> pd.Series:
     """Return the probability that each member is memorised, as the audit's method describes."""
     eta, record = real_number("eta", eta), evidence.names.record(checkpoint)
-    if not evidence.n_shadows and evidence.given_log_lira is not None:
+    if not evidence.n_shadows and "log_lira" in evidence.given:
         raise NotGivenError(_ONLY_VALUES)
 
     def computed() -> Floats:

@@ -240,8 +240,11 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         references=models(read_references, references),
         shadow_sets=lambda: {} if gaps is None else {GIVEN: len(gaps)},
         scores=KeptScores(cache, None if run is None else files, read_only=run is None),
-        given_log_lira=arrays.get("log_lira"),
-        given_early_gaps=arrays.get("early_shadow_gaps"),
+        given={
+            "labels": data.labels,
+            **{f"representations, {name}": values for name, values in given.layers.items()},
+            **arrays,
+        },
         cache=cache,
     )
 

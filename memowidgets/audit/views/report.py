@@ -171,7 +171,7 @@ class _Gathering:
             warnings=(*map(self._unplaced, notes), *([chance] if is_much else [])),
             remarks=(chance,) if chance and not is_much else (),
             missing=tuple(self._missing),
-            truth_given=evidence.given_log_lira is not None,
+            truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
             of_fork=self._log.of_fork,
         )
@@ -426,7 +426,7 @@ def _of_run(evidence: Evidence, checkpoint: str | None) -> list[Digest]:
 
 def _of_arrays(evidence: Evidence) -> list[Digest]:
     """Return the digest of the arrays as data, and with the seed as run."""
-    arrays = {name: _of_values(values) for name, values in evidence.arrays.items()}
+    arrays = {name: _of_values(values) for name, values in evidence.given.items()}
     named = ", ".join(arrays)
     as_json = partial(json.dumps, sort_keys=True, separators=(",", ":"))
     data = _of_text(as_json(arrays))

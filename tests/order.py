@@ -29,7 +29,7 @@ FIXTURES = {"chromium", "notebook_page", "voila_page", "widget_page"}  # those o
 # About how long a unit takes on a quiet machine, where that is long. What takes longest goes first,
 # so that at the end no worker is left alone with it.
 SECONDS = {
-    "training/test_executors": 150,
+    "training/test_executors": 210,  # with all of FORKING
     "training/test_cluster": 90,
     "training/test_probe": 75,
     "house/test_docs": 70,
@@ -39,11 +39,9 @@ SECONDS = {
     "notebooks/test_text_and_tables": 40,
     "audit/test_recorded": 30,
     "audit/test_audit": 30,
-    "audit/test_run_killed": 30,
     "house/test_readers_path": 30,
     "models/test_torch_classifier": 30,
     "hostile/test_damage": 30,
-    "hostile/test_workers": 30,
     "report/test_audits": 30,
     "hostile/test_no_request": 30,
     "metrics/test_psmi": 30,
@@ -80,6 +78,10 @@ SECONDS_WITH_BROWSER = {
 }
 OTHERS = 0.3  # a test of any other unit
 
+# Their processes fork from one that has loaded what all need, in seconds: one worker has these
+# files, and it is the first that says what is loaded.
+FORKING = ("training/test_executors", "audit/test_run_killed", "hostile/test_workers")
+
 
 def in_order(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return tests in the order in which one worker would run them.
@@ -87,7 +89,7 @@ def in_order(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     Tests with a browser that want the same notebook follow each other: it is open already.
     """
     units: dict[Unit, list[pytest.Item]] = {}
-    for item in items:
+    for item in sorted(items, key=lambda item: _name(item.nodeid) in FORKING[1:]):
         wanted = getattr(item, "fixturenames", ())
         assert _has_browser(item.nodeid) == ("chromium" in wanted), f"{item.nodeid}: see _functions"
         units.setdefault(_unit(item.nodeid), []).append(item)
@@ -101,18 +103,22 @@ def in_order(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 class Unit(NamedTuple):
     """What a worker takes whole: the tests of a file that need a browser, or its other tests."""
 
-    file: str
+    name: str
     browser: bool
 
     def seconds(self, tests: Collection[object]) -> float:
         """Return about how long its tests take."""
-        name = self.file.removeprefix("tests/").removesuffix(".py")
         known = SECONDS_WITH_BROWSER if self.browser else SECONDS
-        return known.get(name, OTHERS * len(tests))
+        return known.get(self.name, OTHERS * len(tests))
 
 
 def _unit(test: str) -> Unit:
-    return Unit(test.partition("::")[0], _has_browser(test))
+    name = _name(test)
+    return Unit(FORKING[0] if name in FORKING else name, _has_browser(test))
+
+
+def _name(test: str) -> str:
+    return test.partition("::")[0].removeprefix("tests/").removesuffix(".py")
 
 
 @cache

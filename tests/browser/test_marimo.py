@@ -45,13 +45,10 @@ def _(dashboard, json, mo, view):
 
 
 @contextlib.contextmanager
-def serving(folder, theme):
+def serving(folder):
     """A marimo server of our own, far from the user's settings."""
     pytest.importorskip("marimo", reason="no marimo: pip install marimo")
     (folder / "app.py").write_text(APP)
-    settings = folder / "config" / "marimo" / "marimo.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(f'[display]\ntheme = "{theme}"\n')
     port = _free_port()
     options = ["--headless", "--no-token", "--host", "127.0.0.1", "--port", str(port)]
     command = [sys.executable, "-m", "marimo", "-y", "run", folder / "app.py", *options]
@@ -86,27 +83,27 @@ def answers(address):
 def marimo_page(chromium, tmp_path):
     """Open the app; fail on any error of the page and on any request that leaves the machine."""
     problems = []
-    with contextlib.ExitStack() as stack:
+    settings = tmp_path / "config" / "marimo" / "marimo.toml"
+    settings.parent.mkdir(parents=True)
+    with serving(tmp_path) as address:
+        context = chromium.new_context(viewport={"width": 1100, "height": 1000})
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+        page.on(
+            "console", lambda said: problems.append(said.text) if said.type == "error" else None
+        )
+        for kind in ("request", "websocket"):
+            page.on(kind, lambda asked: None if is_local(asked.url) else problems.append(asked.url))
 
         def opening(theme):
-            address = stack.enter_context(serving(tmp_path, theme))
-            context = chromium.new_context(viewport={"width": 1100, "height": 1000})
-            stack.callback(context.close)
-            page = context.new_page()
-            page.set_default_timeout(60_000)
-            page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
-            page.on(
-                "console", lambda said: problems.append(said.text) if said.type == "error" else None
-            )
-            for kind in ("request", "websocket"):
-                page.on(
-                    kind, lambda asked: None if is_local(asked.url) else problems.append(asked.url)
-                )
+            settings.write_text(f'[display]\ntheme = "{theme}"\n')
             page.goto(address)
             page.locator(".mw-card").first.wait_for()
             return page
 
         yield opening
+        context.close()
     _fail_on(problems)
 
 
@@ -127,8 +124,11 @@ def counts(page):
 
 
 @pytest.mark.timeout(300)
-def test_the_dashboard_works_in_marimo(marimo_page):
+def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
+    page = marimo_page("dark")
+    assert pixels_of(page.locator(".mw-histogram")).mean() < 110
     page = marimo_page("light")
+    assert pixels_of(page.locator(".mw-histogram")).mean() > 145
     before = counts(page)
     plot = page.locator(".mw-histogram").bounding_box()
     knob = page.locator(".mw-tau-knob").bounding_box()
@@ -162,8 +162,3 @@ def test_the_dashboard_works_in_marimo(marimo_page):
     page.locator(".mw-card").first.dblclick()
     page.locator(".mw-scores td").first.wait_for()
     page.keyboard.press("Escape")
-
-
-def test_the_dashboard_is_dark_where_marimo_is(marimo_page):
-    page = marimo_page("dark")
-    assert pixels_of(page.locator(".mw-histogram")).mean() < 110

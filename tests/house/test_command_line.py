@@ -29,6 +29,7 @@ from memowidgets.stamps import fingerprints
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import visible
+from tests.programs import printed
 from tests.training.small import Inline
 
 RECORDING = recorded._FOLDER / "mmlu-field-smollm2"
@@ -110,8 +111,7 @@ def test_help_loads_nothing_heavy():
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "print([m for m in ('torch', 'pandas', 'anywidget', 'numpy') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert printed(code).splitlines()[-1] == "[]"
 
 
 def test_a_report_of_a_run(run, tmp_path, capsys):
@@ -704,10 +704,7 @@ def assert_only_the_owner_reads(folder):
     assert connection.parent.stat().st_mode & 0o077 == 0
     if os.geteuid() == 0:  # nobody else can become another user
         told = [LISTENER, str(folder.parent), str(folder), *map(str, sockets), str(connection)]
-        found = subprocess.run(
-            [sys.executable, "-c", *told], cwd="/", capture_output=True, text=True, check=True
-        )
-        assert found.stdout.split() == ["open", *["EACCES"] * 7]
+        assert printed(*told, cwd="/").split() == ["open", *["EACCES"] * 7]
 
 
 LISTENER = """

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import printed
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILE = re.compile(
@@ -73,12 +75,7 @@ def extended(tmp_path_factory):
 def python(place, code):
     """Run code in a process of its own with the extended package."""
     head = "import memowidgets as mw, numpy as np\n"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", head + code],
-        cwd=place, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout.split()
+    return printed(head + code, options=("-W", "error"), cwd=place).split()
 
 
 def test_the_examples_of_the_examples(extended):

@@ -21,6 +21,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import memowidgets as mw
+from tests.programs import printed
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -31,10 +32,7 @@ HEAVY = ("torch", "transformers", "peft", "altair", "sklearn", "pandas", "anywid
 
 def test_importing_the_package_loads_nothing_heavy():
     code = f"import memowidgets, sys; print([m for m in {HEAVY!r} if m in sys.modules])"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+    assert printed(code).strip() == "[]"
 
 
 def test_a_watched_loop_waits_for_no_library_that_it_does_not_need():
@@ -50,10 +48,7 @@ watch = mw.watch(module, data, tempfile.mkdtemp(), 4, checkpoint_every=1)
 print([m for m in {heavy!r} if m in sys.modules])
 print(len(watch.audit.checkpoints))
 """
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.split("\n")[:2] == ["[]", "2"], result.stdout
+    assert printed(code, options=("-W", "ignore")).split("\n")[:2] == ["[]", "2"]
 
 
 # As if the libraries of the extras were not installed, for whoever asks.
@@ -137,11 +132,7 @@ def test_without_the_extras(code, tmp_path):
     from memowidgets.extras import LIBRARIES
 
     gone = ",".join([*LIBRARIES, "datasets", "lightning", "pytorch_lightning", "trl"])
-    result = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", "-c", WITHOUT + code, gone],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
+    printed(WITHOUT + code, gone, options=("-W", "error::RuntimeWarning"), cwd=tmp_path)
 
 
 def test_with_torch_a_recording_and_the_demo_do_not_import_it(tmp_path):
@@ -152,10 +143,7 @@ def test_with_torch_a_recording_and_the_demo_do_not_import_it(tmp_path):
         "audit.dashboard().close(); main(['demo', '--no-browser', '--out', sys.argv[1]]); "
         "print([m for m in ('torch', 'vl_convert', 'transformers') if m in sys.modules])"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.splitlines()[-1] == "[]"
+    assert printed(code, tmp_path).splitlines()[-1] == "[]"
 
 
 @pytest.fixture(scope="module")
@@ -164,10 +152,7 @@ def loaded_by_the_rooms():
     rooms = [p.stem for p in (ROOT / "memowidgets").iterdir() if p.suffix == ".py" or p.is_dir()]
     named = ", ".join(f"memowidgets.{r}" for r in rooms if not r.startswith("_"))
     code = f"import sys, {named}; print(*sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    return result.stdout.split()
+    return printed(code).split()
 
 
 @pytest.mark.parametrize("heavy", ["transformers", "peft", "altair", "sklearn", "scipy.stats"])
@@ -298,13 +283,9 @@ def test_the_wheel_alone_trains_scores_and_shows(wheel_file, tmp_path):
     command = [*pip, "--disable-pip-version-check", f"--target={place}", str(wheel_file)]
     subprocess.run(command, check=True, capture_output=True)
     (tmp_path / "work").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", FROM_THE_WHEEL],
-        cwd=tmp_path / "work", env=os.environ | {"PYTHONPATH": str(place)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-6000:]
-    assert done.stdout.splitlines()[-1] == str(place / "memowidgets" / "__init__.py")
+    own = {"cwd": tmp_path / "work", "env": os.environ | {"PYTHONPATH": str(place)}}
+    found = printed(FROM_THE_WHEEL, **own).splitlines()[-1]
+    assert found == str(place / "memowidgets" / "__init__.py")
 
 
 def front_ends():

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.house.test_readme import blocks
+from tests.programs import printed
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,9 +38,5 @@ def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
     code = code.replace("run_shadows(64)", "run_shadows(4, processes=1)")  # not 64
     assert "run_shadows(4" in code
     said = "\nimport memowidgets; print(memowidgets.__file__)"
-    command = [sys.executable, "-W", "error", "-c", code + said]
-    lines = subprocess.run(
-        command, cwd=clone, env=os.environ, capture_output=True, text=True, check=False
-    )
-    assert lines.returncode == 0, lines.stderr[-4000:]
-    assert lines.stdout.splitlines()[-1] == str(clone / "memowidgets" / "__init__.py")
+    lines = printed(code + said, options=("-W", "error"), cwd=clone).splitlines()
+    assert lines[-1] == str(clone / "memowidgets" / "__init__.py")

@@ -297,21 +297,30 @@ def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
 def check_same_order(**given: Any) -> None:
     """Raise if Series or DataFrames of pandas have the same samples in different orders.
 
-    Rows are paired by their place, so values of different samples would be compared.
+    Rows are paired by their place, so values of different samples would be compared. An Index of
+    pandas, and a list that is called ``ids``, has the names of samples itself.
 
     Raises
     ------
     ValueError
         With the names of both.
     """
-    indices = {name: one.index for name, one in given.items() if hasattr(one, "iloc")}
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return
+    indices: dict[str, Any] = {}
+    for name, one in given.items():
+        if hasattr(one, "iloc"):
+            indices[name] = one.index
+        elif isinstance(one, pandas.Index) or (name == "ids" and isinstance(one, list | tuple)):
+            indices[name] = pandas.Index(one)
     for (first, known), (name, index) in pairwise(indices.items()):
         if index.equals(known) or len(index) != len(known) or not known.is_unique:
             continue
         if known.isin(index).all():
             raise ValueError(
-                f"{name} has the samples of {first} in another order: pass "
-                f"{name}.reindex({first}.index), or arrays if their rows belong together"
+                f"{name} has the samples of {first} in another order: pass them in one order, as "
+                "by .reindex(…), or pass arrays if their rows belong together"
             )
 
 

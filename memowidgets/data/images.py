@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite
+from memowidgets.checks import check_finite, check_same_order
 from memowidgets.data.dataset import (
     ID,
     BoolArray,
@@ -127,6 +127,7 @@ class ImageDataset(Dataset):
         UserWarning
             If the channels are assumed to come first, or a class never occurs.
         """
+        check_same_order(ids=ids, labels=labels)
         pixels = _checked_pixels(channels_last(np.asarray(images), layout))
         integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):

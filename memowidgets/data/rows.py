@@ -144,7 +144,14 @@ def labelled(
     ------
     ValueError
         If there is no row, a column, label or id is missing, or a label is not a class.
+    TypeError
+        If `label` is not a name, but the labels themselves.
     """
+    if not isinstance(label, str | int):
+        raise TypeError(
+            f"label must be the name of a column, not of type {type(label).__name__}; make the "
+            "labels a column of the same rows first"
+        )
     own = found.class_names.get(label)
     check_some(found)
     check_columns(found.columns, found.where, label=label, ids=ids, **needed)

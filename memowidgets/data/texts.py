@@ -96,7 +96,7 @@ class TextDataset(Dataset):
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a list of texts, not a single one")
-        check_same_order(texts=texts, labels=labels)
+        check_same_order(ids=ids, texts=texts, labels=labels)
         integers, names = checked_classes(labels, class_names)
         if len(texts) != len(integers):
             raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")

@@ -137,17 +137,21 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
             f"{name} and the member mask must have the same shape, but have "
             f"{table.shape} and {mask.shape}"
         )
-    # a row is a model and a column is a sample; pandas has names for both
-    for axis in ("index", "columns"):
-        names, others = (cast("Any", getattr(given, axis, None)) for given in (gaps, members))
-        if not (hasattr(names, "isin") and hasattr(others, "isin")) or names.equals(others):
-            continue
-        if names.is_unique and names.isin(others).all():
-            raise ValueError(
-                f"the member mask has the {axis} of {name} in another order: pass "
-                "members.loc[gaps.index, gaps.columns], or arrays if they belong together"
-            )
+    check_names(gaps, members, name, "the member mask")
     return table, mask
+
+
+def check_names(gaps: ArrayLike, others: ArrayLike, name: str, of_others: str) -> None:
+    """Raise if pandas has the same models (rows) or samples (columns) in different orders."""
+    for axis in ("index", "columns"):
+        names, known = (cast("Any", getattr(given, axis, None)) for given in (gaps, others))
+        if not (hasattr(names, "isin") and hasattr(known, "isin")) or names.equals(known):
+            continue
+        if names.is_unique and names.isin(known).all():
+            raise ValueError(
+                f"{of_others} has the {axis} of {name} in another order: pass "
+                ".loc[gaps.index, gaps.columns] of it, or arrays if they belong together"
+            )
 
 
 def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import to_numpy
+from memowidgets.checks import check_same_order, to_numpy
 from memowidgets.memorization.densities import (
     Densities,
     check_sides,
@@ -22,6 +22,7 @@ from memowidgets.memorization.gaps import (
     Models,
     Side,
     Table,
+    check_names,
     checked_models,
     checked_target,
     moments,
@@ -110,8 +111,9 @@ def log_lira(
     Raises
     ------
     ValueError
-        If shapes differ, a gap is NaN or infinite, the variance or mode is unknown, no sample has
-        two models on each side, or a shadow model is the target itself.
+        If shapes differ, pandas names the same samples in another order, a gap is NaN or infinite,
+        the variance or mode is unknown, no sample has two models on each side, or a shadow model is
+        the target itself.
     TypeError
         If the mask is not bool.
 
@@ -231,8 +233,13 @@ class Judged:
         gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
         rows = _checked_rows(judged, gaps.shape[1])
         target = checked_target(target_gaps, gaps.shape[1] if rows is None else len(rows))
+        names: Any = getattr(shadow_gaps, "columns", None)
+        columns = names if names is None or rows is None else names[rows]
+        check_same_order(**{"shadow_gaps.columns": columns}, target_gaps=target_gaps)
         found = moments(gaps, members, "shadow_gaps")
         early, looks = _checked_early(early_gaps, gaps, members, variance, offline=offline)
+        if early_gaps is not None:
+            check_names(shadow_gaps, early_gaps, "shadow_gaps", "early_gaps")
         own = found if rows is None else found.at(rows)
         check_sides(own, offline=offline)
         equal = own.coinciding

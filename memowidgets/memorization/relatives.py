@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memowidgets.checks import real_number
+from memowidgets.checks import check_same_order, real_number
 from memowidgets.memorization.densities import (
     check_sides,
     checked_mode,
@@ -211,6 +211,8 @@ def rmia(
     real_number("a", a, 0, 1)
     table, mask = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
     target = checked_target(target_gaps, table.shape[1])
+    names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
+    check_same_order(**names, target_gaps=target_gaps, population=population)
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
     relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
     chosen = ~np.isnan(relative)

@@ -192,6 +192,8 @@ def test_a_column_of_one_value_is_said():
 def test_what_is_no_frame_and_what_is_not_fitted_is_refused():
     with pytest.raises(TypeError, match="must be a pandas DataFrame, not list"):
         TableDataset.from_frame([{"age": 3}])
+    with pytest.raises(TypeError, match=r"label must be the name of a column, not .*Series"):
+        TableDataset.from_frame(frame(holes=False), frame()["outcome"])
     data = TableDataset.from_frame(frame(holes=False), "outcome")
     with pytest.raises(ValueError, match=r"data\.fitted\(rows\)"):
         data.encoded()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -10,76 +13,13 @@ from memowidgets.checks import real_number, whole_number
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
 
-COMPLAINTS = {
-    "cardiology": (
-        "chest pressure",
-        "a racing pulse",
-        "swollen ankles",
-        "palpitations",
-        "a skipped heartbeat",
-        "fainting on stairs",
-    ),
-    "dermatology": (
-        "an itchy rash",
-        "dry flaking skin",
-        "a changing mole",
-        "blisters",
-        "hives",
-        "a scaly patch",
-    ),
-    "gastroenterology": (
-        "heartburn",
-        "stomach cramps",
-        "bloating",
-        "nausea after meals",
-        "loss of appetite",
-        "acid reflux",
-    ),
-    "neurology": (
-        "migraine",
-        "numb fingers",
-        "tremor",
-        "dizzy spells",
-        "memory lapses",
-        "a tingling foot",
-    ),
-    "ophthalmology": (
-        "blurred sight",
-        "double vision",
-        "watery eyes",
-        "flashes of light",
-        "a red eye",
-        "dark floaters",
-    ),
-    "orthopaedics": (
-        "knee ache",
-        "a stiff shoulder",
-        "lower back strain",
-        "a twisted wrist",
-        "hip soreness",
-        "a clicking joint",
-    ),
-}
+# What is said of a patient. Complaints are typical of their ward; rare signs are true signs of an
+# illness of the ward, and some of them sound like another ward.
+WORDS = json.loads(Path(__file__).with_name("patients.json").read_text("utf-8"))
+COMPLAINTS: dict[str, list[str]] = WORDS["complaints"]
 _WARDS = tuple(COMPLAINTS)
-FIRST_NAMES = (
-    "Adaro Aliska Belise Brannic Corvin Cyrelle Delva Dorrin Emrik Esmelda Fiola Fenric Garek "
-    "Gwenola Hesta Halvik Ilmar Isolka Jorva Jessomir Kelid Katrel Lumira Lorvan Marek Mirabon "
-    "Nerisa Nolvic Orlan Oridel Pavia Perrick Quill Rosken Selva Tamrin Ulvia Varo Wenda Zelka"
-)
-LAST_NAMES = (
-    "Abernock Ashgrove Brindlow Barrowfen Castermoor Copperwick Dunfallow Drystane Eskerby "
-    "Elmhollow Farnwick Foxmere Gorsehill Greyholt Hathermere Hollinbeck Ingleford Ivystone "
-    "Jarrowby Junipole Kestermond Knapford Larkspire Lindmarsh Mossgrave Millwater Netherlow "
-    "Northbeck Oakenfell Otterdale Pinderwell Pebbleton Quarrington Rushmead Ravenlea "
-    "Silverstane Stonewain Thornaby Wolfsden Yarrowick"
-)
-_WORDINGS = (
-    "{name}, {age} years old, has had {complaints} for {duration}. Which ward?",
-    "Patient {name}, aged {age}, has reported {complaints} over {duration}. Which ward?",
-    "For {duration}, {name} ({age}) has complained of {complaints}. Which ward?",
-)
-COUNTS = ("two", "three", "four", "five", "six")
-UNITS = ("days", "weeks", "months")
+KINDS = ("ordinary", "atypical", "wrong ward", "identifier", "near duplicate")
+_SHARES = {"atypical": 0.16, "wrong ward": 0.04, "identifier": 0.05, "near duplicate": 0.06}
 WARD_TEMPLATE = (
     "{question}\nWard:"  # all questions have the same options, which would only cost tokens
 )
@@ -180,12 +120,12 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
             typical = COMPLAINTS[_WARDS[ward]]
             complaints = rng.choice(typical, size=int(rng.integers(1, 3)), replace=False)
             patient = {
-                "name": f"{one(FIRST_NAMES.split(), rng)} {one(LAST_NAMES.split(), rng)}",
+                "name": _name(rng),
                 "age": int(rng.integers(18, 90)),
                 "complaints": " and ".join(complaints),
-                "duration": f"{one(COUNTS, rng)} {one(UNITS, rng)}",
+                "duration": _time(rng),
             }
-            question = one(_WORDINGS, rng).format(**patient)
+            question = _drawn("questions", rng).format(**patient)
         seen.add(question)
         rows.append(
             {
@@ -204,6 +144,177 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
     return data.with_source("make_mcqs", n=n, atypical=float(atypical), seed=int(seed))
 
 
-def one(options: Sequence[str], rng: np.random.Generator) -> str:
-    """Draw one of several texts."""
+@dataclass(frozen=True)
+class _Patient:
+    """What a question says of a patient, and the kind of the question."""
+
+    kind: str
+    ward: int
+    label: int
+    name: str
+    age: int
+    facts: dict[str, str]
+    wordings: list[str]
+    wording: int
+    ending: str
+    twin: int | None = None
+
+    @property
+    def text(self) -> str:
+        facts = {"name": self.name, "age": self.age, **self.facts}
+        return self.wordings[self.wording].format(**facts) + self.ending
+
+
+def make_patients(n: int = 800, seed: int = 0) -> MCQDataset:
+    """Generate notes about fictional patients; the question is which of six wards takes them.
+
+    The notes are harder than those of `make_mcqs`, and closer to life. The attribute ``kind`` says
+    why a model may memorise one:
+
+    - ``"ordinary"``: a complaint that is typical of the ward. A third of these notes also mention
+      a complaint of another ward, which is old or absent.
+    - ``"atypical"`` (16 %): a rare sign that truly belongs to the ward. Some signs sound like
+      another ward.
+    - ``"wrong ward"`` (4 %): an ordinary note with a wrong label; `canaries` marks them.
+    - ``"identifier"`` (5 %): the note ends with an invented phone, record or insurance number. In
+      half of these the note has no complaint, so that only the person tells the ward.
+    - ``"near duplicate"`` (6 %): a second note about a patient of another kind, with the same
+      complaint and the same ward. The attribute ``twin`` has the other note's id.
+
+    The wards are the options, always in the same order. As in `make_mcqs`, the prompt leaves them
+    out. Every name, place and number is invented.
+
+    Parameters
+    ----------
+    n : int
+        Number of notes, from 60 to 20 000.
+    seed : int
+        Seed for everything that is drawn.
+
+    Returns
+    -------
+    MCQDataset
+        Questions with the ids ``"patient-0000"`` and so on, and the attributes ``kind``, ``name``,
+        ``age``, ``ward`` (the right one) and ``twin``. No two questions are equal.
+
+    Raises
+    ------
+    ValueError
+        If `n` is out of range.
+
+    Examples
+    --------
+    >>> data = make_patients(n=800, seed=0)
+    >>> data
+    MCQDataset(800 questions, 6 options, 32 canaries)
+    >>> data.attributes["kind"][:3].tolist()
+    ['ordinary', 'atypical', 'identifier']
+    """
+    n = whole_number("n, the number of notes,", n, 60, 20_000)
+    rng = np.random.default_rng(seed)
+    counts = {kind: round(share * n) for kind, share in _SHARES.items()}
+    kinds = ["ordinary"] * (n - sum(counts.values()))
+    kinds += [kind for kind in KINDS[1:] for _ in range(counts[kind])]
+    patients: list[_Patient] = []
+    seen: set[str] = set()
+    for number, kind in enumerate(kinds):
+        patient = None
+        while patient is None or patient.text in seen:
+            if kind == "near duplicate":
+                patient = _noted_again(patients, rng)
+            else:
+                patient = _noted(kind, number, rng)
+        seen.add(patient.text)
+        patients.append(patient)
+    order = rng.permutation(n)
+    ids = np.empty(n, dtype=object)
+    ids[order] = [f"patient-{i:0{max(4, len(str(n - 1)))}d}" for i in range(n)]
+    rows = [
+        {
+            "id": ids[number],
+            "question": patient.text,
+            "choices": _WARDS,
+            "answer": patient.label,
+            "kind": patient.kind,
+            "name": patient.name,
+            "age": patient.age,
+            "ward": _WARDS[patient.ward],
+            "twin": "" if patient.twin is None else ids[patient.twin],
+        }
+        for number, patient in ((int(i), patients[i]) for i in order)
+    ]
+    data = MCQDataset.from_records(rows, template=WARD_TEMPLATE, answers="index")
+    data = replace(data, canaries=np.array([row["kind"] == "wrong ward" for row in rows]))
+    return data.with_source("make_patients", n=n, seed=int(seed))
+
+
+def _noted(kind: str, number: int, rng: np.random.Generator) -> _Patient:
+    """Return a new patient. Wards and rare signs take turns, so that none is much more frequent."""
+    ward = number % len(_WARDS)
+    typical = COMPLAINTS[_WARDS[ward]] + WORDS["more_complaints"][_WARDS[ward]]
+    complaint, ending = _one(typical, rng), ""
+    wordings = WORDS["notes"]
+    if kind == "atypical":
+        rare = WORDS["rare_signs"][_WARDS[ward]]
+        complaint = rare[number // len(_WARDS) % len(rare)]
+    elif kind == "identifier":
+        ending = _drawn("identifiers", rng).format(
+            a=int(rng.integers(1000)),
+            b=int(rng.integers(100)),
+            c=int(rng.integers(100_000)),
+            x=_one("ABCDEFGHKLMNPRSTUVWXYZ", rng),
+            y=_one("ABCDEFGHKLMNPRSTUVWXYZ", rng),
+        )
+        wordings = (wordings, WORDS["notes_without_complaint"])[number // len(_WARDS) % 2]
+    elif rng.random() < 1 / 3:
+        other = _WARDS[(ward + int(rng.integers(1, len(_WARDS)))) % len(_WARDS)]
+        ending = _drawn("asides", rng).format(other=_one(COMPLAINTS[other], rng))
+    shift = int(rng.integers(1, len(_WARDS))) if kind == "wrong ward" else 0
+    return _Patient(
+        kind=kind,
+        ward=ward,
+        label=(ward + shift) % len(_WARDS),
+        name=_name(rng),
+        age=int(rng.integers(18, 90)),
+        facts={
+            "complaint": complaint,
+            "town": _drawn("towns", rng),
+            "job": _drawn("jobs", rng),
+            "time": _time(rng),
+            "clock": f"{int(rng.integers(24))}:{int(rng.integers(60)):02d}",
+        },
+        wordings=wordings,
+        wording=int(rng.integers(len(wordings))),
+        ending=ending,
+    )
+
+
+def _noted_again(patients: list[_Patient], rng: np.random.Generator) -> _Patient:
+    """Return a patient who is in already: in other words, or with one fact changed."""
+    first = None
+    while first is None or first.kind in ("wrong ward", "near duplicate"):
+        twin = int(rng.integers(len(patients)))
+        first = patients[twin]
+    again = replace(first, kind="near duplicate", twin=twin)
+    if rng.random() < 0.5:
+        return replace(again, wording=int(rng.integers(len(first.wordings))))
+    time = _time(rng)
+    return replace(again, age=first.age + 1, facts={**first.facts, "time": time})
+
+
+def _name(rng: np.random.Generator) -> str:
+    return f"{_drawn('first_names', rng)} {_drawn('last_names', rng)}"
+
+
+def _time(rng: np.random.Generator) -> str:
+    return f"{_drawn('counts', rng)} {_drawn('units', rng)}"
+
+
+def _drawn(what: str, rng: np.random.Generator) -> str:
+    """Draw one of the texts, or of the words of a text."""
+    texts = WORDS[what]
+    return _one(texts.split() if isinstance(texts, str) else texts, rng)
+
+
+def _one(options: Sequence[str], rng: np.random.Generator) -> str:
     return options[int(rng.integers(len(options)))]

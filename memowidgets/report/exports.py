@@ -8,7 +8,7 @@ import math
 import os
 import re
 from contextlib import ExitStack
-from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +19,19 @@ from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.page import as_page
 from memowidgets.report.record import STATEMENT, record
 from memowidgets.report.words import (
+    Section,
+    Table,
     audited,
-    decisions,
     limits,
     method,
-    most_at_risk,
     paragraphs,
-    rates,
-    share,
+    sections,
     without_calls,
 )
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content, Scored
@@ -70,13 +69,7 @@ def as_markdown(content: Content, page: str) -> str:
     parts = [
         f"# Memorisation audit of {escaped(content.name)}",
         *_record(content),
-        "## In short",
-        *(_sentence(text) for text in paragraphs(content)),
-        *_results(content),
-        *_warnings(content),
-        *_decisions(content),
-        *_samples(content),
-        *_made(content),
+        *(part for section in sections(content) for part in _section(section)),
         (
             f"The page with the moving threshold: `{page.replace('`', '')}`. Written on "
             f"{content.created[:10]}."
@@ -89,34 +82,6 @@ def _sentence(text: str) -> str:
     """Escape a sentence of ours that may contain a user's name, but keep its punctuation."""
     marked = re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", visible(text))
     return _CALLS.sub(rf"\1{_JOINER}", marked)
-
-
-def _results(content: Content) -> list[str]:
-    rows = rates(content)
-    if not rows:
-        return []
-    return [f"## {content.at.capitalize()}", _table(("", "", "95 % interval"), rows)]
-
-
-def _warnings(content: Content) -> list[str]:
-    if not content.cautions:
-        return []
-    return ["## Before you trust it", _list(map(escaped, content.cautions))]
-
-
-def _decisions(content: Content) -> list[str]:
-    return [
-        "## Decisions",
-        _table(("", "members", "flagged"), map(_escaped_all, decisions(content))),
-    ]
-
-
-def _samples(content: Content) -> list[str]:
-    """Return the flagged samples, most at risk first."""
-    head, rows = most_at_risk(content)
-    if not rows:
-        return []
-    return [f"## The {len(rows)} most at risk", _table(head, map(_escaped_all, rows))]
 
 
 def _record(content: Content) -> list[str]:
@@ -132,56 +97,28 @@ def _record(content: Content) -> list[str]:
 _LINE = "\\_" * 24
 
 
-def _made(content: Content) -> list[str]:
-    digests = [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests]
-    parts = [
-        "## How it was made",
-        "### What was audited",
-        _table(("", ""), map(_escaped_all, audited(content))),
-        "### Method and settings",
-        _table(("", ""), map(_escaped_all, method(content))),
-    ]
-    if content.checkpoints:
-        columns = ("checkpoint", "epoch", "drop", "chosen by ρ")
-        parts.append(_table(columns, [_checkpoint(row) for row in content.checkpoints]))
-    parts += ["### Digests", _table(("", "SHA-256", "of"), map(_escaped_all, digests))]
-    if content.missing:
-        lines = (f"{escaped(m.what)}: {escaped(m.why)}" for m in content.missing)
-        parts += ["## What is missing", _list(lines)]
-    return [*parts, "## Limits", _list(map(escaped, limits(content)))]
+def _section(section: Section) -> list[str]:
+    parts = [f"## {section.title}"]
+    for part in chain(*section.columns):
+        if isinstance(part, str):
+            parts.append(_sentence(part))
+        elif isinstance(part, Table):
+            parts += [f"### {escaped(part.caption)}"] if part.caption else []
+            columns = part.few or range(len(part.rows[0]))
+            head = [part.head[i] if part.head else "" for i in columns]
+            parts.append(_table(head, [[escaped(row[i]) for i in columns] for row in part.rows]))
+        else:
+            parts.append("\n".join(f"- {escaped(text)}" for text in part))
+    return parts
 
 
-def _escaped_all(cells: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(escaped, cells))
-
-
-def _checkpoint(row: Any) -> tuple[str, str, str, str]:
-    epoch, drop = row.get("epoch"), row.get("drop")
-    return (
-        escaped(str(row.get("name"))),
-        "–" if epoch is None else f"{epoch:g}",
-        "–" if drop is None else share(drop) if drop >= 0 else f"{drop:.1%}",
-        "yes" if row.get("prediction") else "",
-    )
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _list(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
-
-
 SCHEMA_VERSION = 2  # goes up when a field changes its meaning, comes or goes
-_FILE = Path(__file__).parent / "schema.json"
 _RATES = ("tpr", "fpr", "precision")
-
-
-@cache
-def _schema_text() -> str:
-    return _FILE.read_text("utf-8")
 
 
 def schema() -> dict[str, Any]:
@@ -192,7 +129,7 @@ def schema() -> dict[str, Any]:
     >>> schema()["properties"]["version"]["const"] == SCHEMA_VERSION
     True
     """
-    return dict(json.loads(_schema_text()))
+    return dict(json.loads(Path(__file__).with_name("schema.json").read_text("utf-8")))
 
 
 def as_json(content: Content) -> str:

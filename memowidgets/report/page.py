@@ -17,17 +17,7 @@ import numpy as np
 from memowidgets.decisions import UNDECIDED
 from memowidgets.report.content import CHOICES
 from memowidgets.report.record import STATEMENT, record
-from memowidgets.report.words import (
-    audited,
-    decisions,
-    limits,
-    method,
-    most_at_risk,
-    paragraphs,
-    rates,
-    share,
-    whole,
-)
+from memowidgets.report.words import Section, Table, sections, whole
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged, checked_scores
@@ -39,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-    from collections.abc import Iterable, Sequence
-
     from memowidgets.decisions import Decision
     from memowidgets.report.content import Content, Scored
     from memowidgets.widgets.samples import Card, SampleReader
@@ -273,6 +261,8 @@ def as_page(content: Content) -> str:
     head lets the page run this script and this style alone, and ask for nothing.
     """
     title = f"Memorisation audit of {visible(content.name)}"
+    found = sections(content)
+    before = [section.name for section in found].index("decided")
     body = "\n".join(
         [
             f"<header><h1>{_text(title)}</h1>",
@@ -282,12 +272,9 @@ def as_page(content: Content) -> str:
             ),
             "<main>",
             *_record(content),
-            *_in_short(content),
-            *_warnings(content),
+            *map(_section, found[:before]),
             *_moving(content),
-            *_decisions(content),
-            *_on_paper(content),
-            *_made(content),
+            *map(_section, found[before:]),
             *_figures(content),
             "</main>",
             f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>",
@@ -315,29 +302,6 @@ def _policy() -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _in_short(content: Content) -> list[str]:
-    words = "".join(map(_paragraph, paragraphs(content)))
-    results = rates(content)
-    head = ("", "", "95 % interval")
-    table = _table(content.at.capitalize(), head, results) if results else ""
-    return [
-        "<section aria-labelledby='short'><h2 id='short'>In short</h2>",
-        f"<div class='mr-beside'><div>{words}</div>{table}</div></section>",
-    ]
-
-
-def _warnings(content: Content) -> list[str]:
-    if not content.cautions:
-        return []
-    items = "".join(f"<li>{_cell(text)}</li>" for text in content.cautions)
-    return [
-        (
-            "<section class='mr-warnings' aria-labelledby='warnings'>"
-            f"<h2 id='warnings'>Before you trust it</h2><ul>{items}</ul></section>"
-        )
-    ]
 
 
 def _moving(content: Content) -> list[str]:
@@ -376,15 +340,6 @@ def _moving(content: Content) -> list[str]:
     ]
 
 
-def _decisions(content: Content) -> list[str]:
-    head = ("", "members", "flagged")
-    return [
-        "<section aria-labelledby='decided'><h2 id='decided'>Decisions</h2>",
-        _table(f"Flagged: {content.at}", head, decisions(content)),
-        "</section>",
-    ]
-
-
 def _figures(content: Content) -> list[str]:
     if not content.figures:
         return []
@@ -395,48 +350,6 @@ def _figures(content: Content) -> list[str]:
             "<div id='mr-figures'></div></section>"
         )
     ]
-
-
-def _on_paper(content: Content) -> list[str]:
-    """Return the samples most at risk as a table, which print has in place of the inspector."""
-    head, rows = most_at_risk(content)
-    if not rows:
-        return []
-    return [
-        "<section class='mr-print' aria-labelledby='paper'>",
-        f"<h2 id='paper'>The {len(rows)} samples most at risk</h2>",
-        _table("", head, rows),
-        "</section>",
-    ]
-
-
-def _made(content: Content) -> list[str]:
-    what = _table("What was audited", (), audited(content))
-    tables = [f"<div>{what}{_table('Method and settings', (), method(content))}</div>"]
-    if content.checkpoints:
-        columns = ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "")
-        rows = [_checkpoint(row) for row in content.checkpoints]
-        tables.append(_table("Checkpoints: loss, and accuracy", columns, rows))
-    digests = [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests]
-    found = "".join(f"<li>{_cell(text)}</li>" for text in limits(content))
-    return [
-        "<section aria-labelledby='made'><h2 id='made'>How it was made</h2>",
-        f"<div class='mr-beside'>{''.join(tables)}</div>",
-        f"<div class='mr-digests'>{_table('Digests', ('', 'SHA-256', 'of'), digests)}</div>",
-        "</section>",
-        *_missing(content),
-        f"<section aria-labelledby='limits'><h2 id='limits'>Limits</h2><ul>{found}</ul></section>",
-    ]
-
-
-def _missing(content: Content) -> list[str]:
-    if not content.missing:
-        return []
-    items = "".join(
-        f"<li><strong>{_cell(m.what)}</strong>: {_cell(m.why)}</li>" for m in content.missing
-    )
-    head = "<section aria-labelledby='missing'><h2 id='missing'>What is missing</h2>"
-    return [f"{head}<ul>{items}</ul></section>"]
 
 
 def _record(content: Content) -> list[str]:
@@ -459,36 +372,35 @@ def _record(content: Content) -> list[str]:
     ]
 
 
-def _checkpoint(row: Any) -> tuple[str, ...]:
-    def number(name: str, form: str) -> str:
-        value = row.get(name)
-        return "–" if value is None or value != value else format(value, form)  # noqa: PLR0124
+def _section(section: Section) -> str:
+    columns = ["".join(map(_part, column)) for column in section.columns]
+    inside = columns[0]
+    if len(columns) > 1:
+        beside = "".join(f"<div>{column}</div>" for column in columns if column)
+        inside = f"<div class='mr-beside'>{beside}</div>"
+    name, kind = section.name, f" class='mr-{section.kind}'" if section.kind else ""
+    head = f"<h2 id='{name}'>{_text(section.title)}</h2>"
+    return f"<section{kind} aria-labelledby='{name}'>{head}{inside}</section>"
 
-    drop = row.get("drop")
-    return (
-        str(row.get("name")),
-        number("epoch", "g"),
-        number("median_loss", ".3f"),
-        "–" if drop is None else share(drop) if drop >= 0 else f"−{share(-drop)}",
-        number("train_accuracy", ".3f"),
-        number("test_accuracy", ".3f"),
-        "chosen by ρ" if row.get("prediction") else "",
+
+def _part(part: str | tuple[str, ...] | Table) -> str:
+    if isinstance(part, str):
+        return _paragraph(part)
+    if not isinstance(part, Table):
+        return f"<ul>{''.join(f'<li>{_cell(text)}</li>' for text in part)}</ul>"
+    kind = "mr-scroll mr-numbers" if part.head else "mr-scroll"
+    kind += f" mr-{part.kind}" if part.kind else ""
+    top = "".join(
+        f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in part.head
     )
-
-
-def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    kind = "mr-scroll mr-numbers" if head else "mr-scroll"
-    top = "".join(f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in head)
-    body = "".join(_row(*row) for row in rows)
-    return (
-        f"<div class='{kind}'><table>{f'<caption>{_text(caption)}</caption>' if caption else ''}"
-        f"{f'<thead><tr>{top}</tr></thead>' if top else ''}<tbody>{body}</tbody></table></div>"
+    caption = f"<caption>{_text(part.caption)}</caption>" if part.caption else ""
+    body = "".join(
+        f"<tr><th scope='row'>{_cell(first)}</th>"
+        f"{''.join(f'<td>{_cell(text)}</td>' for text in rest)}</tr>"
+        for first, *rest in part.rows
     )
-
-
-def _row(first: str, *rest: str) -> str:
-    cells = "".join(f"<td>{_cell(text)}</td>" for text in rest)
-    return f"<tr><th scope='row'>{_cell(first)}</th>{cells}</tr>"
+    head = f"<thead><tr>{top}</tr></thead>" if top else ""
+    return f"<div class='{kind}'><table>{caption}{head}<tbody>{body}</tbody></table></div>"
 
 
 def _paragraph(text: str) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memowidgets.evaluation import clopper_pearson
-from memowidgets.report.words import BELOW, between, decided, share, verb, whole, why_no_truth
+from memowidgets.report.words import BELOW, conclusion, decided, memorized_rows, verb, whole
 from memowidgets.visible import quoted, visible
 
 if TYPE_CHECKING:
@@ -205,7 +204,7 @@ def _definitions(content: Content) -> tuple[str, ...]:
     of_score = [] if content.scored is None else [_SCORES.get(content.scored.metric, "")]
     rule = BELOW if content.by_class else "at most the threshold τ"
     low = f"A low score means a risk; a sample is flagged if its score is {rule}."
-    eta = f", here at least η = {content.eta:g}" if _memorized(content) is not None else ""
+    eta = f", here at least η = {content.eta:g}" if memorized_rows(content) is not None else ""
     return (
         (
             "A shadow model is trained as the audited model is, on another random part of the "
@@ -220,75 +219,6 @@ def _definitions(content: Content) -> tuple[str, ...]:
     )
 
 
-def conclusion(content: Content) -> tuple[str, str, str]:
-    """Return three sentences: how many are flagged, what was found, and what risk is left."""
-    scored = content.scored
-    if scored is None:
-        return (
-            "No sample has a score yet, so none is flagged.",
-            f"There is no ground truth ({why_no_truth(content)}).",
-            "The residual risk is unknown: any sample may be memorised.",
-        )
-    n, n_flagged = len(scored.scores), int(content.flagged.sum())
-    flagged = (
-        f"By {scored.title}, {whole(n_flagged)} of {whole(n)} samples ({share(n_flagged / n)}, "
-        f"95 % interval {between(content.flagged_interval)}) {verb(n_flagged, 'is', 'are')} "
-        f"flagged {content.at} as at risk of being memorised."
-    )
-    memorized = _memorized(content)
-    if memorized is None:
-        return (
-            flagged,
-            (
-                f"There is no ground truth ({why_no_truth(content)}), so how many of the flagged "
-                "samples the finished model memorises was not measured."
-            ),
-            (
-                "The residual risk was not measured either: any of the "
-                f"{whole(n - n_flagged)} samples that are not flagged may be memorised too."
-            ),
-        )
-    in_question = content.flagged[scored.judged]
-    return flagged, _found(content, memorized, in_question), _missed(memorized, in_question)
-
-
-def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
-    n, n_memorized = len(memorized), int(memorized.sum())
-    hits, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
-    shadows = content.numbers["shadow_models"]
-    by_shadows = shadows and not content.truth_given
-    against = f"Against {whole(shadows)} shadow models" if by_shadows else "By the given log-LiRA"
-    text = (
-        f"{against}, {whole(n_memorized)} of {whole(n)} samples "
-        f"({_with_interval(n_memorized, n)}) {verb(n_memorized, 'is', 'are')} memorised"
-    )
-    parts = []
-    if n_memorized:
-        parts.append(f"{whole(hits)} of these ({_with_interval(hits, n_memorized)})")
-    if n > n_memorized:
-        parts.append(
-            f"{whole(others)} of the {whole(n - n_memorized)} others "
-            f"({_with_interval(others, n - n_memorized)})"
-        )
-    return f"{text}, and {' and '.join(parts)} are flagged."
-
-
-def _missed(memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
-    n, n_memorized = len(memorized), int(memorized.sum())
-    if not n_memorized:
-        return (
-            "The residual risk is a share of memorised samples of at most "
-            f"{share(clopper_pearson(0, n)[1])}, the upper end of its 95 % interval."
-        )
-    missed = int((memorized & ~flagged).sum())
-    return (
-        f"The residual risk is {whole(missed)} memorised "
-        f"{verb(missed, 'sample that is', 'samples that are')} not flagged, which is "
-        f"{share(missed / n_memorized)} of the memorised ones (95 % interval "
-        f"{between(clopper_pearson(missed, n_memorized))})."
-    )
-
-
 def _sentence(text: str) -> str:
     if text[:1].isascii():  # a τ stays small
         text = text[:1].upper() + text[1:]
@@ -300,7 +230,7 @@ def _left(content: Content) -> str:
     scored = content.scored
     if scored is None:
         return "The audited model was not measured."
-    memorized = _memorized(content)
+    memorized = memorized_rows(content)
     rows, what = content.flagged, "flagged"
     if memorized is not None:
         rows, what = np.zeros(len(scored.scores), dtype=np.bool_), "memorised"
@@ -317,14 +247,3 @@ def _of_treated(content: Content, scored: Scored, rows: NDArray[np.bool_], what:
         f"{verb(left, 'is', 'are')} not to be removed, anonymised or relabelled. The audited "
         "model keeps what it memorised until it is trained again."
     )
-
-
-def _memorized(content: Content) -> NDArray[np.bool_] | None:
-    """Return the mask of the judged rows that are memorised, or None without ground truth."""
-    if content.scored is None or not content.scored.judged.any():
-        return None
-    return content.scored.memorized(content.eta)
-
-
-def _with_interval(count: int, n: int) -> str:
-    return f"{share(count / n)}, 95 % interval {between(clopper_pearson(count, n))}"

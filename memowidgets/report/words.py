@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memowidgets.evaluation import clopper_pearson
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
     from memowidgets.decisions import Decision
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content
@@ -76,6 +84,105 @@ def without_calls(text: str) -> str:
     return " ".join(kept)
 
 
+class Table(NamedTuple):
+    """Table of a report.
+
+    Attributes
+    ----------
+    caption : str
+        Its name.
+    rows : list of tuple of str
+        Cells of each row. The first one names it.
+    head : tuple of str
+        Names of the columns. Empty for a table of names and texts.
+    few : tuple of int
+        Columns that Markdown shows. Empty for all.
+    kind : str
+        Style of the table on the page.
+    """
+
+    caption: str
+    rows: Sequence[tuple[str, ...]]
+    head: tuple[str, ...] = ()
+    few: tuple[int, ...] = ()
+    kind: str = ""
+
+
+class Section(NamedTuple):
+    """Section of a report, for the page and for Markdown.
+
+    Attributes
+    ----------
+    name, title : str
+        Name of the section in links, and its heading.
+    columns : sequence of sequences of parts
+        Parts that stand beside each other on the page. A text is a paragraph, and several are a
+        list.
+    kind : str
+        Style of the section on the page.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[Sequence[str | tuple[str, ...] | Table]]
+    kind: str = ""
+
+
+def sections(content: Content) -> list[Section]:
+    """Return what the page and Markdown say after the record, in their order."""
+    results, digests = (
+        rates(content),
+        [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests],
+    )
+    head, risky = most_at_risk(content)
+    made = [
+        Table("What was audited", audited(content)),
+        Table("Method and settings", method(content)),
+    ]
+    checkpoints = Table(
+        "Checkpoints: loss, and accuracy",
+        [_checkpoint(row) for row in content.checkpoints],
+        ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "chosen"),
+        few=(0, 1, 3, 6),
+    )
+    counts = Table(f"Flagged: {content.at}", decisions(content), ("", "members", "flagged"))
+    at_tau = Table(content.at.capitalize(), results, ("", "", "95 % interval"))
+    missing = tuple(f"{m.what}: {m.why}" for m in content.missing)
+    found = [
+        Section("short", "In short", [paragraphs(content), [at_tau] if results else []]),
+        Section("warnings", "Before you trust it", [[content.cautions]], "warnings"),
+        Section("decided", "Decisions", [[counts]]),
+        Section(
+            "paper", f"The {len(risky)} samples most at risk", [[Table("", risky, head)]], "print"
+        ),
+        Section("made", "How it was made", [made, [checkpoints] if content.checkpoints else []]),
+        Section(
+            "digests", "Digests", [[Table("", digests, ("", "SHA-256", "of"), kind="digests")]]
+        ),
+        Section("missing", "What is missing", [[missing]]),
+        Section("limits", "Limits", [[limits(content)]]),
+    ]
+    empty = {"warnings": content.cautions, "paper": risky, "digests": digests, "missing": missing}
+    return [section for section in found if empty.get(section.name, True)]
+
+
+def _checkpoint(row: Mapping[str, Any]) -> tuple[str, ...]:
+    def number(name: str, form: str) -> str:
+        value = row.get(name)
+        return "–" if value is None or value != value else format(value, form)  # noqa: PLR0124
+
+    drop = row.get("drop")
+    return (
+        str(row.get("name")),
+        number("epoch", "g"),
+        number("median_loss", ".3f"),
+        "–" if drop is None else share(drop) if drop >= 0 else f"−{share(-drop)}",
+        number("train_accuracy", ".3f"),
+        number("test_accuracy", ".3f"),
+        "chosen by ρ" if row.get("prediction") else "",
+    )
+
+
 def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return head and rows of a table of the flagged samples, at most 50, most at risk first.
 
@@ -132,7 +239,29 @@ _MOST_SAMPLES = 50
 
 def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
-    return [_audited(content), _at_risk(content), how_sure(content), decided(content)]
+    flagged, found, missed = conclusion(content)
+    more = [f"{remark}." for remark in content.remarks] + _answered(content)
+    if content.scored is not None and content.scored.judged.any() and content.evaluation is None:
+        more.append("With one kind of sample alone there are no rates of hits and false alarms.")
+    return [
+        _audited(content),
+        " ".join([flagged, *_unsure(content)]),
+        " ".join([found, missed, *more]),
+        decided(content),
+    ]
+
+
+def _unsure(content: Content) -> list[str]:
+    """Say how many members have no score, and how many could be on either side of τ."""
+    if content.scored is None:
+        return []
+    said, unscored = [], content.numbers["members"] - len(content.scored.scores)
+    if unscored:
+        said.append(f"{whole(unscored)} {verb(unscored, 'member has', 'members have')} no score.")
+    if content.undecided:
+        close = verb(content.undecided, "sample is", "samples are")
+        said.append(f"{whole(content.undecided)} {close} too close to τ to be sure of the side.")
+    return said
 
 
 def rates(content: Content) -> list[tuple[str, str, str]]:
@@ -187,86 +316,105 @@ def _audited(content: Content) -> str:
     return f"{text}, where the median training loss had dropped by {share(row['drop'])}."
 
 
-def _at_risk(content: Content) -> str:
-    scored = content.scored
-    if scored is None:
-        return "How many samples are at risk is not known."
-    n_flagged, n = int(content.flagged.sum()), len(scored.scores)
-    text = (
-        f"{content.at.capitalize()}, {whole(n_flagged)} of {whole(n)} samples "
-        f"({share(n_flagged / n)}) are flagged as at risk of being memorised: their score is "
-        f"{BELOW if content.by_class else 'at most τ'}."
-    )
-    unscored = content.numbers["members"] - n
-    if unscored:
-        text += f" {whole(unscored)} {verb(unscored, 'member has', 'members have')} no score."
-    if content.undecided:
-        close = verb(content.undecided, "sample is", "samples are")
-        text += f" {whole(content.undecided)} {close} too close to τ to be sure of the side."
-    return text
-
-
-def how_sure(content: Content) -> str:
-    """Return how many predictions were right, or why that is not known."""
-    if content.scored is None:
-        return "There is nothing to be sure of yet."
-    point = content.point
-    if point is not None and content.evaluation is not None:
-        return _held_against_truth(content, point)
-    if content.scored.judged.any():
-        n = int(content.scored.judged.sum())
-        found = int(content.scored.memorized(content.eta).sum())
-        return (
-            f"By log-LiRA at η = {content.eta:g}, {whole(found)} of {whole(n)} samples are "
-            "memorised: with one kind alone there are no rates of hits and false alarms."
-        )
-    return (
-        "This is a prediction. There is no ground truth beside it "
-        f"({why_no_truth(content)}), so how many of the flagged samples the finished model will "
-        "really memorise, and how many it will memorise that are not flagged, is not known; no "
-        "rate is given."
-    )
-
-
 def why_no_truth(content: Content) -> str:
     """Return what ground truth would need."""
     shadows = content.numbers["shadow_models"]
     return "no log-LiRA at the end of training" if shadows else "no shadow models"
 
 
-def _held_against_truth(content: Content, point: OperatingPoint) -> str:
-    memorized = point.hits + point.missed
+def conclusion(content: Content) -> tuple[str, str, str]:
+    """Return three sentences: how many are flagged, what was found, and what risk is left."""
+    scored = content.scored
+    if scored is None:
+        return (
+            "No sample has a score yet, so none is flagged.",
+            f"There is no ground truth ({why_no_truth(content)}).",
+            "The residual risk is unknown: any sample may be memorised.",
+        )
+    n, n_flagged = len(scored.scores), int(content.flagged.sum())
+    flagged = (
+        f"By {scored.title}, {whole(n_flagged)} of {whole(n)} samples ({share(n_flagged / n)}, "
+        f"95 % interval {between(content.flagged_interval)}) {verb(n_flagged, 'is', 'are')} "
+        f"flagged {content.at} as at risk of being memorised."
+    )
+    memorized = memorized_rows(content)
+    if memorized is None:
+        return (
+            flagged,
+            (
+                f"There is no ground truth ({why_no_truth(content)}), so how many of the flagged "
+                "samples the finished model memorises was not measured, and no rate is given."
+            ),
+            (
+                "The residual risk was not measured either: any of the "
+                f"{whole(n - n_flagged)} samples that are not flagged may be memorised too."
+            ),
+        )
+    in_question = content.flagged[scored.judged]
+    return flagged, _found(content, memorized, in_question), _missed(memorized, in_question)
+
+
+def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
+    n, n_memorized = len(memorized), int(memorized.sum())
+    hits, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
     shadows = content.numbers["shadow_models"]
     by_shadows = shadows and not content.truth_given
-    against = f"Held against {whole(shadows)} shadow models, " if by_shadows else "By log-LiRA, "
+    against = f"Against {whole(shadows)} shadow models" if by_shadows else "By the given log-LiRA"
     text = (
-        f"{against}{whole(memorized)} of {whole(point.n)} samples "
-        f"{verb(memorized, 'is', 'are')} memorised by the finished model (log-LiRA ≥ "
-        f"{content.eta:g}). The prediction finds {whole(point.hits)} of these "
-        f"({share(point.tpr)}, 95 % interval {between(point.tpr_interval)}) and misses "
-        f"{whole(point.missed)}; of the others it flags {share(point.fpr)} "
-        f"({between(point.fpr_interval)})."
+        f"{against}, {whole(n_memorized)} of {whole(n)} samples "
+        f"({_with_interval(n_memorized, n)}) {verb(n_memorized, 'is', 'are')} memorised by the "
+        f"finished model (log-LiRA ≥ {content.eta:g})"
     )
-    text += "".join(f" {remark}." for remark in content.remarks)
-    text += _answered(content)
-    if point.precision is not None and point.precision_interval is not None:
-        text += (
-            f" Of the flagged samples {share(point.precision)} "
-            f"({between(point.precision_interval)}) are memorised."
+    parts = []
+    if n_memorized:
+        parts.append(f"{whole(hits)} of these ({_with_interval(hits, n_memorized)})")
+    if n > n_memorized:
+        parts.append(
+            f"{whole(others)} of the {whole(n - n_memorized)} others "
+            f"({_with_interval(others, n - n_memorized)})"
         )
-    return text
+    return f"{text}, and {' and '.join(parts)} are flagged."
 
 
-def _answered(content: Content) -> str:
+def _missed(memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
+    n, n_memorized = len(memorized), int(memorized.sum())
+    if not n_memorized:
+        return (
+            "The residual risk is a share of memorised samples of at most "
+            f"{share(clopper_pearson(0, n)[1])}, the upper end of its 95 % interval."
+        )
+    missed = int((memorized & ~flagged).sum())
+    return (
+        f"The residual risk is {whole(missed)} memorised "
+        f"{verb(missed, 'sample that is', 'samples that are')} not flagged, which is "
+        f"{share(missed / n_memorized)} of the memorised ones (95 % interval "
+        f"{between(clopper_pearson(missed, n_memorized))})."
+    )
+
+
+def memorized_rows(content: Content) -> NDArray[np.bool_] | None:
+    """Return the mask of the judged rows that are memorised, or None without ground truth."""
+    if content.scored is None or not content.scored.judged.any():
+        return None
+    return content.scored.memorized(content.eta)
+
+
+def _with_interval(count: int, n: int) -> str:
+    return f"{share(count / n)}, 95 % interval {between(clopper_pearson(count, n))}"
+
+
+def _answered(content: Content) -> list[str]:
     """Say that memorised does not mean answered rightly, with the number if it is known."""
     wrong = None if content.scored is None else content.scored.memorized_but_wrong(content.eta)
     if wrong is None:
-        return ""
-    return (
-        " Memorised means that training on a sample changed what the finished model says of it. "
-        "It does not mean that the model answers it rightly: of the memorised samples it answers "
-        f"{whole(wrong)} wrongly."
-    )
+        return []
+    return [
+        (
+            "Memorised means that training on a sample changed what the finished model says of it. "
+            "It does not mean that the model answers it rightly: of the memorised samples it "
+            f"answers {whole(wrong)} wrongly."
+        )
+    ]
 
 
 ONION = (

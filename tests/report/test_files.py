@@ -278,7 +278,7 @@ def test_nothing_of_the_users_is_markup(tmp_path):
     tags = set(re.findall(r"</?([a-zA-Z][\w-]*)", before))
     assert tags == {
         "head", "body", "header", "h1", "h2", "p", "main", "section", "div", "table", "caption",
-        "thead", "tbody", "tr", "th", "td", "ul", "li", "strong", "noscript", "span",
+        "thead", "tbody", "tr", "th", "td", "ul", "li", "noscript", "span",
     }  # fmt: skip
     assert not re.search(r"\son\w+\s*=\s*[^&]", re.sub(r"&lt;.*?&gt;", "", before))
     assert "\x1b" not in page
@@ -392,7 +392,7 @@ def test_the_evil_text_is_evil():
 
 
 def test_a_log_lira_that_was_given_is_not_said_to_come_from_shadow_models(tmp_path):
-    for given, by in ((False, "Held against 32 shadow models, "), (True, "By log-LiRA, ")):
+    for given, by in ((False, "Against 32 shadow models, "), (True, "By the given log-LiRA, ")):
         write(plain(truth_given=given), tmp_path / "a.html", overwrite=True)
         text = (tmp_path / "a.md").read_text("utf-8")
         assert by in text.replace("**", "")
@@ -413,5 +413,5 @@ def test_a_report_of_arrays_knows_that_log_lira_was_given(tmp_path):
     )
     audit.report(tmp_path / "a.html")
     text = (tmp_path / "a.md").read_text("utf-8")
-    assert "By log-LiRA, " in text
-    assert "Held against" not in text
+    assert "By the given log-LiRA, " in text
+    assert "Against 8 shadow" not in text

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 from memowidgets.data.hub import check_pinned, hub_folder
 from memowidgets.data.mcq import MCQDataset
@@ -181,8 +181,7 @@ def _with_ids(name: str, rows: Sequence[Row], split: str, *, joined: bool) -> li
     return named
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """One split of a benchmark.
 
     Attributes
@@ -190,15 +189,12 @@ class Split:
     hub : str or None
         Name of the split on the hub. None if it is not there.
     files : tuple of str
-        Regular expressions for the paths of its files in a folder of the authors' files. The first
-        that matches any file is used.
-    example : str
-        Name of such a file.
+        Patterns of its files in a folder of the authors' files. The first that matches any file is
+        used.
     """
 
     hub: str | None
     files: tuple[str, ...]
-    example: str
 
 
 @dataclass(frozen=True)
@@ -207,30 +203,24 @@ class Benchmark:
 
     Attributes
     ----------
-    repository, config : str
-        Repository and configuration on the hub.
-    folder : str
-        Folder of the configuration's Parquet files in the repository.
-    revision : str or None
-        Revision of the repository. None means the newest.
+    repository, folder : str
+        Repository on the hub, and the folder of the Parquet files in it.
     splits : dict of str to Split
         Splits by name.
     question : callable
         Function that turns a record of the authors or the hub into a row for `MCQDataset`.
-    csv : callable or None
-        Function that reads the records of a CSV file. None if the authors have no CSV files.
-    suffixes : tuple of str
-        Suffixes of files that can be read.
+    readers : dict of str to callable
+        Functions that read the records of a file, by its suffix.
+    revision : str or None
+        Revision of the repository. None means the newest.
     """
 
     repository: str
-    config: str
     folder: str
     splits: Mapping[str, Split]
     question: Callable[[Row], Row]
+    readers: Mapping[str, Callable[[Path], Rows]]
     revision: str | None = None
-    csv: Callable[[Path], Rows] | None = None
-    suffixes: tuple[str, ...] = (".jsonl", ".parquet")
 
     def hub_files(self, split: str) -> tuple[str, str]:
         """Return patterns of a split's files in the repository, for both of its layouts."""
@@ -240,32 +230,28 @@ class Benchmark:
     def read_file(self, path: Path) -> Rows:
         """Return the records of a file, in the format of its suffix."""
         suffix = path.suffix.lower()
-        if suffix not in self.suffixes:
+        if suffix not in self.readers:
             raise ValueError(
-                f"{path}: files of this benchmark end in {' or '.join(self.suffixes)}, not in "
+                f"{path}: files of this benchmark end in {' or '.join(self.readers)}, not in "
                 f"{suffix or 'nothing'!r}"
             )
-        if suffix == ".csv" and self.csv is not None:
-            return self.csv(path)
-        return read_parquet(path) if suffix == ".parquet" else read_jsonl(path)
+        return self.readers[suffix](path)
 
     def files_in(self, folder: Path, split: str) -> list[Path]:
         """Return a split's files in a folder, in the authors' layout or the hub's."""
-        part = self.splits[split]
-        in_hub_layout = rf"(^|/){re.escape(self.folder)}/{part.hub}[-/][^/]*\.parquet$"
-        for pattern in (*part.files, in_hub_layout):
-            wanted = re.compile(pattern, re.IGNORECASE)
+        own = self.splits[split].files
+        every = [path for path in sorted(folder.rglob("*")) if not path.name.startswith(".")]
+        for pattern in (*own, *self.hub_files(split)):
             files = [
                 path
-                for path in sorted(folder.rglob("*"))
-                if not path.name.startswith(".")
-                and wanted.search(path.relative_to(folder).as_posix())
+                for path in every
+                if PurePath(str(path.relative_to(folder)).lower()).match(pattern.lower())
                 and path.is_file()
             ]
             if files:
                 return files
         raise FileNotFoundError(
-            f"{folder} has no file of the split {split!r}, such as {part.example}"
+            f"{folder} has no file of the split {split!r}, such as {' or '.join(own)}"
         )
 
 
@@ -359,90 +345,62 @@ def _ethics_csv(path: Path) -> Rows:
     return found
 
 
-def _splits(**parts: tuple[str | None, str]) -> dict[str, Split]:
-    """Create splits from our names for them, with the hub's and the authors' file names."""
-    return {
-        name: Split(hub, (rf"(^|/){re.escape(file)}$",), file)
-        for name, (hub, file) in parts.items()
-    }
-
-
-def _lettered(
-    repository: str, config: str, folder: str, train: str, validation: str, test: str
-) -> Benchmark:
+def _lettered(repository: str, folder: str, train: str, validation: str, test: str) -> Benchmark:
     """Create a benchmark whose options have letters, from the authors' file names."""
-    splits = _splits(
-        train=("train", train),
-        validation=("validation", validation),
-        dev=("validation", validation),
-        test=("test", test),
-    )
-    return Benchmark(repository, config, folder, splits, _lettered_question)
+    splits = {
+        "train": Split("train", (train,)),
+        "validation": Split("validation", (validation,)),
+        "dev": Split("validation", (validation,)),
+        "test": Split("test", (test,)),
+    }
+    readers = {".jsonl": read_jsonl, ".parquet": read_parquet}
+    return Benchmark(repository, folder, splits, _lettered_question, readers)
 
 
-def _mmlu_split(name: str, short: str) -> Split:
-    patterns = (rf"(^|/)[^/]+_{short}\.csv$", rf"(^|/)mmlu-{name}\.jsonl$")
-    return Split(name, patterns, f"anatomy_{short}.csv or mmlu-{name}.jsonl")
+def _arc(name: str) -> Benchmark:
+    files = (f"{name}-{part}.jsonl" for part in ("Train", "Dev", "Test"))
+    return _lettered("allenai/ai2_arc", name, *files)
 
 
 _MMLU = Benchmark(
     repository="cais/mmlu",
-    config="all",
     folder="all",
     splits={
-        "test": _mmlu_split("test", "test"),
-        "validation": _mmlu_split("validation", "val"),
-        "dev": _mmlu_split("dev", "dev"),
-        "auxiliary_train": Split(
-            "auxiliary_train", (r"(^|/)auxiliary_train/[^/]+\.csv$",), "auxiliary_train/race.csv"
-        ),
+        "test": Split("test", ("*_test.csv", "mmlu-test.jsonl")),
+        "validation": Split("validation", ("*_val.csv", "mmlu-validation.jsonl")),
+        "dev": Split("dev", ("*_dev.csv", "mmlu-dev.jsonl")),
+        "auxiliary_train": Split("auxiliary_train", ("auxiliary_train/*.csv",)),
     },
     question=_mmlu_question,
-    csv=_mmlu_csv,
-    suffixes=(".jsonl", ".csv", ".parquet"),
-)
-
-
-def _arc(subset: str) -> Benchmark:
-    name = f"ARC-{subset}"
-    files = [f"{name}-{part}.jsonl" for part in ("Train", "Dev", "Test")]
-    return _lettered("allenai/ai2_arc", name, name, *files)
-
-
-_OPENBOOKQA = _lettered(
-    "allenai/openbookqa", "main", "main", "train.jsonl", "dev.jsonl", "test.jsonl"
-)
-_COMMONSENSEQA = _lettered(
-    "tau/commonsense_qa",
-    "default",
-    "data",
-    "train_rand_split.jsonl",
-    "dev_rand_split.jsonl",
-    "test_rand_split_no_answers.jsonl",
+    readers={".jsonl": read_jsonl, ".csv": _mmlu_csv, ".parquet": read_parquet},
 )
 
 # This repository contains a script, which is never run. The hub's own conversion is plain files.
 _ETHICS = Benchmark(
     repository="EleutherAI/hendrycks_ethics",
-    config="commonsense",
     folder="commonsense",
     revision="refs/convert/parquet",
-    splits=_splits(
-        train=("train", "cm_train.csv"),
-        test=("test", "cm_test.csv"),
-        **{"test-hard": (None, "cm_test_hard.csv")},
-    ),
+    splits={
+        "train": Split("train", ("cm_train.csv",)),
+        "test": Split("test", ("cm_test.csv",)),
+        "test-hard": Split(None, ("cm_test_hard.csv",)),
+    },
     question=_ethics_question,
-    csv=_ethics_csv,
-    suffixes=(".csv", ".parquet"),
+    readers={".csv": _ethics_csv, ".parquet": read_parquet},
 )
 
 BENCHMARKS: dict[str, Benchmark] = {
     "mmlu": _MMLU,
     "mmlu-field": _MMLU,
-    "arc-challenge": _arc("Challenge"),
-    "arc-easy": _arc("Easy"),
+    "arc-challenge": _arc("ARC-Challenge"),
+    "arc-easy": _arc("ARC-Easy"),
     "ethics": _ETHICS,
-    "openbookqa": _OPENBOOKQA,
-    "commonsenseqa": _COMMONSENSEQA,
+    "openbookqa": _lettered("allenai/openbookqa", "main", "train.jsonl", "dev.jsonl", "test.jsonl"),
+    "commonsenseqa": _lettered(
+        "tau/commonsense_qa",
+        "data",
+        "train_rand_split.jsonl",
+        "dev_rand_split.jsonl",
+        "test_rand_split_no_answers.jsonl",
+    ),
 }

@@ -265,7 +265,7 @@ def test_what_does_not_exist_is_named(arguments, kind, message):
 
 
 def test_a_folder_or_file_of_something_else_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"split 'test', such as anatomy_test\.csv or mmlu"):
+    with pytest.raises(FileNotFoundError, match=r"split 'test', such as \*_test\.csv or mmlu"):
         fetch_mcq("mmlu", source=tmp_path)
     odd = write(tmp_path / "questions.txt", "?")
     with pytest.raises(ValueError, match=r"end in \.jsonl or \.parquet, not in '\.txt'"):

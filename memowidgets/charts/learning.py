@@ -10,14 +10,19 @@ import pandas as pd
 from memowidgets.charts.look import (
     MOST_ROWS,
     Theme,
+    banded,
     checked,
     finished,
+    layered,
+    ruled,
     styled,
     theme_named,
     thinned,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import altair as alt
 
 
@@ -70,34 +75,53 @@ def training_curves(checkpoints: pd.DataFrame, theme: str | Theme = "light") -> 
     """
     import altair as alt
 
-    what, colors = "the table of checkpoints", theme_named(theme)
+    colors = theme_named(theme)
     numbers = ("epoch", "drop", "train_accuracy")
-    checked(checkpoints, what, (*_CURVES, "prediction"), numbers)
-    curves = checkpoints.melt("epoch", list(_CURVES), "curve", "share").dropna()
-    curves["curve"] = curves["curve"].map(_CURVES)
-    curves, _ = thinned(curves, "epoch", ["share"], ["curve"], MOST_ROWS - 2)
-    names = list(_CURVES.values())
-    legend = alt.Legend(
-        title=None, orient="bottom", columns=2, symbolType="stroke", symbolSize=500
-    )  # beside the plot, a browser with a wider font would cut the longest entry
-    palette = (colors.accent, colors.train, colors.test)
-    lines = (
-        alt.Chart(curves)
-        .mark_line()
-        .encode(
-            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
-            y=alt.Y("share:Q", title="share", scale=alt.Scale(domainMax=1)),
-            color=alt.Color("curve:N", scale=alt.Scale(domain=names, range=palette), legend=legend),
-            strokeDash=alt.StrokeDash(
-                "curve:N", scale=alt.Scale(domain=names, range=_DASHES), legend=legend
-            ),
-        )
+    checked(checkpoints, "the table of checkpoints", (*_CURVES, "prediction"), numbers)
+    # beside the plot, a browser with a wider font would cut the longest entry
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolType="stroke", symbolSize=500)
+    lines = _curves(
+        checkpoints,
+        _CURVES,
+        ("curve", "share"),
+        alt.Y("share:Q", title="share", scale=alt.Scale(domainMax=1)),
+        (colors.accent, colors.train, colors.test),
+        legend,
+        MOST_ROWS - 2,
     )
-    marks = marked_prediction(checkpoints, colors, 208)
-    return finished(
-        alt.LayerChart(layer=[lines, *marks], width=420, height=220),
+    return layered(
+        [lines, *marked_prediction(checkpoints, colors, 208)],
         colors,
         f"Drop of the median loss and accuracy at {len(checkpoints)} checkpoints.",
+        width=420,
+        height=220,
+    )
+
+
+def _curves(
+    checkpoints: pd.DataFrame,
+    names: Mapping[str, str],
+    columns: tuple[str, str],
+    y: alt.Y,
+    palette: Sequence[str],
+    legend: alt.Legend,
+    most: int,
+) -> alt.Chart:
+    """Return a line by epoch for each column of `names`; `columns` are those of name and value."""
+    import altair as alt
+
+    (kind, value), domain = columns, list(names.values())
+    curves = checkpoints.melt("epoch", list(names), kind, value).dropna()
+    curves[kind] = curves[kind].map(names)
+    curves, _ = thinned(curves, "epoch", [value], [kind], most)
+    looks: dict[str, Sequence[Any]] = {"color": palette, "strokeDash": _DASHES[: len(domain)]}
+    scales = {name: alt.Scale(domain=domain, range=list(of)) for name, of in looks.items()}
+    lines: alt.Chart = alt.Chart(curves).mark_line()
+    return lines.encode(
+        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
+        y=y,
+        color=alt.Color(f"{kind}:N", scale=scales["color"], legend=legend),
+        strokeDash=alt.StrokeDash(f"{kind}:N", scale=scales["strokeDash"], legend=legend),
     )
 
 
@@ -153,41 +177,22 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str, colors: Theme) -> alt.Laye
     """Return one panel with members and held-out samples."""
     import altair as alt
 
-    renamed = checkpoints.rename(columns={f"{side}_{kind}": name for side, name in _SIDES.items()})
-    curves = renamed.melt("epoch", list(_SIDES.values()), "samples", kind).dropna()
-    curves, _ = thinned(curves, "epoch", [kind], ["samples"], MOST_ROWS // 2 - 4)
-    names = list(_SIDES.values())
+    is_loss = kind == "loss"
+    y = alt.Y(
+        f"{kind}:Q",
+        title="loss, nats" if is_loss else "accuracy",
+        scale=alt.Scale(domainMin=0) if is_loss else alt.Scale(domainMax=1),
+        axis=alt.Axis() if is_loss else alt.Axis(format="%"),
+    )
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=500)
-    color = alt.Color(
-        "samples:N",
-        scale=alt.Scale(domain=names, range=[colors.train, colors.test]),
-        legend=legend,
-    )
-    dash = alt.StrokeDash(
-        "samples:N", scale=alt.Scale(domain=names, range=list(_DASHES[:2])), legend=legend
-    )
-    scale = alt.Scale(domainMin=0) if kind == "loss" else alt.Scale(domainMax=1)
-    axis = alt.Axis(format="%") if kind == "accuracy" else alt.Axis()
-    lines = (
-        alt.Chart(curves)
-        .mark_line()
-        .encode(
-            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
-            y=alt.Y(
-                f"{kind}:Q",
-                title="loss, nats" if kind == "loss" else "accuracy",
-                scale=scale,
-                axis=axis,
-            ),
-            color=color,
-            strokeDash=dash,
-        )
-    )
+    names = {f"{side}_{kind}": name for side, name in _SIDES.items()}
+    palette = colors.train, colors.test
+    lines = _curves(checkpoints, names, ("samples", kind), y, palette, legend, MOST_ROWS // 2 - 4)
     best = _best(checkpoints, kind)
     ring = alt.Chart(best).mark_point(size=90, color=colors.test, strokeWidth=2, filled=False)
     layers = [
         lines,
-        *marked_prediction(checkpoints, colors, 12 if kind == "loss" else _HEIGHT - 12),
+        *marked_prediction(checkpoints, colors, 12 if is_loss else _HEIGHT - 12),
         ring.encode(x="epoch:Q", y=f"{kind}:Q"),
     ]
     return alt.LayerChart(
@@ -236,7 +241,6 @@ def marked_prediction(checkpoints: pd.DataFrame, colors: Theme, y: int) -> list[
 
 
 _OTHERS = "other members"
-_WIDTH, _HEIGHT = 270, 170
 
 
 def over_training(
@@ -331,16 +335,12 @@ def _auc_panel(auc: pd.DataFrame, checkpoints: pd.DataFrame, colors: Theme) -> a
     rows = rows.assign(score=rows["metric"].map(colors.spoken))
     look = styled(colors, "score", names, marks=("color", "shape"), orient="bottom", columns=3)
     base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=look["color"])
-    scale = alt.Scale(zero=False, domainMax=1)
-    band = base.mark_area(opacity=0.1).encode(
-        y=alt.Y("auc_low:Q", title="AUC", scale=scale), y2="auc_high:Q"
-    )
-    line = base.mark_line().encode(y="auc:Q")
-    points = base.mark_point(filled=True, size=32, opacity=1).encode(y="auc:Q", shape=look["shape"])
-    chance = alt.Chart(pd.DataFrame({"auc": [0.5]})).mark_rule(
-        strokeDash=[2, 3], color=colors.muted
-    )
-    layers = [chance.encode(y="auc:Q"), band, line, points]
+    y = alt.Y("auc_low:Q", title="AUC", scale=alt.Scale(zero=False, domainMax=1))
+    columns = ("auc_low", "auc", "auc_high")
+    layers = [
+        ruled("y", "auc", 0.5, colors, (2, 3)),
+        *banded(base, columns, y, look["shape"], 0.1, 32),
+    ]
     return _panel(layers, checkpoints, colors, "AUC, 95 % interval")
 
 
@@ -378,11 +378,9 @@ def _group_panel(
     color, shape = _groups(positives, colors)
     base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=color)
     title = what if quantity == "psmi" else f"{what}, nats"
-    band = base.mark_area(opacity=0.22).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    line = base.mark_line().encode(y="median:Q")
+    band, line, points = banded(base, columns, alt.Y("low:Q", title=title), shape, 0.22, 32)
     lonely = rows[rows.groupby("samples")["epoch"].transform("nunique") == 1]  # no band there
     ends = base.properties(data=lonely).mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q")
-    points = base.mark_point(filled=True, size=32, opacity=1).encode(y="median:Q", shape=shape)
     title = f"{what}, median and quartiles"
     return _panel([band, ends, line, points], checkpoints, colors, title)
 

@@ -354,6 +354,39 @@ def finished(chart: Chart, theme: Theme, description: str) -> Chart:
     return cast("Chart", top)
 
 
+def layered(
+    layers: Sequence[Any], theme: Theme, description: str, **properties: Any
+) -> alt.LayerChart:
+    """Return layers over each other as one `finished` chart."""
+    import altair as alt
+
+    chart: alt.LayerChart = alt.LayerChart(layer=list(layers), **properties)
+    return finished(chart, theme, description)
+
+
+def ruled(
+    axis: str, field: str, value: float, theme: Theme, dash: Sequence[int] = (4, 3)
+) -> alt.Chart:
+    """Return a dashed rule at a value on an axis, ``"x"`` or ``"y"``."""
+    import altair as alt
+
+    at = alt.Chart(pd.DataFrame({field: [value]}))
+    line: alt.Chart = at.mark_rule(strokeDash=list(dash), color=theme.muted)
+    return line.encode(**{axis: f"{field}:Q"})
+
+
+def banded(
+    base: alt.Chart, columns: Sequence[str], y: alt.Y, shape: alt.Shape, opacity: float, size: int
+) -> list[alt.Chart]:
+    """Return a line with its points, and a band around it, from columns low, middle and high."""
+    _, middle, high = columns
+    return [
+        base.mark_area(opacity=opacity).encode(y=y, y2=f"{high}:Q"),
+        base.mark_line().encode(y=f"{middle}:Q"),
+        base.mark_point(filled=True, size=size, opacity=1).encode(y=f"{middle}:Q", shape=shape),
+    ]
+
+
 @contextmanager
 def unvalidated() -> Iterator[None]:
     """Build charts without validating each part: Altair validates the whole when it is shown."""

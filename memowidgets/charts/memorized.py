@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from memowidgets.charts.look import MOST_ROWS, Theme, checked, finished, styled, theme_named
+from memowidgets.charts.look import (
+    MOST_ROWS,
+    Theme,
+    checked,
+    finished,
+    layered,
+    ruled,
+    styled,
+    theme_named,
+)
 
 if TYPE_CHECKING:
     import altair as alt
@@ -150,9 +159,8 @@ def _histogram(
             ),
         )
     )
-    line = alt.Chart(pd.DataFrame({"left": [eta]})).mark_rule(strokeDash=[4, 3], color=colors.muted)
     return alt.LayerChart(
-        layer=[bars, line.encode(x="left:Q")],
+        layer=[bars, ruled("x", "left", eta, colors)],
         width=180,
         height=120,
         title=alt.Title(name, subtitle=f"{memorized / n:.1%} memorised ({memorized} of {n})"),
@@ -222,11 +230,8 @@ def memorization_scatter(
         )
     )
     title = alt.Undefined if spearman is None else alt.Title(_rho(spearman, x, y, len(values)))
-    return finished(
-        alt.LayerChart(layer=[drawn], width=340, height=260, title=title),
-        colors,
-        f"{colors.spoken(y)} against {colors.spoken(x)} of {len(values)} samples.",
-    )
+    said = f"{colors.spoken(y)} against {colors.spoken(x)} of {len(values)} samples."
+    return layered([drawn], colors, said, width=340, height=260, title=title)
 
 
 def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -307,12 +312,9 @@ def fork_scatter(
     spread = np.linspace(0, max(len(others) - 1, 0), room).round().astype(np.int64)
     drawn = table.iloc[np.sort(np.append(order[:n_crossed], others[spread]))]
     names = list(dict.fromkeys(table["group"]))
-    points = pd.DataFrame(
-        {
-            "group": drawn["group"].map(colors.spoken).to_numpy(),
-            "before": drawn["before"].clip(*clip).to_numpy(),
-            "after": drawn["after"].clip(*clip).to_numpy(),
-        }
+    points = drawn[["group"]].assign(
+        group=drawn["group"].map(colors.spoken),
+        **{when: drawn[when].clip(*clip) for when in ("before", "after")},
     )
     scale = alt.Scale(domain=list(clip), nice=False)
     samples = (
@@ -324,29 +326,23 @@ def fork_scatter(
             **styled(colors, "group", names, marks=("color", "shape")),
         )
     )
-    at_eta = alt.Chart(pd.DataFrame({"eta": [eta]}))
-    line = at_eta.mark_rule(color=colors.muted, strokeDash=[4, 3])
     named = alt.Chart(pd.DataFrame({"x": [clip[0]], "y": [clip[1]], "said": ["newly memorised"]}))
     words = named.mark_text(align="left", baseline="top", dx=5, dy=5, color=colors.muted).encode(
         x=alt.X("x:Q", scale=scale), y=alt.Y("y:Q", scale=scale), text="said:N"
     )
+    layers = [
+        ruled("x", "eta", eta, colors).encode(x=alt.X("eta:Q", scale=scale)),
+        ruled("y", "eta", eta, colors).encode(y=alt.Y("eta:Q", scale=scale)),
+        words,
+        samples,
+    ]
     few = "" if len(drawn) == len(table) else f", {len(drawn)} of them drawn"
-    return finished(
-        alt.LayerChart(
-            layer=[
-                line.encode(x=alt.X("eta:Q", scale=scale)),
-                line.encode(y=alt.Y("eta:Q", scale=scale)),
-                words,
-                samples,
-            ],
-            width=300,
-            height=300,
-        ),
-        colors,
+    said = (
         f"Log-LiRA after against before of {len(table)} samples{few}: {', '.join(names)}. "
         f"{newly} {'sample is' if newly == 1 else 'samples are'} newly memorised "
-        f"(η = {eta:g} or more).",
+        f"(η = {eta:g} or more)."
     )
+    return layered(layers, colors, said, width=300, height=300)
 
 
 def shadow_curves(
@@ -391,27 +387,18 @@ def shadow_curves(
     base = alt.Chart(known[["n_shadows", *columns, *several]]).encode(
         x=alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
     )
+    said = f"{colors.spoken(value)} from up to {known['n_shadows'].max()} shadow models"
+    axis: dict[str, Any] = {"title": colors.spoken(value), "scale": alt.Scale(zero=False)}
     if several:
         names = list(dict.fromkeys(known["variance"]))
-        lines = base.mark_line(point=True).encode(
-            y=alt.Y(f"{value}:Q", title=colors.spoken(value), scale=alt.Scale(zero=False)),
-            **styled(colors, "variance", names, {name: name for name in names}),
-        )
-        return finished(
-            alt.LayerChart(layer=[lines], width=400, height=230),
-            colors,
-            f"{colors.spoken(value)} from up to {known['n_shadows'].max()} shadow models, by "
-            f"variance: {', '.join(names)}.",
-        )
-    band = base.mark_area(opacity=0.22, color=colors.accent).encode(
-        y=alt.Y(f"{value}_low:Q", title=colors.spoken(value), scale=alt.Scale(zero=False)),
-        y2=f"{value}_high:Q",
-    )
-    line = base.mark_line(point={"color": colors.accent}, color=colors.accent).encode(
-        y=f"{value}:Q"
-    )
-    return finished(
-        alt.LayerChart(layer=[band, line], width=400, height=230),
-        colors,
-        f"{colors.spoken(value)} from up to {known['n_shadows'].max()} shadow models.",
-    )
+        said += f", by variance: {', '.join(names)}"
+        look = styled(colors, "variance", names, {name: name for name in names})
+        layers = [base.mark_line(point=True).encode(y=alt.Y(f"{value}:Q", **axis), **look)]
+    else:
+        band = base.mark_area(opacity=0.22, color=colors.accent)
+        line = base.mark_line(point={"color": colors.accent}, color=colors.accent)
+        layers = [
+            band.encode(y=alt.Y(f"{value}_low:Q", **axis), y2=f"{value}_high:Q"),
+            line.encode(y=f"{value}:Q"),
+        ]
+    return layered(layers, colors, f"{said}.", width=400, height=230)

@@ -11,8 +11,11 @@ import pandas as pd
 from memowidgets.charts.look import (
     MOST_ROWS,
     Theme,
+    banded,
     checked,
     finished,
+    layered,
+    ruled,
     styled,
     theme_named,
     thinned,
@@ -125,10 +128,14 @@ def roc_curves(
     )
     at = curves[:0] if tau is None else _at(curves, tau, marked, ["score"])
     points = [_marked(at, tau, colors)] if tau is not None and len(at) else []
-    chart = alt.LayerChart(
-        layer=[_chance(colors), lines, *points], width=300, height=300, title=_note(off, colors)
+    return layered(
+        [_chance(colors), lines, *points],
+        colors,
+        f"TPR against FPR: AUC {'; '.join(labels.values())}.",
+        width=300,
+        height=300,
+        title=_note(off, colors),
     )
-    return finished(chart, colors, f"TPR against FPR: AUC {'; '.join(labels.values())}.")
 
 
 def roc_panels(
@@ -350,13 +357,10 @@ def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Lay
         x=alt.X("auc_low:Q", title="AUC (95 % interval)", scale=scale), x2="auc_high:Q"
     )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(x="auc:Q", shape=look["shape"])
-    layers = [_at_half("x", colors), bars, points]
-    height = 16 * len(names) * rows["setting"].nunique() + 12 * rows["setting"].nunique()
-    return finished(
-        alt.LayerChart(layer=layers, width=360, height=height),
-        colors,
-        f"AUC of {len(names)} scores in {rows['setting'].nunique()} settings.",
-    )
+    n = rows["setting"].nunique()
+    said, height = f"AUC of {len(names)} scores in {n} settings.", (16 * len(names) + 12) * n
+    layers = [ruled("x", "auc", 0.5, colors, (2, 3)), bars, points]
+    return layered(layers, colors, said, width=360, height=height)
 
 
 def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
@@ -404,12 +408,8 @@ def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Layer
         "layer:O", title="layer", sort=layers, axis=alt.Axis(labelAngle=0, labelOverlap="greedy")
     )
     names = list(dict.fromkeys(rows["metric"]))
-    drawn = _bands(rows, across, names, colors)
-    return finished(
-        alt.LayerChart(layer=[_at_half("y", colors), *drawn], width=360, height=220),
-        colors,
-        f"AUC of {len(names)} scores at {len(layers)} layers.",
-    )
+    said = f"AUC of {len(names)} scores at {len(layers)} layers."
+    return layered(_bands(rows, across, names, colors), colors, said, width=360, height=220)
 
 
 def auc_by_eta(
@@ -460,13 +460,13 @@ def auc_by_eta(
     rows, _ = thinned(rows, "eta", list(_AREA), ["metric"], MOST_ROWS // 2)
     scale = alt.Scale(zero=False, nice=False, padding=8)
     across = alt.X("eta:Q", title="η", scale=scale)
-    layers = [_at_half("y", colors), _chosen(eta, colors), *_bands(rows, across, names, colors)]
+    half, *bands = _bands(rows, across, names, colors)
+    at_eta = ruled("x", "eta", eta, colors)
+    layers = [half, at_eta, *bands]
     if canaries is not None:
         layers += _canary_lines(canaries, rows, colors)
     above = alt.LayerChart(layer=layers, width=360, height=200)
-    below = alt.LayerChart(
-        layer=[_chosen(eta, colors), *_shares(table, across, colors)], width=360, height=100
-    )
+    below = alt.LayerChart(layer=[at_eta, *_shares(table, across, colors)], width=360, height=100)
     chart: alt.VConcatChart = alt.VConcatChart(vconcat=[above, below], spacing=14)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(x="shared"))
     return finished(chart, colors, f"AUC of {len(names)} scores, and share memorised, by η.")
@@ -485,38 +485,17 @@ def _refuse_many(table: pd.DataFrame, by: list[str]) -> None:
         )
 
 
-def _at_half(axis: str, colors: Theme) -> alt.Chart:
-    """Return the line of a score that is independent of the truth (AUC = ½)."""
-    import altair as alt
-
-    half = alt.Chart(pd.DataFrame({"auc": [0.5]}))
-    line: alt.Chart = half.mark_rule(strokeDash=[2, 3], color=colors.muted)
-    return line.encode(x="auc:Q") if axis == "x" else line.encode(y="auc:Q")
-
-
-def _chosen(eta: float, colors: Theme) -> alt.Chart:
-    import altair as alt
-
-    line: alt.Chart = alt.Chart(pd.DataFrame({"eta": [eta]})).mark_rule(
-        strokeDash=[4, 3], color=colors.muted
-    )
-    return line.encode(x="eta:Q")
-
-
 def _bands(rows: pd.DataFrame, across: Any, names: list[str], colors: Theme) -> list[alt.Chart]:
-    """Return lines with their 95 % bands, which differ by colour and shape."""
+    """Return the line of chance (AUC = ½), and lines with their 95 % bands."""
     import altair as alt
 
     look = styled(colors, "score", names, marks=("color", "shape"))
     base = alt.Chart(rows.drop(columns="metric")).encode(x=across, color=look["color"])
     scale = alt.Scale(zero=False, domainMax=1)
-    return [
-        base.mark_area(opacity=0.12).encode(
-            y=alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale), y2="auc_high:Q"
-        ),
-        base.mark_line().encode(y="auc:Q"),
-        base.mark_point(filled=True, size=38, opacity=1).encode(y="auc:Q", shape=look["shape"]),
-    ]
+    y = alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale)
+    columns = ("auc_low", "auc", "auc_high")
+    half = ruled("y", "auc", 0.5, colors, (2, 3))
+    return [half, *banded(base, columns, y, look["shape"], 0.12, 38)]
 
 
 def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> list[alt.Chart]:
@@ -618,8 +597,5 @@ def ranks(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
         alt.Chart(drawn).mark_tick(thickness=3, size=18, color=colors.text).encode(x=across, y=down)
     )
     n = len(table[["setting", "truth"]].drop_duplicates())
-    return finished(
-        alt.LayerChart(layer=[points, means_chart], width=360, height=24 * len(order)),
-        colors,
-        f"Ranks of {len(order)} scores in {n} rankings; best mean rank: {order[0]}.",
-    )
+    said = f"Ranks of {len(order)} scores in {n} rankings; best mean rank: {order[0]}."
+    return layered([points, means_chart], colors, said, width=360, height=24 * len(order))

@@ -96,6 +96,7 @@ _POLL_SECONDS = 0.1
 _SAID_AT_LAST = 1500  # characters of the log of a server that did not start
 _KERNEL = "memowidgets"
 _TEMPLATE = Path(__file__).parents[1] / "voila" / "memowidgets"
+_RUN_KERNEL = "from memowidgets.commands.view import run_kernel; run_kernel()"
 _CELL = """
 from pathlib import Path
 from memowidgets.commands import CommandError, opened, refusing
@@ -257,8 +258,8 @@ def _environment(folder: Path, port: int, token: str) -> dict[str, str]:
     (folder / "config" / "voila.json").write_text(json.dumps(settings), encoding="utf-8")
     kernel = folder / "data" / "kernels" / _KERNEL / "kernel.json"
     kernel.parent.mkdir(parents=True)
-    module = [sys.executable, "-m", "memowidgets.commands.kernel", "-f", "{connection_file}"]
-    spec = {"argv": module, "display_name": "Python", "language": "python"}
+    argv = [sys.executable, "-c", _RUN_KERNEL, "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "Python", "language": "python"}
     kernel.write_text(json.dumps(spec), encoding="utf-8")
     return environment | {
         "JUPYTER_PATH": str(folder / "share"),
@@ -267,6 +268,23 @@ def _environment(folder: Path, port: int, token: str) -> dict[str, str]:
         "IPYTHONDIR": str(folder / "ipython"),
         "TMPDIR": str(folder),
     }
+
+
+def run_kernel() -> None:
+    """Run an IPython kernel until its server ends it, without listening on a port.
+
+    A kernel takes the output of forked processes through a TCP port, which any user of the machine
+    can reach. This one does not take it.
+    """
+    from ipykernel import kernelapp
+    from ipykernel.iostream import IOPubThread
+
+    class WithoutPort(IOPubThread):
+        def _setup_pipe_in(self) -> None:
+            self._pipe_flag = False
+
+    vars(kernelapp)["IOPubThread"] = WithoutPort
+    kernelapp.launch_new_instance()
 
 
 def _free_port(wanted: int) -> int:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from memowidgets.data.hub import check_pinned, hub_folder
 from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.questions import described
 from memowidgets.data.rows import Row, Rows, read_csv, read_jsonl, read_parquet
 from memowidgets.files import checked_path
+from memowidgets.network import check_pinned, hub_folder
 from memowidgets.visible import listed, quoted
 
 _SUBJECTS_BY_FIELD = {  # MMLU

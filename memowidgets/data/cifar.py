@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data.dataset import checked_ids
-from memowidgets.data.hub import check_pinned, hub_folder
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.pictures import (
     MOST_BYTES,
@@ -25,6 +24,7 @@ from memowidgets.data.pictures import (
 )
 from memowidgets.data.rows import read_parquet
 from memowidgets.files import checked_path
+from memowidgets.network import check_pinned, hub_folder
 from memowidgets.visible import quoted, visible
 
 CLASSES = (

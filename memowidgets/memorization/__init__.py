@@ -5,9 +5,8 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
-from memowidgets.memorization.lira import log_lira
+from memowidgets.memorization.lira import attack_success_rate, counterfactual, log_lira, rmia
 from memowidgets.memorization.posterior import hierarchical_probability, probability_memorized
-from memowidgets.memorization.relatives import attack_success_rate, counterfactual, rmia
 from memowidgets.memorization.saved import SavedGaps, load_gaps
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Local LiRA: how much likelier the target's gap is if the target trained on the sample."""
+"""LiRA, attack success rate, counterfactual memorisation and RMIA, from shadow models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, to_numpy
+from memowidgets.checks import check_same_order, real_number, to_numpy
 from memowidgets.memorization.densities import (
     Densities,
     check_sides,
@@ -20,9 +20,12 @@ from memowidgets.memorization.gaps import (
     Floats,
     Mask,
     Models,
+    Moments,
     Side,
     Table,
+    blocks,
     check_names,
+    checked_mask,
     checked_models,
     checked_target,
     moments,
@@ -307,3 +310,234 @@ def _refuse_target(gaps: Table, target: Floats) -> None:
                 f"shadow model (row) {row} has exactly the target's gaps, so it seems to be the "
                 "target itself; leave that row out"
             )
+
+
+def attack_success_rate(
+    gaps: ArrayLike, members: ArrayLike, variance: str = "per-sample"
+) -> Floats:
+    """Return the share of models for which LiRA, fitted on the others, tells who is a member.
+
+    Parameters
+    ----------
+    gaps : (n_models, n_samples) array_like
+        Logit gap of each sample under each model.
+    members : (n_models, n_samples) array_like of bool
+        Whether the model trained on the sample.
+    variance : {"per-sample", "global", "shrunk", "hierarchical"}
+        As in `log_lira`. "shrunk" and "hierarchical" fit their priors anew for each attacked model;
+        "hierarchical" has no covariates here.
+
+    Returns
+    -------
+    (n_samples,) float64
+        Mean over the attacked models of 1[1(p_in > p_out) = member], between 0 and 1. A value near
+        0.5 means no memorisation. A model without which a side is empty is left out of the mean.
+        NaN if no member, or no non-member, is left to attack.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a gap is NaN or infinite, the variance is unknown, or no sample has
+        enough models on each side (the attacked model is left out of both).
+    TypeError
+        If the mask is not bool.
+
+    Warns
+    -----
+    UserWarning
+        If a sample has fewer than eight models on a side, with "per-sample".
+
+    Notes
+    -----
+    The attacked model is always left out of the fit. The paper compares this global LiRA with
+    the local one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> members = np.arange(20)[:, None] % 2 == [0, 0]
+    >>> gaps = np.random.default_rng(0).normal(size=(20, 2)) + 9 * members * [1, 0]
+    >>> attack_success_rate(gaps, members).round(2)
+    array([1.  , 0.45])
+    """
+    checked_variance(variance)
+    table, mask = checked_models(gaps, members)
+    found = moments(table, mask)
+    check_sides(found)
+    if variance == "per-sample":
+        warn_if_few(found)
+    right = np.zeros(table.shape[1])
+    attacked = {True: np.zeros(table.shape[1]), False: np.zeros(table.shape[1])}
+    for row, member in zip(table, mask, strict=True):
+        own = row.astype(np.float64)
+        inside = found.inside.without(own, member)
+        outside = found.outside.without(own, ~member)
+        ratio = fitted(inside, outside, variance).ratio(own)
+        defined = ~np.isnan(ratio)
+        for side in attacked:
+            attacked[side] += defined & (member == side)
+        right += defined & ((ratio > 0) == member)
+    both = (attacked[True] > 0) & (attacked[False] > 0)
+    if not both.any():
+        raise ValueError(
+            "too few shadow models to attack: without the attacked model no sample has enough "
+            'inside and outside. Train more, or use variance="shrunk"'
+        )
+    return np.where(both, right / np.maximum(attacked[True] + attacked[False], 1), np.nan)
+
+
+def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
+    """Return the mean logit gap of models that trained on a sample minus that of the others.
+
+    Parameters
+    ----------
+    gaps : (n_models, n_samples) array_like
+        Logit gap of each sample under each model.
+    members : (n_models, n_samples) array_like of bool
+        Whether the model trained on the sample.
+
+    Returns
+    -------
+    (n_samples,) float64
+        Difference in logits. A high value means memorised. NaN for a sample that is in every model
+        or in none, for which the difference is not defined.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, or a gap is NaN or infinite.
+    TypeError
+        If the mask is not bool.
+
+    Notes
+    -----
+    This is the memorisation of Feldman and Zhang, with the gap as the measure. The paper uses it
+    in its comparison of definitions of memorisation.
+
+    Examples
+    --------
+    >>> gaps = [[3.0, 1.0], [1.0, 1.0], [4.0, 2.0], [2.0, 2.0]]
+    >>> members = [[True, True], [False, True], [True, False], [False, False]]
+    >>> counterfactual(gaps, members)
+    array([ 2., -1.])
+    """
+    found = moments(*checked_models(gaps, members))
+    inside, outside = found.inside, found.outside
+    defined = (inside.count > 0) & (outside.count > 0)
+    return np.where(defined, inside.mean - outside.mean, np.nan)
+
+
+def rmia(
+    shadow_gaps: ArrayLike,
+    shadow_members: ArrayLike,
+    target_gaps: ArrayLike,
+    population: ArrayLike | None = None,
+    gamma: float = 2.0,
+    mode: str = "online",
+    a: float = 0.3,
+) -> Floats:
+    """Return the share of a population that the target favours less than the sample.
+
+    Parameters
+    ----------
+    shadow_gaps : (n_models, n_samples) array_like
+        Logit gap (true label's logit minus the largest other) under each shadow model.
+    shadow_members : (n_models, n_samples) array_like of bool
+        Whether the shadow model trained on the sample. The target must not be a shadow model.
+    target_gaps : (n_samples,) array_like
+        Logit gap under the target model.
+    population : (n_samples,) array_like of bool, optional
+        Samples z that each sample x is compared with. The best choice is samples that the target
+        did not train on; the default is all. A sample is never compared with itself.
+    gamma : float
+        Factor by which x must be likelier than z under the target, relative to the shadow models.
+    mode : {"online", "offline"}
+        How the general likelihood p(x) of a sample is computed. "online" is the mean of its
+        likelihood inside and outside. "offline" uses the outside models alone:
+        ½((1 + a) p_out + 1 − a), where the paper approximates the inside models linearly.
+    a : float
+        Slope of the offline approximation, from 0 to 1. It is closer to 1 the less a model gains on
+        its members.
+
+    Returns
+    -------
+    (n_samples,) float64
+        Shares from 0 to 1. A high value means memorised. NaN for a sample without a model on a
+        side that is needed.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a gap is NaN or infinite, the mode is unknown, γ or a is out of range, or
+        the population has fewer than two samples that can be compared with.
+    TypeError
+        If a mask is not bool.
+
+    Notes
+    -----
+    The method is that of Zarifzadeh, Liu and Shokri (arXiv 2312.03262), with the pool's own
+    samples as population (the pool is the set that training sets are drawn from). The likelihood
+    of the label is computed from its gap as 1 / (1 + e^−gap), so against the strongest other label;
+    this is exact for two classes. Online is the default, because shadow models on halves of the
+    pool have both sides of every sample at no extra cost. Offline suits shadow models that never
+    saw the audited samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> members = np.arange(20)[:, None] % 2 == np.zeros(50)
+    >>> gaps = np.random.default_rng(0).normal(size=(20, 50))
+    >>> target = np.append(8.0, np.zeros(49))
+    >>> rmia(gaps, members, target, gamma=1.2)[:2].round(2)
+    array([1., 0.])
+    """
+    checked_mode(mode)
+    if not real_number("gamma", gamma) > 0:
+        raise ValueError(f"gamma must be above 0, not {gamma}")
+    real_number("a", a, 0, 1)
+    table, mask = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
+    target = checked_target(target_gaps, table.shape[1])
+    names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
+    check_same_order(**names, target_gaps=target_gaps, population=population)
+    moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
+    relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
+    chosen = ~np.isnan(relative)
+    if population is not None:
+        among = checked_mask(population, "population")
+        if among.shape != chosen.shape:
+            raise ValueError(
+                f"population must be a mask over the {len(target)} samples, but has shape "
+                f"{among.shape}"
+            )
+        chosen &= among
+    if chosen.sum() < 2:
+        raise ValueError(
+            f"the population holds {chosen.sum()} samples with a general likelihood; it needs "
+            "two or more"
+        )
+    others, margin = np.sort(relative[chosen]), float(np.log(gamma))
+    beaten = np.searchsorted(others, relative - margin, side="right").astype(np.float64)
+    if margin <= 0:  # a sample is never compared with itself
+        beaten -= chosen
+    return np.where(np.isnan(relative), np.nan, beaten / (len(others) - chosen))
+
+
+def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
+    """Return p(x) of each sample over the shadow models, NaN if a needed side is empty."""
+    means = Moments.empty(gaps.shape[1])
+    for columns in blocks(gaps):
+        likelihood = np.exp(_log_likelihood(gaps[:, columns].astype(np.float64)))
+        part = moments(likelihood, members[:, columns])
+        for whole, found in ((means.inside, part.inside), (means.outside, part.outside)):
+            whole.count[columns], whole.mean[columns] = found.count, found.mean
+    if mode == "offline":
+        guess = 0.5 * ((1 + a) * means.outside.mean + 1 - a)
+        return np.where(means.outside.count > 0, guess, np.nan)
+    both = (means.inside.count > 0) & (means.outside.count > 0)
+    average = 0.5 * (means.inside.mean + means.outside.mean)
+    return np.where(both, np.maximum(average, np.finfo(np.float64).tiny), np.nan)
+
+
+def _log_likelihood(gaps: Floats) -> Floats:
+    """Return the log-probability of the label against its strongest rival, without overflow."""
+    return np.asarray(-np.logaddexp(0.0, -gaps))

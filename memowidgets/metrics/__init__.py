@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from memowidgets.extras import later
 
 if TYPE_CHECKING:
-    from memowidgets.metrics.logits import logit_gap, loss
+    from memowidgets.metrics.logits import csl, logit_gap, loss, mean_over_checkpoints, mean_rank
     from memowidgets.metrics.mahalanobis import Mahalanobis
-    from memowidgets.metrics.many_layers import score_layers
-    from memowidgets.metrics.psmi import PSMI
-    from memowidgets.metrics.trace import csl, mean_over_checkpoints, mean_rank
+    from memowidgets.metrics.psmi import PSMI, score_layers
 
 __all__ = [
     "PSMI",
@@ -30,12 +28,12 @@ __all__ = [
 _PLACES = {
     "PSMI": "psmi",
     "Mahalanobis": "mahalanobis",
-    "csl": "trace",
+    "csl": "logits",
     "logit_gap": "logits",
     "loss": "logits",
-    "mean_over_checkpoints": "trace",
-    "mean_rank": "trace",
-    "score_layers": "many_layers",
+    "mean_over_checkpoints": "logits",
+    "mean_rank": "logits",
+    "score_layers": "psmi",
 }
 __getattr__ = later(__name__, {k: f"memowidgets.metrics.{v}" for k, v in _PLACES.items()})
 

@@ -2,8 +2,7 @@
 
 from memowidgets.report.content import Content, Digest, Figure, Missing, Scored
 from memowidgets.report.exports import SCHEMA_VERSION, checked_targets, schema, write
-from memowidgets.report.record import FIELDS, checked_about
-from memowidgets.report.words import without_calls
+from memowidgets.report.words import FIELDS, checked_about, without_calls
 
 __all__ = [
     "FIELDS",

@@ -17,14 +17,15 @@ import numpy as np
 from memowidgets.decisions import UNDECIDED
 from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.page import as_page
-from memowidgets.report.record import STATEMENT, record
 from memowidgets.report.words import (
+    STATEMENT,
     Section,
     Table,
     audited,
     limits,
     method,
     paragraphs,
+    record,
     sections,
     without_calls,
 )

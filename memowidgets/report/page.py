@@ -16,8 +16,7 @@ import numpy as np
 
 from memowidgets.decisions import UNDECIDED
 from memowidgets.report.content import CHOICES
-from memowidgets.report.record import STATEMENT, record
-from memowidgets.report.words import Section, Table, sections, whole
+from memowidgets.report.words import STATEMENT, Section, Table, record, sections, whole
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged, checked_scores

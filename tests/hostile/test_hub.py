@@ -74,7 +74,7 @@ def waits(monkeypatch):
     waited = []
     quick = types.SimpleNamespace(sleep=waited.append)
     asking = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
-    for module in (*asking, "memowidgets.data.hub"):
+    for module in (*asking, "memowidgets.network"):
         monkeypatch.setattr(f"{module}.time", quick)
     return waited
 

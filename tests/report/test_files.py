@@ -20,8 +20,7 @@ from memowidgets.evaluation import clopper_pearson
 from memowidgets.report import checked_about, schema, without_calls, write
 from memowidgets.report.exports import escaped
 from memowidgets.report.page import wire
-from memowidgets.report.record import conclusion, record
-from memowidgets.report.words import decided, share
+from memowidgets.report.words import conclusion, decided, record, share
 from memowidgets.visible import visible
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, by_class, hostile, partly_judged, plain, without_truth

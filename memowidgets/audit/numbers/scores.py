@@ -31,8 +31,8 @@ from memowidgets.audit.numbers.truth import log_lira, truth_needs
 from memowidgets.checks import warn_user
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
+from memowidgets.metrics.logits import FEWEST_CHECKPOINTS, checked_last
 from memowidgets.metrics.psmi import small_classes
-from memowidgets.metrics.trace import FEWEST_CHECKPOINTS, checked_last
 from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest

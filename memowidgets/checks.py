@@ -313,7 +313,7 @@ def check_same_order(**given: Any) -> None:
         if hasattr(one, "iloc"):
             indices[name] = one.index
         elif isinstance(one, pandas.Index) or (name == "ids" and isinstance(one, list | tuple)):
-            indices[name] = pandas.Index(one)
+            indices[name] = pandas.Index(one, dtype=object)  # any text, even a broken one
     for (first, known), (name, index) in pairwise(indices.items()):
         if index.equals(known) or len(index) != len(known) or not known.is_unique:
             continue

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.questions import described
-from memowidgets.data.rows import Row, Rows, read_csv, read_jsonl, read_parquet
+from memowidgets.data.rows import Rows, read_csv, read_jsonl, read_parquet, rows_of_records
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
 from memowidgets.visible import listed, quoted
+
+Record = tuple[str, dict[str, Any]]  # its place, and its fields
 
 _SUBJECTS_BY_FIELD = {  # MMLU
     "STEM": (
@@ -119,9 +121,9 @@ def fetch_mcq(
     benchmark = BENCHMARKS[name]
     check_pinned(source, revision)
     rows, commit = _rows(benchmark, name, split, source, revision)
-    data = MCQDataset.from_records(
-        [benchmark.question(row) for row in rows], answers="index", equal_options="keep"
-    )
+    questions = [benchmark.question(*row) for row in rows]
+    found = rows_of_records(questions, [place for place, _ in rows])
+    data = MCQDataset.from_records(found, answers="index", equal_options="keep")
     if name == "mmlu-field":
         data = data.relabel(by="field", options=MMLU_FIELDS)
     arguments: dict[str, Any] = {"name": name, "split": split, "source": str(source)}
@@ -135,7 +137,7 @@ def fetch_mcq(
 
 def _rows(
     benchmark: Benchmark, name: str, split: str, source: str | Path, revision: str | None
-) -> tuple[list[Row], str | None]:
+) -> tuple[list[Record], str | None]:
     """Return the records of all requested splits, each with an id, and the hub's commit."""
     parts = split.split("+")
     if str(source) != "hub":
@@ -143,7 +145,8 @@ def _rows(
     if str(source) != "hub" and Path(source).is_file():
         if len(parts) > 1:
             raise ValueError(f"{source} is one file, so it is one split; {split!r} names several")
-        return _with_ids(name, benchmark.read_file(Path(source)).rows, parts[0], joined=False), None
+        records = benchmark.read_file(Path(source)).records()
+        return _with_ids(name, records, parts[0], joined=False), None
     for part in parts:
         known = benchmark.splits.get(part)
         if known is None or (str(source) == "hub" and known.hub is None):
@@ -163,21 +166,21 @@ def _rows(
     rows = []
     for part in parts:
         files = benchmark.files_in(folder, part)
-        found = [row for file in files for row in benchmark.read_file(file).rows]
+        found = (row for file in files for row in benchmark.read_file(file).records())
         rows += _with_ids(name, found, part, joined=len(parts) > 1)
     return rows, commit
 
 
-def _with_ids(name: str, rows: Sequence[Row], split: str, *, joined: bool) -> list[Row]:
+def _with_ids(name: str, rows: Iterable[Record], split: str, *, joined: bool) -> list[Record]:
     """Add an id to each record that has none, numbered by subject for MMLU, else by split."""
     counter: Counter[str] = Counter()
     named = []
-    for row in rows:
-        group = str(row.fields.get("subject") or split) if name.startswith("mmlu") else split
-        own = row.fields.get("id") or f"{group}/{counter[group]}"
+    for place, fields in rows:
+        group = str(fields.get("subject") or split) if name.startswith("mmlu") else split
+        own = fields.get("id") or f"{group}/{counter[group]}"
         counter[group] += 1
         identity = f"{split}/{own}" if joined and not str(own).startswith(f"{split}/") else own
-        named.append(Row(row.where, {**row.fields, "id": identity}))
+        named.append((place, {**fields, "id": identity}))
     return named
 
 
@@ -208,7 +211,7 @@ class Benchmark:
     splits : dict of str to Split
         Splits by name.
     question : callable
-        Function that turns a record of the authors or the hub into a row for `MCQDataset`.
+        Function that turns the place and the fields of a record into fields for `MCQDataset`.
     readers : dict of str to callable
         Functions that read the records of a file, by its suffix.
     revision : str or None
@@ -218,7 +221,7 @@ class Benchmark:
     repository: str
     folder: str
     splits: Mapping[str, Split]
-    question: Callable[[Row], Row]
+    question: Callable[[str, Mapping[str, Any]], dict[str, Any]]
     readers: Mapping[str, Callable[[Path], Rows]]
     revision: str | None = None
 
@@ -255,9 +258,8 @@ class Benchmark:
         )
 
 
-def _lettered_question(row: Row) -> Row:
+def _lettered_question(where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Read a question of ARC, OpenBookQA or CommonsenseQA, whose options have labels."""
-    fields = row.fields
     nested = fields.get("question")
     inner = nested if isinstance(nested, Mapping) else fields
     question = next(
@@ -272,17 +274,17 @@ def _lettered_question(row: Row) -> Row:
         else:
             given, texts = zip(*((c["label"], c["text"]) for c in choices or ()), strict=True)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{row.where}: choices must each have a 'label' and a 'text'") from error
+        raise ValueError(f"{where}: choices must each have a 'label' and a 'text'") from error
     labels = [str(label).strip() for label in given]
     key = str(fields.get("answerKey") or "").strip()
     if not key:
         raise ValueError(
-            f"{row.where}: there is no answer. Some authors do not publish the answers of their "
+            f"{where}: there is no answer. Some authors do not publish the answers of their "
             "test split; use another split"
         )
     if labels.count(key) != 1:
         raise ValueError(
-            f"{row.where}: the answer {quoted(key)} is not exactly one of the options' labels "
+            f"{where}: the answer {quoted(key)} is not exactly one of the options' labels "
             f"{listed(labels, each=10)}"
         )
     extra = {
@@ -291,48 +293,42 @@ def _lettered_question(row: Row) -> Row:
         if name not in ("question", "stem", "question_stem", "choices", "answerKey", "id")
     }
     own = {"id": fields.get("id"), "question": question}
-    return Row(row.where, extra | own | {"choices": texts, "answer": labels.index(key)})
+    return extra | own | {"choices": texts, "answer": labels.index(key)}
 
 
-def _mmlu_question(row: Row) -> Row:
-    subject = str(row.fields.get("subject") or "").replace(" ", "_")
-    known = {"subject": subject, "field": MMLU_SUBJECTS.get(subject) or row.fields.get("field")}
-    return Row(row.where, {**row.fields, **known})
+def _mmlu_question(_where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    subject = str(fields.get("subject") or "").replace(" ", "_")
+    known = {"subject": subject, "field": MMLU_SUBJECTS.get(subject) or fields.get("field")}
+    return {**fields, **known}
 
 
 def _mmlu_csv(path: Path) -> Rows:
     """Read a file of one subject, without a header; an answer is always a letter."""
-    found, rows = read_csv(path, ("question", *"ABCD", "answer")), []
-    for row in found.rows:
-        letter = row.fields["answer"].strip()
+    found = read_csv(path, ("question", *"ABCD", "answer"))
+    letters = [answer.strip() for answer in found.columns["answer"]]
+    for place, letter in zip(found.places, letters, strict=True):
         if letter not in ("A", "B", "C", "D"):
             raise ValueError(
-                f"{row.where}: the answer must be a letter from A to D, not "
-                f"{described(row.fields['answer'])}"
+                f"{place}: the answer must be a letter from A to D, not {described(letter)}"
             )
-        fields = {
-            "question": row.fields["question"],
-            "choices": [row.fields[option] for option in "ABCD"],
-            "answer": "ABCD".index(letter),
-            "subject": re.sub(r"_(test|val|dev)$", "", path.stem),
-        }
-        rows.append(Row(row.where, fields))
-    return Rows(found.where, found.columns, rows)
+    columns = {
+        "question": found.columns["question"],
+        "choices": list(zip(*(found.columns[option] for option in "ABCD"), strict=True)),
+        "answer": list(map("ABCD".index, letters)),
+        "subject": [re.sub(r"_(test|val|dev)$", "", path.stem)] * len(found),
+    }
+    return Rows(found.where, columns, found.places)
 
 
-def _ethics_question(row: Row) -> Row:
-    label = str(row.fields.get("label", "")).strip()
+def _ethics_question(where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    label = str(fields.get("label", "")).strip()
     if label not in ("0", "1"):
         raise ValueError(
-            f"{row.where}: the label must be 0 (not wrong) or 1 (wrong), not {described(label)}"
+            f"{where}: the label must be 0 (not wrong) or 1 (wrong), not {described(label)}"
         )
-    extra = {name: value for name, value in row.fields.items() if name not in ("label", "input")}
-    own = {
-        "question": row.fields.get("input"),
-        "choices": ("not wrong", "wrong"),
-        "answer": int(label),
-    }
-    return Row(row.where, extra | own)
+    extra = {name: value for name, value in fields.items() if name not in ("label", "input")}
+    own = {"question": fields.get("input"), "choices": ("not wrong", "wrong"), "answer": int(label)}
+    return extra | own
 
 
 def _ethics_csv(path: Path) -> Rows:

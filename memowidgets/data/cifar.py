@@ -216,11 +216,11 @@ def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Picture
     found = []
     for split, pattern in patterns.items():
         files = sorted(folder.glob(pattern))
-        rows = [row.fields for file in files for row in read_parquet(file).rows]
-        if not rows:
+        parts = [read_parquet(file).columns for file in files]
+        if not parts:
             raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
-        images = np.stack([decoded(row["img"]["bytes"])[0] for row in rows])
-        labels = np.array([row["label"] for row in rows], dtype=np.int64)
-        ids = [f"{split}/{i:05d}" for i in range(len(rows))]
+        images = np.stack([decoded(one["bytes"])[0] for part in parts for one in part["img"]])
+        labels = np.array([label for part in parts for label in part["label"]], dtype=np.int64)
+        ids = [f"{split}/{i:05d}" for i in range(len(labels))]
         found.append(Pictures(images, labels, CLASSES, ids))
     return found, commit

@@ -35,7 +35,7 @@ from memowidgets.data.questions import (
     render,
     rows_of_columns,
 )
-from memowidgets.data.rows import Row, Rows, read_csv, read_jsonl, rows_of_hf, rows_of_records
+from memowidgets.data.rows import Rows, read_csv, read_jsonl, rows_of_hf, rows_of_records
 from memowidgets.visible import quoted
 
 TextArray = NDArray[np.object_]
@@ -154,7 +154,7 @@ class MCQDataset(Dataset):
     @classmethod
     def from_records(
         cls,
-        rows: Iterable[Mapping[str, Any] | Row],
+        rows: Iterable[Mapping[str, Any]] | Rows,
         template: str | Sequence[str] | None = None,
         *,
         prompt_seed: int = 0,
@@ -208,8 +208,8 @@ class MCQDataset(Dataset):
         ('geology', 'physics')
         """
         records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        return cls._from_rows(
-            rows_of_records(records),
+        return cls._made(
+            records if isinstance(records, Rows) else rows_of_records(records),
             template=in_chat(template, tokenizer),
             prompt_seed=prompt_seed,
             answers=answers,
@@ -398,17 +398,24 @@ class MCQDataset(Dataset):
     @classmethod
     def _from_rows(
         cls,
-        found: Rows | Sequence[Row],
-        *,
+        found: Rows,
         columns: Mapping[str, Any] | None = None,
         choices: Sequence[str] | None = None,
+        **how: Any,
+    ) -> Self:
+        return cls._made(rows_of_columns(found, columns, choices), **how)
+
+    @classmethod
+    def _made(
+        cls,
+        rows: Rows,
+        *,
         template: str | Sequence[str] | None,
         prompt_seed: int,
         answers: str,
         equal_options: str,
     ) -> Self:
-        """Return questions from rows of any columns, or from records that have those of ours."""
-        rows = rows_of_columns(found, columns, choices) if isinstance(found, Rows) else found
+        """Return questions from rows whose columns are ours."""
         questions = checked_questions(rows, answers, equal_options)
         letters = LETTERS[: max(len(q.choices) for q in questions)]
         labels = checked_labels([q.label for q in questions], letters)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from memowidgets.checks import is_missing
-from memowidgets.data.rows import Row, Rows, check_some, listed_columns
+from memowidgets.data.rows import Rows, check_some, listed_columns
 from memowidgets.stamps import digest_of
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
 
@@ -68,8 +68,8 @@ def checked_columns(
 
 def rows_of_columns(
     found: Rows, columns: Mapping[str, Any] | None, choices: Sequence[str] | None
-) -> list[Row]:
-    """Return rows of any columns as records of questions.
+) -> Rows:
+    """Return rows of any columns as questions.
 
     Parameters
     ----------
@@ -93,43 +93,42 @@ def rows_of_columns(
     name = None if own is None else _column(found, "id", own)
     used = {question, answer, name, *options}
     others = [] if by_number else [one for one in found.columns if one not in used]
-    attributes = {
-        str(one): _column(found, "attributes", one)
+    columns = {
+        str(one): found.columns[_column(found, "attributes", one)]
         for one in _as_list(mapping.get("attributes", others))
     }
-    rows = []
-    for row in found.rows:
-        value = row.fields
-        key, texts = value.get(answer), _options(row, options, found.are_cells)
-        if choices is not None:
-            texts = list(choices)
-        elif isinstance(texts, Mapping) and {"text", "label"} <= texts.keys():  # as in ARC
-            letters, texts = list(texts["label"]), list(texts["text"])
-            key = letters.index(key) if key in letters else key
-        fields = {one: value.get(column) for one, column in attributes.items()}
-        fields |= {"question": value.get(question), "choices": texts, "answer": key}
-        rows.append(Row(row.where, fields | {"id": None if name is None else value.get(name)}))
-    return rows
+    keys = list(found.columns[answer])
+    texts: list[Any] = [choices] * len(found) if choices is not None else _options(found, options)
+    for row, lettered in enumerate(texts):
+        if isinstance(lettered, Mapping) and {"text", "label"} <= lettered.keys():  # as in ARC
+            letters, texts[row] = list(lettered["label"]), list(lettered["text"])
+            keys[row] = letters.index(keys[row]) if keys[row] in letters else keys[row]
+    columns |= {"question": found.columns[question], "choices": texts, "answer": keys}
+    columns["id"] = [None] * len(found) if name is None else found.columns[name]
+    return Rows(found.where, columns, found.places)
 
 
-def _options(row: Row, columns: Sequence[str], are_cells: bool) -> Any:
-    """Return the options of a row: one column has a list of them, in a cell as JSON."""
-    found: list[Any] = [row.fields.get(column) for column in columns]
-    if len(found) != 1:
-        while are_cells and found and not found[-1].strip():
-            found.pop()
-        return found
-    if not are_cells:
-        return found[0]
-    try:
-        return json.loads(found[0])
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{row.where}: the choices are in one column, so they must be a JSON list ({error})"
-        ) from error
+def _options(found: Rows, columns: Sequence[str]) -> list[Any]:
+    """Return the options of each row: one column has a list of them, in a cell as JSON."""
+    if len(columns) != 1:
+        several = [list(row) for row in zip(*(found.columns[one] for one in columns), strict=True)]
+        for options in several if found.are_cells else ():
+            while options and not options[-1].strip():
+                options.pop()
+        return several
+    values = list(found.columns[columns[0]])
+    for row, value in enumerate(values if found.are_cells else ()):
+        try:
+            values[row] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{found.places[row]}: the choices are in one column, so they must be a JSON list "
+                f"({error})"
+            ) from error
+    return values
 
 
-def _default_choices(header: Sequence[str]) -> list[str]:
+def _default_choices(header: Iterable[str]) -> list[str]:
     if "choices" in header:
         return ["choices"]
     upper = [letter for letter in LETTERS if letter in header]
@@ -138,7 +137,7 @@ def _default_choices(header: Sequence[str]) -> list[str]:
 
 
 def _column(found: Rows, what: str, column: str | int) -> str:
-    known = found.columns
+    known = list(found.columns)
     if isinstance(column, int):
         if not 0 <= column < len(known):
             raise ValueError(
@@ -163,7 +162,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def checked_questions(
-    rows: Sequence[Row], answers: str = "auto", equal_options: str = "error"
+    rows: Rows, answers: str = "auto", equal_options: str = "error"
 ) -> list[Question]:
     """Return questions from rows, or raise an error that names the first bad one."""
     for name, value, valid in (
@@ -172,16 +171,15 @@ def checked_questions(
     ):
         if value not in valid:
             raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
-    if not rows:
+    if not len(rows):
         raise ValueError("the dataset is empty: it has no question")
     questions = []
-    for row in rows:
-        where, fields = row.where, dict(row.fields)
+    for where, fields in rows.records():
         texts = fields.pop("question", None), fields.pop("choices", None)
         question, choices = checked_texts(*texts, where, equal_options)
         label = _label(fields.pop("answer", None), choices, answers, where)
         name = fields.pop("id", None)
-        attributes = {str(key): attribute_text(value) for key, value in fields.items()}
+        attributes = {key: attribute_text(value) for key, value in fields.items()}
         own = None if _missing(name) else str(name)
         questions.append(Question(where, own, question, choices, label, attributes))
     _check_ids(questions)

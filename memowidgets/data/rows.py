@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,22 +24,6 @@ _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and
 
 
 @dataclass(frozen=True)
-class Row:
-    """One record and its place.
-
-    Attributes
-    ----------
-    where : str
-        ``"row 3"``, or a file and its line.
-    fields : mapping
-        Values of the record.
-    """
-
-    where: str
-    fields: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Rows:
     """All rows of one source.
 
@@ -47,10 +31,10 @@ class Rows:
     ----------
     where : str
         Name of the source in messages.
-    columns : sequence of str
-        Names of the columns, of which `rows` may have only those that were asked for.
-    rows : sequence of Row
-        The rows in their order.
+    columns : dict of str to sequence
+        Values by column, None where a record lacks one. A column that was not asked for is empty.
+    places : sequence of str
+        Place of each row: ``"row 3"``, or a file and its line.
     are_cells : bool
         Whether each value is the text of a cell, as in a CSV file.
     class_names : dict of str to sequence of str
@@ -60,51 +44,24 @@ class Rows:
     """
 
     where: str
-    columns: Sequence[str]
-    rows: Sequence[Row]
+    columns: Mapping[str, Sequence[Any]]
+    places: Sequence[str]
     are_cells: bool = False
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     categorical: Sequence[str] = ()
 
     def __len__(self) -> int:
-        return len(self.rows)
-
-    def place(self, row: int) -> str:
-        """Return a row's name for messages."""
-        return self.rows[row].where
+        return len(self.places)
 
     def values(self, column: str) -> list[Any]:
-        """Return the values of a column, None where a record lacks it or a cell is empty."""
-        values = [row.fields.get(column) for row in self.rows]
-        return [v if v and v.strip() else None for v in values] if self.are_cells else values
+        """Return the values of a column, None where a cell is empty."""
+        values = self.columns[column]
+        return [v if v and v.strip() else None for v in values] if self.are_cells else list(values)
 
-
-@dataclass(frozen=True)
-class FrameRows(Rows):
-    """Rows of a pandas DataFrame, which stay there."""
-
-    frame: Any = None
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame) -> FrameRows:
-        """Return the rows of a frame whose columns may have any names, but not one twice."""
-        names = [str(name) for name in frame.columns]
-        check_once(names, "the table")
-        frame = frame.set_axis(names, axis=1)
-        codes = [name for name in names if frame[name].dtype == "category"]
-        return cls("the table", names, (), categorical=codes, frame=frame)
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def place(self, row: int) -> str:
-        """Return a row's number for messages."""
-        return f"row {row}"
-
-    def values(self, column: str) -> list[Any]:
-        """Return the values of a column as Python's own."""
-        values: list[Any] = self.frame[column].tolist()
-        return values
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the place and the values of each row."""
+        for row, place in enumerate(self.places):
+            yield place, {name: values[row] for name, values in self.columns.items()}
 
 
 class Labelled(NamedTuple):
@@ -168,7 +125,7 @@ def labelled(
             for number in labels
         ]
     integers, names = checked_classes(
-        labels, own if class_names is None else class_names, found.place
+        labels, own if class_names is None else class_names, found.places.__getitem__
     )
     column = ID if ids is None and ID in found.columns and label != ID else ids
     if column is None:
@@ -177,7 +134,7 @@ def labelled(
     for row, value in enumerate(values):
         if is_missing(value):
             raise ValueError(
-                f"{found.place(row)}: the id is missing; give each row one, or rename the column "
+                f"{found.places[row]}: the id is missing; give each row one, or rename the column "
                 f"{quoted(column)}"
             )
     return Labelled(integers, names, list(map(as_text, values)))
@@ -197,10 +154,9 @@ def check_some(found: Rows) -> None:
 
 
 def check_columns(
-    known: Sequence[str], where: str, **needed: str | Sequence[str | None] | None
+    known: Iterable[str], where: str, **needed: str | Sequence[str | None] | None
 ) -> None:
-    """Raise if a column that an argument names is not there, or two columns have one name."""
-    check_once(known, where)
+    """Raise if a column that an argument names is not there."""
     for argument, columns in needed.items():
         for column in [columns] if isinstance(columns, str | None) else columns:
             if column is not None and column not in known:
@@ -219,8 +175,9 @@ def check_once(columns: Sequence[str], where: str) -> None:
         )
 
 
-def listed_columns(columns: Sequence[str]) -> str:
+def listed_columns(known: Iterable[str]) -> str:
     """Return the first columns for a message."""
+    columns = list(known)
     more = len(columns) - _MOST_COLUMNS
     names = ", ".join(map(shown_column, columns[:_MOST_COLUMNS]))
     return f"{names} and {more} more" if more > 0 else names
@@ -232,17 +189,34 @@ def shown_column(name: object) -> str:
     return quoted(text) if len(text) <= _A_NAME else f"a text of {len(text)} characters"
 
 
-def rows_of_records(records: Iterable[Any]) -> list[Row]:
-    """Return records from memory, numbered from 0; a `Row` keeps its place."""
-    rows = []
-    for number, record in enumerate(records):
-        if not isinstance(record, Row | Mapping):
+def rows_of_frame(frame: pd.DataFrame) -> Rows:
+    """Return the rows of a DataFrame whose columns may have any names, but not one twice."""
+    names = [str(name) for name in frame.columns]
+    check_once(names, "the table")
+    named = frame.set_axis(names, axis=1)
+    codes = [name for name in names if named[name].dtype == "category"]
+    columns = {name: named[name].tolist() for name in names}
+    return Rows("the table", columns, _numbered("row", len(frame)), categorical=codes)
+
+
+def rows_of_records(
+    records: Iterable[Any], places: Sequence[str] | None = None, where: str = "the records"
+) -> Rows:
+    """Return records from memory, numbered from 0 if they have no places."""
+    found = list(records)
+    for number, record in enumerate(found):
+        if not isinstance(record, Mapping):
             raise TypeError(
                 f"row {number} is of type {type(record).__name__}; each row must be a mapping with "
                 "'question', 'choices' and 'answer'"
             )
-        rows.append(record if isinstance(record, Row) else Row(f"row {number}", record))
-    return rows
+    names = dict.fromkeys(name for record in found for name in record)
+    columns = {str(name): [record.get(name) for record in found] for name in names}
+    return Rows(where, columns, _numbered("row", len(found)) if places is None else places)
+
+
+def _numbered(start: str, n: int) -> list[str]:
+    return [f"{start} {row}" for row in range(n)]
 
 
 def rows_of_hf(dataset: Any, only: Iterable[str] | None = None) -> Rows:
@@ -275,21 +249,19 @@ def rows_of_hf(dataset: Any, only: Iterable[str] | None = None) -> Rows:
             "the transform of the dataset is not applied: the samples are those of "
             "dataset.with_format(None)"
         )
-    known = list(dataset.column_names)
-    plain = dataset.with_format(None)
-    if only is not None:
-        wanted = set(only)
-        plain = plain.select_columns([name for name in known if name in wanted])
-    rows = [Row(f"row {number}", record) for number, record in enumerate(plain)]
+    plain, known = dataset.with_format(None), dataset.column_names
+    wanted = set(known if only is None else only)
+    columns = {name: list(plain[name]) if name in wanted else () for name in known}
     classes = {name: getattr(kind, "names", None) for name, kind in dataset.features.items()}
     named_classes = {name: names for name, names in classes.items() if names is not None}
-    return Rows("the dataset", known, rows, class_names=named_classes)
+    places = _numbered("row", len(dataset))
+    return Rows("the dataset", columns, places, class_names=named_classes)
 
 
 def read_jsonl(path: str | Path) -> Rows:
     """Read the objects of a JSON Lines file, ignoring empty lines."""
     path = checked_path(path)
-    rows = []
+    records, places = [], []
     # split at \n only: str.splitlines would also split texts at U+2028
     for number, line in enumerate(_text_of(path).split("\n"), start=1):
         where = f"{path}, line {number}"
@@ -304,9 +276,9 @@ def read_jsonl(path: str | Path) -> Rows:
             raise ValueError(  # noqa: TRY004  # the file's content is wrong, not an argument's type
                 f"{where}: a line must be a JSON object, not a {type(record).__name__}"
             )
-        rows.append(Row(where, record))
-    columns = list(dict.fromkeys(key for row in rows for key in row.fields))
-    return Rows(str(path), columns, rows)
+        records.append(record)
+        places.append(where)
+    return rows_of_records(records, places, str(path))
 
 
 def read_csv(path: str | Path, header: Sequence[str] | bool = True) -> Rows:
@@ -340,17 +312,17 @@ def read_csv(path: str | Path, header: Sequence[str] | bool = True) -> Rows:
         raise ValueError(f"{path} is empty: it has no row")
     expected = "the first line has {}".format
     if header is True:
-        columns = [name.strip() for name in lines.pop(0)[1]]
+        names = [name.strip() for name in lines.pop(0)[1]]
     elif header is False:
-        columns = [str(number) for number in range(len(lines[0][1]))]
+        names = [str(number) for number in range(len(lines[0][1]))]
     else:
-        columns, expected = list(header), f"a line has {{}}: {', '.join(header)}".format
-    check_once(columns, str(path))
+        names, expected = list(header), f"a line has {{}}: {', '.join(header)}".format
+    check_once(names, str(path))
     for where, cells in lines:
-        if len(cells) != len(columns):
-            raise ValueError(f"{where}: {len(cells)} cells, but {expected(len(columns))}")
-    rows = [Row(where, dict(zip(columns, cells, strict=True))) for where, cells in lines]
-    return Rows(str(path), columns, rows, are_cells=True)
+        if len(cells) != len(names):
+            raise ValueError(f"{where}: {len(cells)} cells, but {expected(len(names))}")
+    columns = {name: [cells[i] for _, cells in lines] for i, name in enumerate(names)}
+    return Rows(str(path), columns, [where for where, _ in lines], are_cells=True)
 
 
 def read_parquet(path: Path) -> Rows:
@@ -368,11 +340,8 @@ def read_parquet(path: Path) -> Rows:
         raise ValueError(
             f"{path} is not a whole Parquet file ({reason}); delete it and get it again"
         ) from error
-    rows = [
-        Row(f"{path}, row {number}", {str(name): value for name, value in record.items()})
-        for number, record in enumerate(frame.to_dict("records"))
-    ]
-    return Rows(str(path), list(map(str, frame.columns)), rows)
+    columns = {str(name): frame[name].tolist() for name in frame.columns}
+    return Rows(str(path), columns, _numbered(f"{path}, row", len(frame)))
 
 
 def _text_of(path: Path) -> str:

@@ -23,7 +23,7 @@ from memowidgets.data.dataset import (
     check_whole_characters,
     checked_ids,
 )
-from memowidgets.data.rows import FrameRows, Rows, as_text, labelled, read_csv, read_jsonl
+from memowidgets.data.rows import Rows, as_text, labelled, read_csv, read_jsonl, rows_of_frame
 from memowidgets.stamps import digest_of
 from memowidgets.visible import listed, quoted
 
@@ -189,7 +189,7 @@ class TableDataset(Dataset):
         if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
             raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
         return cls._from_rows(
-            FrameRows.of(frame),
+            rows_of_frame(frame),
             label=label,
             class_names=class_names,
             ids=ids,
@@ -331,7 +331,7 @@ class TableDataset(Dataset):
         def column(name: str) -> NDArray[Any]:
             values = rows.values(name)
             if name in written:
-                return _days(name, values, written[name], rows.place)
+                return _days(name, values, written[name], rows.places)
             make = _csv_column if rows.are_cells else _column
             return make(name, values, name in codes)
 
@@ -630,7 +630,7 @@ def _of_dates(name: str) -> str:
 
 
 def _days(
-    name: str, values: list[Any], form: str | None, place: Callable[[int], str]
+    name: str, values: list[Any], form: str | None, places: Sequence[str]
 ) -> NDArray[np.float64]:
     """Return dates as days since 1970-01-01, NaN where there is none."""
     days = np.full(len(values), np.nan)
@@ -643,13 +643,13 @@ def _days(
         except ValueError:
             known = f"written as {form}" if form else "or written as 2024-01-31 or 20240131"
             raise ValueError(
-                f"{place(row)}: the value of {quoted(name)} is not a date {known}; correct it, or "
+                f"{places[row]}: the value of {quoted(name)} is not a date {known}; correct it, or "
                 f"say how dates are written, as in dates={{{quoted(name)}: '%d/%m/%Y'}}"
             ) from None
         with_zone.add(moment.tzinfo is not None)
         if len(with_zone) > 1:
             raise ValueError(
-                f"{place(row)}: some dates of {quoted(name)} have a time zone and others do not"
+                f"{places[row]}: some dates of {quoted(name)} have a time zone and others do not"
             )
         start = _DAY_0 if moment.tzinfo else _DAY_0.replace(tzinfo=None)
         days[row] = (moment - start) / timedelta(days=1)

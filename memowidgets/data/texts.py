@@ -258,7 +258,7 @@ class TextDataset(Dataset):
     ) -> Self:
         found = labelled(rows, label, class_names, ids, text=text)
         pairs = enumerate(rows.values(text))
-        words = tuple(_checked_text(value, rows.place(row)) for row, value in pairs)
+        words = tuple(_checked_text(value, rows.places[row]) for row, value in pairs)
         return cls._made(words, *found)
 
     @classmethod

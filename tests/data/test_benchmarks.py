@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from memowidgets.data import fetch_mcq, hub
+from memowidgets import network
+from memowidgets.data import fetch_mcq
 from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS, MMLU_SUBJECTS
 
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
@@ -342,7 +343,7 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
         asked.append((place, revision, list(patterns)))
         return repository(name)
 
-    monkeypatch.setattr(hub, "_downloaded", download)
+    monkeypatch.setattr(network, "_downloaded", download)
     data = fetch_mcq(name, split="test", source="hub")
     assert data.labels.tolist() == LABELS.get(name, [2, 0])
     commit = repository(name).name
@@ -358,14 +359,14 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
 
 
 def test_hub_and_csv_give_the_same_mmlu(mmlu, repository, monkeypatch):
-    monkeypatch.setattr(hub, "_downloaded", lambda *_: repository("mmlu"))
+    monkeypatch.setattr(network, "_downloaded", lambda *_: repository("mmlu"))
     data = fetch_mcq("mmlu")
     assert data.ids.tolist() == ["anatomy/0", "astronomy/0", "anatomy/1"]
     assert data.attributes["field"].tolist() == ["other", "STEM", "other"]
 
 
 def test_missing_libraries_are_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(hub, "_installed", lambda _: False)
+    monkeypatch.setattr(network, "_installed", lambda _: False)
     with pytest.raises(ImportError, match="needs huggingface_hub: pip install"):
         fetch_mcq("mmlu")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -378,6 +379,6 @@ def test_missing_libraries_are_named(monkeypatch, tmp_path):
 def test_a_folder_named_like_a_library_is_none(tmp_path, monkeypatch):
     (tmp_path / "library_of_mine").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert not hub._installed("library_of_mine")
-    assert not hub._installed("no_such_library")
-    assert hub._installed("json")
+    assert not network._installed("library_of_mine")
+    assert not network._installed("no_such_library")
+    assert network._installed("json")

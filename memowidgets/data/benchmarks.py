@@ -10,8 +10,14 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from memowidgets.data.mcq import MCQDataset
-from memowidgets.data.questions import described
-from memowidgets.data.rows import Rows, read_csv, read_jsonl, read_parquet, rows_of_records
+from memowidgets.data.rows import (
+    Rows,
+    described,
+    read_csv,
+    read_jsonl,
+    read_parquet,
+    rows_of_records,
+)
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
 from memowidgets.visible import listed, quoted

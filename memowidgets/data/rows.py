@@ -15,11 +15,13 @@ import numpy as np
 from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.dataset import ID, IntArray, checked_classes
 from memowidgets.files import checked_path
-from memowidgets.visible import first_line, quoted
+from memowidgets.visible import HALF_CHARACTERS, first_line, quoted, visible
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_CHARACTERS = 20_000  # of a text
+SHORT = 2  # characters of a value that an error may quote
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
 
 
@@ -369,3 +371,38 @@ def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[An
     if not all(text.isdecimal() and len(text) < 10 and str(int(text)) == text for text in written):
         return labels  # 01 and 1 can be different classes
     return [None if label is None else int(label) for label in labels]
+
+
+def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHARACTERS) -> str:
+    """Return a text, or raise if it is missing, empty, too long or cannot be tokenized."""
+    if is_missing(value):
+        raise ValueError(f"{where}: the {what} is missing")
+    if not isinstance(value, str):
+        raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
+            f"{where}: the {what} must be a text, not {described(value)}"
+        )
+    if not value.strip():
+        raise ValueError(f"{where}: the {what} is empty")
+    if most is not None and len(value) > most:
+        raise ValueError(
+            f"{where}: the {what} has {len(value)} characters, the limit is {most}; "
+            "shorten it or leave it out (no text is cut)"
+        )
+    if HALF_CHARACTERS.search(value):
+        raise ValueError(
+            f"{where}: the {what} has half a character (a lone surrogate), which no tokenizer "
+            "can read; correct the text's encoding"
+        )
+    return value
+
+
+def described(value: object) -> str:
+    """Describe a wrong value in an error: a number or letter as it is, a text by its length.
+
+    A notebook keeps its errors, so they must not quote what could be part of a sample.
+    """
+    if isinstance(value, str):
+        return quoted(value) if len(value) <= SHORT else f"a text of {len(value)} characters"
+    if isinstance(value, int | float | np.number):
+        return visible(str(value), _A_NAME)
+    return f"of type {type(value).__name__}"

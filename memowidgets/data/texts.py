@@ -19,8 +19,7 @@ from memowidgets.data.dataset import (
     checked_classes,
     checked_ids,
 )
-from memowidgets.data.questions import checked_text
-from memowidgets.data.rows import Rows, labelled, read_csv, read_jsonl, rows_of_hf
+from memowidgets.data.rows import Rows, checked_text, labelled, read_csv, read_jsonl, rows_of_hf
 from memowidgets.visible import quoted
 
 

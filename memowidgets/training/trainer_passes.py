@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
-from memowidgets.data.questions import in_chat
+from memowidgets.data.mcq import in_chat
 from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import Memory, used_precision, working_on

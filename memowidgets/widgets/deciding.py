@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.data.questions import checked_texts
+from memowidgets.data.mcq import checked_texts
 from memowidgets.decisions import CHOICES, NO_FILE, DecisionLog, spelled, to_csv
 from memowidgets.edits import Edit
 from memowidgets.visible import quoted

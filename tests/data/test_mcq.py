@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from memowidgets.data import MCQDataset
-from memowidgets.data.questions import TEMPLATES
+from memowidgets.data.mcq import TEMPLATES
 
 OPTIONS = ["red", "green", "blue"]
 

@@ -10,7 +10,7 @@ import zlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -128,17 +128,18 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         "scores": scored.scores[chosen].tolist(),
         "decisions": [CHOICES.index(m.decision) for m in made],
     }
-    if scored.errors is not None:
-        columns["errors"] = scored.errors[chosen].tolist()
     log_lira = scored.log_lira if scored.judged.any() else None
+    planted = content.canaries
+    found = {
+        "errors": scored.errors,
+        "canaries": None if planted is None else planted[scored.positions].astype(int),
+        "below": None if scored.below is None else scored.below.astype(int),
+        "right": None if scored.right is None else scored.right.astype(int),
+    }
+    columns |= {name: of[chosen].tolist() for name, of in found.items() if of is not None}
     if log_lira is not None:
-        columns["log_lira"] = [_number(value) for value in log_lira[chosen].tolist()]
-    if content.canaries is not None:
-        columns["canaries"] = content.canaries[scored.positions[chosen]].astype(int).tolist()
-    if scored.below is not None:
-        columns["below"] = scored.below[chosen].astype(int).tolist()
-    if scored.right is not None:
-        columns["right"] = scored.right[chosen].astype(int).tolist()
+        known = np.where(np.isfinite(log_lira), log_lira, None)  # type: ignore[call-overload]
+        columns["log_lira"] = known[chosen].tolist()
     shown = content.samples is not None
     rows = Rows(
         scored.positions,
@@ -159,10 +160,6 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
 def _shown(
     content: Content, rows: Rows, chosen: NDArray[np.int64], made: list[Decision]
 ) -> dict[str, Any]:
@@ -170,7 +167,7 @@ def _shown(
     if content.samples is None:
         return {"kind": "number", "items": None}
     reader = reader_for(content.samples)
-    makes = Items(_Smaller(reader), content.class_names, content.ids)
+    makes = Items(cast("SampleReader", _Smaller(reader)), content.class_names, content.ids)
     pixels = bytearray()
     items = [
         makes.item(row, decision, pixels)
@@ -197,21 +194,16 @@ _COMPUTED = (
 class _Smaller:
     """The same samples, with pictures that are small enough for a page."""
 
+    editable = False
+
     def __init__(self, reader: SampleReader) -> None:
         self._reader = reader
-        self.kind, self.editable, self.notice = reader.kind, False, reader.notice
 
     def __len__(self) -> int:
         return len(self._reader)
 
-    def id(self, position: int) -> str:
-        return self._reader.id(position)
-
-    def text(self, position: int) -> str:
-        return self._reader.text(position)
-
-    def labels(self) -> NDArray[np.int64] | None:
-        return self._reader.labels()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
 
     def card(self, position: int) -> Card:
         card = self._reader.card(position)

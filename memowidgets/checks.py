@@ -318,9 +318,10 @@ def check_same_order(**given: Any) -> None:
         if index.equals(known) or len(index) != len(known) or not known.is_unique:
             continue
         if known.isin(index).all():
+            own = ".index" if hasattr(given[first], "iloc") else ""
             raise ValueError(
-                f"{name} has the samples of {first} in another order: pass them in one order, as "
-                "by .reindex(…), or pass arrays if their rows belong together"
+                f"{name} has the samples of {first} in another order: pass "
+                f"{name}.reindex({first}{own}), or arrays if their rows belong together"
             )
 
 

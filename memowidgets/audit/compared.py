@@ -12,7 +12,7 @@ from memowidgets.audit.evidence import Models, OneModel
 from memowidgets.audit.names import NotGivenError
 from memowidgets.checks import as_code, whole_number
 from memowidgets.stamps import array_digest, digest
-from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import REFERENCE, SHADOW, Kind, ReferenceDesign
 from memowidgets.training.pools import check_executor
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
@@ -119,18 +119,13 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
     raise ValueError(f"{what} of the design {design!r}; there are {there}")
 
 
-def model_digest(file: Tensors) -> str:
-    """Return a digest of a shadow model, of its metadata and members: the same in a recording."""
-    return digest([file.metadata, array_digest(file["members"])])
-
-
 def models_of(shadows: ShadowSet) -> Models:
     """Return a set of shadow models as evidence. Its files are read when they are asked for."""
 
     def one(index: int) -> OneModel:
         shadows.check(index)
         file = shadows.file(index)
-        model = model_digest(file)
+        model = digest([file.metadata, array_digest(file["members"])])  # as in a recording
         return OneModel(file, file.metadata.get("forward"), model, shadows.state_of(index))
 
     return Models(

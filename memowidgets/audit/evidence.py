@@ -133,6 +133,11 @@ class Checkpoint:
         return self.outputs is not None or self.made is not None
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether the target's logit gaps of the members are there."""
+        return self.made is not None or self.gaps is not None
+
+    @property
     def has_logits(self) -> bool:
         """Whether logits of the members are there."""
         return "logits" in (self.made or self.outputs or ())
@@ -391,11 +396,6 @@ class Evidence:
     # what there is
 
     @property
-    def has_representations(self) -> bool:
-        """Whether there may be representations; arrays may have none."""
-        return bool(self.names.layer_names)
-
-    @property
     def has_logits(self) -> bool:
         """Whether there may be logits; arrays may have none."""
         return self.kind != "arrays" or "logits" in self.given
@@ -418,7 +418,7 @@ class Evidence:
         """
         of_arrays = self.kind == "arrays"
         there = {
-            REPRESENTATIONS: self.has_representations,
+            REPRESENTATIONS: bool(self.names.layer_names),  # arrays may have none
             LOGITS: self.has_logits,
             TRACE: self.has_trace and not of_arrays,
             SHADOWS: not of_arrays and self.has_ground_truth,
@@ -434,30 +434,21 @@ class Evidence:
         if self.kind == "arrays":
             return self.has_logits and _suffice(self.shadows)
         final = self.names.final()
-        if final is None or self.n_in_set < FEWEST_SHADOWS:
+        if final is None or len(self.shadows.indices) < FEWEST_SHADOWS:
             return False
         if final.name not in self.shadows.checkpoints:
             return False
-        return self.knows_gaps(final) or self.can_ask
-
-    def knows_gaps(self, record: Record) -> bool:
-        """Whether the target's logit gaps at a checkpoint are there."""
-        at = self.checkpoints[record.name]
-        return at.made is not None or at.gaps is not None
-
-    @property
-    def n_in_set(self) -> int:
-        """Number of shadow models of the set, one that is the target included."""
-        return len(self.shadows.indices)
+        return self.checkpoints[final.name].has_gaps or self.can_ask
 
     @cached_property
     def n_shadows(self) -> int:
         """Number of shadow models that the target is compared with at the end of training."""
+        n_in_set = len(self.shadows.indices)  # one that is the target included
         if self.kind != "shadow":
-            return self.n_in_set
+            return n_in_set
         final = self.names.final()
         knows_first = final is not None and self.checkpoints[final.name].first is not None
-        return self.n_in_set - 1 + (self.can_ask or knows_first)
+        return n_in_set - 1 + (self.can_ask or knows_first)
 
     @property
     def truth_in_words(self) -> str:

@@ -272,9 +272,10 @@ def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
     final = evidence.names.final()
     if final is None or np.isnan(final.epoch):
         return None
-    if evidence.knows_gaps(final):
+    at = evidence.checkpoints[final.name]
+    if at.has_gaps:
         gaps = evidence.target_gaps(final)
-    elif "logits" in (evidence.checkpoints[final.name].outputs or ()):
+    elif "logits" in (at.outputs or ()):
         gaps = logit_gap(evidence.logits(final), evidence.labels)
     else:
         return None
@@ -311,18 +312,18 @@ def share_by_chance(evidence: Evidence, eta: float, variance: str = VARIANCE) ->
     return evidence.cache.of(share, state, lambda: simulated.share(eta))
 
 
-def note_on_chance(evidence: Evidence, eta: float) -> tuple[str, bool]:
-    """Say how many members chance alone would make memorised, and whether that is a warning.
+def notes_on_chance(evidence: Evidence, eta: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Say how many members chance alone would make memorised: as a warning, or as a remark.
 
-    The text is empty where nothing can be said.
+    Both are empty where nothing can be said.
     """
     share = share_by_chance(evidence, eta) if evidence.has_ground_truth else None
     if share is None:
-        return "", False
+        return (), ()
     values = log_lira(evidence)
     found, expected = int((values >= eta).sum()), share * len(values)
-    note = chance_note(expected, found, evidence.n_shadows)
-    return f"At η = {eta:g}, {note}", is_much_by_chance(expected, found)
+    note = f"At η = {eta:g}, {chance_note(expected, found, evidence.n_shadows)}"
+    return ((note,), ()) if is_much_by_chance(expected, found) else ((), (note,))
 
 
 def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
@@ -26,6 +25,8 @@ from memowidgets.training.shadows import ShadowSet
 _TIMED = "timed steps"
 _DONE = "nothing is left to train"
 _MB = 1e6
+_COLUMNS = ("models", "processes", "seconds", "disk_mb", "memory_mb", "basis")
+_Row = tuple[str, int, int, float, int, int, str]  # of the table, with sizes in bytes
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,10 @@ def estimate(run: Run, n_shadows: int, n_references: int, processes: int | None)
         _target_row(run, timings),
         _row(run, "shadow models", shadows, timings, passes),
         _row(run, "reference models", references, timings),
-        _as_row("on disk", 0, 0, 0.0, held, 0, basis),
+        ("on disk", 0, 0, 0.0, held, 0, basis),
     ]
-    return pd.DataFrame(rows).set_index("work")
+    table = pd.DataFrame(rows, columns=["work", *_COLUMNS]).set_index("work")
+    return table.assign(disk_mb=table["disk_mb"] / _MB, memory_mb=table["memory_mb"] / _MB)
 
 
 def _shadows(run: Run, n: int, processes: int | None) -> _Work:
@@ -172,24 +174,22 @@ def _timed(work: _Work, run: Run | None) -> _Timings:
     return _Timings(shadow, target or shadow, end - start, closing)
 
 
-def _target_row(run: Run, timings: _Timings | None) -> dict[str, Any]:
+def _target_row(run: Run, timings: _Timings | None) -> _Row:
     left = _steps_left(run)
     if timings is None or not left:
-        return _as_row("target", 0, 0, 0.0, 0, 0, _DONE)
+        return "target", 0, 0, 0.0, 0, 0, _DONE
     timing, memory = timings.target, timings.shadow.memory  # not what the user has in this process
     members, n_records = len(run.design.members), len(run.names.found)
     steps = max(left.values()) - (run.names.found[-1].step if n_records else 0)
     seconds = cost.target_seconds(timing, steps, len(left), members, len(run.held_out))
     n_bytes = cost.target_bytes(timing, len(left), members, resumed=n_records > 0)
-    return _as_row("target", 1, 1, seconds, n_bytes, memory, _TIMED)
+    return ("target", 1, 1, seconds, n_bytes, memory, _TIMED)
 
 
-def _row(
-    run: Run, what: str, work: _Work, timings: _Timings | None, passes: int = 0
-) -> dict[str, Any]:
+def _row(run: Run, what: str, work: _Work, timings: _Timings | None, passes: int = 0) -> _Row:
     """Return the row of shadow or reference models; `passes` of the target follow them."""
     if timings is None or not work.missing:
-        return _as_row(what, 0, 0, 0.0, 0, 0, work.why_not or _DONE)
+        return (what, 0, 0, 0.0, 0, 0, work.why_not or _DONE)
     timing, members = timings.shadow, len(run.design.members)
     recorded = cost.mean_seconds(work.recorded)
     each = cost.model_seconds(timing, work.job) if recorded is None else recorded
@@ -203,18 +203,4 @@ def _row(
     if work.at_most:
         basis += ", at most: the target is not trained, so the prediction checkpoint is not known"
     memory = work.processes * timing.memory
-    return _as_row(what, work.missing, work.processes, seconds, n_bytes, memory, basis)
-
-
-def _as_row(
-    what: str, models: int, processes: int, seconds: float, n_bytes: int, memory: int, basis: str
-) -> dict[str, Any]:
-    return {
-        "work": what,
-        "models": models,
-        "processes": processes,
-        "seconds": seconds,
-        "disk_mb": n_bytes / _MB,
-        "memory_mb": memory / _MB,
-        "basis": basis,
-    }
+    return (what, work.missing, work.processes, seconds, n_bytes, memory, basis)

@@ -32,7 +32,7 @@ from memowidgets.audit.numbers.truth import (
     answered_rightly,
     log_lira,
     member_gaps,
-    note_on_chance,
+    notes_on_chance,
     notes_on_shape,
     truth_version,
 )
@@ -125,10 +125,6 @@ class AuditView:
             return None
         return Check(CHECK, models, self._time or time_of_check(evidence))
 
-    def _is_predicted(self, checkpoint: str) -> bool:
-        names = self._audit.evidence.names
-        return names.record(checkpoint) == names.prediction().record
-
     def time_check(self, _progress: Progress | None = None) -> None:
         """Estimate the seconds of the reference models, as `Audit.estimate` does."""
         table = self._audit.estimate(n_shadows=1, n_references=CHECKED_BY)
@@ -171,8 +167,9 @@ class AuditView:
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> ScoreView:
         """Return the numbers behind a choice, computed if need be."""
-        offered = self.offered_check()
-        if offered is not None and score == offered.metric and self._is_predicted(checkpoint):
+        offered, names = self.offered_check(), self._audit.evidence.names
+        is_predicted = names.record(checkpoint) == names.prediction().record
+        if offered is not None and score == offered.metric and is_predicted:
             self._audit.run_references(CHECKED_BY, progress=progress or Progress())
         needs = needs_of(self._audit.evidence, score, checkpoint, answers=True)
         evidence = self._audit.evidence_with(needs, progress)
@@ -180,7 +177,7 @@ class AuditView:
         of_classes = self._probabilities(evidence, checkpoint)
         planted = evidence.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
-        chance, is_much = note_on_chance(evidence, _ETA)
+        by_chance, remarks = notes_on_chance(evidence, _ETA)
         right = answered_rightly(evidence)
         return ScoreView(
             title=self._title(score, layer, checkpoint),
@@ -194,11 +191,11 @@ class AuditView:
                 *shared,
                 *found.notes,
                 *evidence.notes_at(checkpoint),
-                *([chance] if is_much else []),
+                *by_chance,
                 *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(
-                *((chance,) if chance and not is_much else ()),
+                *remarks,
                 *scores.notes_on_zero(evidence, score, found),
                 *(next_steps(evidence, score, found) if evidence.references.indices else ()),
             ),

@@ -24,7 +24,7 @@ import pandas as pd
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
-from memowidgets.audit.runs.recorded import export
+from benchmarks.recording import export
 from memowidgets.evaluation import Evaluation
 from memowidgets.store import RunDirectory
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.runs import recorded
+from benchmarks.recording import export
 from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.psmi import KNOWS_NO_LABELS
@@ -35,7 +35,7 @@ def audit(tmp_path_factory):
 @pytest.fixture(scope="module")
 def recording(audit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings") / "digits"
-    recorded.export(audit.path, folder, ABOUT, {})
+    export(audit.path, folder, ABOUT, {})
     return recording_at(folder)
 
 
@@ -192,7 +192,7 @@ def test_a_reopened_run_still_says_that_representations_know_no_labels(tmp_path,
     first = mw.Audit(ConvNet(4), data, path=path, training=TRAINING, device="cpu")
     first.train()
     first.score("psmi", checkpoint="epoch-0")
-    recorded.export(path, tmp_path / "recording", ABOUT, {})
+    export(path, tmp_path / "recording", ABOUT, {})
     monkeypatch.setattr(PSMI, "fit", lambda *_: pytest.fail("PSMI was computed again"))
     again = [mw.Audit.open(path, data=data), mw.Audit.open(path)]
     for audit in (first, *again, recording_at(tmp_path / "recording")):

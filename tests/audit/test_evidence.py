@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from benchmarks.recording import export
 from memowidgets.audit import run as run_room
 from memowidgets.audit.evidence import Need
 from memowidgets.audit.names import NotGivenError
 from memowidgets.audit.numbers.scores import needs, score
-from memowidgets.audit.runs import recorded
 from memowidgets.store import StoreError
 from tests.audit.conftest import recording_at, small_audit
 
@@ -74,7 +74,7 @@ def test_a_score_says_what_it_needs_and_the_run_makes_it_before(copied):
 
 def test_arrays_and_recordings_say_what_is_missing_and_keep_new_scores(finished, tmp_path):
     at = finished.prediction.record.name
-    recorded.export(finished.path, tmp_path / "made", ABOUT)
+    export(finished.path, tmp_path / "made", ABOUT)
     recording = recording_at(tmp_path / "made")
     with pytest.raises(NotGivenError, match="holds numbers, but no model"):
         recording.train()

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from benchmarks.recording import export
 from memowidgets.audit.kept import METHODS
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.audit.runs import recorded
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
@@ -203,7 +203,7 @@ def test_a_recording_serves_each_set_its_own_scores(audit, both, tmp_path):
         audit.evaluate_pooled("psmi", truth="canaries")
         unmixed = alone(both, design, tmp_path / design)
         wanted[design] = unmixed.evaluate_pooled("psmi", truth="canaries").auc
-    recorded.export(audit.path, tmp_path / "recording", ABOUT, {})
+    export(audit.path, tmp_path / "recording", ABOUT, {})
     again = recording_at(tmp_path / "recording")
     for design, auc in wanted.items():
         again.use_shadows(design)

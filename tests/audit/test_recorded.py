@@ -12,6 +12,7 @@ import pytest
 
 import memowidgets as mw
 from benchmarks.recorded import METRICS, readable, tables
+from benchmarks.recording import export
 from memowidgets.audit.runs import opening, recorded
 from memowidgets.store import NotKeptError, RunDirectory, StoreError
 from tests.audit.conftest import recording_at
@@ -43,7 +44,7 @@ def audit(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(audit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings") / "wards"
-    recorded.export(audit.path, folder, ABOUT, ("1", "2"))
+    export(audit.path, folder, ABOUT, ("1", "2"))
     return folder
 
 
@@ -138,7 +139,7 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
     audit.run_shadows(4, Inline(), design="canaries", audited=chosen, keep_forward=True)
     eta = float(audit.as_target(0).log_lira().median())
     pooled = {m: audit.evaluate_pooled(m, eta=eta) for m in ("psmi", "loss", "logit_gap")}
-    recorded.export(audit.path, tmp_path / "both", ABOUT, ())
+    export(audit.path, tmp_path / "both", ABOUT, ())
     again = recording_at(tmp_path / "both")
     assert again.shadow_sets == audit.shadow_sets
     for metric, found in pooled.items():
@@ -169,7 +170,7 @@ def test_generated_samples_are_generated_again_and_shown(data, folder):
 def test_other_samples_need_the_data(audit, data, folder, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:  # as of data that the package cannot generate
         patched.delitem(opening._LOADERS, "make_mcqs")
-        recorded.export(audit.path, tmp_path / "wards", ABOUT)
+        export(audit.path, tmp_path / "wards", ABOUT)
     with_data = recording_at(tmp_path / "wards", data)
     assert with_data.member_data[0].question in data.questions
     without = recording_at(tmp_path / "wards")
@@ -218,7 +219,7 @@ def test_it_is_never_written(folder):
 
 def test_a_folder_that_holds_something_is_not_overwritten(audit, folder):
     with pytest.raises(StoreError, match="is not empty"):
-        recorded.export(audit.path, folder, ABOUT)
+        export(audit.path, folder, ABOUT)
 
 
 def test_an_unknown_name_lists_the_recordings():

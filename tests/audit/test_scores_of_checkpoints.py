@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import rankdata
 
 import memowidgets as mw
+from benchmarks.recording import export
 from memowidgets.audit.names import NotGivenError
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import below_class
@@ -235,9 +236,8 @@ def test_a_watched_loop_has_them(tmp_path):
 
 
 def test_a_recording_keeps_the_losses(finished, tmp_path):
-    from memowidgets.audit.runs import recorded
 
-    recorded.export(finished.path, tmp_path / "recording", {"title": "digits", "data": ""}, {})
+    export(finished.path, tmp_path / "recording", {"title": "digits", "data": ""}, {})
     again = recording_at(tmp_path / "recording")
     for epoch in (2, 3, 4):
         assert again.score("csl", checkpoint=epoch).equals(finished.score("csl", checkpoint=epoch))

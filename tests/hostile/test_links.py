@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.runs.recorded import export
+from benchmarks.recording import export
 from memowidgets.edits import Edit, EditsFile
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError

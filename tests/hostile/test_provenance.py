@@ -384,7 +384,7 @@ def test_the_shipped_recordings_open():
 
 
 def test_a_recording_of_a_new_run_says_what_it_is(run, source, tmp_path):
-    from memowidgets.audit.runs.recorded import export
+    from benchmarks.recording import export
 
     shadowed(small(run), 8, keep_forward=True).as_target(1).score("psmi")
     export(small(run).path, tmp_path / "kept", {"title": "t", "data": "d"})

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
+from benchmarks.recording import export
 from memowidgets.audit.run import Run
-from memowidgets.audit.runs import recorded
 from memowidgets.audit.views import answers
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics import logit_gap
@@ -243,7 +243,7 @@ def test_figures_have_it_where_it_is_there(audit, referenced):
 
 def test_a_recording_has_it_without_model_and_data(referenced, tmp_path):
     about = {"title": "digits", "data": "none", "command": "none"}
-    recorded.export(referenced.path, tmp_path / "recording", about, {})
+    export(referenced.path, tmp_path / "recording", about, {})
     again = recording_at(tmp_path / "recording")
     assert again.score("reference").equals(referenced.score("reference"))
 
@@ -316,7 +316,7 @@ def test_no_check_is_offered_where_none_can_be_made(referenced, tmp_path, why):
         found = referenced
     elif why == "recorded":
         about = {"title": "digits", "data": "none", "command": "none"}
-        recorded.export(referenced.path, tmp_path / "recording", about, {})
+        export(referenced.path, tmp_path / "recording", about, {})
         found = recording_at(tmp_path / "recording")
     else:
         rows = [0, 1] if why == "nothing left" else range(60)

@@ -1,0 +1,160 @@
+"""Write the numbers of a run as a recording, for `python -m benchmarks.recorded --export`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.audit.run import read_names
+from memowidgets.audit.runs.identity import attributes_digest, read_design, read_manifest
+from memowidgets.audit.runs.opening import generated
+from memowidgets.metrics import logit_gap
+from memowidgets.store import PackedFile, RunDirectory, StoreError, Tensors, pack
+
+if TYPE_CHECKING:
+    import os
+
+_NOTES = ("rho.json", "shadows.json", "trainer.json")
+_SCORES: dict[str, type[np.generic]] = {
+    "rows": np.int32,
+    "score": np.float32,
+    "error": np.float16,
+}
+
+
+def export(
+    path: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    about: Mapping[str, str],
+    layers: Collection[str] | None = None,
+) -> None:
+    """Write the numbers of a run without its samples, weights and paths, as small as possible.
+
+    Data that the package generates, such as those of `make_patients`, are not written either, but
+    generated again whenever the recording is opened. Digests hold them to what was recorded.
+
+    The ground truth at the end of training stays exact, and kept scores are in float32. Hidden
+    states are there at the prediction checkpoint alone, in float16. Logits are there at that
+    checkpoint, and in float16 at the last one; beside the latter, and at all others, are the
+    members' logit gaps, losses and guesses. Of shadow models there are the gaps at these two
+    checkpoints, those of the former in float16, and so are losses and standard errors.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory of a run that is trained, with its shadow models, reference models and scores.
+    folder : path-like
+        New folder.
+    about : mapping
+        Title, how to get the data, the command, the machine.
+    layers : collection of str, optional
+        Layers whose hidden states are kept. Default: the last.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds something.
+    """
+    run, target = RunDirectory.existing(path), Path(folder)
+    if target.exists() and any(target.iterdir()):
+        raise StoreError(f"{target} is not empty: choose a new folder")
+    manifest = read_manifest(run)
+    run.hold(manifest)
+    names = read_names(run, manifest, len(read_design(run, manifest).members))
+    records = [record.name for record in names.found]
+    design = run.read_tensors("design")
+    labels = design["labels"][design["members"]]
+    kept_layers = manifest["layers"][-1:] if layers is None else layers
+    of_layers = tuple(f"layer.{name}" for name in kept_layers)
+    prediction, files = names.prediction().record.name, {}
+    at_prediction = [
+        run.read_tensors(name)
+        for name in (f"forward/{prediction}", f"checkpoints/{prediction}/outputs")
+        if run.has(name)
+    ]
+    of_more_tokens = any(  # the loss of a language model: it does not tell the probability
+        not np.allclose(np.log(_of_label(kept["logits"], labels)), -kept["losses"], atol=1e-4)
+        for kept in at_prediction
+    )
+    for place in sorted(run.path.rglob("*.safetensors")):
+        name = place.relative_to(run.path).with_suffix("").as_posix()
+        if not _is_recorded(run, name):
+            continue
+        kept = run.read_tensors(name)
+        arrays, stored = _smaller(
+            name, kept, labels, prediction, records[-1], of_layers, keeps_answers=of_more_tokens
+        )
+        of = "" if kept.stamp is None else kept.stamp.of
+        files[name] = PackedFile(arrays, stored, kept.metadata, of)
+    notes = [*_NOTES, *(f"checkpoints/{name}/record.json" for name in records)]
+    there = {name: run.read_note(name) for name in notes if run.has_file(name)}
+    manifest["model_source"] = None
+    data = generated(run, manifest)
+    if data is None:
+        manifest["data"]["source"] = None
+    else:
+        manifest["attributes"] = attributes_digest(data)
+    manifest["recording"] = dict(about)
+    pack(target, manifest, files, there)
+
+
+def _is_recorded(run: RunDirectory, name: str) -> bool:
+    """Return whether a file of arrays is of use without weights; of two passes one is enough."""
+    kind, *_, last = name.split("/") if "/" in name else (name, "")
+    if last == "outputs":
+        return not run.has(f"forward/{name.split('/')[1]}")
+    if kind == "targets":
+        return "/scores/" in name or name.startswith("targets/first/")
+    return kind in ("design", "forward", "scores", "shadows", "references")
+
+
+def _of_label(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    from scipy.special import softmax
+
+    of_classes: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)
+    return of_classes[np.arange(len(labels)), labels]
+
+
+def _smaller(
+    name: str,
+    kept: Tensors,
+    labels: NDArray[np.int64],
+    prediction: str,
+    last: str,
+    layers: tuple[str, ...],
+    *,
+    keeps_answers: bool,
+) -> tuple[dict[str, NDArray[Any]], dict[str, type[np.generic]]]:
+    """Return what a recording keeps of a file, and the types that it keeps it in."""
+    arrays = {key: kept[key] for key in kept}
+    if "scores" in name.split("/"):
+        return arrays, _SCORES
+    if name.startswith("shadows/"):
+        gaps = (f"gap.{prediction}", f"gap.{last}")
+        arrays = {
+            key: values
+            for key, values in arrays.items()
+            if not key.startswith(("gap.", "forward.layer.", "forward.logits")) or key in gaps
+        }
+        return arrays, {
+            key: np.float16
+            for key, values in arrays.items()
+            if values.dtype == np.float32 and key != f"gap.{last}"
+        }
+    if "logits" in arrays:
+        checkpoint = name.split("/")[1]
+        found = {"losses": arrays["losses"]}
+        if checkpoint in (prediction, last):
+            found["logits"] = arrays["logits"]
+        if checkpoint != prediction:
+            found["gaps"] = logit_gap(arrays["logits"], labels).astype(np.float32)
+            found["guess"] = arrays["logits"].argmax(axis=1).astype(np.uint16)
+            if keeps_answers:
+                found["p_label"] = _of_label(arrays["logits"], labels).astype(np.float32)
+            return found, {"logits": np.float16}
+        return found | {k: arrays[k].astype(np.float16) for k in layers if k in arrays}, {}
+    return arrays, {k: np.int32 for k, values in arrays.items() if values.dtype == np.int64}

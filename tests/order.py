@@ -37,7 +37,7 @@ SECONDS = {
     "house/test_command_line": 60,
     "notebooks/test_cifar10": 50,
     "notebooks/test_text_and_tables": 40,
-    "audit/test_recorded": 30,
+    "audit/test_opening_recorded": 30,
     "audit/test_audit": 30,
     "house/test_readers_path": 30,
     "models/test_torch_classifier": 30,

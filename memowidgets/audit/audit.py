@@ -17,7 +17,7 @@ from memowidgets.audit.decided import kept, log_of, say_of_fork
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, scores, truth
 from memowidgets.audit.run import Run
-from memowidgets.audit.runs import opening, recorded
+from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
@@ -142,9 +142,7 @@ class Audit:
     @classmethod
     def _of_arrays(cls, found: tuple[Evidence, RunDirectory | None]) -> Self:
         audit = cls.__new__(cls)
-        evidence, folder = found
-        log = log_of(evidence.data, folder)
-        vars(audit).update(_run=None, _given=evidence, _log=log)
+        vars(audit).update(_run=None, _given=found[0], _log=log_of(found[0].data, found[1]))
         return audit
 
     @classmethod
@@ -1852,4 +1850,4 @@ def open_recorded(name: str, data: Dataset | None = None) -> Audit:
     StoreError
         If the samples made again, or these data, are not those that were recorded.
     """
-    return Audit.of(recorded.recorded_source(name, data))
+    return Audit.of(opening.recorded_source(name, data))

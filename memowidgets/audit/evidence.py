@@ -689,21 +689,17 @@ class Evidence:
         mask = np.array(one.arrays["members"])
         at = {}
         for name, held in self.checkpoints.items():
-            lost = f"loss.{name}"
-            made = None
+            lost, gaps = f"loss.{name}", f"gap.{name}"
+            known: dict[str, Any] = {}
             if one.forward_at == name:
-                made = Arrays(lambda: one.arrays, "forward.")
-            gaps = f"gap.{name}"
-            every = np.array(one.arrays[gaps]) if gaps in one.arrays else None
-            at[name] = Checkpoint(
-                held.record,
-                made,
-                {"losses": one.arrays[lost]} if lost in one.arrays else None,
-                None if every is None else every[mask],
-                None if every is None else every[~mask],
-                held.find_first,
-                (name, one.state),
-            )
+                known["made"] = Arrays(lambda: one.arrays, "forward.")
+            if lost in one.arrays:
+                known["outputs"] = {"losses": one.arrays[lost]}
+            if gaps in one.arrays:
+                every = np.array(one.arrays[gaps])
+                known |= {"gaps": every[mask], "others": every[~mask]}
+            state = name, one.state
+            at[name] = Checkpoint(held.record, **known, find_first=held.find_first, state=state)
         gone = not any(name.startswith("loss.") for name in one.arrays)
         others = replace(
             self.shadows,
@@ -732,10 +728,8 @@ class Evidence:
 
     def _without(self, index: int, checkpoint: str) -> Shadows:
         """Shadow models without one of them, the run's target last if its gaps are known."""
-        others, first = (
-            self.shadows.read(checkpoint).without(index),
-            self.checkpoints[checkpoint].first,
-        )
+        others = self.shadows.read(checkpoint).without(index)
+        first = self.checkpoints[checkpoint].first
         if first is None:
             return others
         return Shadows(

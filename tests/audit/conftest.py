@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 import memowidgets as mw
-from memowidgets.audit.runs.recorded import recording_in
+from memowidgets.audit.runs.opening import recording_in
 from tests.training.small import Inline
 
 TRAINING = mw.TrainingConfig(epochs=4, batch_size=8, lr=6e-3)

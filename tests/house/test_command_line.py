@@ -22,7 +22,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.__main__ import main
-from memowidgets.audit.runs import recorded
+from memowidgets.audit.runs import opening
 from memowidgets.commands.view import _CELL
 from memowidgets.commands.view import RECORDING as DEMO
 from memowidgets.stamps import fingerprints
@@ -32,7 +32,7 @@ from memowidgets.visible import visible
 from tests.programs import printed
 from tests.training.small import Inline
 
-RECORDING = recorded._FOLDER / "mmlu-field-smollm2"
+RECORDING = opening.RECORDINGS / "mmlu-field-smollm2"
 ANSI = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil"
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.runs import recorded
+from memowidgets.audit.runs import opening
 from scripts import lesson, live
 from scripts.docs import guarded
 from tests.browser.test_everywhere import counts, drag_tau, tau
@@ -690,11 +690,11 @@ def test_an_unknown_part_is_named_with_what_is_valid(kind, name, facts):
 def test_a_recording_that_cannot_be_read_is_said(tmp_path, monkeypatch, state):
     name = AUDITS["mmlu"]
     if state == "newer":
-        manifest = json.loads((recorded._FOLDER / name / "manifest.json").read_text("utf-8"))
+        manifest = json.loads((opening.RECORDINGS / name / "manifest.json").read_text("utf-8"))
         (tmp_path / name).mkdir()
         newer = manifest | {"format": 99}
         (tmp_path / name / "manifest.json").write_text(json.dumps(newer))
-    monkeypatch.setattr(recorded, "_FOLDER", tmp_path)
+    monkeypatch.setattr(opening, "RECORDINGS", tmp_path)
     live._opened.cache_clear()
     try:
         with pytest.raises(live.UnknownPartError, match=name) as refused:

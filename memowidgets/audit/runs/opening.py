@@ -1,4 +1,6 @@
-"""A run of a directory: begun, or opened with its data and model, given or made again.
+"""A run of a directory or a recording: begun, or opened with its data and model.
+
+Data and model are given or made again.
 
 A manifest may be anybody's. What it names is made again only where that is bounded work which
 reads nothing but the package itself and the hub's local copies. A path is read only when the
@@ -38,7 +40,7 @@ from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.network import without_the_hub
 from memowidgets.progress import shown
 from memowidgets.stamps import digest
-from memowidgets.store import MANIFEST, RunDirectory, StoreError, run_at
+from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError, run_at
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
 from memowidgets.training.inputs import Pairs, pairs_of
@@ -85,6 +87,7 @@ _MODELS: dict[str, tuple[Callable[..., Model], str | None]] = {
     "ImageClassifier.from_pretrained": (ImageClassifier.from_pretrained, "name_or_path"),
 }
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")  # take data first
+RECORDINGS = Path(__file__).parents[1] / "recordings"
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
@@ -401,6 +404,43 @@ class Origin:
             )
         kept = {name: value for name, value in self.arguments.items() if name != "revision"}
         return {**kept, self._place: str(Path(path).expanduser())}
+
+
+# recordings, which ship with the package
+
+
+def recorded_source(name: str, data: Dataset | None = None) -> Run:
+    """Return the evidence of a recording that ships with the package, as `open_recorded` says.
+
+    Raises
+    ------
+    ValueError
+        If there is no such recording, or the data lack some of its samples.
+    """
+    found = sorted(folder.name for folder in RECORDINGS.glob("*") if folder.is_dir())
+    if name not in found:
+        raise ValueError(f"unknown recorded audit {name!r}; there are {', '.join(found) or 'none'}")
+    return recording_in(RECORDINGS / name, data)
+
+
+def recording_in(folder: Path, data: Dataset | None = None) -> Run:
+    """Return the evidence of a recording that `export` wrote; its files stay as they are."""
+    run = PackedRun.existing(folder, read_only=True)
+    chosen = None if data is None else _selected(identity.read_manifest(run), data)
+    return opened_run(run, data=chosen)
+
+
+def _selected(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
+    """The recorded samples out of a dataset that may hold more, in the recording's order."""
+    positions = {str(name): i for i, name in enumerate(data.ids)}
+    missing = [name for name in manifest["ids"] if name not in positions]
+    if missing:
+        raise ValueError(
+            f"{len(missing)} of the {len(manifest['ids'])} recorded samples are not in these "
+            f"data, the first is {quoted(missing[0])}: give "
+            f"{visible(str(manifest['recording']['data']), 300)}"
+        )
+    return data.take([positions[name] for name in manifest["ids"]])
 
 
 # samples of a user's own

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.scores import Metric, judged
@@ -113,20 +114,13 @@ def as_text(table: pd.DataFrame, suffix: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _verdicts(table: pd.DataFrame, flagged: Any, eta: float) -> list[str]:
+def _verdicts(table: pd.DataFrame, flagged: NDArray[np.bool_], eta: float) -> list[str]:
     """Return a word for each member: empty without a score, "flagged" without ground truth."""
-    unknown = pd.Series(np.nan, table.index)
-    words = []
-    for score, is_flagged, value in zip(
-        table["score"], flagged, table.get("log_lira", unknown), strict=True
-    ):
-        if np.isnan(score):
-            words.append("")
-        elif np.isnan(value):
-            words.append("flagged" if is_flagged else "not flagged")
-        else:
-            words.append(STATUSES[2 * bool(is_flagged) + bool(value >= eta)])
-    return words
+    scores = table["score"].to_numpy()
+    truth = table.get("log_lira", pd.Series(np.nan, table.index)).to_numpy()
+    judged = np.array(STATUSES)[2 * flagged.astype(int) + (truth >= eta)]
+    words = np.where(flagged, "flagged", "not flagged")
+    return list(np.where(np.isnan(scores), "", np.where(np.isnan(truth), words, judged)).tolist())
 
 
 def _contents(data: Dataset, rows: list[int], taken: list[str]) -> list[tuple[str, list[Any]]]:

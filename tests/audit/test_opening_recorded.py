@@ -13,7 +13,7 @@ import pytest
 import memowidgets as mw
 from benchmarks.recorded import METRICS, readable, tables
 from benchmarks.recording import export
-from memowidgets.audit.runs import opening, recorded
+from memowidgets.audit.runs import opening
 from memowidgets.store import NotKeptError, RunDirectory, StoreError
 from tests.audit.conftest import recording_at
 from tests.training.small import Inline
@@ -252,7 +252,7 @@ def test_a_recording_shows_its_samples_and_says_what_its_page_says(name, make, p
     assert audit.data.content_hashes() == expected.content_hashes()
     np.testing.assert_array_equal(audit.data.labels, expected.labels)
     np.testing.assert_array_equal(audit.data.canaries, expected.canaries)
-    place = recorded._FOLDER / name
+    place = opening.RECORDINGS / name
     content = b"".join(file.read_bytes() for file in place.iterdir())
     assert len(content) < 2_000_000
     if name == "patients-smollm2":

@@ -45,8 +45,8 @@ _FEWEST_CLASSES = 2
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-# logits are None where arrays have none
-Metric = Callable[[NDArray[np.float32], NDArray[np.float32] | None, Labels], NDArray[Any]]
+# of representation, logits (None where arrays have none) and labels
+Metric = Callable[[NDArray[np.float32], Any, Labels], NDArray[Any]]
 
 
 @dataclass(frozen=True)

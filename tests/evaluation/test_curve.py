@@ -372,3 +372,11 @@ def test_two_memorised_samples_and_two_others_can_be_compared():
         one = roc([1.0, 2.0, 3.0, 4.0], memorized)
         with pytest.raises(ValueError, match="at least two"):
             compare(one, one)
+
+
+def test_a_curve_that_is_written_to_changes_no_later_one():
+    evaluation = roc(*made())
+    first = evaluation.roc
+    expected = first.copy()
+    first.loc[:, :] = 0.0
+    pd.testing.assert_frame_equal(evaluation.roc, expected)

@@ -1,7 +1,7 @@
 /** Decisions on one sample, or on all that a filter shows: the bar with its buttons, and undo. */
 
 import { nameText } from "./cards.js";
-import { html, menu } from "./dom.js";
+import { html, menu, write } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
@@ -241,22 +241,24 @@ export class DecideBar {
     this.classes = status.classes;
     this.refused = status.refused;
     if (!this.confirm.hidden && these !== this.asked.these) this.withdraw();
-    this.one.textContent = marked > 0 ? `${whole(marked)} selected` : "the chosen sample";
-    this.all.textContent = `all ${whole(total)} shown`;
+    write(this.one, marked > 0 ? `${whole(marked)} selected` : "the chosen sample");
+    write(this.all, `all ${whole(total)} shown`);
     this.all.disabled = total === 0;
     if (total === 0) this.scope.value = "one";
     const able = () => this.buttons.show(status, null, this.scope.value === "all" || chosen || marked > 0);
     able();
     this.scope.onchange = able;
-    this.progress.value = of > 0 ? decided / of : 0;
-    this.decided.replaceChildren(`${whole(decided)} of ${whole(of)} decided`, this.progress);
     this.decided.hidden = decided === 0;
-    this.undo.textContent = status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo";
+    if (!this.decided.hidden) {
+      this.progress.value = decided / of;
+      this.decided.replaceChildren(`${whole(decided)} of ${whole(of)} decided`, this.progress);
+    }
+    write(this.undo, status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo");
     this.undo.disabled = status.undo === 0;
     this.exporting.show(status);
     this.banner.hidden = status.problem === "";
     const text = `Decisions are kept in memory only: ${status.problem}. Export them before the kernel ends.`;
-    if (!this.banner.hidden && this.banner.textContent !== text) this.banner.textContent = text;
+    if (!this.banner.hidden) write(this.banner, text);
   }
 
   /** @param {string} decision */

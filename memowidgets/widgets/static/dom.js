@@ -56,6 +56,15 @@ export function setAttributes(element, attributes) {
 }
 
 /**
+ * Writes a text unless it stands there already: the browser lays out even the same text again.
+ * @param {Element} element
+ * @param {string} text
+ */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/**
  * Makes an element look like another one with as few changes as possible, so that the browser does
  * not style and lay out all of it again. Listeners and the user's input stay.
  * @param {Element} element

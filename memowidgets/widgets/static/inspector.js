@@ -7,7 +7,7 @@ import {
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
   arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
-  throttle,
+  throttle, write,
 } from "./dom.js";
 import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
@@ -357,9 +357,11 @@ export class Inspector {
     const showed = had?.dataset.position;
     this.fill(reply);
     this.sheets.sweep();
-    this.list.className = `mw-cards mw-cards-${reply.kind} mw-size-${this.room}`;
+    const look = `mw-cards mw-cards-${reply.kind} mw-size-${this.room}`;
+    if (this.list.className !== look) this.list.className = look;
     this.empty.hidden = reply.items.length > 0;
-    this.empty.replaceChildren(...this.nothing());
+    if (!this.empty.hidden) this.empty.replaceChildren(...this.nothing());
+    else if (this.empty.hasChildNodes()) this.empty.replaceChildren();
     this.showSelected(this.selected);
     if (before < 0) return;
     const next = this.current(before);
@@ -458,7 +460,8 @@ export class Inspector {
     const filter = this.model.get("filter");
     for (const [name, { button }] of Object.entries(this.filter)) {
       button.hidden = !(name in reply.counts);
-      button.setAttribute("aria-pressed", String(name === filter));
+      const pressed = String(name === filter);
+      if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
     }
     this.size.group.hidden = reply.kind !== "image";
     const made = this.model.get("decision");
@@ -491,12 +494,12 @@ export class Inspector {
     const narrowed = this.between !== null || this.label !== "" || this.search !== "" || this.model.get("decision") !== "any";
     const counts = this.live === null || narrowed ? reply.counts : this.live;
     for (const [name, { count }] of Object.entries(this.filter)) {
-      count.textContent = name in reply.counts ? whole(counts[name]) : "";
+      write(count, name in reply.counts ? whole(counts[name]) : "");
     }
     const total = counts[this.model.get("filter")] ?? reply.total;
     const last = Math.min(total, reply.first + reply.items.length - 1);
     const none = total === 0 || reply.items.length === 0;
-    this.range.textContent = none ? "none" : `${whole(reply.first)}–${whole(last)} of ${whole(total)}`;
+    write(this.range, none ? "none" : `${whole(reply.first)}–${whole(last)} of ${whole(total)}`);
   }
 
   /** @param {Reply} reply */
@@ -905,7 +908,7 @@ function fillSelect(select, entries, value) {
     select.dataset.entries = key;
     select.replaceChildren(...entries.map(([name, text]) => new Option(text, name)));
   }
-  select.value = value;
+  if (select.value !== value) select.value = value; // the browser looks for forms to fill at every value
 }
 
 export default {

@@ -106,9 +106,11 @@ export function answer(item) {
   if (item.right === null) return [];
   const word = (/** @type {boolean} */ right) => (right ? "right" : "wrong");
   const known = item.guess && item.label && !item.image; // an image's card names the guess itself
-  const now = known ? `here: ${word(item.guess === item.label)} · ` : "";
+  const text = known // in few words, so that the line below a card does not wrap
+    ? `here: ${word(item.guess === item.label)} · finished: ${word(item.right)}`
+    : `finished model: ${word(item.right)}`;
   const title = "whether the model gives the label that the sample was trained on, at the checkpoint on show and when it is finished";
-  return [html("span", { class: "mw-answer", title }, `${now}finished model: ${word(item.right)}`)];
+  return [html("span", { class: "mw-answer", title }, text)];
 }
 
 /**

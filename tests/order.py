@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
     from xdist.workermanage import WorkerController
 
-__all__ = ["Scheduling", "in_order"]
+__all__ = ["Scheduling", "in_order", "needs_browser"]
 
 ROOT = Path(__file__).parents[1]
 FUNCTION = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
@@ -90,8 +90,6 @@ def in_order(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """
     units: dict[Unit, list[pytest.Item]] = {}
     for item in sorted(items, key=lambda item: _name(item.nodeid) in FORKING[1:]):
-        wanted = getattr(item, "fixturenames", ())
-        assert _has_browser(item.nodeid) == ("chromium" in wanted), f"{item.nodeid}: see _functions"
         units.setdefault(_unit(item.nodeid), []).append(item)
     for unit, tests in units.items():
         if unit.browser:
@@ -114,7 +112,7 @@ class Unit(NamedTuple):
 
 def _unit(test: str) -> Unit:
     name = _name(test)
-    return Unit(FORKING[0] if name in FORKING else name, _has_browser(test))
+    return Unit(FORKING[0] if name in FORKING else name, needs_browser(test))
 
 
 def _name(test: str) -> str:
@@ -122,7 +120,8 @@ def _name(test: str) -> str:
 
 
 @cache
-def _has_browser(test: str) -> bool:
+def needs_browser(test: str) -> bool:
+    """Return whether a test of this name gets a browser; `_functions` says how that is known."""
     file, _, function = test.partition("[")[0].partition("::")
     return file.startswith("tests/") and function in _functions(file)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.order import needs_browser
+
 ROOT = Path(__file__).parents[2]
 
 if shutil.which("make") is None:
@@ -136,6 +138,13 @@ def test_the_rule_on_skips_holds_for_doctests_too(pytestconfig):
         getattr(plugin, "__file__", None) for plugin in pytestconfig.pluginmanager.get_plugins()
     }
     assert str(ROOT / "conftest.py") in loaded
+
+
+def test_who_hands_tests_to_workers_knows_which_need_a_browser(request):
+    """By their names alone: with a wrong answer they are in the wrong place."""
+    for item in request.session.items:
+        wanted = "chromium" in getattr(item, "fixturenames", ())
+        assert needs_browser(item.nodeid) == wanted, item.nodeid
 
 
 @pytest.mark.parametrize(("ci", "says"), [(None, "1 skipped"), ("1", "1 error")])

@@ -170,7 +170,7 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
         rows = json.loads(page.with_suffix(".json").read_text("utf-8"))["checkpoints"]
         assert sum(row["prediction"] for row in rows) == chosen
         lines = page.with_suffix(".md").read_text("utf-8").splitlines()
-        assert sum(line.endswith("| yes |") for line in lines) == chosen
+        assert sum(line.endswith("| chosen by ρ |") for line in lines) == chosen
         assert page.read_text("utf-8").count("<td>chosen by ρ</td>") == chosen
 
 

@@ -22,7 +22,6 @@ from memowidgets.widgets.widget import Guarded, created, displayed, refusing
 
 Floats = NDArray[np.float64]
 
-MOST_SEED = 2**31 - 1
 _GOLDEN, _FIRST, _SECOND = (np.uint32(n) for n in (0x9E3779B1, 0x21F0AAAD, 0x735A2D97))
 
 

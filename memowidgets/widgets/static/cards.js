@@ -106,9 +106,8 @@ export function answer(item) {
   if (item.right === null) return [];
   const word = (/** @type {boolean} */ right) => (right ? "right" : "wrong");
   const known = item.guess && item.label && !item.image; // an image's card names the guess itself
-  const text = known // in few words, so that the line below a card does not wrap
-    ? `here: ${word(item.guess === item.label)} · finished: ${word(item.right)}`
-    : `finished model: ${word(item.right)}`;
+  const here = known ? `here: ${word(item.guess === item.label)} · ` : "";
+  const text = `${here}finished: ${word(item.right)}`; // in few words: the line below a card must not wrap
   const title = "whether the model gives the label that the sample was trained on, at the checkpoint on show and when it is finished";
   return [html("span", { class: "mw-answer", title }, text)];
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,17 +23,17 @@ from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import Extra, rows_from
 from memowidgets.widgets.inspector import Inspection
-from memowidgets.widgets.messages import Pinned, State, Work, fields, mismatch
+from memowidgets.widgets.messages import Pinned, State, fields, mismatch
 from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.threads import give_back, in_background, watch
 from memowidgets.widgets.widget import created, displayed, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memowidgets.progress import Step
     from memowidgets.widgets.explored import Given
-    from memowidgets.widgets.messages import Address, Export, Knock, Picked, Share
+    from memowidgets.widgets.messages import Address, Export, Knock, Share
     from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
 
 
@@ -44,7 +45,7 @@ SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
 _OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
-NO_WORK = Work(busy=False, done=0, total=0, what="", seconds_left=None)
+NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 Pick = tuple[str, str, str]
 
 
@@ -101,7 +102,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _pinned = traitlets.Dict().tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
     _share = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    _work: Any = traitlets.Dict({**NO_WORK}).tag(sync=True)
+    _work: Any = traitlets.Dict(NO_WORK).tag(sync=True)
     _status = traitlets.Unicode("").tag(sync=True)
     _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -235,24 +236,29 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _restore(self, wanted: dict[str, Any]) -> None:
         """Show what is picked there, and the rest as soon as that is on show."""
         with self._lock:
-            self._restoring = True
-            try:
+            with self._silently():
                 for name in PICKS:
                     setattr(self, name, wanted.pop(name, getattr(self, name)))
-            finally:
-                self._restoring = False
             self._pending, self._unrestored = (self._choice, wanted), []
             if "tau" in wanted and not self._linked:
                 self._taus[self.metric] = wanted["tau"]
             self._picked()
+
+    @contextmanager
+    def _silently(self) -> Iterator[None]:
+        """Set several traits before the view and the address of the page follow them."""
+        self._restoring = True
+        try:
+            yield
+        finally:
+            self._restoring = False
 
     def _restore_rest(self) -> None:
         """Restore the rest of a state, for the view that is shown by now."""
         if self._pending is None or self._shown != self._pending[0]:
             return
         wanted, self._pending = self._pending[1], None
-        self._restoring = True
-        try:
+        with self._silently():
             for name, value in [(part, wanted[part]) for part in PARTS if part in wanted]:
                 if name == "tau" and self._linked and not self._is_near_scores(value):
                     self._unrestored.append(
@@ -263,8 +269,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                     setattr(self, name, value)
                 except (ValueError, traitlets.TraitError) as error:
                     self._unrestored.append(str(error))
-        finally:
-            self._restoring = False
         self._say_unrestored(self._unrestored)
         self._publish(None)
 
@@ -319,12 +323,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._begin(self._source.time_check)
                 return
             marked = [c["value"] for c in self._choices["checkpoints"] if c["marked"]]
-            self._restoring = True
-            try:
+            with self._silently():
                 self.metric = offered.metric
                 self.checkpoint = marked[0] if marked else self.checkpoint
-            finally:
-                self._restoring = False
             self.comparing = True  # both predictions in one ROC, where there is a truth
             self.compute()
 
@@ -467,13 +468,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _show_step(self, step: Step) -> None:
         if self._progress is not None:
-            self._work = Work(
-                busy=True,
-                done=step.done,
-                total=step.total,
-                what=step.what,
-                seconds_left=step.seconds_left,
-            )
+            parts = ("done", "total", "what", "seconds_left")
+            self._work = {"busy": True, **{name: getattr(step, name) for name in parts}}
 
     # ---------------------------------------------------------------- what there is to show
 
@@ -494,13 +490,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         """Offer all choices that the source has by now."""
         self._revision = self._newest_revision()
         self.outdated = False
-        self._restoring = True
-        try:
-            self._offer(_choices_of(self._source))
-        except Exception as error:  # noqa: BLE001 - as above: what was there can still be picked
-            self._say(_sentence(error), "error")
-        finally:
-            self._restoring = False
+        with self._silently():
+            try:
+                self._offer(_choices_of(self._source))
+            except Exception as error:  # noqa: BLE001 - as above: what was there can still be picked
+                self._say(_sentence(error), "error")
 
     # ---------------------------------------------------------------- what is on show
 
@@ -622,11 +616,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
         """Pick a layer and a checkpoint, and compute there unless it is computed already."""
         with self._lock:
-            self._restoring = True
-            try:
+            with self._silently():
                 self.layer, self.checkpoint = layer or self.layer, checkpoint
-            finally:
-                self._restoring = False
             self._picked()
             if not self.computed:
                 self.compute()
@@ -648,7 +639,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
 
-def packed_choices(choices: Sequence[Choice]) -> list[Picked]:
+def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
     """Return choices in the form of the front end."""
     return [
         {"value": c.value, "label": c.label, "marked": c.marked, "usesLayer": c.uses_layer}

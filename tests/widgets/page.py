@@ -2,13 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+import operator
+import re
+from functools import reduce
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 import pytest
 
-from memowidgets.widgets.messages import FromKernel, fields, mismatch
+from memowidgets.widgets.frontend import STATIC
+from memowidgets.widgets.messages import fields, mismatch
 
-__all__ = ["say", "say_all"]
+__all__ = ["LISTED", "SENT", "SPELLED", "read", "say", "say_all"]
+
+TEXT = (STATIC / "messages.js").read_text("utf-8")
+PLAIN = {"string": str, "boolean": bool, "Bytes": bytes, "null": None}
+LISTED: dict[str, Any] = {}
+
+
+def read(kind: str, number: type = float) -> Any:
+    """The type that JSDoc spells so."""
+
+    def of(text: str) -> Any:
+        parts = apart(text, "|")
+        if len(parts) > 1:
+            return reduce(operator.or_, map(of, parts))
+        if text.endswith("[]"):
+            inner = text[:-2]
+            return list[of(inner[1:-1] if inner.startswith("(") else inner)]
+        if text.startswith("["):
+            return tuple[tuple(map(of, apart(text[1:-1], ",")))]
+        if text.startswith("Record<string, "):
+            return dict[str, of(text.removeprefix("Record<string, ")[:-1])]
+        if text.startswith('"'):
+            return Literal[text[1:-1]]
+        return number if text == "number" else PLAIN[text] if text in PLAIN else LISTED[text]
+
+    return of(kind)
+
+
+def apart(text: str, mark: str) -> list[str]:
+    """The parts of a type, between marks that no bracket holds."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([<") - (letter in ")]>")
+        if letter == mark and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+SPELLED = {  # the types of each message's parts as text; a part in brackets is optional
+    name: {part: kind for kind, part in re.findall(r"@property \{(.*)\} (\S+)", body)}
+    for name, body in re.findall(r"@typedef \{object\} (\w+)\n(.*?)\*/", TEXT, re.DOTALL)
+}
+for name, parts in SPELLED.items():
+    hints = {
+        part.strip("[]"): NotRequired[read(kind)] if part.startswith("[") else read(kind)
+        for part, kind in parts.items()
+    }
+    LISTED[name] = TypedDict(name, hints)
+SENT = {  # the messages of the page, and of the kernel
+    name: kinds.split(" | ")
+    for kinds, name in re.findall(r"@typedef \{(\w+ \|.*)\} (From\w+)", TEXT)
+}
 
 
 def say_all(widget: Any, kind: str, **content: Any) -> list[tuple[dict[str, Any], list[bytes]]]:
@@ -30,7 +87,8 @@ def say(widget: Any, kind: str, **content: Any) -> Any:
 
 def check(answer: dict[str, Any]) -> None:
     """A message of the kernel is of one of the listed types, and of no more parts."""
-    kinds = [k for k in get_args(FromKernel) if answer["type"] in get_args(fields(k)["type"])]
-    problems = {k.__name__: mismatch(answer, k, "the answer") for k in kinds}
+    kinds = [LISTED[name] for name in SENT["FromKernel"]]
+    kinds = [kind for kind in kinds if answer["type"] in get_args(fields(kind)["type"])]
+    problems = {kind.__name__: mismatch(answer, kind, "the answer") for kind in kinds}
     assert "" in problems.values(), (problems, answer)
-    assert any(set(answer) <= set(fields(k)) for k in kinds), answer
+    assert any(set(answer) <= set(fields(kind)) for kind in kinds), answer

@@ -1,4 +1,4 @@
-/** Every message between a page and its kernel. `messages.py` says the same for Python, and a test compares both. */
+/** Every message between a page and its kernel. `messages.py` lists what a page sends, too, and a test compares both. */
 
 /** Bytes of a synced trait or message, in whatever form the host gives them. @typedef {DataView | ArrayBuffer | ArrayBufferView} Bytes */
 

@@ -28,6 +28,7 @@ from memowidgets.data.rows import (
     SHORT,
     Rows,
     check_some,
+    checked_row_ids,
     checked_text,
     described,
     listed_columns,
@@ -430,21 +431,36 @@ class MCQDataset(Dataset):
         answers: str,
         equal_options: str,
     ) -> Self:
-        """Return questions from rows whose columns are ours."""
-        questions = checked_questions(rows, answers, equal_options)
-        letters = LETTERS[: max(len(q.choices) for q in questions)]
-        labels = checked_labels([q.label for q in questions], letters)
-        numbered = questions[0].id is None
-        names = dict.fromkeys(name for q in questions for name in q.attributes)
+        """Return questions from rows whose columns are ours, or raise for the first bad one."""
+        for name, value, valid in (
+            ("answers", answers, _ANSWERS),
+            ("equal_options", equal_options, _EQUAL_OPTIONS),
+        ):
+            if value not in valid:
+                raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
+        if not len(rows):
+            raise ValueError("the dataset is empty: it has no question")
+        questions, choices, numbers = [], [], []
+        for where, fields in rows.records():
+            texts = fields.get("question"), fields.get("choices")
+            question, options = checked_texts(*texts, where, equal_options)
+            questions.append(question)
+            choices.append(options)
+            numbers.append(_label(fields.get("answer"), options, answers, where))
+        letters = LETTERS[: max(map(len, choices))]
+        labels = checked_labels(numbers, letters)
+        others = [
+            name for name in rows.columns if name not in ("question", "choices", "answer", ID)
+        ]
         data = cls(
-            questions=tuple(q.question for q in questions),
-            choices=tuple(q.choices for q in questions),
-            ids=checked_ids(None if numbered else [str(q.id) for q in questions], len(questions)),
+            questions=tuple(questions),
+            choices=tuple(choices),
+            ids=checked_ids(_ids(rows), len(questions)),
             labels=labels,
             class_names=checked_class_names(letters, labels),
             attributes={
-                name: np.array([q.attributes.get(name, "") for q in questions], dtype=object)
-                for name in names
+                name: np.array(list(map(attribute_text, rows.columns[name])), dtype=object)
+                for name in others
             },
         )
         return data.with_template(template, prompt_seed)
@@ -706,18 +722,6 @@ class MCQDataset(Dataset):
         return data.with_template(self.templates, self.prompt_seed)
 
 
-@dataclass(frozen=True)
-class Question:
-    """Content of one row."""
-
-    where: str
-    id: str | None
-    question: str
-    choices: tuple[str, ...]
-    label: int
-    attributes: dict[str, str]
-
-
 # Columns
 
 
@@ -834,47 +838,14 @@ def _as_list(value: Any) -> list[Any]:
 # Texts, options and answer
 
 
-def checked_questions(
-    rows: Rows, answers: str = "auto", equal_options: str = "error"
-) -> list[Question]:
-    """Return questions from rows, or raise an error that names the first bad one."""
-    for name, value, valid in (
-        ("answers", answers, _ANSWERS),
-        ("equal_options", equal_options, _EQUAL_OPTIONS),
-    ):
-        if value not in valid:
-            raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
-    if not len(rows):
-        raise ValueError("the dataset is empty: it has no question")
-    questions = []
-    for where, fields in rows.records():
-        texts = fields.pop("question", None), fields.pop("choices", None)
-        question, choices = checked_texts(*texts, where, equal_options)
-        label = _label(fields.pop("answer", None), choices, answers, where)
-        name = fields.pop("id", None)
-        attributes = {key: attribute_text(value) for key, value in fields.items()}
-        own = None if _missing(name) else str(name)
-        questions.append(Question(where, own, question, choices, label, attributes))
-    _check_ids(questions)
-    return questions
-
-
-def _check_ids(questions: Sequence[Question]) -> None:
-    given = [question for question in questions if question.id is not None]
-    if given and len(given) < len(questions):
-        without = next(question for question in questions if question.id is None)
-        raise ValueError(
-            f"{without.where}: the id is missing, but {len(given)} other questions have one; give "
-            "an id to each or to none"
-        )
-    seen: dict[str | None, str] = {}
-    for question in given:
-        if question.id in seen:
-            raise ValueError(
-                f"{question.where}: the id {quoted(question.id)} is already used in "
-                f"{seen[question.id]}; ids must be unique"
-            )
-        seen[question.id] = question.where
+def _ids(rows: Rows) -> list[str] | None:
+    """Return the ids of all rows, or None if no row has one."""
+    given = [None if _missing(name) else str(name) for name in rows.columns.get(ID, ())]
+    n = sum(name is not None for name in given)
+    if n == 0:
+        return None
+    others = f", but {n} other questions have one; give an id to each or to none"
+    return checked_row_ids(given, rows.places, others)
 
 
 def checked_texts(

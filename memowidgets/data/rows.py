@@ -132,14 +132,24 @@ def labelled(
     column = ID if ids is None and ID in found.columns and label != ID else ids
     if column is None:
         return Labelled(integers, names, None)
-    values = found.values(column)
-    for row, value in enumerate(values):
-        if is_missing(value):
+    given = [None if is_missing(one) else as_text(one) for one in found.values(column)]
+    advice = f"; give each row one, or rename the column {quoted(column)}"
+    return Labelled(integers, names, checked_row_ids(given, found.places, advice))
+
+
+def checked_row_ids(ids: Sequence[str | None], places: Sequence[str], if_missing: str) -> list[str]:
+    """Return the ids of rows, or raise for a row that has none or that of an earlier row."""
+    seen: dict[str, str] = {}
+    for name, place in zip(ids, places, strict=True):
+        if name is None:
+            raise ValueError(f"{place}: the id is missing{if_missing}")
+        if name in seen:
             raise ValueError(
-                f"{found.places[row]}: the id is missing; give each row one, or rename the column "
-                f"{quoted(column)}"
+                f"{place}: the id {quoted(name)} is already used in {seen[name]}; ids must be "
+                "unique"
             )
-    return Labelled(integers, names, list(map(as_text, values)))
+        seen[name] = place
+    return list(seen)
 
 
 def as_text(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -328,29 +328,13 @@ class TableDataset(Dataset):
                 where = "also categorical" if name in read else "not among those that are read"
                 raise ValueError(f"the column {quoted(name)} of dates is {where}; choose one")
 
-        def column(name: str) -> NDArray[Any]:
-            values = rows.values(name)
-            if name in written:
-                return _days(name, values, written[name], rows.places)
-            make = _csv_column if rows.are_cells else _column
-            return make(name, values, name in codes)
-
-        return cls._made(_all_columns(read, column), *found)
-
-    @classmethod
-    def _made(
-        cls,
-        columns: dict[str, NDArray[Any]],
-        labels: IntArray,
-        class_names: tuple[str, ...],
-        ids: Sequence[str] | None,
-    ) -> Self:
-        if not columns:
+        made = _read(rows, read, written, codes)
+        if not made:
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
             )
-        single = [name for name, values in columns.items() if len(set(map(_value, values))) < 2]
-        if len(single) == len(columns):
+        single = [name for name, values in made.items() if len(set(map(_value, values))) < 2]
+        if len(single) == len(made):
             raise ValueError(
                 f"every column of the table holds one value ({listed(single, 5)}), so all rows are "
                 "equal"
@@ -360,7 +344,7 @@ class TableDataset(Dataset):
                 f"{_several(len(single), 'column holds', 'columns hold')} one value, from which "
                 f"nothing can be learned: {listed(map(quoted, single), 5)}; leave them out"
             )
-        data = cls(columns, checked_ids(ids, len(labels)), labels, class_names)
+        data = cls(made, checked_ids(found.ids, len(rows)), found.labels, found.class_names)
         data._warn_of_contradictions()
         gaps = data.missing()
         if gaps:
@@ -543,22 +527,27 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _all_columns(
-    names: Sequence[str], make: Callable[[str], NDArray[Any]]
+def _read(
+    rows: Rows, names: Sequence[str], written: Mapping[str, str | None], codes: Collection[str]
 ) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
-    columns, problems = {}, []
+    made, problems = {}, []
+    make = _csv_column if rows.are_cells else _column
     for name in names:
         try:
             check_whole_characters([name], "the column name")
-            columns[name] = make(name)
+            values = rows.values(name)
+            if name in written:
+                made[name] = _days(name, values, written[name], rows.places)
+            else:
+                made[name] = make(name, values, name in codes)
         except ValueError as error:
             problems.append(str(error))
     if problems:
         raise ValueError(
             ". ".join([problems[0], *(f"{p[0].upper()}{p[1:]}" for p in problems[1:])])
         )
-    return columns
+    return made
 
 
 def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:

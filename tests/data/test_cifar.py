@@ -64,11 +64,6 @@ def test_the_authors_archive_is_read_where_it_lies(batches):
         fetch_cifar10(archive)
 
 
-def test_one_file_is_a_split(batches):
-    file = batches / "cifar-10-batches-bin" / "data_batch_2.bin"
-    assert len(fetch_cifar10(file)) == 12
-
-
 def _png(array):
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     out = io.BytesIO()
@@ -118,31 +113,26 @@ def test_other_pictures_are_no_cifar(tmp_path):
         fetch_cifar10(tmp_path / "tree.zip")
 
 
-def test_bad_sources_are_named(batches, tmp_path):
-    with pytest.raises(ValueError, match=r"valid: 'train', 'test', 'train\+test'"):
-        fetch_cifar10(batches, "validation")
+SMALL = b"".join(bytes([label]) + bytes(3072) for label in (3, 5, 3, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "split", "error", "facts"),
+    [
+        ("data_batch_1.bin", SMALL, "validation", ValueError, r"'train', 'test', 'train\+test'"),
+        ("data_batch_1.bin", SMALL[:-1], "train", ValueError, r"data_batch_1\.bin .*12291 bytes"),
+        ("data_batch_1.bin", b"", "train", ValueError, "its 0 bytes"),
+        ("data_batch_1.bin", SMALL + b"M" + SMALL[1:3073], "train", ValueError, "record 4.* 77"),
+        ("data_batch_1", b"\x80\x02}q\x00.", "train", ValueError, "pickle.*could run any code"),
+        ("readme.txt", b"", "train", FileNotFoundError, "neither train/<class>.*data_batch_1"),
+    ],
+)
+def test_bad_sources_are_named(tmp_path, name, content, split, error, facts):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=facts):
+        fetch_cifar10(tmp_path, split)
     with pytest.raises(FileNotFoundError, match="is not a folder or a zip"):
         fetch_cifar10(tmp_path / "nowhere")
-    short = batches / "cifar-10-batches-bin" / "data_batch_3.bin"
-    short.write_bytes(short.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"data_batch_3\.bin is not a binary batch"):
-        fetch_cifar10(batches)
-    wrong = records()
-    wrong[4, 0] = 77
-    short.write_bytes(wrong.tobytes())
-    with pytest.raises(ValueError, match=r"data_batch_3\.bin, record 4: the label is 77"):
-        fetch_cifar10(batches)
-    short.write_bytes(b"")
-    with pytest.raises(ValueError, match="its 0 bytes"):
-        fetch_cifar10(batches)
-
-
-def test_an_empty_folder_and_pickles_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"neither train/<class>/… nor binary batches"):
-        fetch_cifar10(tmp_path)
-    (tmp_path / "data_batch_1").write_bytes(b"\x80\x02}q\x00.")
-    with pytest.raises(ValueError, match="a pickle file, which could run any code"):
-        fetch_cifar10(tmp_path)
 
 
 def test_the_hub_is_asked_for_data_only_and_its_absence_is_said(monkeypatch):
@@ -178,11 +168,12 @@ def test_planted_canaries_are_in_half_of_the_models_and_never_in_what_all_train_
 
 
 def test_one_batch_is_one_split(tmp_path):
-    records = b"".join(bytes([label]) + bytes(3072) for label in (3, 5, 3, 5))
-    (tmp_path / "data_batch_1.bin").write_bytes(records)
-    (tmp_path / "mine.bin").write_bytes(records)
-    with pytest.raises(ValueError, match="is one file, so it is one split"):
-        fetch_cifar10(tmp_path / "mine.bin", split="train+test")
-    with pytest.raises(ValueError, match="is a batch of the train images, not of the test ones"):
-        fetch_cifar10(tmp_path / "data_batch_1.bin", split="test")
-    assert len(fetch_cifar10(tmp_path / "mine.bin", split="test")) == 4
+    for name in ("data_batch_1.bin", "mine.bin"):
+        (tmp_path / name).write_bytes(SMALL)
+    for name, split, facts in (
+        ("mine.bin", "train+test", "is one file, so it is one split"),
+        ("data_batch_1.bin", "test", "of the train images, not of the test ones"),
+    ):
+        with pytest.raises(ValueError, match=facts):
+            fetch_cifar10(tmp_path / name, split)
+    assert len(fetch_cifar10(tmp_path / "mine.bin", "test")) == 4

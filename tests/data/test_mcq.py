@@ -114,7 +114,6 @@ def test_a_bad_row_is_named_in_one_clear_sentence(changes, message):
         ([row(0), "x"], TypeError, "row 1 is of type str"),
         ([row(0, id=1), row(1, id="1")], ValueError, "row 1: the id '1' is already used in row 0"),
         ([row(0), row(1, id="b")], ValueError, "row 0: the id is missing, but 1 other"),
-        ([row(0), row(3)], ValueError, "all 2 samples have the label 0"),
         ([{"messages": [{"role": "user", "content": "Hi"}]}] * 2, ValueError, "limits"),
         ([{"prompt": "Why?", "completion": "So."}] * 2, ValueError, "row 0.*2 to 10.*limits"),
     ],

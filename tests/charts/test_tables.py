@@ -22,24 +22,20 @@ def test_a_good_table_comes_back():
 
 
 @pytest.mark.parametrize(
-    ("table", "numbers", "words"),
+    ("table", "numbers", "error", "facts"),
     [
-        (GOOD, ["c"], "the table lacks c; it has a, b"),
-        (GOOD, ["c", "d"], "the table lacks the columns c, d; it has a, b"),
-        (GOOD[:0], ["a"], "the table has no rows"),
-        (GOOD, ["b"], "in b; it must be numbers"),
-        (GOOD.assign(a=[1, np.nan]), ["a"], "the table has nan in a, row 1"),
-        (GOOD.assign(a=[-np.inf, np.nan]), ["a"], "has -inf in a, row 0 and 1 more"),
+        ({"a": [1]}, ["a"], TypeError, "the table must be a pandas DataFrame, not dict"),
+        (GOOD, ["c"], ValueError, "the table lacks c; it has a, b"),
+        (GOOD, ["c", "d"], ValueError, "the table lacks the columns c, d; it has a, b"),
+        (GOOD[:0], ["a"], ValueError, "the table has no rows"),
+        (GOOD, ["b"], ValueError, "in b; it must be numbers"),
+        (GOOD.assign(a=[1, np.nan]), ["a"], ValueError, "the table has nan in a, row 1"),
+        (GOOD.assign(a=[-np.inf, np.nan]), ["a"], ValueError, "-inf in a, row 0 and 1 more"),
     ],
 )
-def test_a_bad_table_is_refused(table, numbers, words):
-    with pytest.raises(ValueError, match=words):
+def test_a_bad_table_is_refused(table, numbers, error, facts):
+    with pytest.raises(error, match=facts):
         checked(table, "the table", [], numbers)
-
-
-def test_what_is_no_table_is_refused():
-    with pytest.raises(TypeError, match="the table must be a pandas DataFrame, not dict"):
-        checked({"a": [1]}, "the table", ["a"])
 
 
 def off_the_line(points, kept) -> float:
@@ -161,38 +157,38 @@ def each(request):
 
 def test_a_figure_is_drawn_from_a_good_table(each):
     draw, table, _ = each
-    assert "<svg" in draw(table)._repr_mimebundle_()["image/svg+xml"]
+    shown = draw(table)._repr_mimebundle_(include=None, exclude=None)
+    assert set(shown) == {"image/svg+xml", "text/plain"}
+    assert "<svg" in shown["image/svg+xml"]
+    assert "<script" not in shown["image/svg+xml"]
 
 
-def test_a_figure_names_a_missing_column(each):
-    draw, table, column = each
-    with pytest.raises(ValueError, match=f"lacks {column}; it has"):
-        draw(table.drop(columns=column))
-
-
-def test_a_figure_refuses_an_empty_table(each):
-    draw, table, _ = each
-    with pytest.raises(ValueError, match="has no rows"):
-        draw(table[:0])
-
-
-def test_a_figure_refuses_nan(each):
+def test_a_figure_refuses_what_it_cannot_draw(each):
     draw, table, column = each
     wrong = table.assign(**{column: table[column].astype(float).where(table.index > 0)})
-    with pytest.raises(ValueError, match=f"nan in {column}, row 0"):
-        draw(wrong)
-
-
-def test_a_figure_refuses_an_unknown_theme(each):
-    draw, table, _ = each
-    with pytest.raises(ValueError, match="unknown theme 'sepia'; valid: light, dark"):
-        draw(table, theme="sepia")
+    for bad, how, facts in (
+        (table.drop(columns=column), {}, f"lacks {column}; it has"),
+        (table[:0], {}, "has no rows"),
+        (wrong, {}, f"nan in {column}, row 0"),
+        (table, {"theme": "sepia"}, "unknown theme 'sepia'; valid: light, dark"),
+    ):
+        with pytest.raises(ValueError, match=facts):
+            draw(bad, **how)
 
 
 @pytest.mark.parametrize("draw", [charts.auc_by_setting, charts.auc_by_layer, charts.auc_by_eta])
 def test_two_rows_for_one_point_are_refused(draw):
     with pytest.raises(ValueError, match=r"psmi.* twice.*one row"):
         draw(pd.concat([AREAS, AREAS[:1]]))
+
+
+def test_training_curves_hold_the_numbers_of_the_table_that_are_there():
+    table = CHECKPOINTS.assign(test_accuracy=np.nan)
+    lines, rule, _ = charts.training_curves(table).layer
+    drops = lines.data[lines.data["curve"].str.contains("median")]
+    assert drops["share"].tolist() == [0.0, 0.95]
+    assert not lines.data["curve"].str.contains("held-out").any()
+    assert rule.data["epoch"].tolist() == [1.0]
 
 
 def test_what_can_not_be_meant_is_refused():

@@ -10,7 +10,7 @@ import zlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     from memowidgets.decisions import Decision
     from memowidgets.report.content import Content, Scored
-    from memowidgets.widgets.samples import Card, SampleReader
 
 
 LEVEL = 6  # 9 takes twice as long for a hundredth less
@@ -167,11 +166,11 @@ def _shown(
     if content.samples is None:
         return {"kind": "number", "items": None}
     reader = reader_for(content.samples)
-    makes = Items(cast("SampleReader", _Smaller(reader)), content.class_names, content.ids)
+    makes = Items(reader, content.class_names, content.ids, smaller)
     pixels = bytearray()
     items = [
-        makes.item(row, decision, pixels)
-        for row, decision in zip(rows.at(chosen, content.tau), made, strict=True)
+        makes.item(rows, row, content.tau, decision, pixels)
+        for row, decision in zip(chosen.tolist(), made, strict=True)
     ]
     labels = None if rows.labels is None else rows.labels[chosen]
     return {
@@ -189,25 +188,6 @@ _COMPUTED = (
     *("position", "status", "score", "error", "uncertain", "logLira", "right", "decision"),
     "canary",
 )
-
-
-class _Smaller:
-    """The same samples, with pictures that are small enough for a page."""
-
-    editable = False
-
-    def __init__(self, reader: SampleReader) -> None:
-        self._reader = reader
-
-    def __len__(self) -> int:
-        return len(self._reader)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    def card(self, position: int) -> Card:
-        card = self._reader.card(position)
-        return card if card.image is None else replace(card, image=smaller(card.image))
 
 
 def smaller(image: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -21,7 +21,7 @@ from memowidgets.visible import quoted, visible
 from memowidgets.widgets.explored import MOST_OTHERS, Judged, checked_scores, checked_tau, curve
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.inspected import Extra, rows_from
+from memowidgets.widgets.inspected import Extra, aligned, rows_from
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pinned, State, fields, mismatch
 from memowidgets.widgets.standin import bundle
@@ -406,11 +406,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         if progress is not None:
             progress.cancel()
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until no work is running, for scripts and tests."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until no work is running, for scripts and tests. Return whether that is so.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most, for the numbers and then for what is drawn of them.
+        """
         computing = self._computing
-        if computing is not None:
-            computing.wait(timeout)
+        return (computing is None or computing.wait(timeout)) and super().wait(timeout)
 
     def refresh(self) -> None:
         """Show what came since: new checkpoints, scores, and shadow models."""
@@ -560,7 +565,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         tau = self._taus.get(pick[0], opening_tau(view.scores, view.natural))
         eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
-        others = partial(_aligned, extras, view.positions[keep]) if extras else None
+        others = partial(_of_all, extras, view.positions[keep]) if extras else None
         rows = rows_from(
             self._reader,
             given.scores,
@@ -744,13 +749,11 @@ def _kept(values: Any, keep: Any) -> Any:
     return values if values is None or keep.all() else values[keep]
 
 
-def _aligned(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:
+def _of_all(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:
     """Return other scores by name. A score that lacks one of these positions is left out."""
     found: dict[str, Any] = {}
     for extra in list(extras.values())[:MOST_OTHERS]:
-        theirs, scores = extra.read()
-        order = np.argsort(theirs)
-        places = np.searchsorted(theirs, positions, sorter=order).clip(max=len(theirs) - 1)
-        if np.array_equal(theirs[order][places], positions):
-            found[extra.label] = scores[order][places]
+        scores = aligned(*extra.read(), positions)
+        if not np.isnan(scores).any():
+            found[extra.label] = scores
     return found

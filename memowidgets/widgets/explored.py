@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import check_same_order, to_numpy
+from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
 from memowidgets.evaluation import Evaluation, below_class, compare, roc
 from memowidgets.visible import visible
 
@@ -30,24 +30,15 @@ CURVE_STEPS = 300  # a curve drawn some 300 pixels wide and high needs no more
 
 def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats:
     """Return a vector of finite numbers. Raise an error that counts those that are not."""
-    array = to_numpy(values)
+    array = real_numbers(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {array.shape}")
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be real numbers, not {array.dtype}")
     if n is None and len(array) == 0:
         raise ValueError(f"{name} is empty: there must be at least one sample")
     if n is not None and len(array) != n:
         raise ValueError(f"{name} has {len(array)} entries for {n} samples: give one for each")
-    floats = array.astype(np.float64)
-    wrong = ~np.isfinite(floats)
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        raise ValueError(
-            f"{name} must be finite: {int(wrong.sum())} of {len(floats)} are NaN or infinite, "
-            f"the first in row {first}"
-        )
-    return floats
+    check_finite(array, name)
+    return array.astype(np.float64)
 
 
 def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
@@ -420,6 +411,23 @@ class Judged:
                 difference = [test.difference, *test.interval]
             found.append({"name": name, "difference": difference, **curve(other)})
         return found
+
+
+def counted(flagged: Bools, memorized: Bools | None) -> dict[str, int]:
+    """Return how many samples are flagged, and how many of them rightly where that is known."""
+    n, n_flagged = len(flagged), int(flagged.sum())
+    if memorized is None:
+        return {"n": n, "flagged": n_flagged}
+    hits = int((flagged & memorized).sum())
+    missed = int(memorized.sum()) - hits
+    return {
+        "n": n,
+        "flagged": n_flagged,
+        "hits": hits,
+        "false_alarms": n_flagged - hits,
+        "missed": missed,
+        "clear": n - n_flagged - missed,
+    }
 
 
 def curve(evaluation: Evaluation) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from memowidgets.widgets.explored import (
     checked_others,
     checked_scores,
     checked_tau,
+    counted,
     packed_log_lira,
 )
 from memowidgets.widgets.frontend import script, style
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from memowidgets.evaluation import Evaluation
-    from memowidgets.widgets.explored import Bools, Others
+    from memowidgets.widgets.explored import Others
     from memowidgets.widgets.messages import AskLogLira
 
 
@@ -103,6 +104,16 @@ class Thresholds(AtThreshold):
             self._comparable = self.comparing = self._others is not None
             self._judge()
         self._work_later()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until no work is running, for scripts and tests. Return whether that is so.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most.
+        """
+        return self._worker.wait(timeout)
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -211,7 +222,7 @@ class Thresholds(AtThreshold):
         memorized = judged.memorized if known else given.memorized_from(self.eta)
         below = given.below if self.rule else None
         flagged = given.scores <= self.tau if below is None else below
-        self.set_trait("counts", _counts(flagged, memorized))
+        self.set_trait("counts", counted(flagged, memorized))
 
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
@@ -440,19 +451,3 @@ def _work_out(widget: weakref.ref[Thresholds], judged: Judged) -> None:
             late["failed"] = f"The other scores can't be compared: {error}"
     if explorer._judged is judged:  # noqa: SLF001
         explorer._late = late  # noqa: SLF001
-
-
-def _counts(flagged: Bools, memorized: Bools | None) -> dict[str, int]:
-    n, n_flagged = len(flagged), int(flagged.sum())
-    if memorized is None:
-        return {"n": n, "flagged": n_flagged}
-    hits = int((flagged & memorized).sum())
-    missed = int(memorized.sum()) - hits
-    return {
-        "n": n,
-        "flagged": n_flagged,
-        "hits": hits,
-        "false_alarms": n_flagged - hits,
-        "missed": missed,
-        "clear": n - n_flagged - missed,
-    }

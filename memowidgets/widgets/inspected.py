@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import check_same_order
+from memowidgets.checks import check_finite, check_same_order
 from memowidgets.visible import quoted
-from memowidgets.widgets.explored import checked_flags, checked_floats, checked_log_lira
+from memowidgets.widgets.explored import (
+    checked_flags,
+    checked_floats,
+    checked_log_lira,
+    counted,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -47,41 +51,6 @@ class Extra:
 
     label: str
     read: Callable[[], tuple[NDArray[np.int64], NDArray[np.float64]]]
-
-
-class Row(NamedTuple):
-    """One row in plain numbers, at some threshold. What is not known is None.
-
-    Attributes
-    ----------
-    position : int
-        Position of the sample.
-    status : str
-        What the row is, in the words of the filters; empty without scores.
-    score, error, log_lira : float or None
-    uncertain : bool
-        Whether the score and τ are less than two standard errors apart.
-    right : bool or None
-        Whether the finished model gives the label.
-    label : int
-        -1 without one.
-    label_probability : float or None
-    probabilities : array of shape (n_classes,), or None
-    guess : int or None
-        The most probable class.
-    """
-
-    position: int
-    status: str
-    score: float | None
-    error: float | None
-    uncertain: bool
-    log_lira: float | None
-    right: bool | None
-    label: int
-    label_probability: float | None
-    probabilities: NDArray[np.float64] | None
-    guess: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,17 +117,29 @@ class Rows:
             return SORTS[name]
         return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
-    def flagged(self, tau: float | None) -> NDArray[np.bool_]:
-        """Return a mask of the rows with a score of at most τ. Without scores no row has one."""
+    def flagged(self, tau: float | None, row: Any = slice(None)) -> Any:
+        """Return a mask of the rows with a score of at most τ, or whether this one is flagged.
+
+        Where `tau` is None, the rule by class flags. Without scores no row is flagged.
+        """
         if tau is None and self.below is not None:
-            return self.below
+            return self.below[row]
         if tau is None or self.scores is None:
-            return np.zeros(len(self), dtype=np.bool_)
-        return np.less_equal(self.scores, tau)
+            return np.zeros(len(self), dtype=np.bool_)[row]
+        return np.less_equal(self.scores[row], tau)
+
+    def status(self, row: int, tau: float | None) -> str:
+        """Return what a row is, in the words of the filters. Without scores it is empty."""
+        if self.scores is None:
+            return ""
+        flagged = bool(self.flagged(tau, row))
+        if self.memorized is None:
+            return "flagged" if flagged else "not flagged"
+        return STATUSES[2 * flagged + bool(self.memorized[row])]
 
     def mask(self, name: str, tau: float | None) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
-        flagged = self.flagged(tau)
+        flagged: NDArray[np.bool_] = self.flagged(tau)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
         if name in ("flagged", "not flagged"):
@@ -172,54 +153,13 @@ class Rows:
 
     def counts(self, tau: float | None, among: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of these rows each filter shows."""
-        shown, flagged = int(np.count_nonzero(among)), self.flagged(tau) & among
-        n_flagged = int(np.count_nonzero(flagged))
-        found = {"all": shown, "flagged": n_flagged, "not flagged": shown - n_flagged}
-        if self.memorized is not None:
-            hits = int(np.count_nonzero(flagged & self.memorized))
-            missed = int(np.count_nonzero(among & self.memorized)) - hits
-            false_alarms = n_flagged - hits
-            clear = shown - n_flagged - missed
-            found |= {"hit": hits, "false alarm": false_alarms, "missed": missed, "clear": clear}
+        memorized = None if self.memorized is None else self.memorized[among]
+        found = counted(self.flagged(tau)[among], memorized)
+        found["all"] = found.pop("n")
+        found["not flagged"] = found["all"] - found["flagged"]
+        if memorized is not None:
+            found["hit"], found["false alarm"] = found["hits"], found["false_alarms"]
         return {name: found[name] for name in self.filters()}
-
-    def at(self, chosen: NDArray[np.int64], tau: float | None) -> list[Row]:
-        """Return some rows in plain numbers. All are read in one step, for that is faster.
-
-        Where `tau` is None, the rule by class flags.
-        """
-        nothing = [None] * len(chosen)
-        scores, errors, log_lira, label_probability = (
-            nothing if values is None else _plain(values[chosen])
-            for values in (self.scores, self.errors, self.log_lira, self.label_probability)
-        )
-        of_model = nothing if self.probabilities is None else list(self.probabilities[chosen])
-        return list(
-            map(
-                Row,
-                self.positions[chosen].tolist(),
-                self._statuses(chosen, tau),
-                scores,
-                errors,
-                [_is_close(*pair, tau) for pair in zip(scores, errors, strict=True)],
-                log_lira,
-                nothing if self.right is None else self.right[chosen].tolist(),
-                [-1] * len(chosen) if self.labels is None else self.labels[chosen].tolist(),
-                label_probability,
-                of_model,
-                [None if values is None else int(values.argmax()) for values in of_model],
-            )
-        )
-
-    def _statuses(self, chosen: NDArray[np.int64], tau: float | None) -> list[str]:
-        """Return what some rows are, in the words of the filters. Without scores it is empty."""
-        if self.scores is None:
-            return [""] * len(chosen)
-        flagged = self.flagged(tau)[chosen].tolist()
-        if self.memorized is None:
-            return ["flagged" if flag else "not flagged" for flag in flagged]
-        known = zip(flagged, self.memorized[chosen].tolist(), strict=True)
-        return [STATUSES[2 * flag + memorized] for flag, memorized in known]
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -256,18 +196,6 @@ class Rows:
         return np.where(known, chosen, np.nan)
 
 
-def _plain(values: NDArray[np.float64]) -> list[float | None]:
-    """Return numbers for the page; NaN and infinite ones are None."""
-    return [value if isfinite(value) else None for value in values.tolist()]
-
-
-def _is_close(score: float | None, error: float | None, tau: float | None) -> bool:
-    """Return whether a score and τ are less than two standard errors apart."""
-    if score is None or tau is None or error is None:
-        return False
-    return abs(score - tau) < 2 * error
-
-
 def classes_in(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the labels that occur, each once, without -1."""
     return np.empty(0, dtype=np.int64) if labels is None else np.unique(labels[labels >= 0])
@@ -301,7 +229,7 @@ def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
 def _keys(rows: Rows, name: str) -> NDArray[np.float64]:
     """Return the values by which an order sorts, lowest first."""
     if name.startswith(EXTRA):
-        return _aligned(*rows.extras[name.removeprefix(EXTRA)].read(), rows.positions)
+        return aligned(*rows.extras[name.removeprefix(EXTRA)].read(), rows.positions)
     if name == "log-lira" and rows.log_lira is not None:
         return -rows.log_lira
     if name == "disagreement" and rows.label_probability is not None:
@@ -313,7 +241,7 @@ def _keys(rows: Rows, name: str) -> NDArray[np.float64]:
     return rows.positions.astype(np.float64)
 
 
-def _aligned(
+def aligned(
     at: NDArray[np.int64], scores: NDArray[np.float64], positions: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the scores of these positions, NaN for one that has none. NaN sorts last."""
@@ -389,14 +317,7 @@ def _checked_probabilities(probabilities: ArrayLike | None, n: int) -> NDArray[n
         raise ValueError(
             f"probabilities must have the shape ({n}, number of classes), not {array.shape}"
         )
-    if np.isfinite(array.sum()):  # one pass where all is well, as it mostly is
-        return array
-    wrong = ~np.isfinite(array).all(axis=1)
-    if wrong.any():
-        raise ValueError(
-            f"probabilities must be finite: {int(wrong.sum())} rows are not, the first is row "
-            f"{int(np.argmax(wrong))}"
-        )
+    check_finite(array, "probabilities")
     return array
 
 

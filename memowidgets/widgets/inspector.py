@@ -295,9 +295,10 @@ class Inspection(AtThreshold):
     ) -> list[dict[str, Any]]:
         """Return some rows as items, with the decisions that were made on them."""
         table, items = self._log.table(), self._items
+        names = map(items.name, rows.positions[chosen].tolist())
         return [
-            items.item(row, table.get(items.name(row.position), UNDECIDED), pixels, whole=whole)
-            for row in rows.at(chosen, tau)
+            items.item(rows, row, tau, table.get(name, UNDECIDED), pixels, whole=whole)
+            for row, name in zip(chosen.tolist(), names, strict=True)
         ]
 
     def _found_by(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:

@@ -10,12 +10,12 @@ import numpy as np
 from memowidgets.widgets.samples import MOST_CHARACTERS, Card, SampleReader, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from memowidgets.decisions import Decision
-    from memowidgets.widgets.inspected import Row, Rows
+    from memowidgets.widgets.inspected import Rows
     from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps
     from memowidgets.widgets.samples import Value
 
@@ -40,12 +40,19 @@ class Items:
         Names of the classes. A class without a name has its number.
     ids : sequence of str, optional
         Ids of the samples, by default the reader's.
+    picture : callable, optional
+        What becomes of an image before it is sent.
     """
 
     def __init__(
-        self, reader: SampleReader, class_names: Sequence[str], ids: Sequence[str] | None
+        self,
+        reader: SampleReader,
+        class_names: Sequence[str],
+        ids: Sequence[str] | None,
+        picture: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] = lambda image: image,
     ) -> None:
         self._reader, self.class_names, self._ids = reader, class_names, ids
+        self._picture = picture
 
     def name(self, position: int) -> str:
         """Return the id of a sample, as decisions know it."""
@@ -76,31 +83,45 @@ class Items:
         return [list(one) for one in found]
 
     def item(
-        self, row: Row, made: Decision, pixels: bytearray, *, whole: bool = False
+        self,
+        rows: Rows,
+        row: int,
+        tau: float | None,
+        made: Decision,
+        pixels: bytearray,
+        *,
+        whole: bool = False,
     ) -> dict[str, Any]:
-        """Return one sample with its scores. `whole` sends long texts too."""
-        card = self._reader.card(row.position)
-        name, most = self.name(row.position), MOST_WHOLE if whole else MOST_CHARACTERS
+        """Return the sample of a row with its scores at τ. `whole` sends long texts too."""
+        position = int(rows.positions[row])
+        card, most = self._reader.card(position), MOST_WHOLE if whole else MOST_CHARACTERS
+        label = -1 if rows.labels is None else int(rows.labels[row])
+        of_model = None if rows.probabilities is None else rows.probabilities[row]
+        guess = None if of_model is None else int(of_model.argmax())
+        score, error = _of_row(rows.scores, row), _of_row(rows.errors, row)
+        close = False  # whether the score and τ are less than two standard errors apart
+        if score is not None and error is not None and tau is not None:
+            close = abs(score - tau) < 2 * error
         return {
-            "position": row.position,
-            "id": _cut(name, MOST_ID),
-            "status": row.status,
-            "score": row.score,
-            "error": row.error,
-            "uncertain": row.uncertain,
-            "logLira": row.log_lira,
-            "right": row.right,
+            "position": position,
+            "id": _cut(self.name(position), MOST_ID),
+            "status": rows.status(row, tau),
+            "score": score,
+            "error": error,
+            "uncertain": close,
+            "logLira": _of_row(rows.log_lira, row),
+            "right": None if rows.right is None else bool(rows.right[row]),
             "decision": made.decision,
             "to": _cut(made.to, MOST_ID),
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
-            "label": self.class_name(row.label),
-            "guess": "" if row.guess is None else self.class_name(row.guess),
-            "guessProbability": _probability(row, row.guess),
-            "labelProbability": row.label_probability,
-            **_shown(card, pixels, most),
+            "label": self.class_name(label),
+            "guess": "" if guess is None else self.class_name(guess),
+            "guessProbability": _of_row(of_model, guess),
+            "labelProbability": _of_row(rows.label_probability, row),
+            **self._shown(card, pixels, most),
             **_values(card.values, MOST_WHOLE_VALUES if whole else MOST_VALUES),
-            **_options(card.options, row, most),
-            **self._likeliest(card, row),
+            **_options(card.options, of_model, label, most),
+            **self._likeliest(card, of_model, label),
         }
 
     def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
@@ -112,16 +133,31 @@ class Items:
             "label": self.class_name(label),
             "options": [readable(option[:MOST_GLIMPSE]) for option in card.options],
             "answer": label,
-            **_shown(card, pixels, MOST_GLIMPSE),
+            **self._shown(card, pixels, MOST_GLIMPSE),
             **_values(card.values, 3),
         }
 
-    def _likeliest(self, card: Card, row: Row) -> dict[str, Any]:
+    def _shown(self, card: Card, pixels: bytearray, most: int) -> dict[str, Any]:
+        """Return a text with at most so many characters, or an image, whose pixels are appended."""
+        shown: dict[str, Any] = {"canary": card.canary}
+        if card.text is not None:
+            shown["text"] = readable(card.text[:most])
+            shown["hidden"] = max(0, len(card.text) - most)
+        if card.image is not None:
+            image = self._picture(card.image)
+            height, width, channels = image.shape
+            shape = {"height": height, "width": width, "channels": channels}
+            shown["image"] = {"offset": len(pixels), **shape}
+            pixels.extend(np.ascontiguousarray(image).tobytes())
+        return shown
+
+    def _likeliest(
+        self, card: Card, of_model: NDArray[np.float64] | None, label: int
+    ) -> dict[str, Any]:
         """Return the classes that the model finds most probable, and the label behind them.
 
         Only of a text or a table's row. The label comes last if it is not among the likeliest.
         """
-        of_model, label = row.probabilities, row.label
         if of_model is None or card.image is not None or card.options:
             return {}
         order = np.argsort(-of_model, kind="stable")[:_LIKELIEST]
@@ -153,19 +189,6 @@ def digits_for(scores: NDArray[np.float64] | None) -> int:
     return 2 if span == 0 else int(np.clip(2 - np.floor(np.log10(span)), 0, 8))
 
 
-def _shown(card: Card, pixels: bytearray, most: int) -> dict[str, Any]:
-    shown: dict[str, Any] = {"canary": card.canary}
-    if card.text is not None:
-        shown["text"] = readable(card.text[:most])
-        shown["hidden"] = max(0, len(card.text) - most)
-    if card.image is not None:
-        height, width, channels = card.image.shape
-        shape = {"height": height, "width": width, "channels": channels}
-        shown["image"] = {"offset": len(pixels), **shape}
-        pixels.extend(np.ascontiguousarray(card.image).tobytes())
-    return shown
-
-
 def _values(values: tuple[Value, ...], most: int) -> dict[str, Any]:
     if not values:
         return {}
@@ -182,27 +205,28 @@ def _values(values: tuple[Value, ...], most: int) -> dict[str, Any]:
     }
 
 
-def _options(options: tuple[str, ...], row: Row, most: int) -> dict[str, Any]:
+def _options(
+    options: tuple[str, ...], of_model: NDArray[np.float64] | None, label: int, most: int
+) -> dict[str, Any]:
     if not options:
         return {}
-    of_model = [] if row.probabilities is None else row.probabilities.tolist()
+    known = [] if of_model is None else of_model.tolist()
     return {
         "options": [
             {
                 "text": readable(text[:most]),
                 "hidden": max(0, len(text) - most),
-                "label": i == row.label,
-                "probability": of_model[i] if i < len(of_model) else None,
+                "label": i == label,
+                "probability": known[i] if i < len(known) else None,
             }
             for i, text in enumerate(options)
         ]
     }
 
 
-def _probability(row: Row, label: int | None) -> float | None:
-    if row.probabilities is None or label is None:
-        return None
-    return float(row.probabilities[label])
+def _of_row(values: NDArray[np.float64] | None, row: int | None) -> float | None:
+    """Return a number for the page; None if it is not known, NaN or infinite."""
+    return None if values is None or row is None else _number(float(values[row]))
 
 
 def _cut(text: str, most: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -149,32 +149,49 @@ class Card:
     canary: bool = False
 
 
-class SampleReader(Protocol):
-    """Reads samples of one kind."""
+class SampleReader:
+    """Reads samples of one kind from a sequence. Each may have an id."""
 
-    kind: str
-    editable: bool
-    notice: str  # what is said once above all samples
+    kind = ""
+    editable = False
+    notice = ""  # what is said once above all samples
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        self._samples = samples
+        self._ids = getattr(samples, "ids", None)  # a dataset's: without making the sample
 
     def __len__(self) -> int:
         """Return the number of samples."""
-        ...
+        return len(self._samples)
 
     def id(self, position: int) -> str:
         """Return the id of a sample."""
-        ...
+        if self._ids is not None:
+            return str(self._ids[position])
+        name = value_of(self._samples[position], "id")
+        return str(position if name is None else name)
 
     def card(self, position: int) -> Card:
         """Return the content of a sample."""
-        ...
+        raise NotImplementedError
 
-    def text(self, position: int) -> str:
+    def text(self, position: int) -> str:  # noqa: ARG002 - images have none
         """Return the text that a search looks through, empty for images."""
-        ...
+        return ""
 
     def labels(self) -> NDArray[np.int64] | None:
         """Return the labels that the samples have, -1 for one without a label."""
-        ...
+        known = getattr(self._samples, "labels", None)
+        if known is not None:
+            return np.asarray(known, dtype=np.int64)
+        carried = np.array([_label(self._samples[i]) for i in range(len(self))], dtype=np.int64)
+        return carried if (carried >= 0).any() else None
+
+    def _is_canary(self, position: int) -> bool:
+        canaries = getattr(self._samples, "canaries", None)
+        if canaries is None:
+            return bool(value_of(self._samples[position], "canary"))
+        return bool(canaries[position])
 
 
 def reader_for(samples: Any) -> SampleReader:
@@ -231,43 +248,6 @@ def readable(text: str) -> str:
     return _SURROGATES.sub("\ufffd", text)
 
 
-class _Objects:
-    """Samples in a sequence. Each may have an id."""
-
-    editable = False
-    notice = ""
-
-    def __init__(self, samples: Sequence[Any]) -> None:
-        self._samples = samples
-        self._ids = getattr(samples, "ids", None)  # a dataset's: without making the sample
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def id(self, position: int) -> str:
-        if self._ids is not None:
-            return str(self._ids[position])
-        name = value_of(self._samples[position], "id")
-        return str(position if name is None else name)
-
-    def text(self, position: int) -> str:
-        del position
-        return ""
-
-    def _is_canary(self, position: int) -> bool:
-        canaries = getattr(self._samples, "canaries", None)
-        if canaries is None:
-            return bool(value_of(self._samples[position], "canary"))
-        return bool(canaries[position])
-
-    def labels(self) -> NDArray[np.int64] | None:
-        known = getattr(self._samples, "labels", None)
-        if known is not None:
-            return np.asarray(known, dtype=np.int64)
-        carried = np.array([_label(self._samples[i]) for i in range(len(self))], dtype=np.int64)
-        return carried if (carried >= 0).any() else None
-
-
 def _too_dark(images: NDArray[Any] | None) -> str:
     """Return what to do about bytes that are only 0 and 1, "" for other images."""
     if images is None or images.dtype != np.uint8 or images.max(initial=0) != 1:
@@ -278,7 +258,7 @@ def _too_dark(images: NDArray[Any] | None) -> str:
     )
 
 
-class _Images(_Objects):
+class _Images(SampleReader):
     kind = "image"
 
     def __init__(self, samples: Sequence[Any]) -> None:
@@ -288,10 +268,10 @@ class _Images(_Objects):
     def card(self, position: int) -> Card:
         sample = self._samples[position]
         pixels = _as_bytes(np.asarray(value_of(sample, "image")))
-        return Card(image=pixels, canary=bool(value_of(sample, "canary")))
+        return Card(image=pixels, canary=self._is_canary(position))
 
 
-class _ImageArray(_Objects):
+class _ImageArray(SampleReader):
     kind = "image"
 
     def __init__(self, images: NDArray[Any]) -> None:
@@ -304,9 +284,6 @@ class _ImageArray(_Objects):
         self._top = float(images.max()) if images.dtype.kind == "f" else None
         self.notice = _too_dark(images)
 
-    def id(self, position: int) -> str:
-        return str(position)
-
     def card(self, position: int) -> Card:
         return Card(image=_as_bytes(self._samples[position], self._top))
 
@@ -314,7 +291,7 @@ class _ImageArray(_Objects):
         return None
 
 
-class _Texts(_Objects):
+class _Texts(SampleReader):
     kind = "text"
     editable = True
 
@@ -326,7 +303,7 @@ class _Texts(_Objects):
         return str(sample if isinstance(sample, str) else value_of(sample, "text"))
 
 
-class _TableRows(_Objects):
+class _TableRows(SampleReader):
     kind = "table"
 
     def __init__(self, columns: Mapping[str, NDArray[Any]], samples: Any) -> None:
@@ -342,7 +319,7 @@ class _TableRows(_Objects):
         return "\n".join(f"{name}: {value}" for name, value in pairs)
 
 
-class _Withheld(_Objects):
+class _Withheld(SampleReader):
     """Samples of which only ids and labels are known."""
 
     kind = "text"
@@ -355,31 +332,25 @@ class _Withheld(_Objects):
         self.notice += "" if self.notice.endswith("…") else "."
 
     def card(self, position: int) -> Card:
-        return Card(text="", canary=bool(value_of(self._samples[position], "canary")))
+        return Card(text="", canary=self._is_canary(position))
 
     def text(self, position: int) -> str:
         return self.id(position)
 
 
-class _Questions(_Objects):
+class _Questions(SampleReader):
     kind = "mcq"
     editable = True
 
     def card(self, position: int) -> Card:
         known: Any = self._samples
+        canary = self._is_canary(position)
         if hasattr(known, "questions"):  # a dataset's: without making the prompt
-            canary = known.canaries is not None and bool(known.canaries[position])
             return Card(known.questions[position], tuple(known.choices[position]), canary=canary)
-        sample = known[position]
-        options = tuple(str(choice) for choice in value_of(sample, "choices"))
-        return Card(
-            str(value_of(sample, "question")), options, canary=bool(value_of(sample, "canary"))
-        )
+        options = tuple(str(choice) for choice in value_of(known[position], "choices"))
+        return Card(str(value_of(known[position], "question")), options, canary=canary)
 
     def text(self, position: int) -> str:
-        known: Any = self._samples
-        if hasattr(known, "questions"):
-            return "\n".join([known.questions[position], *known.choices[position]])
         card = self.card(position)
         return "\n".join([card.text or "", *card.options])
 

@@ -274,7 +274,7 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     agree(dashboard)
     found = counts(page)
     assert found != at_tau
-    assert found["flagged"] == dashboard.python("int(dashboard._given.below.sum())")
+    assert found["flagged"] == dashboard.python("dashboard.counts['flagged']")
     assert preset.get_attribute("aria-pressed") == "true"
     assert page.locator(".mw-tau-knob").is_hidden()
     assert flagged_in_bars(page) == found["flagged"]
@@ -349,7 +349,7 @@ def test_chips_of_a_class_count_that_class_alone(dashboard):
     of_class = dashboard.python("int((source.data.labels == 7).sum())")
     dashboard.python("setattr(dashboard, 'tau', 0.3)")
     flagged = dashboard.python(
-        "int((dashboard._rows.scores[source.data.labels == 7] <= 0.3).sum())"
+        "int((source.view('psmi', 'last', 'epoch-2').scores[source.data.labels == 7] <= 0.3).sum())"
     )
     page.locator('[data-filter="flagged"]', has_text=str(flagged)).wait_for()
     page.locator('[data-filter="all"]', has_text=str(of_class)).wait_for()
@@ -439,7 +439,7 @@ def test_another_truth_has_its_own_name(widget_page):
     titles = [tile.get_attribute("title") for tile in page.locator(".mw-tile").all()]
     assert not [title for title in titles if "memorised" in title]
     assert "↑ canaries" in notebook.python(
-        "__import__('base64').b64decode(explorer._stand_in().split('base64,')[1].split('\"')[0])"
+        "__import__('base64').b64decode(explorer._repr_mimebundle_()[0]['text/html'].split('base64,')[1].split('\"')[0])"
         ".decode()"
     )
 
@@ -501,7 +501,7 @@ def test_a_bar_says_what_it_holds_and_a_click_shows_its_samples(dashboard):
     page.locator(".mw-range").get_by_text(f"of {sum(held)}").wait_for()
     chip = page.locator(".mw-between")
     low, high = (float(x.replace("−", "-")) for x in chip.inner_text().split()[1:4:2])
-    scores = "dashboard._rows.scores"
+    scores = "source.view('psmi', 'last', 'epoch-2').scores"
     near = f"int((({scores} >= {low} - 1e-9) & ({scores} <= {high} + 1e-9)).sum())"
     assert abs(dashboard.python(near) - sum(held)) <= 2  # the chip's ends are rounded
     assert dashboard.python("dashboard.tau") == 0  # a click moves nothing

@@ -18,18 +18,15 @@ from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import say
 
 
-@pytest.fixture
-def opened():
-    made = []
+def told(dashboard, name):
+    """A trait of the page's own."""
+    return dashboard.get_state()[f"_{name}"]
 
-    def opening(**options):
-        source = FakeSource(**{"n": 200, "seconds": 0.1, **options})
-        made.append(Dashboard(source))
-        return made[-1], source
 
-    yield opening
-    for dashboard in made:
-        dashboard.close()
+def n_memorized(dashboard):
+    """How many of the samples below the plots count as memorised."""
+    counts = say(dashboard, "page", request="1", page=0, filter="all")["counts"]
+    return counts["hit"] + counts["missed"]
 
 
 def test_what_is_computed_shows_at_once(opened):
@@ -45,24 +42,24 @@ def test_what_is_not_computed_is_not_until_compute(opened):
     before = dashboard.counts
     dashboard.layer = "1"
     assert not dashboard.computed
-    assert dashboard._dimmed
-    assert "Below is still PSMI, layer 3 (last), epoch 2" in dashboard._message["text"]
+    assert told(dashboard, "dimmed")
+    assert "Below is still PSMI, layer 3 (last), epoch 2" in told(dashboard, "message")["text"]
     assert dashboard.counts == before
     dashboard.compute()
     dashboard.wait(60)
     assert dashboard.computed
-    assert not dashboard._dimmed
+    assert not told(dashboard, "dimmed")
     assert source.threads[-1] == "memowidgets-compute"
 
 
 def test_nothing_computed_yet(opened):
     dashboard, _ = opened(computed=False)
     assert dashboard.counts == {"n": 0, "flagged": 0}
-    assert dashboard._data == {}  # without scores the page shows the bar alone
+    assert told(dashboard, "data") == {}  # without scores the page shows the bar alone
     dashboard.compute()
     dashboard.wait(60)
     assert dashboard.counts["n"] == 200
-    assert dashboard._data["values"]
+    assert told(dashboard, "data")["values"]
 
 
 def test_what_is_quick_is_computed_on_opening(opened, monkeypatch):
@@ -75,7 +72,7 @@ def test_what_is_quick_is_computed_on_opening(opened, monkeypatch):
     assert source.threads == ["memowidgets-compute"]
     dashboard.layer = "2"
     assert not dashboard.computed
-    assert "press Compute" in dashboard._message["text"]
+    assert "press Compute" in told(dashboard, "message")["text"]
     assert asked == [("psmi", "last", "epoch-2")]
 
 
@@ -97,7 +94,6 @@ def test_a_dashboard_of_arrays_opens_with_numbers():
     dashboard.wait(60)
     assert dashboard.computed
     assert dashboard.counts["n"] == 150
-    dashboard.close()
 
 
 def test_cancel_keeps_the_old_view(opened):
@@ -107,8 +103,8 @@ def test_cancel_keeps_the_old_view(opened):
     dashboard.compute()  # a second press changes nothing
     dashboard.cancel()
     dashboard.wait(60)
-    assert "Cancelled" in dashboard._message["text"]
-    assert not dashboard._work["busy"]
+    assert "Cancelled" in told(dashboard, "message")["text"]
+    assert not told(dashboard, "work")["busy"]
     assert len(source.threads) == 2
 
 
@@ -117,8 +113,8 @@ def test_an_error_is_one_sentence_in_the_bar(opened):
     dashboard.layer = "1"
     dashboard.compute()
     dashboard.wait(60)
-    assert dashboard._message["kind"] == "error"
-    assert dashboard._message["text"].startswith("the disk is full")
+    assert told(dashboard, "message")["kind"] == "error"
+    assert told(dashboard, "message")["text"].startswith("the disk is full")
 
 
 def test_a_choice_made_meanwhile_is_not_overwritten(opened):
@@ -128,10 +124,10 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     dashboard.layer = "last"
     dashboard.wait(60)
     assert ("psmi", "1", "epoch-2") in source.done
-    assert dashboard._shown == ("psmi", "last", "epoch-2")
+    assert told(dashboard, "data")["pick"]["layer"] == "last"
     assert dashboard.computed
     dashboard.layer = "1"
-    assert dashboard._shown == ("psmi", "1", "epoch-2")
+    assert told(dashboard, "data")["pick"]["layer"] == "1"
 
 
 def test_another_score_opens_at_its_own_tau_and_remembers_it(opened):
@@ -145,25 +141,6 @@ def test_another_score_opens_at_its_own_tau_and_remembers_it(opened):
     dashboard.metric = "loss"
     assert dashboard.tau == -0.5
     assert dashboard.tau == -0.5
-
-
-def test_the_state_restores_a_view(opened):
-    first, _ = opened()
-    first.metric = "loss"
-    first.tau = -0.7
-    first.filter, first.sort = "missed", "label"
-    second, _ = opened()
-    second.state = first.state
-    assert second.state == first.state
-    assert second.counts == first.counts
-    second.state = {"tau": 0.0}
-    assert second.state["metric"] == "loss"
-    with pytest.raises(TypeError, match="not 5"):
-        second.state = 5
-    with pytest.raises(ValueError, match="unknown part of a state: 'colour'; valid: checkpoint"):
-        second.state = {"colour": 1}
-    with pytest.raises(ValueError, match="unknown layer '99'; valid: '1', '2', 'last'"):
-        second.state = {"layer": "99"}
 
 
 def test_without_truth(opened):
@@ -186,30 +163,29 @@ def test_samples_without_log_lira_are_left_out_and_counted(opened):
     dashboard.compute()
     dashboard.wait(60)
     assert dashboard.counts["n"] == 195
-    assert "5 samples have no log-LiRA" in dashboard._warnings[0]
+    assert "5 samples have no log-LiRA" in told(dashboard, "warnings")[0]
 
 
 def test_eta_moves_the_inspector_too_and_stays_for_other_scores(opened):
     dashboard, source = opened()
     log_lira = source.view("psmi", "last", "epoch-2").log_lira
-    before = dashboard._rows.memorized.sum()
+    before = n_memorized(dashboard)
     dashboard.eta = 8.0
     wanted = (log_lira >= 8).sum()
-    assert dashboard._rows.memorized.sum() == wanted < before
+    assert n_memorized(dashboard) == wanted < before
     dashboard.metric = "loss"
     assert dashboard.evaluation.n_memorized == wanted
-    assert dashboard._rows.memorized.sum() == wanted
+    assert n_memorized(dashboard) == wanted
 
 
 def test_other_scores_are_read_only_to_be_compared(opened):
     dashboard, source = opened()
-    explorer = dashboard
-    assert explorer._worker.wait(30)
-    assert explorer._comparable
+    assert dashboard.wait(30)
+    assert told(dashboard, "comparable")
     assert len(source.threads) == 1
-    explorer.comparing = True
-    assert explorer._worker.wait(30)
-    (other,) = explorer._late["others"]
+    dashboard.comparing = True
+    assert dashboard.wait(30)
+    (other,) = told(dashboard, "late")["others"]
     view = source.view("loss", "last", "epoch-2")
     assert other["name"] == "Loss"
     assert other["auc"][0] == roc(view.scores, view.log_lira >= 4).auc
@@ -220,7 +196,7 @@ def test_warnings_of_the_view_are_shown(opened):
     dashboard.checkpoint = "epoch-1"
     dashboard.compute()
     dashboard.wait(60)
-    assert dashboard._warnings == ["The model has hardly begun to learn."]
+    assert told(dashboard, "warnings") == ["The model has hardly begun to learn."]
 
 
 def test_fifty_reruns_leave_nothing_behind():
@@ -248,7 +224,7 @@ def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
         for _ in range(4):
             remembered.append(Dashboard(source))
             remembered[-1].close()
-            assert remembered[-1]._worker.wait(60)  # a band was being drawn
+            assert remembered[-1].wait(60)  # a band was being drawn
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -265,14 +241,14 @@ def marked(bits):
 
 def test_the_rule_by_class_flags_what_below_class_does_until_tau_moves(opened):
     dashboard, source = opened()
-    view = source.view(*dashboard._choice)
+    view = source.view("psmi", "last", "epoch-2")
     dashboard.rule = "class"
     below = below_class(view.scores, view.labels) & ~np.isnan(view.log_lira)
     hits = int((below & (view.log_lira >= dashboard.eta)).sum())
     assert dashboard.counts["flagged"] == int(below.sum()) != int((view.scores <= 0).sum())
     assert dashboard.counts["hits"] == hits
-    assert marked(dashboard._data["below"]) == int(below.sum())
-    assert marked(dashboard._truth["found"][0]) == hits
+    assert marked(told(dashboard, "data")["below"]) == int(below.sum())
+    assert marked(told(dashboard, "truth")["found"][0]) == hits
     page = say(dashboard, "page", request="1", page=0, rule="class", filter="flagged")
     assert (page["total"], page["counts"]["hit"]) == (int(below.sum()), hits)
     flagged = set(view.positions[below].tolist())
@@ -280,13 +256,11 @@ def test_the_rule_by_class_flags_what_below_class_does_until_tau_moves(opened):
     assert {item["status"] for item in page["items"]} <= {"hit", "false alarm"}
     assert dashboard.undecided is None
     assert "by class" in repr(dashboard)
-    assert "by class" in dashboard._stand_in()
+    assert "by class" in dashboard._repr_mimebundle_()[0]["text/html"]
     dashboard.eta = 8.0
     assert dashboard.counts["flagged"] == int(below.sum())
-    assert marked(dashboard._truth["found"][0]) == int((below & (view.log_lira >= 8)).sum())
-    replies = said_to(dashboard)
-    dashboard._hear_export({"type": "export", "request": "1"})
-    assert replies[0]["content"].endswith(",class\n")
+    assert marked(told(dashboard, "truth")["found"][0]) == int((below & (view.log_lira >= 8)).sum())
+    assert say(dashboard, "export", request="1")["content"].endswith(",class\n")
     dashboard.metric = "loss"  # not computed: the view stays
     assert dashboard.rule == "class"
     dashboard.metric = "psmi"
@@ -302,22 +276,13 @@ def test_the_rule_by_class_flags_what_below_class_does_until_tau_moves(opened):
 def test_the_export_is_that_of_the_source_for_what_is_shown(opened):
     dashboard, source = opened()
     dashboard.tau = 0.25
-    replies = said_to(dashboard)
-    dashboard._hear_export({"type": "export", "request": "1"})
+    reply = say(dashboard, "export", request="1")
+    assert (reply["content"], reply["done"]) == (f".csv,False\n{dashboard.metric},0.25\n", True)
     source.fail = "the samples are gone"
-    dashboard._hear_export({"type": "export", "request": "2"})
-    assert replies[0]["content"] == f".csv,False\n{dashboard.metric},0.25\n"
-    assert replies[0]["done"]
-    assert not replies[1]["done"]
-    assert "the samples are gone" in replies[1]["text"]
+    reply = say(dashboard, "export", request="2")
+    assert not reply["done"]
+    assert "the samples are gone" in reply["text"]
     source.fail = ""
-    dashboard._hear_export({"type": "export", "request": "3", "suffix": ".jsonl", "samples": True})
-    assert replies[2]["file"] == "flagged.jsonl"
-    assert replies[2]["content"].startswith(".jsonl,True\n")
-
-
-def said_to(dashboard):
-    """What the dashboard tells its page from now on."""
-    replies = []
-    dashboard.send = lambda content, buffers=None: replies.append(content)
-    return replies
+    reply = say(dashboard, "export", request="3", suffix=".jsonl", samples=True)
+    assert reply["file"] == "flagged.jsonl"
+    assert reply["content"].startswith(".jsonl,True\n")

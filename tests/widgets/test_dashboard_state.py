@@ -13,6 +13,7 @@ from memowidgets.widgets import Choice, Dashboard
 from memowidgets.widgets.dashboard import PARTS, usable
 from memowidgets.widgets.threads import watch
 from tests.widgets.fake_source import FakeSource
+from tests.widgets.page import say_all
 
 
 class GrowingSource(FakeSource):
@@ -20,42 +21,40 @@ class GrowingSource(FakeSource):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self.more = False
+        self.more = self.broken = False
+        self.looks = 0
 
     def revision(self):
+        self.looks += 1
+        if self.broken:
+            raise OSError("it is being written")
         return len(self.done), self.more
 
     def checkpoint_choices(self):
+        if self.broken:
+            raise OSError("it is being written")
         more = [Choice("epoch-5", "epoch 5 · drop 99.9 %")] if self.more else []
         return [*super().checkpoint_choices(), *more]
 
 
 @pytest.fixture
-def opened():
-    made = []
+def growing(opened, monkeypatch):
+    """A dashboard that often looks for what is new, its source, and a wait until it has."""
+    monkeypatch.setattr("memowidgets.widgets.dashboard.SECONDS_BETWEEN_LOOKS", 0.01)
+    dashboard, source = opened(GrowingSource)
 
-    def opening(kind=FakeSource, **options):
-        source = kind(**{"n": 200, "seconds": 0.1, **options})
-        made.append(Dashboard(source))
-        return made[-1], source
+    def looked():
+        wanted, deadline = source.looks + 2, time.monotonic() + 60
+        while source.looks < wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
 
-    yield opening
-    for dashboard in made:
-        dashboard.close()
-
-
-@pytest.fixture
-def said(opened, monkeypatch):
-    """A dashboard whose page follows its address, and what it was told last."""
-    dashboard, source = opened()
-    told = []
-    monkeypatch.setattr(dashboard, "send", told.append)
-    return dashboard, source, told
+    return dashboard, source, looked
 
 
-def address(dashboard, text):
-    """What the page says when it opens."""
-    dashboard._handle_custom_msg({"type": "address", "text": text}, [])
+def in_the_bar(dashboard):
+    """The sentence in the bar."""
+    return dashboard.get_state()["_message"]["text"]
 
 
 VIEW = {
@@ -134,11 +133,16 @@ def test_a_wrong_state_is_refused_and_changes_no_choice(opened, state, message):
     assert dashboard.state["metric"] == "psmi"
 
 
-def test_an_address_restores_a_view_and_follows_it(said):
-    dashboard, _, told = said
-    address(dashboard, json.dumps(VIEW))
+def test_an_address_restores_a_view_and_follows_it(opened, monkeypatch):
+    dashboard, _ = opened()
+    told = []
+    monkeypatch.setattr(dashboard, "send", told.append)
+    dashboard.tau = 0.3
+    assert told == []  # no address follows yet
+    say_all(dashboard, "address", text=json.dumps(VIEW))
     assert dashboard.state | VIEW == dashboard.state
-    assert dashboard._message["text"] == ""
+    assert in_the_bar(dashboard) == ""
+    dashboard.more = not dashboard.more
     assert told[-1] == {"type": "state", "state": dashboard.state}
     dashboard.tau = -0.5
     assert told[-1]["state"]["tau"] == -0.5
@@ -147,22 +151,24 @@ def test_an_address_restores_a_view_and_follows_it(said):
     json.dumps(told)
 
 
-def test_an_address_that_makes_no_sense_is_said_and_the_rest_is_restored(said):
-    dashboard, _, _ = said
+def test_an_address_that_makes_no_sense_is_said_and_the_rest_is_restored(opened):
+    dashboard, _ = opened()
     wrong = {"layer": "<b>", "colour": 1, "tau": 0.5, "filter": "none", "page": -1}
-    address(dashboard, json.dumps(wrong))
-    text = dashboard._message["text"]
+    say_all(dashboard, "address", text=json.dumps(wrong))
+    text = in_the_bar(dashboard)
     for part in ("layer '<b>'", "'colour'", "filter 'none'", "not -1"):
         assert part in text
     assert dashboard.tau == 0.5
     assert dashboard.state["layer"] == "last"
 
 
-def test_a_link_from_another_audit_is_said_and_the_rest_is_restored(said):
-    dashboard, _, _ = said
+def test_a_link_from_another_audit_is_said_and_the_rest_is_restored(opened):
+    dashboard, _ = opened()
     before = dashboard.tau
-    address(dashboard, json.dumps({"tau": -1000.0, "opened": 99999, "filter": "missed"}))
-    text = dashboard._message["text"]
+    say_all(
+        dashboard, "address", text=json.dumps({"tau": -1000.0, "opened": 99999, "filter": "missed"})
+    )
+    text = in_the_bar(dashboard)
     assert "-1000" in text
     assert "99999" in text
     assert (dashboard.tau, dashboard.opened, dashboard.filter) == (before, None, "missed")
@@ -171,11 +177,11 @@ def test_a_link_from_another_audit_is_said_and_the_rest_is_restored(said):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "1", '{"a":' * 600, "[" * 5000, "9" * 3999, "NaN"])
-def test_an_address_that_is_no_state(said, text):
-    dashboard, _, _ = said
+def test_an_address_that_is_no_state(opened, text):
+    dashboard, _ = opened()
     before = dashboard.state
-    address(dashboard, text)
-    assert dashboard._message["text"] == "Not restored: it is no state of a dashboard."
+    say_all(dashboard, "address", text=text)
+    assert "no state" in in_the_bar(dashboard)
     assert dashboard.state == before
 
 
@@ -183,59 +189,38 @@ def test_an_address_has_a_limit():
     assert usable(json.dumps({"sort": "a" * 5000})) == ({}, ["it is no state of a dashboard"])
 
 
-def test_nothing_is_published_where_no_address_follows(opened, monkeypatch):
-    dashboard, _ = opened()
-    told = []
-    monkeypatch.setattr(dashboard, "send", told.append)
-    dashboard.tau = 0.3
-    assert told == []
-
-
-def test_what_is_new_is_offered_and_shown(opened):
-    dashboard, source = opened(GrowingSource)
-    dashboard._look()
+def test_what_is_new_is_offered_and_shown(growing):
+    dashboard, source, looked = growing
+    looked()
     assert not dashboard.outdated
-    source.more = True
     source.truth = False
-    dashboard._look()
+    source.more = True
+    looked()
     assert dashboard.outdated
     assert dashboard.evaluation is not None
-    dashboard._handle_custom_msg({"type": "refresh"}, [])
+    say_all(dashboard, "refresh")
     assert not dashboard.outdated
     assert dashboard.evaluation is None  # what is on show was read again
     dashboard.checkpoint = "epoch-5"
+    source.more = False
+    dashboard.refresh()
+    assert (dashboard.checkpoint, dashboard.computed) == ("epoch-2", True)  # it gave way
 
 
-def test_compute_does_not_offer_what_it_made(opened):
-    dashboard, _ = opened(GrowingSource)
+def test_compute_does_not_offer_what_it_made(growing):
+    dashboard, _, looked = growing
     dashboard.layer = "1"
     dashboard.compute()
     dashboard.wait(60)
-    dashboard._look()
+    looked()
     assert not dashboard.outdated
 
 
-def test_a_choice_that_is_gone_gives_way(opened):
-    dashboard, source = opened(GrowingSource)
-    source.more = True
-    dashboard.refresh()
-    dashboard.checkpoint = "epoch-5"
-    source.more = False
-    dashboard.refresh()
-    assert dashboard.checkpoint == "epoch-2"
-    assert dashboard.computed
-
-
-def test_a_source_that_cannot_be_read_keeps_the_view(opened):
-    dashboard, source = opened(GrowingSource)
-
-    def fail():
-        raise OSError("it is being written")
-
-    source.revision = fail
-    dashboard._look()
+def test_a_source_that_cannot_be_read_keeps_the_view(growing):
+    dashboard, source, looked = growing
+    source.broken = True
+    looked()
     assert not dashboard.outdated
-    source.checkpoint_choices = fail
     dashboard.refresh()
     assert dashboard.counts["n"] == 200
 
@@ -249,11 +234,12 @@ def test_scores_without_a_layer_say_so(opened):
             ]
 
     dashboard, _ = opened(Layerless)
-    packed = {c["value"]: c["usesLayer"] for c in dashboard._choices["metrics"]}
+    metrics = dashboard.get_state()["_choices"]["metrics"]
+    packed = {c["value"]: c["usesLayer"] for c in metrics}
     assert packed == {"psmi": True, "loss": False, "logit_gap": True, "mahalanobis": True}
     dashboard.metric = "loss"
     dashboard.checkpoint = "epoch-3"
-    assert "Below is still Loss, epoch 2" in dashboard._message["text"]
+    assert "Below is still Loss, epoch 2" in in_the_bar(dashboard)
 
 
 def test_a_watch_ends_with_its_owner():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gc
 import re
+import time
 import weakref
 from xml.etree import ElementTree as ET
 
@@ -15,28 +16,25 @@ import pytest
 from memowidgets.evaluation import compare, roc
 from memowidgets.widgets import SampleInspector, ThresholdExplorer
 from tests.widgets.fake_source import scores_like_psmi
+from tests.widgets.page import say_all
 
 
 @pytest.fixture
 def explorer():
     scores, errors, log_lira = scores_like_psmi()
-    widget = ThresholdExplorer(scores, log_lira >= 4, errors=errors, title="PSMI")
-    yield widget
-    widget.close()
+    return ThresholdExplorer(scores, log_lira >= 4, errors=errors, title="PSMI")
 
 
 @pytest.fixture
 def judged():
     scores, errors, log_lira = scores_like_psmi()
-    widget = ThresholdExplorer(scores, log_lira=log_lira, errors=errors, title="PSMI")
-    yield widget
-    widget.close()
+    return ThresholdExplorer(scores, log_lira=log_lira, errors=errors, title="PSMI")
 
 
-def settled(widget):
-    """The widget, once its thread has nothing left to do."""
-    assert widget._worker.wait(30)
-    return widget
+def told(widget, name):
+    """A trait of the page's own, once the widget's thread has nothing left to do."""
+    assert widget.wait(30)
+    return widget.get_state()[f"_{name}"]
 
 
 def test_counts_are_those_of_the_evaluation(explorer):
@@ -72,7 +70,6 @@ def test_without_truth_there_are_no_rates():
     assert widget.counts == {"n": 3, "flagged": 2}
     assert widget.evaluation is None
     assert "AUC" not in repr(widget)
-    widget.close()
 
 
 def test_update_changes_the_numbers_of_the_same_widget(explorer):
@@ -90,48 +87,32 @@ def test_a_failed_update_changes_nothing(explorer):
     assert explorer.counts == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        (([1.0, np.nan, np.inf],), ValueError, "2 of 3 are NaN or infinite, the first in row 1"),
-        (([],), ValueError, "at least one sample"),
-        (([[1.0]],), ValueError, "one-dimensional"),
-        ((["a"],), TypeError, "real numbers"),
-        (([1.0, 2.0], [True]), ValueError, "each of 2 samples"),
-        (([1.0, 2.0], [5.0, 0.1]), TypeError, "log_lira >= 4"),
-        (([1.0], None, np.nan), ValueError, "tau must be a finite number"),
-    ],
-)
-def test_bad_input_is_named(arguments, error, words):
-    with pytest.raises(error, match=words):
-        ThresholdExplorer(*arguments)
+GOOD = [1.0, 2.0, 3.0]
+TRUTH = {"memorized": [0, 1, 1]}
+REFUSED = [  # scores, options, and facts of the message
+    ([1.0, np.nan, np.inf], {}, ValueError, "2 of 3 .* row 1"),
+    ([], {}, ValueError, "at least one sample"),
+    ([[1.0]], {}, ValueError, "one-dimensional"),
+    (["a"], {}, TypeError, "real numbers"),
+    (GOOD, {"memorized": [True]}, ValueError, "each of 3 samples"),
+    (GOOD, {"memorized": [5.0, 0.1, 1.0]}, TypeError, "log_lira >= 4"),
+    (GOOD, {"tau": np.nan}, ValueError, "tau must be a finite number"),
+    (GOOD, {"log_lira": [1.0, 5.0]}, ValueError, r"each of 3 samples .* \(2,\)"),
+    (GOOD, {"log_lira": ["a", "b", "c"]}, TypeError, "real numbers"),
+    (GOOD, {"log_lira": [1, 5, 9], "eta": np.nan}, ValueError, "eta must be a finite number"),
+    (GOOD, {"log_lira": [1, 5, 9], **TRUTH}, ValueError, "not both"),
+    (GOOD, {"errors": [0.1, -0.1, 0.2]}, ValueError, "1 of 3 .* row 1"),
+    (GOOD, {"errors": [0.1, 0.1]}, ValueError, "2 entries for 3 samples"),
+    (GOOD, {"others": {"loss": [1, 2, 3]}}, ValueError, "no ROC to compare"),
+    (GOOD, {**TRUTH, "others": {"loss": [1.0, np.nan, 3]}}, ValueError, "'loss'.* 1 of 3 .* row 1"),
+    (GOOD, {**TRUTH, "others": {str(i): GOOD for i in range(9)}}, ValueError, "at most 8"),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"log_lira": [1.0, 5.0]}, ValueError, "each of 3 samples .* shape \\(2,\\)"),
-        ({"log_lira": ["a", "b", "c"]}, TypeError, "real numbers"),
-        ({"log_lira": [1, 5, 9], "eta": np.nan}, ValueError, "eta must be a finite number"),
-        ({"log_lira": [1, 5, 9], "memorized": [0, 1, 1]}, ValueError, "not both"),
-        ({"errors": [0.1, -0.1, 0.2]}, ValueError, "1 of 3 are, the first in row 1"),
-        ({"errors": [0.1, 0.1]}, ValueError, "2 entries for 3 samples"),
-        ({"others": {"loss": [1, 2, 3]}}, ValueError, "no ROC to compare"),
-        (
-            {"memorized": [0, 1, 1], "others": {"loss": [1.0, np.nan, 3]}},
-            ValueError,
-            "others\\['loss'\\] must be finite: 1 of 3 .* row 1",
-        ),
-        (
-            {"memorized": [0, 1, 1], "others": {str(i): [1, 2, 3] for i in range(9)}},
-            ValueError,
-            "at most 8",
-        ),
-    ],
-)
-def test_bad_options_are_named(options, error, words):
-    with pytest.raises(error, match=words):
-        ThresholdExplorer([1.0, 2.0, 3.0], **options)
+@pytest.mark.parametrize(("scores", "options", "error", "facts"), REFUSED)
+def test_bad_input_is_named(scores, options, error, facts):
+    with pytest.raises(error, match=facts):
+        ThresholdExplorer(scores, **options)
 
 
 def test_series_of_the_same_samples_in_other_orders_are_refused():
@@ -146,20 +127,20 @@ def test_series_of_the_same_samples_in_other_orders_are_refused():
             call()
     widget = ThresholdExplorer(scores, truth, tau=0.15)
     assert widget.counts["hits"] == 1
-    widget.close()
 
 
-def test_a_bad_eta_is_refused_later_too(judged):
-    with pytest.raises(ValueError, match="eta must be a finite number, not nan"):
-        judged.eta = np.nan
-    assert judged.eta == 4.0
+@pytest.mark.parametrize(("name", "value"), [("eta", np.nan), ("tau", np.inf)])
+def test_a_bad_threshold_is_refused_later_too(judged, name, value):
+    before = getattr(judged, name)
+    with pytest.raises(ValueError, match=f"{name} must be a finite number, not {value}"):
+        setattr(judged, name, value)
+    assert getattr(judged, name) == before
 
 
 @pytest.mark.parametrize("scores", [[0.25], [3.0] * 5])
 def test_scores_without_any_spread(scores):
     widget = ThresholdExplorer(scores, tau=scores[0])
     assert widget.counts == {"n": len(scores), "flagged": len(scores)}
-    widget.close()
 
 
 @pytest.mark.parametrize("memorized", [[True] * 4, [False] * 4])
@@ -167,12 +148,6 @@ def test_one_kind_of_samples_has_counts_but_no_roc(memorized):
     widget = ThresholdExplorer([1.0, 1.0, 2.0, 3.0], memorized, tau=1)
     assert widget.counts["hits"] + widget.counts["false_alarms"] == 2
     assert widget.evaluation is None
-    widget.close()
-
-
-def test_infinite_tau_is_refused_later_too(explorer):
-    with pytest.raises(ValueError, match="finite"):
-        explorer.tau = np.inf
 
 
 def test_the_stand_in_holds_numbers(explorer):
@@ -194,7 +169,6 @@ def test_the_stand_in_holds_numbers(explorer):
 def test_a_picture_of_strange_scores(scores):
     odd = ThresholdExplorer(scores, tau=5.0)
     assert "Histogram of" in odd._repr_mimebundle_()[0]["text/html"]
-    odd.close()
 
 
 def test_close_takes_the_layout_along(explorer):
@@ -214,7 +188,7 @@ def test_eta_moves_the_truth(judged):
         assert (judged.counts["hits"], judged.counts["missed"]) == (point.hits, point.missed)
         assert judged.eta_committed == eta
         assert judged.evaluation.n_memorized == (log_lira >= eta).sum()
-        assert settled(judged)._late["eta"] == eta
+        assert told(judged, "late")["eta"] == eta
 
 
 def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(judged):
@@ -226,30 +200,24 @@ def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(judg
     assert judged.evaluation is before
     judged.set_state({"eta": 7.0, "eta_committed": 7.0})
     assert judged.evaluation.n_memorized == (log_lira >= 7).sum()
-    assert judged._truth["eta"] == 7.0
+    assert told(judged, "truth")["eta"] == 7.0
 
 
 def test_an_eta_that_nobody_reaches_has_no_roc(judged):
     judged.eta = 1e6
     assert judged.evaluation is None
     assert judged.counts["hits"] == judged.counts["missed"] == 0
-    assert settled(judged)._late["band"] is None
+    assert told(judged, "late")["band"] is None
 
 
-def test_log_lira_is_sent_once_it_is_asked_for(judged, monkeypatch):
+def test_log_lira_is_sent_once_it_is_asked_for(judged):
     scores, _, log_lira = scores_like_psmi()
-    sent = []
-    monkeypatch.setattr(judged, "send", lambda content, buffers: sent.append((content, buffers)))
     rising = log_lira[np.argsort(scores)].tobytes()
-    assert rising not in [*judged._data.values(), *judged._truth.values()]
-    judged._handle_custom_msg({"type": "saved"}, [])
-    version = judged._data["version"]
-    for asked in (version - 1, version):
-        judged._handle_custom_msg({"type": "log_lira", "version": asked}, [])
-    ((content, (packed,)),) = sent
-    assert content["version"] == version
-    assert content["wide"]
-    assert np.array_equal(np.frombuffer(packed), log_lira[np.argsort(scores)])
+    assert rising not in [*told(judged, "data").values(), *told(judged, "truth").values()]
+    version = told(judged, "data")["version"]
+    assert say_all(judged, "log_lira", version=version - 1) == []
+    [(content, [packed])] = say_all(judged, "log_lira", version=version)
+    assert (content["version"], content["wide"], packed) == (version, True, rising)
 
 
 def test_samples_without_log_lira_are_left_out_and_counted():
@@ -260,17 +228,15 @@ def test_samples_without_log_lira_are_left_out_and_counted():
     keep = np.isfinite(log_lira)
     assert widget.counts["n"] == 598
     assert widget.evaluation.auc == roc(scores[keep], log_lira[keep] >= 4).auc
-    assert widget._data["note"] == "2 samples have no log-LiRA and are left out."
-    assert settled(widget)._late["others"][0]["auc"][0] == widget.evaluation.auc
-    widget.close()
+    assert told(widget, "data")["note"] == "2 samples have no log-LiRA and are left out."
+    assert told(widget, "late")["others"][0]["auc"][0] == widget.evaluation.auc
 
 
 def test_without_any_log_lira_there_is_no_truth():
     widget = ThresholdExplorer([1.0, 2.0], log_lira=[np.nan, np.nan], tau=1)
     assert widget.counts == {"n": 2, "flagged": 1}
-    assert widget._data["note"] == "No sample has a log-LiRA yet."
+    assert told(widget, "data")["note"] == "No sample has a log-LiRA yet."
     assert widget.evaluation is None
-    widget.close()
 
 
 def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
@@ -278,7 +244,7 @@ def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
     truth = log_lira >= 4
     worse = scores + np.random.default_rng(0).normal(0, 0.3, len(scores))
     explorer.compare_with({"worse": worse, "<b>same</b>": scores})
-    first, second = settled(explorer)._late["others"]
+    first, second = told(explorer, "late")["others"]
     evaluation = roc(worse, truth)
     assert first["name"] == "worse"
     assert first["auc"] == [evaluation.auc, *evaluation.auc_interval]
@@ -288,9 +254,9 @@ def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
     assert len(first["points"]) < 10_000
     assert explorer.comparing
     explorer.comparing = False
-    assert settled(explorer)._late["others"] == []
+    assert told(explorer, "late")["others"] == []
     explorer.compare_with(None)
-    assert not explorer._comparable
+    assert not told(explorer, "comparable")
 
 
 def test_a_function_of_other_scores_is_called_only_to_compare(explorer):
@@ -302,26 +268,26 @@ def test_a_function_of_other_scores_is_called_only_to_compare(explorer):
         return {"loss": scores}
 
     explorer.update(scores, log_lira >= 4, others=others)
-    assert settled(explorer)._comparable
+    assert told(explorer, "comparable")
     assert calls == []
     explorer.comparing = True
-    assert [other["name"] for other in settled(explorer)._late["others"]] == ["loss"]
+    assert [other["name"] for other in told(explorer, "late")["others"]] == ["loss"]
 
 
 def test_other_scores_that_fail_are_a_sentence(explorer):
     scores, _, log_lira = scores_like_psmi()
     explorer.update(scores, log_lira >= 4, others=lambda: {"loss": scores[:-1]})
     explorer.comparing = True
-    late = settled(explorer)._late
+    late = told(explorer, "late")
     assert "others['loss'] has 599 entries for 600 samples" in late["failed"]
     assert late["band"] is not None
 
 
 def test_the_band_that_is_sent_is_that_of_the_evaluation(explorer):
-    sent = np.frombuffer(settled(explorer)._late["band"], dtype=np.float32).reshape(3, -1)
+    sent = np.frombuffer(told(explorer, "late")["band"], dtype=np.float32).reshape(3, -1)
     band = explorer.evaluation.band(300)
     assert np.array_equal(sent, band.to_numpy().T.astype(np.float32))
-    assert settled(explorer)._late["version"] == explorer._data["version"]
+    assert told(explorer, "late")["version"] == told(explorer, "data")["version"]
 
 
 def test_undecided_samples_are_closer_to_tau_than_two_errors(explorer):
@@ -334,9 +300,11 @@ def test_undecided_samples_are_closer_to_tau_than_two_errors(explorer):
 
 def test_work_under_way_keeps_no_closed_widget_alive():
     widget = ThresholdExplorer(np.arange(50.0), np.arange(50) < 5)
-    worker, gone = widget._worker, weakref.ref(widget)
+    gone = weakref.ref(widget)
     widget.close()
     del widget
-    worker.wait(30)
-    gc.collect()
+    deadline = time.monotonic() + 30
+    while gone() is not None and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
     assert gone() is None

@@ -23,10 +23,10 @@ n = 300
 images, labels = digit_like(n)
 scores, errors, log_lira = scores_like_psmi(n)
 data = ImageDataset.from_arrays(images, labels).with_canaries(20)
-computed = []
+computed, log = [], DecisionLog(RunKeeper(run), outside=run.path)
 inspector = SampleInspector(
     data, scores, log_lira >= 4, errors=errors, log_lira=log_lira, title="PSMI, last",
-    decisions=DecisionLog(RunKeeper(run), outside=run.path), page_size=12,
+    decisions=log, page_size=12,
     detail=lambda position: detail_of(position, n),
     compute=lambda layer, checkpoint: computed.append((layer, checkpoint)),
     extras={"loss": Extra("Loss", lambda: (np.arange(n), -scores))},
@@ -39,6 +39,7 @@ QUESTIONS = """
 import tempfile
 import numpy as np
 from pathlib import Path
+from memowidgets.decisions import DecisionLog
 from memowidgets.widgets import SampleInspector
 from tests.widgets.fake_source import detail_of
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
@@ -47,10 +48,10 @@ records, names = hostile_questions()
 names[1] = "\\u202egpj.evil\\nid"
 n = len(records)
 scores, errors, log_lira = scores_like_psmi(n)
-p = np.random.default_rng(0).dirichlet([1, 1, 1, 1], n)
+p, log = np.random.default_rng(0).dirichlet([1, 1, 1, 1], n), DecisionLog()
 inspector = SampleInspector(
     records, scores, log_lira >= 4, tau=0.4, log_lira=log_lira, errors=errors, probabilities=p,
-    ids=names, filter="all", sort="order", title="PSMI, layer 30",
+    ids=names, filter="all", sort="order", title="PSMI, layer 30", decisions=log,
     class_names=["A", "<img src=x onerror=alert(1)>", "C", "D"],
     detail=lambda position: detail_of(position, n, layers=30, checkpoints=6),
 )
@@ -60,7 +61,7 @@ inspector
 
 def decided(notebook):
     """What Python holds, by id."""
-    return notebook.python("{k: v.decision for k, v in inspector._log.table().items()}")
+    return notebook.python("{k: v.decision for k, v in log.table().items()}")
 
 
 def cards(page):
@@ -404,7 +405,7 @@ def test_a_text_is_anonymised_in_place(questions):
     cards(page).first.locator(".mw-made-anonymise").wait_for()
     page.get_by_role("button", name="Undo (1)").click()
     cards(page).locator(".mw-made-anonymise").wait_for(state="detached")
-    assert questions.python("inspector._log.edits()") == {}
+    assert questions.python("log.edits()") == {}
 
 
 def test_a_sample_is_relabelled_by_keyboard_and_several_by_a_list(questions):
@@ -420,7 +421,7 @@ def test_a_sample_is_relabelled_by_keyboard_and_several_by_a_list(questions):
     classes.locator(".mw-suggested").first.focus()
     page.keyboard.press("Enter")
     said(page, f"is to be relabelled as {new}")
-    made = "{k: v.to for k, v in inspector._log.table().items()}"
+    made = "{k: v.to for k, v in log.table().items()}"
     assert list(questions.python(made).values()) == [new]
     page.locator(".mw-where").get_by_text("2 of 9").wait_for()
     page.keyboard.press("l")
@@ -476,7 +477,7 @@ def test_hostile_texts_ids_and_class_names_stay_text(questions):
     page.keyboard.press("r")
     cards(page).nth(1).locator(".mw-made-remove").wait_for()
     notes = "['<img src=x onerror=alert(1)>\\u202e\\u200b<script>alert(2)</script>', 'x' * 4000]"
-    questions.python(f"[inspector._log.decide([names[i]], None, n) for i, n in enumerate({notes})]")
+    questions.python(f"[log.decide([names[i]], None, n) for i, n in enumerate({notes})]")
     tag = cards(page).nth(0).locator(".mw-tag[title]")
     tag.wait_for()
     assert tag.get_attribute("title").startswith("<img src=x onerror=alert(1)>⟨U+202E⟩⟨U+200B⟩<scr")
@@ -500,8 +501,7 @@ def test_cards_out_of_view_follow_those_in_view(images):
     page.locator(f'.mw-card:first-child:not([data-position="{first}"])').wait_for()
     page.locator('.mw-cards[aria-busy="false"]').wait_for()
     shown = [int(card.get_attribute("data-position")) for card in cards(page).all()]
-    order = "inspector._rows.order(inspector.sort)[12:24]"
-    assert shown == images.python(f"inspector._rows.positions[{order}].tolist()")
+    assert shown == images.python("np.argsort(scores, kind='stable')[12:24].tolist()")
     assert fourth not in map(str, shown)
     assert page.locator('.mw-card[aria-selected="true"]').count() == 0
 
@@ -531,7 +531,7 @@ def test_a_key_held_down_decides_once(images):
     levels(2)
     page.keyboard.press("r")
     levels(3)
-    assert images.python("inspector._log.undo_levels") == 3
+    assert images.python("log.undo_levels") == 3
 
 
 @pytest.mark.parametrize("size", ["S", "M", "L"])

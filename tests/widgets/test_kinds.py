@@ -101,7 +101,6 @@ def test_a_row_travels_as_text_with_its_label_and_the_likeliest_classes(table):
     assert [one["position"] for one in found["items"]] == [4]
     assert "anonymise" not in content["decisions"]["choices"]
     assert "Only texts" in content["decisions"]["refused"]["anonymise"]
-    inspector.close()
 
 
 def test_a_text_travels_with_five_likeliest_of_many_classes():
@@ -126,7 +125,6 @@ def test_a_text_travels_with_five_likeliest_of_many_classes():
     assert [name for _, name in content["classes"]] == sorted(present)
     narrowed = page(inspector, label=content["classes"][9][0])
     assert narrowed["total"] == len(narrowed["items"]) >= 1
-    inspector.close()
 
 
 def test_a_frame_is_shown_as_a_table_and_one_of_questions_as_questions():
@@ -134,11 +132,9 @@ def test_a_frame_is_shown_as_a_table_and_one_of_questions_as_questions():
     item = page(inspector)["items"][0]
     assert {value["name"] for value in item["values"]} == {"age", "ward", "pressure", "when"}
     assert item["label"] == "0"
-    inspector.close()
     records = [{"question": "Why?", "choices": ["a", "b"], "answer": 0}]
     inspector = SampleInspector(pd.DataFrame(records))
     assert page(inspector)["kind"] == "mcq"
-    inspector.close()
     audit = mw.Audit.from_arrays(frame()["label"], frame()[["age", "pressure"]], samples=frame())
     assert isinstance(audit.data, TableDataset)
     assert list(audit.data.columns) == ["age", "ward", "pressure"]
@@ -149,4 +145,3 @@ def test_labels_of_an_inspector_may_be_strings():
     assert [item["label"] for item in page(inspector)["items"]] == ["y", "x", "y"]
     inspector.update(np.zeros(3), labels=["x", "x", "y"])
     assert [item["label"] for item in page(inspector)["items"]] == ["x", "x", "y"]
-    inspector.close()

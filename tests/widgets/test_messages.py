@@ -6,7 +6,6 @@ from typing import get_args, is_typeddict
 
 from memowidgets.widgets import Dashboard, SampleInspector, messages
 from memowidgets.widgets.messages import FromPage, fields, mismatch
-from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import LISTED, SENT, SPELLED, read, say_all
 
 
@@ -34,45 +33,29 @@ def test_every_message_of_a_page_is_heard():
     }
 
 
-def test_what_a_dashboard_says_is_listed():
-    dashboard = Dashboard(FakeSource(n=60, seconds=0))
-    shown = {
-        "tau": 0.1,
-        "filter": "all",
-        "sort": "risk",
-        "decision": "any",
-        "label": None,
-        "between": None,
-    }
-    try:
-        for kind, content in (
-            ("page", {"request": "1", "page": 0, **shown}),
-            ("detail", {"request": "2", "position": 3, "known": False, **shown}),
-            ("detail", {"request": "3", "position": 99, **shown}),
-            ("decide", {"positions": [1], "decision": "remove", "note": "why"}),
-            ("decide", {"expected": "", "decision": "keep", **shown}),
-            ("undo", {}),
-            ("export", {"request": "4"}),
-            ("log_lira", {"version": dashboard._data["version"]}),
-            ("address", {"text": '{"tau": 0.2}'}),
-            ("compute_at", {"layer": "last", "checkpoint": "epoch-2"}),
-        ):
-            assert say_all(dashboard, kind, **content), kind  # each is compared with the list
-    finally:
-        dashboard.close()
-
-
-def test_what_a_dashboard_keeps_in_traits_is_listed():
-    dashboard = Dashboard(FakeSource(n=60, seconds=0))
+def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
+    dashboard, _ = opened(n=60, seconds=0)
+    shown = {"tau": 0.1, "filter": "all", "sort": "risk", "decision": "any", "label": None,
+             "between": None}  # fmt: skip
+    for kind, content in (
+        ("page", {"request": "1", "page": 0, **shown}),
+        ("detail", {"request": "2", "position": 3, "known": False, **shown}),
+        ("detail", {"request": "3", "position": 99, **shown}),
+        ("decide", {"positions": [1], "decision": "remove", "note": "why"}),
+        ("decide", {"expected": "", "decision": "keep", **shown}),
+        ("undo", {}),
+        ("export", {"request": "4"}),
+        ("log_lira", {"version": dashboard.get_state()["_data"]["version"]}),
+        ("address", {"text": '{"tau": 0.2}'}),
+        ("compute_at", {"layer": "last", "checkpoint": "epoch-2"}),
+    ):
+        assert say_all(dashboard, kind, **content), kind  # each is compared with the list
     dashboard.comparing = True
-    assert dashboard._worker.wait(30)
+    assert dashboard.wait(30)
+    kept = dashboard.get_state()
     traits = {"_data": "ScoresShown", "_truth": "TruthShown", "_late": "Late", "_work": "Work"}
-    try:
-        for name, kind in traits.items():
-            value = dashboard.get_state()[name]
-            assert mismatch(value, LISTED[kind], name) == ""
-            assert value.keys() == fields(LISTED[kind]).keys()
-        for choice in (c for choices in dashboard._choices.values() for c in choices):
-            assert mismatch(choice, LISTED["Picked"], "choice") == ""
-    finally:
-        dashboard.close()
+    parts = [(kept[name], LISTED[kind]) for name, kind in traits.items()]
+    parts += [(one, LISTED["Picked"]) for choices in kept["_choices"].values() for one in choices]
+    for value, kind in parts:
+        assert mismatch(value, kind, kind.__name__) == ""
+        assert value.keys() == fields(kind).keys()

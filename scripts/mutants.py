@@ -3,6 +3,10 @@
 A mutant that no test notices names a line that the tests of its room do not hold. The sample is
 drawn over all expressions that can be changed, with a fixed seed. Results are appended to a file
 of JSON lines, so that a run that was stopped goes on where it was.
+
+The tests of a room run once without a mutant, to know which of them call which function. A mutant
+then runs in a forked process, which has the large libraries already, and only the test files that
+call its function.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -18,31 +24,52 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+# What tests import that no mutant changes. A forked process has it without importing it again.
+LIBRARIES = (
+    *("hypothesis", "xdist", "pandas", "scipy.stats", "scipy.optimize", "sklearn.metrics"),
+    *("torch", "transformers", "peft", "altair", "anywidget", "loky", "playwright.sync_api"),
+)
 ENGINE_TESTS = (
     "tests/training/test_pools.py",
     "tests/training/test_shadows.py",
     "tests/training/test_executors.py",
     "tests/training/test_worker.py",
+    "tests/training/test_cluster.py",
 )
 IDENTITY_TESTS = (
     "tests/training/test_probe.py",
     "tests/audit/test_identity.py",
     "tests/audit/test_kept.py",
     "tests/audit/test_run_damaged.py",
+    "tests/audit/test_opening_refused.py",
 )
-STORE_TESTS = ("tests/test_store.py", "tests/test_tensors.py")
+# A room's tests, those of other rooms that hold a part of it, and the examples in its docstrings.
 TESTS: dict[str, tuple[str, ...]] = {
-    "memowidgets/metrics": ("tests/metrics",),
-    "memowidgets/memorization": ("tests/memorization",),
-    "memowidgets/evaluation": ("tests/evaluation",),
-    "memowidgets/store": STORE_TESTS,
+    "memowidgets/metrics": ("tests/metrics", "tests/test_tensors.py", "memowidgets/metrics"),
+    "memowidgets/memorization": (
+        *("tests/memorization", "tests/metrics/test_arrays.py", "tests/test_tensors.py"),
+        "memowidgets/memorization",
+    ),
+    "memowidgets/evaluation": (
+        *("tests/evaluation", "tests/metrics/test_arrays.py", "tests/test_tensors.py"),
+        "memowidgets/evaluation",
+    ),
+    "memowidgets/store": (
+        *("tests/test_store.py", "tests/audit/test_opening_recorded.py"),
+        "memowidgets/store",
+    ),
     "memowidgets/audit/runs/identity.py": IDENTITY_TESTS,
     "memowidgets/training/probe.py": IDENTITY_TESTS,
     "memowidgets/training/filling.py": ENGINE_TESTS,
@@ -100,18 +127,22 @@ def main() -> None:
     found = [mutant for file in _files(arguments.rooms) for mutant in mutants_of(file)]
     drawn = random.Random(arguments.seed).sample(found, min(arguments.n, len(found)))  # noqa: S311
     done = _read(arguments.results)
+    left = [mutant for mutant in drawn if mutant not in done]
     ends = time.monotonic() + 60 * arguments.minutes
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in LIBRARIES:
+        with suppress(ImportError):
+            importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:
         tree = _copied(Path(folder) / "tree")
-        limits: dict[str, float] = {}
-        for mutant in drawn:
+        noted: dict[tuple[str, ...], Notes] = {}
+        for mutant in sorted(left, key=lambda mutant: list(TESTS).index(mutant.room)):
             if time.monotonic() > ends:
                 break
-            if mutant in done:
-                continue
-            if mutant.room not in limits:
-                limits[mutant.room] = arguments.limit or _limit(tree, mutant.room)
-            done[mutant] = _run_mutant(tree, mutant, limits[mutant.room])
+            tests = TESTS[mutant.room]
+            if tests not in noted:
+                noted[tests] = _noted(tree, tests)
+            done[mutant] = _run_mutant(tree, mutant, noted[tests])
             with arguments.results.open("a") as lines:
                 lines.write(json.dumps(asdict(mutant) | {"result": done[mutant]}) + "\n")
     print(summary({mutant: done[mutant] for mutant in drawn if mutant in done}, len(found)))
@@ -125,9 +156,6 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--minutes", type=float, default=600, help="start none after so long")
-    parser.add_argument(
-        "--limit", type=float, help="seconds for a mutant's tests (default: measured, three times)"
-    )
     parser.add_argument(
         "--results", type=Path, default=ROOT / "build" / "mutants.jsonl", help="where results go"
     )
@@ -222,31 +250,174 @@ def _copied(tree: Path) -> Path:
     return tree
 
 
-def _limit(tree: Path, room: str) -> float:
-    """Return the seconds that a mutant's tests may take: three times those of the unchanged tree.
+@dataclass(eq=False)
+class Notes:
+    """What is known of tests from a run without a mutant; a plugin of pytest that notes it.
+
+    Attributes
+    ----------
+    seconds : dict of float
+        How long each test took, by its id.
+    callers : dict of set
+        Tests that call a function of the package, by the function's "file:first line".
+    """
+
+    tree: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+    callers: dict[str, set[str]] = field(default_factory=dict)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Note what a test calls, in its threads too, and how long it takes."""
+        package, called = str(self.tree / "memowidgets"), set()
+
+        def see(frame: Any, _event: str, _argument: object) -> None:
+            code = frame.f_code
+            if code.co_filename.startswith(package):
+                called.add((code.co_filename, code.co_firstlineno))
+
+        begun = time.monotonic()
+        threading.settrace(see)
+        sys.settrace(see)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+            self.seconds[item.nodeid] = time.monotonic() - begun
+            for file, line in called:
+                name = f"{Path(file).relative_to(self.tree)}:{line}"
+                self.callers.setdefault(name, set()).add(item.nodeid)
+
+
+@dataclass(eq=False)
+class Order:
+    """A plugin of pytest: the tests that call the function, in the order of their files.
+
+    What a fixture made for a whole file may have called it, too: all tests with one are kept.
+    """
+
+    files: list[str]
+    callers: set[str]
+    seconds: dict[str, float]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put the tests in order, and leave the others out."""
+        kept = [item for item in items if item.nodeid in self.callers or _shares(item)]
+        items[:] = sorted(kept, key=self._rank)
+
+    def _rank(self, item: pytest.Item) -> tuple[bool, int, float]:
+        known = self.seconds.get(item.nodeid, 0.0)
+        return item.nodeid not in self.callers, self.files.index(_file_of(item.nodeid)), known
+
+
+def _shares(test: pytest.Item) -> bool:
+    """Return whether a test has a fixture that others of its file or folder have."""
+    info = getattr(test, "_fixtureinfo", None)
+    named = info.name2fixturedefs.values() if info else ()
+    used = (fixture for fixtures in named for fixture in fixtures)
+    return any(one.scope != "function" and one.baseid not in ("", "tests") for one in used)
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _noted(tree: Path, tests: tuple[str, ...]) -> Notes:
+    """Run tests on the unchanged tree, and return what was noted.
 
     Raises
     ------
     RuntimeError
-        If the tests fail without a mutant.
+        If they fail without a mutant.
     """
-    begun = time.monotonic()
-    if _tests(tree, room, 1200) != "survived":
-        raise RuntimeError(f"the tests of {room} fail without a mutant: mend them first")
-    return 3 * (time.monotonic() - begun) + 10
+    notes, file = Notes(tree), tree / "notes.json"
+
+    def run() -> int:
+        failed = _pytest(tree, [*tests], notes)
+        callers = {name: sorted(found) for name, found in notes.callers.items()}
+        file.write_text(json.dumps([notes.seconds, callers]))
+        return failed
+
+    if _in_a_fork(run, 3600) != 0:
+        raise RuntimeError(f"{', '.join(tests)}: these fail without a mutant, mend them first")
+    seconds, callers = json.loads(file.read_text())
+    if not callers:
+        raise RuntimeError(f"{', '.join(tests)}: these call nothing of the copied package")
+    return Notes(tree, seconds, {name: set(found) for name, found in callers.items()})
 
 
-def _run_mutant(tree: Path, mutant: Mutant, limit: float) -> str:
+def _in_a_fork(work: Callable[[], int], limit: float) -> int | None:
+    """Call `work` in a forked process group, and return its exit code; None if it takes longer."""
+
+    def alone() -> None:
+        os.setsid()
+        silent = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silent, stream)
+        os._exit(work())
+
+    process = multiprocessing.get_context("fork").Process(target=alone)
+    process.start()
+    process.join(limit)
+    with suppress(ProcessLookupError):  # what it left running is ended too
+        os.killpg(process.pid, signal.SIGKILL)
+    late = process.exitcode is None
+    process.join()
+    return None if late else process.exitcode
+
+
+def _pytest(tree: Path, files: list[str], plugin: object) -> int:
+    """Run test files of the tree until the first failure."""
+    os.chdir(tree)
+    os.environ["PYTHONPATH"] = str(tree)
+    sys.path.insert(0, str(tree))
+    sys.dont_write_bytecode = False
+    known = "ignore::pytest.PytestAssertRewriteWarning"  # Hypothesis is imported already
+    return int(pytest.main(["-xq", "-p", "no:cacheprovider", "-W", known, *files], [plugin]))
+
+
+def _run_mutant(tree: Path, mutant: Mutant, notes: Notes) -> str:
     place = tree / mutant.file
     source = place.read_bytes()
-    after = mutant.after.encode()
+    function = _function(source, mutant.line)
+    # What runs on import is every test's, and a worker process is not seen.
+    callers = notes.callers.get(f"{mutant.file}:{function}") or set(notes.seconds)
+    spent: Counter[str] = Counter()
+    for test, seconds in notes.seconds.items():
+        spent[_file_of(test)] += seconds  # type: ignore[assignment]
+    stem = place.stem
+    files = sorted(
+        {_file_of(test) for test in callers},
+        key=lambda file: (stem not in Path(file).stem, spent[file]),
+    )
+    limit = 20 + 3 * sum(spent[file] for file in files)
+    begun = time.monotonic()
     try:
-        _write(place, source[: mutant.start] + after + source[mutant.end :])
-        result = _tests(tree, mutant.room, limit, mutant.file)
+        _write(place, source[: mutant.start] + mutant.after.encode() + source[mutant.end :])
+        order = Order(files, callers, notes.seconds)
+        code = _in_a_fork(lambda: _pytest(tree, files, order), limit)
     finally:
         _write(place, source)
-    print(f"{result:8} {mutant.file}:{mutant.line}: {mutant.before} → {mutant.after}", flush=True)
+    if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+        raise RuntimeError(f"no test was found in {', '.join(files)}")
+    result = {None: "timeout", 0: "survived"}.get(code, "killed")
+    change = f"{mutant.file}:{mutant.line}: {mutant.before} → {mutant.after}"
+    print(f"{result:8} {time.monotonic() - begun:4.0f} s  {change}", flush=True)
     return result
+
+
+def _function(source: bytes, line: int) -> int | None:
+    """Return the first line of the innermost function whose body has a line."""
+    found = None
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            last = node.end_lineno or node.lineno
+            if node.body[0].lineno <= line <= last:
+                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+                found = max(found or 0, first)
+    return found
 
 
 def _write(place: Path, source: bytes) -> None:
@@ -254,43 +425,6 @@ def _write(place: Path, source: bytes) -> None:
     for cached in (place.parent / "__pycache__").glob(f"{place.stem}.*.pyc"):
         cached.unlink()
     place.write_bytes(source)
-
-
-def _ordered(tree: Path, room: str, file: str) -> list[str]:
-    """Return the test files of a room: first those that are named after the file, then short ones.
-
-    Most mutants are noticed by the first test file, and the others need not run then.
-    """
-    found = [
-        path
-        for name in TESTS[room]
-        for path in (sorted((tree / name).glob("test_*.py")) or [tree / name])
-    ]
-    stem = Path(file).stem
-    ordered = sorted(found, key=lambda path: (stem not in path.stem, path.stat().st_size))
-    return [str(path.relative_to(tree)) for path in ordered]
-
-
-def _tests(tree: Path, room: str, limit: float, file: str = "") -> str:
-    """Run a room's tests on the copy until the first failure."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += _ordered(tree, room, file)
-    run = subprocess.Popen(
-        command,
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return "survived" if run.wait(limit) == 0 else "killed"
-    except subprocess.TimeoutExpired:
-        return "timeout"
-    finally:
-        if run.poll() is None:
-            os.killpg(run.pid, signal.SIGKILL)
-            run.wait()
 
 
 def summary(results: dict[Mutant, str], n_possible: int) -> str:

@@ -164,7 +164,7 @@ def _regressed(side: Side, features: Floats, fold: NDArray[np.int64]) -> Floats:
     squares = np.empty((folds, features.shape[1], features.shape[1]))
     products = np.empty((folds, features.shape[1]))
     for one in range(folds):
-        rows = fold == one if folds > 1 else slice(None)
+        rows = fold == one
         here = features[rows] / size
         weighed = (here * side.count[rows, None]).T
         squares[one], products[one] = weighed @ here, weighed @ side.mean[rows]

@@ -15,7 +15,15 @@ import pytest
 from safetensors.numpy import load_file
 
 import memowidgets as mw
-from memowidgets.store import FORMAT, RunDirectory, StoreError, put_rows, run_at
+from memowidgets.store import (
+    FORMAT,
+    PackedFile,
+    RunDirectory,
+    StoreError,
+    pack,
+    put_rows,
+    run_at,
+)
 
 
 @pytest.fixture
@@ -166,50 +174,54 @@ def test_a_relative_path_means_the_same_folder_for_ever(tmp_path, monkeypatch):
 
 
 def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
-    with run.new_tensors("forward/a", {"losses": (3,), "layer.1": (3, 2)}) as arrays:
+    shapes = {"losses": (3,), "layer.1": (3, 2), "logits": (2,)}
+    with run.new_tensors("forward/a", shapes, {"k": "v"}, "w", half=["losses"]) as arrays:
         arrays["losses"][:] = [1, 2, 3]
         arrays["layer.1"][[2, 0]] = 7
+        arrays["logits"][:] = 4
         assert not run.has("forward/a")
-    made = run.read_tensors("forward/a")
+    made = run.read_tensors("forward/a", "w")
+    assert made.metadata == {"k": "v"}
+    assert {name: made[name].dtype.str for name in made} == {
+        "losses": "<f2",
+        "layer.1": "<f4",
+        "logits": "<f4",
+    }
+    assert made["logits"].tolist() == [4, 4]
     assert made["losses"].tolist() == [1, 2, 3]
     assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
 
 
-def test_a_slice_of_rows_is_put_like_the_rows(run):
-    expected, values = np.zeros((5, 3), "f4"), np.arange(6, dtype="f4").reshape(2, 3)
-    with run.new_tensors("forward/a", {"layer.1": (5, 3)}) as arrays:
-        arrays["layer.1"][:] = 0
-        put_rows(arrays["layer.1"], slice(3, 5), values)
-        with pytest.raises(ValueError, match="do not fit"):
-            put_rows(arrays["layer.1"], slice(4, 6), values)
-    put_rows(expected, slice(3, 5), values)
-    assert expected[3:].tolist() == values.tolist()
-    np.testing.assert_array_equal(run.read_tensors("forward/a")["layer.1"], expected)
-
-
-@pytest.mark.parametrize("rows", [[0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2]])
+@pytest.mark.parametrize(
+    "rows", [slice(3, 5), [0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2], [0, 2]]
+)
 def test_rows_put_into_a_file_are_those_that_an_assignment_puts(run, rows):
     rng = np.random.default_rng(0)
     expected = rng.normal(size=(5, 3)).astype("f4")
-    values = rng.normal(size=(len(rows), 3))[:, ::-1]  # float64, and not contiguous
+    values = rng.normal(size=(len(expected[rows]), 3))[:, ::-1]  # float64, and not contiguous
     with run.new_tensors("forward/a", {"logits": (5, 2), "layer.1": (5, 3)}) as arrays:
         arrays["logits"][:] = 7
         arrays["layer.1"][:] = expected
-        put_rows(arrays["layer.1"], np.array(rows, dtype=np.int64), values)
-        expected[rows] = values
+        where = rows if isinstance(rows, slice) else np.array(rows, dtype=np.int64)
+        put_rows(arrays["layer.1"], where, values)
+        put_rows(expected, where, values)
         np.testing.assert_array_equal(arrays["layer.1"], expected)
     kept = run.read_tensors("forward/a")
     np.testing.assert_array_equal(kept["layer.1"], expected)
     np.testing.assert_array_equal(kept["logits"], np.full((5, 2), 7))
 
 
-@pytest.mark.parametrize(("rows", "shape"), [([4, 5], (2, 3)), ([0, 1], (2, 4)), ([0, 1], (3, 3))])
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [(slice(4, 6), (2, 3)), ([4, 5], (2, 3)), ([0, 1], (2, 4)), ([0, 1], (3, 3))],
+)
 def test_rows_that_do_not_fit_are_never_put_into_a_file(run, rows, shape):
+    where = rows if isinstance(rows, slice) else np.array(rows)
     with (
         pytest.raises(ValueError, match="fit"),
         run.new_tensors("forward/a", {"layer.1": (5, 3), "z": (5, 3)}) as arrays,
     ):
-        put_rows(arrays["layer.1"], np.array(rows), np.ones(shape, np.float32))
+        put_rows(arrays["layer.1"], where, np.ones(shape, np.float32))
     assert not run.has("forward/a")
 
 
@@ -272,3 +284,98 @@ def test_the_state_of_a_recordings_files_changes_when_it_is_replaced(tmp_path):
     assert recording.state(name) != before
     (folder / "recording.safetensors").unlink()
     assert recording.state(name) == ()
+
+
+def test_what_does_not_belong_in_its_place_is_refused(run):
+    manifest = {"format": FORMAT, "seed": 0}
+    run.write_manifest(manifest)
+    run.hold(manifest)
+    run.write_tensors("scores/a", {"x": np.ones(1)}, of="w")
+    run.write_note("scores/a.json", {"is": 1})
+    part = run.part("scores")
+    assert part.read_tensors("a", of="w")["x"].tolist() == [1]
+    assert part.read_note("a.json") == {"is": 1}
+    with pytest.raises(StoreError, match="other weights"):
+        run.read_tensors("scores/a", of="v")
+    for suffix in (".safetensors", ".json"):
+        shutil.copy(run.path / f"scores/a{suffix}", run.path / f"scores/b{suffix}")
+    with pytest.raises(StoreError, match="was written as scores/a"):
+        run.read_tensors("scores/b")
+    for text in (None, "[]", '{"is": 2}'):
+        if text is not None:
+            (run.path / "scores/b.json").write_text(text)
+        with pytest.raises(StoreError, match="changed after it was written, or belongs elsewhere"):
+            run.read_note("scores/b.json")
+    (run.path / "scores/a.safetensors").unlink()
+    with pytest.raises(StoreError, match="does not exist"):
+        run.read_tensors("scores/a")
+    RunDirectory(run.path).write_manifest({**manifest, "seed": 1})
+    for use in (lambda: part.read_note("a.json"), lambda: run.write_note("c.json", {})):
+        with pytest.raises(StoreError, match="now has another run"):
+            use()
+    (run.path / "manifest.json").unlink()
+    with pytest.raises(StoreError, match="is gone"):
+        part.read_note("a.json")
+
+
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        ("rho.json", False),
+        ("checkpoints/epoch-1/weights.txt", False),
+        ("checkpoints/epoch-1/record.json", True),
+        ("scores/psmi.txt", True),
+    ],
+)
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing(tmp_path, made, kept):
+    run, manifest = RunDirectory(tmp_path / "new" / "run"), {"format": FORMAT, "seed": 0}
+    run.hold(manifest, lambda: run.write_manifest(manifest))
+    assert list(tmp_path.iterdir()) == []
+
+    def fail():
+        with run.or_nothing():
+            run.write_text(made, "x")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert [place.name for place in tmp_path.iterdir()] == ["new"] * kept
+    run.write_text("rho.json", "{}")
+    assert run.read_manifest() == manifest
+
+
+def test_a_recording_gives_back_what_was_packed(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.normal(size=(3, 4)).astype("f4"), "n": np.arange(5), "no": np.ones((0, 2))}
+    files = {
+        "forward/a": PackedFile(arrays, {"x": np.float16}, {"k": "v"}, of="w"),
+        "scores/b": PackedFile({"x": rng.normal(size=6)}, {}, {}),
+    }
+    notes = {"note.json": {"is": [1]}, "checkpoints/e/record.json": {"step": 3}}
+    pack(tmp_path / "r", {"format": FORMAT, "seed": 0}, files, notes)
+    recording = run_at(tmp_path / "r")
+    recording.hold(recording.read_manifest())
+    found = recording.read_tensors("forward/a", of="w")
+    for name, array in (arrays | {"x": arrays["x"].astype("f2")}).items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == arrays[name].dtype
+    assert (sorted(found), len(found), "n" in found, "q" in found) == (
+        ["n", "no", "x"],
+        3,
+        True,
+        False,
+    )
+    assert found.metadata == {"k": "v"}
+    part = recording.part("scores")
+    np.testing.assert_array_equal(part.read_tensors("b")["x"], files["scores/b"].arrays["x"])
+    assert recording.names("checkpoints", "") == ["e"]
+    assert recording.part("checkpoints").read_note("e/record.json") == {"step": 3}
+    assert recording.has_file("note.json")
+    for use, said in (
+        (lambda: recording.read_tensors("forward/a", of="v"), "other weights"),
+        (lambda: recording.read_note("no.json"), r"no\.json"),
+        (lambda: found["q"], "lacks 'q'"),
+        (lambda: recording.write_text("x", ""), "is a recording"),
+    ):
+        with pytest.raises(StoreError, match=said):
+            use()

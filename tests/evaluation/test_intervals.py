@@ -157,9 +157,3 @@ def test_the_interval_of_a_difference_is_mover(correlation):
     assert (low, high) == pytest.approx((0.1 - np.sqrt(down), 0.1 + np.sqrt(up)))
     assert of_difference((0.0, 1.0), ((0.0, 0.9), (0.1, 1.0)), 0.0)[0] == -1
     assert of_difference((1.0, 0.0), ((0.1, 1.0), (0.0, 0.9)), 0.0)[1] == 1
-
-
-def test_more_samples_make_it_narrower():
-    widths = [high - low for low, high in (newcombe(0.9, n, 10 * n) for n in (1, 10, 100, 1000))]
-    assert widths == sorted(widths, reverse=True)
-    assert widths[-1] < 0.03

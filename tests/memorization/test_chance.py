@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import kurtosis, norm
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import member_gaps
@@ -67,11 +68,6 @@ def test_it_is_the_same_every_time_and_falls_with_eta():
     assert ByChance.of(gaps, members).share(4) == rates[4]
 
 
-def test_models_without_two_on_a_side_are_refused():
-    with pytest.raises(ValueError, match="fewer than two shadow models on a side"):
-        ByChance.of(np.zeros((2, 3)), np.zeros((2, 3), bool))
-
-
 def gaps_of(shape, m, n=1000, seed=0):
     """Gaps whose means and deviations differ between samples and sides."""
     rng = np.random.default_rng(seed)
@@ -122,3 +118,33 @@ def test_an_audit_says_so_beside_chance_and_probabilities():
     assert any("heavy tails" in note for note in audit.evaluate("loss", eta=eta).warnings)
     with pytest.warns(UserWarning, match="heavy tails"):
         audit.probability_memorized(eta)
+
+
+def test_the_share_is_the_integral_over_the_targets_gap():
+    rng = np.random.default_rng(0)
+    inside, outside = ((rng.normal(size=40), rng.gamma(4, 0.25, 40)) for _ in range(2))
+    deviation = rng.gamma(4, 0.25, 40)
+    gaps = deviation * norm.ppf((np.arange(20_000)[:, None] + 0.5) / 20_000)
+    (mean_in, var_in), (mean_out, var_out) = inside, outside
+    ratio = norm.logpdf(gaps, mean_in, np.sqrt(var_in))
+    ratio -= norm.logpdf(gaps, mean_out, np.sqrt(var_out))
+    for eta in (-2.0, 0.0, 0.5, 2.0):
+        found = ByChance(inside, outside, deviation).share(eta)
+        assert found == pytest.approx((ratio >= eta).mean(), abs=1e-4)
+
+
+def test_the_kurtosis_is_that_of_sides_with_a_spread():
+    gaps, members = gaps_of("tails", 16, n=40)
+    flat = int(np.flatnonzero(members[0])[0])
+    gaps[members[:, flat], flat] = 1.0  # on one side alone
+    gaps[:, flat + 1] = 2.0
+    sides = [
+        column[side]
+        for column, mask in zip(gaps.T, members.T, strict=True)
+        for side in (mask, ~mask)
+        if np.ptp(column[side])
+    ]
+    values = kurtosis(sides, axis=1, bias=False)
+    expected = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
+    assert len(sides) == 77
+    assert excess_kurtosis(gaps, members) == pytest.approx(expected)

@@ -1,11 +1,21 @@
-"""What no function of the room takes for gaps, masks, or settings."""
+"""What no function of the room takes for gaps, masks, or settings; moments without a model."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from memowidgets.memorization import attack_success_rate, counterfactual, log_lira, rmia
+from memowidgets.memorization import (
+    attack_success_rate,
+    counterfactual,
+    hierarchical_probability,
+    log_lira,
+    probability_memorized,
+    rmia,
+)
+from memowidgets.memorization.chance import ByChance
+from memowidgets.memorization.gaps import moments
 from tests.memorization.test_lira import made
 
 GAPS, MEMBERS, TARGET = made(m=12, n=9)
@@ -25,7 +35,7 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
         (lambda: log_lira(GAPS[0], MEMBERS, TARGET), "n_models, n_samples"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET[:2]), "each of the 9 samples"),
         (lambda: log_lira(GAPS[:0], MEMBERS[:0], TARGET), "empty"),
-        (lambda: log_lira(GAPS, MEMBERS, TARGET, "pooled"), "'per-sample', 'global', 'shrunk'"),
+        (lambda: log_lira(GAPS, MEMBERS, TARGET, "pooled"), "'shrunk', 'hierarchical'"),
         (lambda: attack_success_rate(GAPS, MEMBERS, "x"), "'per-sample', 'global', 'shrunk'"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET, mode="both"), "'online', 'offline'"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, mode="x"), "'online', 'offline'"),
@@ -40,6 +50,18 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
             lambda: log_lira(GAPS, MEMBERS, TARGET, "hierarchical", early_gaps=GAPS[:3]),
             r"early_gaps .*\(3, 9\)",
         ),
+        (
+            lambda: log_lira(GAPS, MEMBERS, TARGET, "hierarchical", early_gaps=BROKEN),
+            r"early_gaps .*model \(row\) 4, sample \(column\) 2",
+        ),
+        (lambda: log_lira(GAPS, MEMBERS, TARGET, judged=[0, 1]), "each of the 2 samples"),
+        (lambda: hierarchical_probability(GAPS, MEMBERS, TARGET, np.nan), "eta must be a number"),
+        (lambda: ByChance.of(GAPS, MEMBERS, "hierarchical"), "hierarchical_probability"),
+        (lambda: ByChance.of(np.zeros((2, 3)), np.zeros((2, 3), bool)), "fewer than two shadow"),
+        (lambda: probability_memorized([1.0], [1.0, 2.0]), "same shape"),
+        (lambda: probability_memorized([1.0], [-1.0]), "0 or more"),
+        (lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[np.nan, 1.0]), "one finite"),
+        (lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[1.0]), "one finite"),
     ],
 )
 def test_bad_values(call, facts):
@@ -61,3 +83,34 @@ def test_bad_values(call, facts):
 def test_masks_must_be_masks(call, dtype):
     with pytest.raises(TypeError, match="bool, but has dtype"):
         call(MEMBERS.astype(dtype))
+
+
+def test_a_side_without_a_model_has_the_moments_of_the_others():
+    gaps = np.random.default_rng(0).normal(size=(5, 6))
+    present = np.arange(5)[:, None] < np.arange(6)  # of 0 to 5 models
+    found = moments(gaps, present).inside.without(gaps, present)
+    for model in range(5):
+        rest = present & (np.arange(5) != model)[:, None]
+        for sample in range(6):
+            own = gaps[rest[:, sample], sample]
+            expected = [len(own), own.mean(), len(own) * own.var()] if len(own) else [0, 0, 0]
+            parts = found.count, found.mean, found.squares
+            seen = [part[model, sample] for part in parts]
+            assert seen == pytest.approx(expected, abs=1e-12)
+
+
+def test_names_of_models_and_samples_are_compared_where_they_can_be():
+    gaps = pd.DataFrame(GAPS, columns=[f"s{i}" for i in range(9)])
+    expected = counterfactual(GAPS, MEMBERS)
+    for names in (gaps.columns, [f"other {i}" for i in range(9)], ["s0"] * 9):
+        named = pd.DataFrame(MEMBERS, columns=names)
+        if list(names) == ["s0"] * 9:
+            gaps.columns = ["s0", "s0", *gaps.columns[2:]]  # a name that is repeated tells nothing
+        np.testing.assert_allclose(counterfactual(gaps, named), expected)
+    gaps.columns = [f"s{i}" for i in range(9)]
+    for wrong in (
+        pd.DataFrame(MEMBERS, columns=gaps.columns[::-1]),
+        pd.DataFrame(MEMBERS, index=np.arange(12)[::-1]),
+    ):
+        with pytest.raises(ValueError, match=r"the (columns|index) of gaps in another order"):
+            counterfactual(gaps, wrong)

@@ -12,7 +12,6 @@ from memowidgets.memorization import (
     log_lira,
     probability_memorized,
 )
-from memowidgets.memorization.chance import ByChance
 from memowidgets.memorization.gaps import Models, Side, moments
 from memowidgets.memorization.hierarchical import Hierarchical, Prior, _regressed, log_marginal
 from memowidgets.memorization.posterior import correlation
@@ -248,9 +247,6 @@ def test_one_model_on_a_side_is_enough(given):
     assert np.isfinite(errors[:2]).all()
     assert np.isnan(found[2:4]).all()
     assert np.isnan(errors[2:4]).all()
-    alone = np.arange(8)[:, None] == np.zeros(len(target))
-    with pytest.raises(ValueError, match="fewer than two shadow models on a side"):
-        log_lira(gaps, alone, target, "hierarchical", early_gaps=early)
 
 
 def test_few_samples_share_one_mean():
@@ -290,7 +286,6 @@ def test_equal_gaps_and_far_targets(given):
     found = log_lira(gaps, members, target, "hierarchical", early_gaps=early)
     assert found[3] == 0
     assert np.isfinite(found[~np.isnan(found)]).all()
-    assert hierarchical_probability(gaps, members, target, early_gaps=early)[3] == 0
     step_0 = np.broadcast_to(gaps[0], gaps.shape)
     known = ~np.isnan(found)
     still = log_lira(step_0, members, target, "hierarchical", early_gaps=step_0)
@@ -301,31 +296,6 @@ def test_global_lira_takes_it(given):
     gaps, members, _, _, _ = given
     rate = attack_success_rate(gaps[:, :200], members[:, :200], "hierarchical")
     assert np.nanmean(rate) > 0.6
-
-
-def test_bad_input(given):
-    gaps, members, target, early, _ = given
-    broken = early.copy()
-    broken[4, 2] = np.nan
-    ask = gaps, members, target
-
-    def hierarchical(**more):
-        return lambda: log_lira(*ask, "hierarchical", **more)
-
-    cases = [
-        (hierarchical(early_gaps=broken), r"early_gaps .*model \(row\) 4, sample \(column\) 2"),
-        (hierarchical(early_gaps=early[:3]), r"early_gaps must have the shape .*\(3, 1500\)"),
-        (hierarchical(judged=[0, 1]), "each of the 2 samples"),
-        (hierarchical(judged=[0, 0]), "judged must be a mask over the 1500 samples"),
-        (hierarchical(judged=[1500]), "judged must be a mask over the 1500 samples"),
-        (lambda: log_lira(*ask, "shrunk", early_gaps=early), "'shrunk'"),
-        (lambda: hierarchical_probability(*ask, np.nan), "eta must be a number"),
-        (lambda: ByChance.of(gaps, members, "hierarchical"), "hierarchical_probability"),
-        (lambda: log_lira(*ask, "pooled"), "'hierarchical'"),
-    ]
-    for call, sentence in cases:
-        with pytest.raises(ValueError, match=sentence):
-            call()
 
 
 def test_both_probabilities_estimate_the_same(given):
@@ -366,7 +336,7 @@ def test_gaps_one_by_one_say_what_all_of_them_say(known: int) -> None:
     np.testing.assert_allclose(variance, weight * ends[0] + (1 - weight) * ends[1])
 
 
-@pytest.mark.parametrize("folds", [1, 3])
+@pytest.mark.parametrize("folds", [1, 2, 3])
 def test_the_mean_is_by_least_squares_over_every_gap_of_the_other_folds(folds: int) -> None:
     rng = np.random.default_rng(0)
     features = np.c_[np.ones(30), rng.normal(size=30), np.zeros(30)]

@@ -297,8 +297,9 @@ def test_blocks_do_not_show():
 
 def test_the_target_among_its_shadows_is_refused():
     gaps, members, _ = made()
-    with pytest.raises(ValueError, match=r"\(row\) 7 has exactly the target's gaps"):
-        log_lira(gaps, members, gaps[7])
+    for kept in (gaps, gaps.astype(np.float32)):  # saved gaps may be rounded
+        with pytest.raises(ValueError, match=r"\(row\) 7 has exactly the target's gaps"):
+            log_lira(kept, members, gaps[7])
     alike = np.broadcast_to(gaps[0], gaps.shape)  # step 0: all models are one
     assert (log_lira(alike, members, gaps[0]) == 0).all()
 
@@ -324,9 +325,3 @@ def test_offline_looks_at_the_models_outside_alone():
     members[:] = np.arange(12)[:, None] < 8
     with pytest.warns(UserWarning, match="9 of 9 samples have fewer than 8 shadow models outside"):
         log_lira(gaps, members, target, "per-sample", "offline")
-
-
-def test_a_target_among_its_shadows_is_refused_though_they_are_rounded():
-    gaps, members, _ = made()
-    with pytest.raises(ValueError, match=r"\(row\) 3 has exactly the target's gaps"):
-        log_lira(gaps.astype(np.float32), members, gaps[3])

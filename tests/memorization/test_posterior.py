@@ -6,10 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
+from scipy.stats import norm, t
 
 from memowidgets.evaluation import roc
-from memowidgets.memorization import log_lira, posterior, probability_memorized
+from memowidgets.memorization import (
+    hierarchical_probability,
+    log_lira,
+    posterior,
+    probability_memorized,
+)
+from memowidgets.memorization.hierarchical import Posterior
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -122,23 +128,6 @@ def test_many_samples_are_little_work():
     assert np.abs(one - other[:20_000]).mean() < 0.005
 
 
-def test_bad_input():
-    with pytest.raises(ValueError, match="same shape"):
-        probability_memorized([1.0], [1.0, 2.0])
-    with pytest.raises(ValueError, match="0 or more"):
-        probability_memorized([1.0], [-1.0])
-    for score in ([np.nan, 1.0], [1.0]):
-        with pytest.raises(ValueError, match="one finite number for each sample"):
-            probability_memorized([1.0, 2.0], [1.0, 1.0], score=score)
-
-
-def test_the_old_formula_fails_this_bound():
-    """The test would notice: Φ((x − η) / error) is not calibrated."""
-    made = [pool(8, 100 + seed) for seed in range(POOLS)]
-    said = np.concatenate([ndtr((x - 4) / s) for x, s, _, _ in made])
-    assert miscalibration(said, np.concatenate([truth for _, _, truth, _ in made])) > 0.1
-
-
 def test_fewer_than_100_samples_are_one_group():
     rng = np.random.default_rng(0)
     values, errors, score = rng.normal(size=(3, 99))
@@ -156,3 +145,61 @@ def test_the_correlation_is_relative_to_both_sides(monkeypatch, inside, outside,
     monkeypatch.setattr(posterior, "_left_out", lambda _fits, _models: iter(made))
     models = SimpleNamespace(gaps=np.zeros((8, 1)))
     assert posterior.correlation(None, models) == pytest.approx(expected * (1 - 2 / 8))
+
+
+def known(mean, strength, freedom, squares, n=4):
+    """A posterior of n samples."""
+    return Posterior(*(np.full(n, float(v)) for v in (mean, strength, freedom, squares, 0)))
+
+
+def test_the_variance_is_that_of_the_next_gap():
+    side = known(2, 3, 9, 7)
+    predictive = t(9, 2, np.sqrt(7 / 9 * (1 + 1 / 3)))
+    np.testing.assert_allclose(side.variance, predictive.var())
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.8])
+def test_the_probability_is_the_share_of_drawn_truths(shared):
+    inside, outside = known(2, 3, 9, 7), known(0, 5, 11, 12)
+    target = np.array([0.5, 2.0, 3.0, 5.0])
+    rng, times = np.random.default_rng(0), (200_000, 4)
+    seen = inside.seeing(target)
+    within, without = (one.squares / rng.chisquare(one.freedom, times) for one in (seen, outside))
+    mean = seen.mean + np.sqrt(within / seen.strength) * rng.normal(size=times)
+    away = (mean - inside.mean) / np.sqrt(within / inside.strength)
+    away = shared * away + np.sqrt(1 - shared**2) * rng.normal(size=times)
+    centre = outside.mean + np.sqrt(without / outside.strength) * away
+    true = norm.logpdf(target, mean, np.sqrt(within))
+    true -= norm.logpdf(target, centre, np.sqrt(without))
+    joint = posterior.Joint(inside, outside, shared, 1e-9)
+    for eta in (-0.5, 0.5, 2.0, 4.0):
+        expected = (true >= eta).mean(axis=0)
+        np.testing.assert_allclose(joint.probability(target, eta), expected, atol=0.02)
+
+
+def test_two_models_that_are_left_out_make_a_product_for_each_kind_of_pair():
+    inside, outside = known(1, 4, 6, 16, 5), known(0, 9, 4, 2, 5)  # 1 and 3 deviations per unit
+    left = SimpleNamespace(
+        posteriors=lambda: (inside, outside), least=0.0, defined=np.arange(5) < 4
+    )
+    gaps = np.array([[2.0, 3.0, 4.0, 5.0, 9.0], [6.0, 7.0, 8.0, 9.0, 9.0]])
+    members = np.array([[1, 0, 1, 0, 1], [1, 0, 0, 1, 1]], bool)
+    found = posterior._products(left, gaps, members)
+    expected = [[1 * 5], [9 * 21], [3 * 24, 15 * 8]]
+    assert [part.tolist() for part in found] == [pytest.approx(part) for part in expected]
+
+
+def test_groups_by_score_are_of_equal_size_and_equal_scores_are_together():
+    score = np.random.default_rng(0).permutation(600.0 * np.arange(600))
+    groups = posterior._groups(score, (600,))
+    assert np.bincount(groups).tolist() == [60] * 10
+    assert (np.diff(groups[np.argsort(score)]) >= 0).all()
+    assert np.unique(posterior._groups(np.arange(600) // 300, (600,))).tolist() == [2, 7]
+
+
+def test_a_sample_whose_gaps_are_equal_has_a_log_lira_of_0():
+    rng = np.random.default_rng(0)
+    gaps, members = rng.normal(size=(8, 60)), np.argsort(rng.random((8, 60)), axis=0) < 4
+    gaps[:, 3] = 1.25
+    for eta, expected in ((0.0, 1.0), (1e-9, 0.0)):
+        assert hierarchical_probability(gaps, members, gaps[0] + 0.5, eta)[3] == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 from memowidgets.memorization import (
     attack_success_rate,
@@ -39,13 +38,6 @@ def attacked(gaps, members):
 def test_attack_leaves_the_attacked_model_out():
     gaps, members, _ = made(m=20, n=30)
     np.testing.assert_allclose(attack_success_rate(gaps, members), attacked(gaps, members))
-
-
-def test_attack_grows_with_counterfactual_memorisation():
-    gaps, members, _ = made(m=60, n=500, effect=6.0)
-    rate, change = attack_success_rate(gaps, members), counterfactual(gaps, members)
-    assert spearmanr(rate, change).statistic > 0.7
-    assert attack_success_rate(gaps, members, "shrunk").shape == (500,)
 
 
 def test_attack_has_no_rate_without_both_sides():
@@ -89,14 +81,6 @@ def test_offline_rmia_uses_the_models_outside():
     one, other = (rmia(g, members, target, mode="offline", gamma=1.1) for g in (gaps, changed))
     np.testing.assert_array_equal(one, other)
     assert not np.array_equal(one, rmia(gaps, members, target, gamma=1.1))
-
-
-def test_definitions_agree_on_what_is_memorised():
-    gaps, members, _ = made(m=60, n=500, effect=6.0)
-    target = gaps[0]
-    gaps, members, present = gaps[1:], members[1:], members[0]
-    score = rmia(gaps, members, target, ~present, gamma=1.5)
-    assert spearmanr(score[present], counterfactual(gaps, members)[present]).statistic > 0.3
 
 
 def test_far_gaps_have_an_rmia():

@@ -21,6 +21,7 @@ from memowidgets.metrics import (
     mean_over_checkpoints,
     mean_rank,
 )
+from memowidgets.metrics.arrays import Frame
 
 RNG = np.random.default_rng(0)
 TABLE, ROW = np.abs(RNG.normal(size=(16, 9))), RNG.random(9)
@@ -120,3 +121,16 @@ def test_rows_near_zero_may_be_the_far_ones():
     X, y = 1e12 + np.random.default_rng(0).normal(size=(200, 8)), np.arange(200) % 2
     with pytest.raises(ValueError, match="row 1 of X"):
         PSMI(64).fit(X, y).score_samples([X[0], 0 * X[0]], y[:2])
+
+
+def test_a_frame_changes_only_rows_whose_squares_float32_cannot_hold():
+    X = np.random.default_rng(0).normal(size=(500, 8)) + 0.5
+    assert Frame.fitting(X, X).neutral
+    far = Frame.fitting(X + 1e4, X)
+    np.testing.assert_allclose(far.shift, X.mean(axis=0) + 1e4)
+    assert far.scale == 1
+    for size in (1e-9, 1e9):
+        sized = Frame.fitting(size * X, X)
+        assert sized.shift is None
+        assert sized.scale == pytest.approx(size * np.sqrt(X.var(axis=0).mean()))
+    assert Frame.fitting(np.ones((9, 2)), X).scale == 1

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.controls import mean_log, mean_ratios
+from memowidgets.metrics.controls import FOLDS, Moments, corrected, mean_log, mean_ratios
 from tests.metrics import reference
 
 CASES = [
@@ -61,3 +61,30 @@ def test_the_error_of_few_plain_directions_is_that_of_a_mean(m):
     np.testing.assert_allclose(
         errors, values.std(axis=1, ddof=1) / np.sqrt(m), rtol=1e-3, atol=1e-4
     )
+
+
+def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
+    """f on two controls of each sample, a common one, and one that does not vary."""
+    rng, n, m = np.random.default_rng(0), 4, 400
+    fold, folds = np.arange(m) % FOLDS, np.arange(FOLDS)
+    shared, own = rng.normal(size=m), rng.normal(size=(2, n, m))
+    own[1] += own[0]
+    f = 1 + 2 * own[0] - own[1] - shared + rng.normal(size=(n, m))
+    variables = np.stack([f, *own])
+    common = np.stack([np.ones(m), shared, np.zeros(m)])
+    of = (fold == folds[:, None]).astype(float)
+    moments = Moments(
+        np.einsum("inm,jnm,fm->fijn", variables, variables, of),
+        np.einsum("inm,zm,fm->fizn", variables, common, of),
+        np.einsum("ym,zm,fm->fyz", common, common, of),
+    )
+    means = np.array([[0.1], [-0.2]]) * np.ones(n)
+    found, errors = corrected(moments, means)
+    for i in range(n):
+        design = np.column_stack([np.ones(m), own[0, i] - 0.1, own[1, i] + 0.2, shared])
+        residual = np.empty(m)
+        for rest, here in ((fold != one, fold == one) for one in folds):
+            slopes = np.linalg.lstsq(design[rest], f[i, rest], rcond=None)[0]
+            residual[here] = f[i, here] - design[here, 1:] @ slopes[1:]
+        assert found[i] == pytest.approx(residual.mean(), abs=1e-5)
+        assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 1 - 4), rel=1e-4)

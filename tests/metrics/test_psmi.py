@@ -7,25 +7,48 @@ import psmi as published
 import pytest
 from scipy.stats import norm
 
-from memowidgets.metrics import PSMI, arrays, projections
+from memowidgets.metrics import PSMI, arrays, fitted, projections
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
-from tests.metrics import checks, reference
+from tests.metrics import reference
 
 
 def score(X, y, m=256, method="control-variates", seed=0):
     return PSMI(m, method, random_state=seed).fit(X, y).score_samples(X, y)
 
 
-def test_plain_is_the_formula():
-    checks.plain_agrees_with_the_formula()
+def test_plain_agrees_with_the_formula():
+    X, y = reference.made(90, 6, 3)
+    y[:12] = 0  # unequal classes: a prior that is left out shows
+    scores = PSMI(300, "plain").fit(X, y).score_samples(X, y)
+    expected = reference.psmi(X, y, reference.directions(300, 6))
+    np.testing.assert_allclose(scores, expected, atol=2e-5)
 
 
-def test_controls_do_not_bias():
-    checks.few_directions_are_not_biased()
+def test_few_directions_are_not_biased():
+    X, y, expected = reference.long_reference(300, 24, 4)
+    runs = [PSMI(64, random_state=s).fit(X, y).score_samples(X, y) for s in range(60)]
+    error = np.mean(runs, axis=0) - expected
+    noise = np.std(runs, axis=0) / np.sqrt(len(runs))
+    assert np.mean(np.abs(error) < 3.5 * noise + 0.002) > 0.98
 
 
-def test_means_of_controls():
-    checks.means_of_controls_are_exact()
+@pytest.mark.parametrize("n_classes", [3, 12])
+def test_means_of_controls_are_exact(n_classes):
+    X, y = reference.made(400, 30, n_classes, decay=0.5)
+    y = np.unique(y, return_inverse=True)[1]
+    found = fitted.fit(X, y, 8192, 5, use_controls=True)
+    m, tables = 8192, found.tables
+    along = found.controls.along(X @ found.onto[m:].T)
+    means = found.controls.means(X, along, y)
+    ratios = (X @ found.onto[:m].T)[None] - tables.mean[:, None]
+    ratios = ratios**2 * tables.weight[:, None]
+    if n_classes > 8:
+        ratios = np.stack([ratios[y, np.arange(len(y))], ratios.mean(axis=0)])
+    simulated, spread = ratios.mean(axis=2), ratios.std(axis=2) / np.sqrt(m)
+    far = np.abs(simulated - means[: len(ratios)]) / spread
+    assert far.max() < 5
+    logs = tables.log_form
+    assert np.all(np.abs(logs.mean(axis=1)) < 5 * logs.std(axis=1) / np.sqrt(m))
 
 
 def test_agrees_with_the_published_package():
@@ -452,7 +475,7 @@ def test_rows_that_are_all_equal_say_nothing(value, tol):
 
 def test_bad_shapes_and_labels():
     X, y = reference.made(50, 6, 2)
-    fitted = PSMI().fit(X, y)
+    known = PSMI().fit(X, y)
     cases = [
         (lambda: PSMI().fit(X[0], y), r"n_features\), but has shape \(6,\)"),
         (lambda: PSMI().fit(X[:0], y[:0]), "empty"),
@@ -461,8 +484,8 @@ def test_bad_shapes_and_labels():
         (lambda: PSMI().fit(X, np.zeros(50)), "single class"),
         (lambda: PSMI().fit(X, np.append(y[:-1], 7)), "class 7 has a single sample"),
         (lambda: PSMI().score_samples(X, y), "not fitted"),
-        (lambda: fitted.score_samples(X, np.full(50, 9)), "label of row 0, 9, is not one of the 2"),
-        (lambda: fitted.score_samples(X[:, :3], y), "3 features, but the fitted one had 6"),
+        (lambda: known.score_samples(X, np.full(50, 9)), "label of row 0, 9, is not one of the 2"),
+        (lambda: known.score_samples(X[:, :3], y), "3 features, but the fitted one had 6"),
         (lambda: PSMI(0), "n_directions"),
         (lambda: PSMI(method="exact"), "'control-variates', 'plain'"),
         (lambda: PSMI(256, tol=0.1), "tol"),
@@ -500,3 +523,31 @@ def test_one_feature_has_one_direction_and_an_exact_score():
     exact = density[y, np.arange(2000)] - np.logaddexp(*(density + np.log(0.5)))
     np.testing.assert_allclose(scores, exact, atol=1e-4)
     assert errors.max() < 1e-3  # of rounding, which small directions have more of
+
+
+@pytest.mark.parametrize("n_classes", [3, 12])
+def test_held_out_rows_that_are_far_from_every_class(n_classes):
+    """The density of each class underflows in float32, and is computed anew."""
+    X, y = reference.made(300, 6, n_classes)
+    theta = reference.directions(256, 6)
+    far, codes = 40 * X[:20], y[:20]
+    P = np.concatenate([X, far]).astype(np.float64) @ theta.T
+    deviations = [
+        (P[: len(X)][y == c].mean(axis=0), P[: len(X)][y == c].std(axis=0))
+        for c in range(n_classes)
+    ]
+    logs = np.array([norm.logpdf(P[len(X) :], *one) for one in deviations])
+    prior = np.log(np.bincount(y) / len(y))[:, None, None]
+    expected = logs[codes, np.arange(20)] - np.logaddexp.reduce(logs + prior, axis=0)
+    found = PSMI(256, "plain").fit(X, y).score_samples(far, codes)
+    np.testing.assert_allclose(found, expected.mean(axis=1), rtol=1e-4, atol=1e-3)
+
+
+def test_rows_for_a_first_look_are_a_share_of_each_class_and_at_least_four():
+    codes = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [600, 200, 10, 2]))
+    rows = fitted._picked_rows(codes, np.bincount(codes), 100)
+    assert len(np.unique(rows)) == len(rows)
+    assert np.bincount(codes[rows]).tolist() == [73, 24, 4, 2]
+    first = np.flatnonzero(codes == 0)
+    assert np.diff(np.searchsorted(first, rows[codes[rows] == 0])).max() <= 9  # evenly
+    assert len(fitted._picked_rows(codes, np.bincount(codes), 5000)) == len(codes)

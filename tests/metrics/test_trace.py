@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from memowidgets.metrics import csl, mean_over_checkpoints, mean_rank
 
@@ -18,12 +17,6 @@ def test_csl_is_minus_the_mean_loss(last):
     first = 0 if last is None else 5 - last
     np.testing.assert_allclose(csl(LOSSES, last), transcribed(LOSSES, first), rtol=1e-12)
     np.testing.assert_allclose(mean_over_checkpoints(LOSSES, last), -csl(LOSSES, last))
-
-
-def test_tensors_and_lists_are_welcome():
-    np.testing.assert_allclose(csl(torch.tensor(LOSSES)), csl(LOSSES.tolist()))
-    half = torch.tensor(LOSSES).bfloat16()
-    np.testing.assert_allclose(csl(half), csl(half.float().numpy()))
 
 
 def test_low_float_precision_does_not_round_the_mean():

@@ -11,7 +11,6 @@ from typing import Any
 from memowidgets.checks import has_form
 from memowidgets.visible import quoted
 
-RULES = ("first", "nearest")
 _JUMP = 0.25
 _FAR_LARGER = 3.0
 _FIRST_STEPS = 4
@@ -160,8 +159,40 @@ class StopRule:
             )
 
     def prediction(self, records: Sequence[Record]) -> Prediction:
-        """Return the checkpoint that the rule chooses."""
-        return prediction_checkpoint(records, self.rho, over_last=self.over_last)
+        """Choose the checkpoint at which memorisation is predicted (paper, Section 4.3).
+
+        It is the first one that has reached ρ. If none has, it is the first one whose drop is
+        within .02 of the largest if two or more follow it (the drop levelled off), else the nearest
+        to ρ.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            Records in the order of training, step 0 first.
+
+        Raises
+        ------
+        ValueError
+            If there is no checkpoint after step 0.
+        """
+        if len(records) < 2:
+            raise ValueError("there is no checkpoint after step 0 yet")
+        if records[0].median_loss <= 0:
+            raise ValueError("the median loss is 0 before training, so it cannot drop")
+        drops = _drops(records, self.over_last)
+        reached = next((i for i, drop in enumerate(drops) if drop >= self.rho), None)
+        level = _levelled_off(drops, self.rho) if reached is None else None
+        chosen = level if reached is None else reached
+        if chosen is None:
+            chosen = min(range(len(drops)), key=lambda i: abs(drops[i] - self.rho))
+        return Prediction(
+            records[1 + chosen],
+            drops[chosen],
+            self.rho,
+            reached is not None,
+            _jumped_from(drops, chosen, self.rho),
+            None if level is None else max(drops),
+        )
 
     def candidates(self, records: Sequence[Record]) -> set[str]:
         """Return the names of the checkpoints so far that the rule may choose, now or later.
@@ -195,62 +226,6 @@ class StopRule:
     def is_reached(self, records: Sequence[Record]) -> bool:
         """Return whether a checkpoint has reached ρ."""
         return len(records) > 1 and self.prediction(records).reached
-
-
-def prediction_checkpoint(
-    records: Sequence[Record], rho: float = 0.95, rule: str = "first", over_last: int = 1
-) -> Prediction:
-    """Choose the checkpoint at which memorisation is predicted (paper, Section 4.3).
-
-    Parameters
-    ----------
-    records : sequence of Record
-        Records in the order of training, step 0 first.
-    rho : float
-        Required drop, as a share of the median loss at step 0.
-    rule : {"first", "nearest"}
-        Whether to choose the first checkpoint that has reached ρ or, after training, the nearest to
-        ρ. If none has reached ρ, "first" chooses the first checkpoint whose drop is within .02 of
-        the largest one if two or more follow it (the drop levelled off), else the nearest.
-    over_last : int
-        Number of evaluations after step 0 in the running median of the loss, including the
-        checkpoint's own. Use 3 or so when the loss is noisy, as in image training.
-
-    Returns
-    -------
-    Prediction
-
-    Raises
-    ------
-    ValueError
-        If there is no checkpoint after step 0, ρ is not a share, the rule is unknown, or
-        `over_last` is below 1.
-    """
-    if rule not in RULES:
-        raise ValueError(f"unknown rule {rule!r}; valid: {', '.join(RULES)}")
-    StopRule(rho, over_last)  # checks the ranges
-    if len(records) < 2:
-        raise ValueError("there is no checkpoint after step 0 yet")
-    first, later = records[0], records[1:]
-    if first.median_loss <= 0:
-        raise ValueError("the median loss is 0 before training, so it cannot drop")
-    drops = _drops(records, over_last)
-    reached = [i for i, drop in enumerate(drops) if drop >= rho]
-    level = None if reached or rule != "first" else _levelled_off(drops, rho)
-    if reached and rule == "first":
-        chosen = reached[0]
-    elif level is not None:
-        chosen = level
-    else:
-        chosen = min(range(len(drops)), key=lambda i: abs(drops[i] - rho))
-    return Prediction(
-        later[chosen],
-        drops[chosen],
-        rho,
-        bool(reached),
-        _jumped_from(drops, chosen, rho),
-        None if level is None else max(drops),
-    )
 
 
 def _drops(records: Sequence[Record], over_last: int) -> list[float]:

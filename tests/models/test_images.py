@@ -10,7 +10,6 @@ import memowidgets as mw
 from memowidgets.models.networks import Block
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
-from memowidgets.training.rho import Record, prediction_checkpoint
 
 
 def pictures(n=20, side=32, channels=3, classes=10):
@@ -204,26 +203,6 @@ def test_augmentation_is_for_images_that_are_trained_on():
         mw.TrainingConfig(augment="flip").resolved(model.training_defaults)
     looks = [learner(pictures(8, side=8), epochs=1, augment="flip").look_at(np.arange(8))] * 2
     np.testing.assert_array_equal(looks[0].logits, looks[1].logits)
-
-
-def course(*drops):
-    losses = [1.0, *(1 - drop for drop in drops)]
-    return [
-        Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
-        for i, loss in enumerate(losses)
-    ]
-
-
-def test_a_noisy_loss_reaches_rho_once_the_median_of_several_evaluations_does():
-    noisy = course(0.6, 0.7, 0.96, 0.75, 0.8, 0.96, 0.97, 0.98)
-    assert prediction_checkpoint(noisy).record.step == 3
-    chosen = prediction_checkpoint(noisy, over_last=3)
-    assert chosen.record.step == 7
-    assert chosen.drop == pytest.approx(0.96)  # of 0.96, 0.8 and 0.97
-    smooth = course(0.5, 0.9, 0.97)
-    assert prediction_checkpoint(smooth, over_last=1) == prediction_checkpoint(smooth)
-    with pytest.raises(ValueError, match="over_last must be a number of evaluations"):
-        prediction_checkpoint(smooth, over_last=0)
 
 
 def test_an_audit_waits_for_the_median_too_and_remembers_it(tmp_path):

@@ -11,7 +11,7 @@ from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import draw_design
-from memowidgets.training.rho import Record, prediction_checkpoint
+from memowidgets.training.rho import Record, StopRule
 
 
 def records(*drops: float) -> list[Record]:
@@ -22,54 +22,60 @@ def records(*drops: float) -> list[Record]:
     ]
 
 
-def test_the_first_checkpoint_past_rho_is_taken_and_nearest_differs_as_on_arc_mistral():
-    table = records(0.937, 0.980)  # METHOD: 93.7 % at epoch 0.2, 98.0 % at epoch 0.4
-    first = prediction_checkpoint(table, 0.95)
-    assert (first.record.epoch, first.reached) == (0.4, True)
-    assert prediction_checkpoint(table, 0.95, rule="nearest").record.epoch == 0.2
+# label smoothing of .2 ends at .9
+SMOOTHED = (0.4, 0.7, 0.86, 0.885, 0.89, 0.895, 0.9)
+NOISY = (0.6, 0.7, 0.96, 0.75, 0.8, 0.96, 0.97, 0.98)
+LATE = (*np.linspace(0.05, 0.69, 20), 0.9651)  # the rate fell after epoch 20
 
 
-def test_without_a_checkpoint_past_rho_the_nearest_is_taken_and_said():
-    chosen = prediction_checkpoint(records(0.3, 0.9, 0.8), 0.95)
-    assert chosen.record.step == 2
-    assert not chosen.reached
-    assert "no checkpoint reached a drop of 95% " in chosen.warnings[0]
+@pytest.mark.parametrize(
+    ("drops", "rule", "step", "reached", "plateau", "jumped_from"),
+    [
+        ((0.937, 0.980), {}, 2, True, None, None),  # METHOD: at epochs 0.2 and 0.4, ARC, Mistral
+        ((0.3, 0.9, 0.8), {}, 2, False, None, None),
+        ((0.4, 0.7, 0.8, 0.86), {}, 4, False, None, None),
+        (SMOOTHED, {}, 4, False, 0.9, None),
+        ((*SMOOTHED, 0.96), {}, 8, True, None, None),
+        (LATE, {}, 21, True, None, 0.69),
+        ((0.96,), {}, 1, True, None, 0.0),
+        ((0.5, 0.8, 0.96), {}, 3, True, None, None),
+        ((0.25, 0.52), {"rho": 0.5}, 2, True, None, None),
+        (NOISY, {}, 3, True, None, None),
+        (NOISY, {"over_last": 3}, 7, True, None, None),  # the median of 0.96, 0.8 and 0.97
+    ],
+)
+def test_the_checkpoint_that_the_rule_chooses(drops, rule, step, reached, plateau, jumped_from):
+    chosen = StopRule(**rule).prediction(records(*drops))
+    assert (chosen.record.step, chosen.reached) == (step, reached)
+    assert (chosen.plateau, chosen.jumped_from) == pytest.approx((plateau, jumped_from))
 
 
-def test_a_plateau_below_rho_is_said_and_its_first_checkpoint_taken():
-    smoothed = records(0.4, 0.7, 0.86, 0.885, 0.89, 0.895, 0.9)  # label smoothing of .2 ends at .9
-    chosen = prediction_checkpoint(smoothed, 0.95)
-    assert chosen.record.step == smoothed[4].step
-    assert (chosen.reached, chosen.plateau) == (False, 0.9)
-    (note,) = chosen.warnings
-    assert "90.0%" in note
-    assert all(cause in note.lower() for cause in ("label smoothing", "mixup"))
-    assert prediction_checkpoint(smoothed, 0.95, rule="nearest").record.step == smoothed[-1].step
-    rising = prediction_checkpoint(records(0.4, 0.7, 0.8, 0.86), 0.95)
-    assert (rising.record.step, rising.plateau) == (records(0.4, 0.7, 0.8, 0.86)[-1].step, None)
-    assert prediction_checkpoint([*smoothed, *records(0.96)[1:]], 0.95).plateau is None
+@pytest.mark.parametrize(
+    ("drops", "facts"),
+    [
+        ((0.3, 0.9, 0.8), ["95%", "epoch-0.4", "90.0%"]),
+        (SMOOTHED, ["90.0%", "label smoothing", "mixup"]),
+        (LATE, ["69%", "97%"]),
+    ],
+)
+def test_what_is_unusual_about_the_choice_is_said(drops, facts):
+    (note,) = StopRule().prediction(records(*drops)).warnings
+    assert all(fact in note.lower() for fact in facts)
 
 
-def test_a_jump_over_rho_is_said():
-    late = records(*np.linspace(0.05, 0.69, 20), 0.9651)  # the rate fell after epoch 20
-    assert prediction_checkpoint(late).jumped_from == pytest.approx(0.69)
-    assert "jumped from 69% to 97%" in prediction_checkpoint(late).warnings[0]
-    assert prediction_checkpoint(records(0.96)).jumped_from == 0.0
-    assert prediction_checkpoint(records(0.5, 0.8, 0.96)).jumped_from is None
-    assert prediction_checkpoint(records(0.25, 0.52), 0.5).jumped_from is None
-
-
-@pytest.mark.parametrize("rho", [0.0, 1.0, 95])
-def test_rho_must_be_a_share(rho):
-    with pytest.raises(ValueError, match="share between 0 and 1"):
-        prediction_checkpoint(records(0.5), rho)
-
-
-def test_rules_and_untrained_targets_are_checked():
-    with pytest.raises(ValueError, match="valid: first, nearest"):
-        prediction_checkpoint(records(0.5), rule="last")
-    with pytest.raises(ValueError, match="no checkpoint after step 0"):
-        prediction_checkpoint(records())
+@pytest.mark.parametrize(
+    ("rule", "drops", "said"),
+    [
+        ({"rho": 0.0}, (0.5,), "share between 0 and 1"),
+        ({"rho": 1.0}, (0.5,), "share between 0 and 1"),
+        ({"rho": 95}, (0.5,), "share between 0 and 1"),
+        ({"over_last": 0}, (0.5,), "over_last must be a number of evaluations"),
+        ({}, (), "no checkpoint after step 0"),
+    ],
+)
+def test_rules_and_untrained_targets_are_checked(rule, drops, said):
+    with pytest.raises(ValueError, match=said):
+        StopRule(**rule).prediction(records(*drops))
 
 
 def settings(**changes) -> Settings:

@@ -12,6 +12,7 @@ import math
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +190,7 @@ def _module(model: Model, data: Dataset) -> Probe:
     """
     import torch
 
-    with RandomStates(_SEED).active():
+    with RandomStates(_SEED).active(), ExitStack() as stack:
         module = model.build(data)
         if not all(weights.requires_grad for weights in module.parameters()):
             module = copy.deepcopy(module)  # the frozen part may be every module's
@@ -200,14 +201,13 @@ def _module(model: Model, data: Dataset) -> Probe:
         labels = torch.arange(len(data), device=device) % len(data.class_names)
         inputs = model.feeder(data, device)(np.arange(len(data)))
         with torch.autocast(device.type, enabled=False):
-            drawn = [p.detach().clone() for p in module.parameters()] if model.draws_weights else []
-            if drawn:
+            if model.draws_weights:
+                put_back = _put_back(module)
+                stack.callback(put_back)  # a part may be another module's: it is refused as it was
                 _fill(module)
             answers = _answers(*_asked(model, module, inputs, labels))
-            if drawn and not np.isfinite(answers).all():  # such as a logarithm of weights
-                with torch.no_grad():
-                    for parameter, before in zip(module.parameters(), drawn, strict=True):
-                        parameter.copy_(before)
+            if model.draws_weights and not np.isfinite(answers).all():  # as a logarithm of weights
+                put_back()
                 answers = _answers(*_asked(model, module, inputs, labels))
             if not np.isfinite(answers).all():
                 raise ValueError(
@@ -222,7 +222,6 @@ def _module(model: Model, data: Dataset) -> Probe:
                 except (RuntimeError, ValueError, TypeError):
                     continue
                 break
-            module.float()  # a part may be another module's, which is refused and can be repaired
     found: Probe = {
         "module": {
             "on": device.type,
@@ -313,6 +312,24 @@ def _numbers(shape: Sequence[int], number: int) -> NDArray[np.float32]:
     """Return seeded normal numbers of NumPy, which are the same in every version of torch."""
     block = np.random.default_rng(_SEED).standard_normal(_BLOCK, dtype=np.float32)
     return np.resize(np.roll(block, -997 * number), tuple(shape))
+
+
+def _put_back(module: nn.Module) -> Callable[[], None]:
+    """Return a function that gives a module its present values again, in float32."""
+    import torch
+
+    def tensors() -> list[Tensor]:
+        return [*module.parameters(), *module.buffers()]
+
+    before = [tensor.detach().clone() for tensor in tensors()]
+
+    def put_back() -> None:
+        module.float()
+        with torch.no_grad():
+            for tensor, values in zip(tensors(), before, strict=True):
+                tensor.copy_(values)
+
+    return put_back
 
 
 def _fill(module: nn.Module) -> None:

@@ -18,6 +18,7 @@ from memowidgets.models.torch_classifier import _usual_layers
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import made_probe
+from tests.training.small import Inline
 
 
 class Residual(nn.Module):
@@ -283,41 +284,6 @@ def test_much_memory_is_said_beforehand(data, monkeypatch):
         learner.look_at(np.arange(60), capture=True)
 
 
-def test_out_of_memory_halves_the_batch_says_so_once_and_changes_no_gradient(data):
-    largest = 4
-
-    class Small(nn.Module):
-        def __init__(self, n):
-            super().__init__()
-            self.head = nn.Linear(768, n)
-
-        def forward(self, x):
-            if len(x) > largest:
-                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-            return self.head(x.flatten(1))
-
-    model = mw.models.TorchClassifier(Small, version="1", layers=["head"])
-    with pytest.warns(UserWarning, match="batches are processed in smaller parts") as told:
-        learner = taught(model, data, epochs=1, optimizer="sgd", lr=0.01)
-    assert len(told) == 1
-    seen = learner.look_at(np.arange(60))
-    largest = 99
-    whole = taught(
-        mw.models.TorchClassifier(Small, version="1", layers=["head"]),
-        data,
-        epochs=1,
-        optimizer="sgd",
-        lr=0.01,
-    )
-    np.testing.assert_allclose(
-        whole.weights()["head.weight"], learner.weights()["head.weight"], atol=1e-6
-    )
-    np.testing.assert_allclose(whole.look_at(np.arange(60)).logits, seen.logits, atol=1e-4)
-    largest = 0
-    with pytest.raises(MemoryError, match=r"cannot hold a single sample.*What is finished is"):
-        learner.look_at(np.arange(3))
-
-
 def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
     model = mw.models.TorchClassifier(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(768, n)),
                                       version="1")  # fmt: skip
@@ -349,15 +315,17 @@ def test_a_last_batch_of_one_says_what_to_do(data):
         learner.advance(3, Progress(), "training")
 
 
-def test_a_module_that_is_refused_leaves_the_part_that_it_shares_in_its_dtype(data):
-    shared = nn.Linear(data.images[0].size, 8)
+def test_a_module_that_is_refused_leaves_the_part_that_it_shares_as_it_was(data):
+    shared = nn.Sequential(nn.Linear(data.images[0].size, 8), nn.BatchNorm1d(8))
+    before = copy.deepcopy(shared.state_dict())
     model = mw.models.TorchClassifier(
         lambda n: nn.Sequential(nn.Flatten(), shared, nn.ReLU(), nn.Linear(8, n))
     )
     settings = mw.TrainingConfig().resolved(model.training_defaults)
     with pytest.raises(ValueError, match="that it returned before"):
         made_probe(model, data, np.arange(8), settings, 8)
-    assert shared.weight.dtype == torch.float32
+    for name, values in shared.state_dict().items():
+        torch.testing.assert_close(values, before[name], rtol=0, atol=0)
 
 
 def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
@@ -390,7 +358,7 @@ def test_a_frozen_part_may_be_shared(data, tmp_path):
         training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32")
         audit = mw.Audit(model, data, tmp_path / str(number), training=training, held_out=None)
         audit.train()
-        audit.run_shadows(4, processes=1)
+        audit.run_shadows(4, Inline())
         truths.append(audit.log_lira())
     assert truths[0].equals(truths[1])
     assert torch.equal(shared.weight, before)
@@ -421,7 +389,7 @@ def test_shadow_models_of_other_sizes_than_the_target_normalise_too(data, tmp_pa
     some = data.take(np.arange(41))
     audit = mw.Audit(model, some, tmp_path, training=training, held_out=None)
     audit.train()
-    audit.run_shadows(2, design="balanced", processes=1)
+    audit.run_shadows(2, Inline(), design="balanced")
     sizes = audit.evidence.shadows.read("epoch-1").members.sum(axis=1)
     assert sorted(sizes.tolist()) == [20, 21]
 

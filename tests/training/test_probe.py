@@ -310,39 +310,40 @@ def test_other_things_are_no_probe(wrong):
 # functions that no run could rest on
 
 
-def test_a_factory_that_gives_another_module_each_time_is_refused(data):
-    rng = np.random.default_rng()
-
-    def make(n_classes):
-        module = small(n_classes)
-        with torch.no_grad():
-            module[1].weight.copy_(torch.from_numpy(rng.normal(size=(8, 64))))
-        return module
-
-    with pytest.raises(ValueError, match=r"1\.weight"):
-        probe_of(data, make)
+RNG = np.random.default_rng()
 
 
-def test_a_module_without_finite_logits_is_refused(data):
-    class Broken(nn.Module):
-        def __init__(self, n_classes):
-            super().__init__()
-            self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
-
-        def forward(self, x):
-            return self.head(self.body(x.flatten(1))) / (x.flatten(1).std(1, keepdim=True) * 0)
-
-    with pytest.raises(ValueError, match="finite"):
-        probe_of(data, Broken)
+def of_its_own_generator(n_classes):
+    module = small(n_classes)
+    with torch.no_grad():
+        module[1].weight.copy_(torch.from_numpy(RNG.normal(size=(8, 64))))
+    return module
 
 
-def test_an_optimizer_that_cannot_take_a_step_is_refused(data):
-    class OfGPUs(torch.optim.SGD):
-        def step(self, closure=None):
-            raise RuntimeError("no kernel for the CPU")
+class Divides(Plain):
+    def forward(self, x):
+        return super().forward(x) / (x.flatten(1).std(1, keepdim=True) * 0)
 
-    with pytest.raises(ValueError, match=r"no kernel.*version="):
-        probe_of(data, optimizer=OfGPUs)
+
+class OfGPUs(torch.optim.SGD):
+    def step(self, closure=None):
+        raise RuntimeError("no kernel for the CPU")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ({"make": of_its_own_generator}, r"1\.weight"),
+        ({"make": Divides}, "finite"),
+        ({"optimizer": OfGPUs}, "no kernel.*version="),
+    ],
+)
+def test_functions_on_which_no_run_could_rest_are_refused(data, function, said):
+    with pytest.raises(ValueError, match=said):
+        probe_of(data, **function)
+
+
+def test_an_optimizer_that_cannot_take_a_step_needs_a_version(data):
     stated = probe_of(data, optimizer=OfGPUs, version="1")
     assert stated["optimizer"] == []
     assert probe_differences(stated, probe_of(data, optimizer=torch.optim.SGD)) == []

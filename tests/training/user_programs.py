@@ -16,11 +16,11 @@ HELPER = "def scaled(x=1.0):\n    return x * {value}\n"
 
 PATTERNS = {
     "global": "VALUE = {value}\ndef get(): return VALUE",
-    "attribute of an object": """
-class Settings: pass
-settings = Settings()
-settings.value = {value}
-def get(): return settings.value""",
+    "closure": """
+def made(value):
+    def get(): return value
+    return get
+get = made({value})""",
     "attribute of a base class": """
 class Base: value = {value}
 class Child(Base): pass
@@ -30,29 +30,6 @@ class AttrDict(dict):
     __getattr__ = dict.__getitem__
 config = AttrDict(model=AttrDict(value={value}))
 def get(): return config.model.value""",
-    "partial": """
-import functools
-def times(x, y): return x * y
-get = functools.partial(times, 1.0, y={value})""",
-    "function of a submodule": "import {name}_helper\ndef get(): return {name}_helper.scaled()",
-    "static method": """
-class Rates:
-    @staticmethod
-    def value(): return {value}
-def get(): return Rates.value()""",
-    "slotted dataclass": """
-import dataclasses
-@dataclasses.dataclass(slots=True)
-class Config: value: float = {value}
-config = Config()
-def get(): return config.value""",
-    "import inside": "def get():\n    from {name}_helper import scaled\n    return scaled()",
-    "environment variable": "import os\ndef get(): return float(os.environ['USERS_VALUE'])",
-    "closure": """
-def made(value):
-    def get(): return value
-    return get
-get = made({value})""",
     "decorator": """
 def times(value):
     def decorate(f):
@@ -60,51 +37,15 @@ def times(value):
     return decorate
 @times({value})
 def get(): return 1.0""",
-    "default argument": "def get(value=[{value}]): return value[0]",
-    "property": """
-class Config:
-    @property
-    def value(self): return self._scale / 2
-    def __init__(self): self._scale = 2 * {value}
-config = Config()
-def get(): return config.value""",
-    "metaclass": """
-class Meta(type):
-    @property
-    def value(cls): return {value}
-class Config(metaclass=Meta): pass
-def get(): return Config.value""",
-    "descriptor": """
-class Constant:
-    def __get__(self, instance, owner): return {value}
-class Config: value = Constant()
-def get(): return Config.value""",
-    "context variable": """
-import contextvars
-value = contextvars.ContextVar("value", default={value})
-def get(): return value.get()""",
+    "partial": """
+import functools
+def times(x, y): return x * y
+get = functools.partial(times, 1.0, y={value})""",
+    "function of a submodule": "import {name}_helper\ndef get(): return {name}_helper.scaled()",
+    "environment variable": "import os\ndef get(): return float(os.environ['USERS_VALUE'])",
     "file": """
 import json, pathlib
 def get(): return json.loads(pathlib.Path(__file__).with_suffix(".json").read_text())["value"]""",
-    "named tuple": """
-import collections
-Config = collections.namedtuple("Config", "rates")
-config = Config(rates=[{{"head": {value}}}])
-def get(): return config.rates[0]["head"]""",
-    "library object": """
-import numpy as np
-line = np.poly1d([0.0, {value}])
-def get(): return float(line(3.0))""",
-    "cache": """
-import functools
-@functools.cache
-def get(): return sum([{value}])""",
-    "generator": """
-def values():
-    while True: yield {value}
-def get(): return next(values())""",
-    "exec": "exec('def get(): return {value}')",
-    "name looked up": "rate_a = {value}\ndef get(): return globals()['rate_' + 'a']",
 }
 
 ROLES = {
@@ -162,14 +103,13 @@ def write(folder: Path, name: str, value: float) -> None:
     """Write the programs of one value into a folder: each pattern in one role.
 
     What a function does is what counts, not how it gets its value, so that all pairs would show
-    nothing more with nine times as many programs. Each role has at least two patterns.
+    nothing more.
     """
     head = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
-    roles = list(ROLES.values())
-    for p, pattern in enumerate(PATTERNS.values()):
+    for p, (pattern, role) in enumerate(zip(PATTERNS.values(), ROLES.values(), strict=True)):
         own = f"{name}_{p}"
         getter = pattern.format(value=value, name=own)
-        (folder / f"{own}.py").write_text(f"{head}{getter}\n{roles[p % len(roles)]}\n")
+        (folder / f"{own}.py").write_text(f"{head}{getter}\n{role}\n")
         (folder / f"{own}_helper.py").write_text(HELPER.format(value=value))
         (folder / f"{own}.json").write_text(json.dumps({"value": value}))
 

@@ -293,14 +293,48 @@ class Recorder:
         may_wait: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """`begin`, `check` the step where the training is, and `record` it if it is due.
+        """Begin a recording, or go on with one at the step where the training is.
 
-        A start that is refused leaves no folder that was not there before. With `may_wait`, where
-        the step is recorded with other weights, those of the module may still be loaded: then
-        `go_on` or `continue_at` must be called before the next step.
+        That step is recorded if it is due. A start that is refused leaves no folder that was not
+        there before.
+
+        Parameters
+        ----------
+        module : Module
+            The module in training.
+        step : int or None
+            Its steps so far. None if the weights decide: those of a recorded checkpoint, or step 0
+            if there is none.
+        steps_per_epoch, total_steps : int
+            Optimizer steps in an epoch, and in the whole training, if that is known.
+        overwrite : bool
+            Whether to replace another recording.
+        check : callable
+            Function of the step that may refuse it before anything is recorded.
+        may_wait : bool
+            Whether the weights may still be loaded where the step is recorded with others. Then
+            `go_on` or `continue_at` must be called before the next step.
+        progress : Progress, optional
+            Progress of the pass.
+
+        Returns
+        -------
+        int
+            Current step of the training.
+
+        Raises
+        ------
+        StoreError
+            If the run directory has checkpoints of the audit's own training.
+        ValueError
+            If it has those of another training, or lacks step 0 of this one.
         """
+        check_whole(module)
+        self.follow(steps_per_epoch, total_steps)
         with self.run.or_nothing():
-            step = self.begin(module, step, steps_per_epoch, total_steps, overwrite=overwrite)
+            step = self._step_of(unwrapped(module), step, overwrite=overwrite)
+            if self._stop is not None:
+                write_stop(self.run, self._stop)
             check(step)
             if not (may_wait and step and self.waits):
                 self.go_on(module, step, progress)
@@ -321,45 +355,9 @@ class Recorder:
                 "ones are recorded anew; load the trained weights before mw.watch"
             )
 
-    def begin(
-        self,
-        module: nn.Module,
-        step: int | None,
-        steps_per_epoch: int,
-        total_steps: int | None = None,
-        *,
-        overwrite: bool = False,
-    ) -> int:
-        """Begin a recording, or find the step at which the recorded training continues.
-
-        Parameters
-        ----------
-        module : Module
-            The module in training.
-        step : int or None
-            Its steps so far. None if the weights decide: those of a recorded checkpoint, or step 0
-            if there is none.
-        steps_per_epoch, total_steps : int
-            Optimizer steps in an epoch, and in the whole training, if that is known.
-        overwrite : bool
-            Whether to replace another recording.
-
-        Returns
-        -------
-        int
-            Current step of the training.
-
-        Raises
-        ------
-        StoreError
-            If the run directory has checkpoints of the audit's own training.
-        ValueError
-            If it has those of another training, or lacks step 0 of this one.
-        """
-        check_whole(module)
-        module = unwrapped(module)
-        self.follow(steps_per_epoch, total_steps)
-        place = self.run.path
+    def _step_of(self, module: nn.Module, step: int | None, *, overwrite: bool) -> int:
+        """Return the step where the training is, which must be the one that is recorded here."""
+        place, steps_per_epoch = self.run.path, self._plan.steps_per_epoch
         advice = "choose another path, delete the folder, or pass mw.watch overwrite=True"
         with self.run.lock("checkpoints"):
             records, course = read_records(self.run), read_course(self.run)
@@ -377,7 +375,11 @@ class Recorder:
                     f"{place} has another training, which had {course.steps_per_epoch} steps an "
                     f"epoch, this one has {steps_per_epoch}; {advice}"
                 )
-            self._check_keep(course if records else None, advice)
+            if course and records and course.keep != self.keep:
+                raise ValueError(
+                    f'{place} has a training that is recorded with keep="{course.keep}", and this '
+                    f'one has keep="{self.keep}"; pass the same, or {advice}'
+                )
             if step and not records:
                 raise ValueError(
                     f"the training continues from step {step}, but {place} lacks step 0, to which "
@@ -398,24 +400,15 @@ class Recorder:
                 raise ValueError(
                     f"{place} has another training, which had other weights at step 0; {advice}"
                 )
-            known = course.weights if course else {}
-            end = total_steps or (course.total_steps if course else 1)
+            before = course or Course(steps_per_epoch, 1)
+            end = self._plan.total or before.total_steps
             self._found = {record.step for record in records}
-            if self._stop is not None:
-                write_stop(self.run, self._stop)
-            begun = Course(steps_per_epoch, end, known, self.keep)
+            begun = Course(steps_per_epoch, end, before.weights, self.keep)
             if begun != course:
                 write_course(self.run, begun)
         self._records = _up_to(records, step, digest)
         self.budget.begin()
         return step
-
-    def _check_keep(self, course: Course | None, advice: str) -> None:
-        if course is not None and course.keep != self.keep:
-            raise ValueError(
-                f'{self.run.path} has a training that is recorded with keep="{course.keep}", and '
-                f'this one has keep="{self.keep}"; pass the same, or {advice}'
-            )
 
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""

@@ -394,45 +394,6 @@ def test_a_watched_pass_that_does_not_fit_beside_the_training_is_halved(
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_a_sample_that_does_not_fit_beside_a_watched_training_is_one_sentence(
-    device, tmp_path, monkeypatch
-):
-    def full(*_):
-        raise torch.OutOfMemoryError("out of memory")
-
-    monkeypatch.setattr(Looker, "_answers", full)
-    with (
-        pytest.warns(UserWarning, match="smaller parts"),
-        pytest.raises(MemoryError, match="single sample"),
-    ):
-        watched(tmp_path / "run", device)
-
-
-def recorded(path, on):
-    """What MemorizationCallback records of a model on a device, in two passes."""
-    data = recipes.questions()
-    module = recipes.language_model(data)
-    model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
-    made = mw.Audit(model, data, path=path, device="cpu", held_out=1 / 8)
-    kept = made.recorder(None, "last", 1)
-    module = module.to(on)
-    kept.begin(module, 0, 4, 4)
-    kept.record(module, 0, None)
-    with torch.no_grad():
-        module.lm_head.weight.mul_(2)
-    return made, kept.record(module, 4, None)
-
-
-def test_the_callback_records_on_the_device_what_it_does_on_the_cpu(device, tmp_path):
-    (here, one), (there, other) = (recorded(tmp_path / on, on) for on in ("cpu", device))
-    assert one.train_loss == pytest.approx(other.train_loss, abs=1e-6)
-    assert_trained_alike(here, there)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        scores = [made.score("logit_gap", checkpoint="final") for made in (here, there)]
-    np.testing.assert_allclose(*scores, atol=1e-6)
-
-
 def by_a_trainer(path, on, monkeypatch):
     """What a Trainer and the callback make of a model, on a device."""
     data = recipes.questions()
@@ -619,8 +580,8 @@ def test_a_recorded_pass_that_does_not_fit_is_halved_too(tmp_path, monkeypatch):
     model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
     made = mw.Audit(model, data, path=tmp_path / "run", device="cpu", held_out=1 / 8)
     kept = made.recorder(None, "last", 1)
-    kept.begin(module, 0, 4, 4)
-    whole = kept.record(module, 0, None)
+    kept.start(module, 0, 4, 4)
+    whole = kept.known(0)
 
     def small(_module, inputs, options):
         if len(options["input_ids"]) > 4:

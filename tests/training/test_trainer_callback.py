@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import (
     AutoConfig,
@@ -21,6 +22,7 @@ from transformers import (
 )
 
 import memowidgets as mw
+from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotKeptError, StoreError
@@ -88,7 +90,7 @@ def collate(rows):
     }
 
 
-def trainer(model, rows, folder, *callbacks, kind=Trainer, **changes):
+def trainer(model, rows, folder, *callbacks, kind=Trainer, data_collator=collate, **changes):
     settings = {
         "num_train_epochs": 3,
         "per_device_train_batch_size": 4,
@@ -104,7 +106,7 @@ def trainer(model, rows, folder, *callbacks, kind=Trainer, **changes):
         args=arguments,
         train_dataset=rows,
         eval_dataset=rows[:8] if isinstance(rows, list) else None,
-        data_collator=collate,
+        data_collator=data_collator,
         callbacks=list(callbacks),
     )
 
@@ -124,6 +126,23 @@ def assert_same_weights(some, others):
     assert some.keys() == others.keys()
     for name in some:
         torch.testing.assert_close(some[name], others[name], rtol=0, atol=0)
+
+
+@pytest.fixture
+def record(data, tokenizer, tmp_path):
+    """Train with a callback; what is not given is tiny, new and as the audit has it."""
+
+    def run(*others, rho=None, every=1, audit=None, model=None, rows=None, options=None, **course):
+        model = tiny(len(tokenizer)) if model is None else model
+        audit = audit or make_audit(model, tokenizer, data, tmp_path / "run", every)
+        callback = mw.training.MemorizationCallback(audit, rho, **options or {})
+        rows = script_rows(data, tokenizer) if rows is None else rows
+        resume = course.pop("resume", None)
+        made = trainer(model, rows, tmp_path / "out", callback, *others, **course)
+        made.train(resume_from_checkpoint=resume)
+        return audit, callback, made
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -319,8 +338,7 @@ def test_modes_hooks_and_gradients_of_the_model_stay_as_they_are(data, tokenizer
     before = traces(model)
     states = torch.get_rng_state(), np.random.get_state()[1].copy()
     recorder = audit.recorder()
-    recorder.begin(model, 0, 9, 9)
-    recorder.record(model, 0)
+    recorder.start(model, 0, 9, 9)
     assert traces(model) == before
     assert (next(model.parameters()).grad == 1).all()
     assert torch.equal(torch.get_rng_state(), states[0])
@@ -337,15 +355,6 @@ def test_every_checkpoint_is_scored_later_without_model_or_weights(recorded, dat
     assert again.score("psmi", checkpoint="final").equals(audit.score("psmi", checkpoint="final"))
 
 
-def test_the_audit_opens_in_the_dashboard_without_ground_truth(recorded):
-    audit, _ = recorded
-    dashboard = audit.dashboard()
-    assert dashboard.state["metric"] == "psmi"
-    dashboard.close()
-    assert not audit.has_ground_truth
-    assert len(audit.checkpoints) == 4
-
-
 def test_records_are_those_of_the_model_where_it_stands(recorded, data, tokenizer):
     audit, model = recorded
     losses = []
@@ -357,26 +366,6 @@ def test_records_are_those_of_the_model_where_it_stands(recorded, data, tokenize
     np.testing.assert_allclose(-audit.score("loss", checkpoint="final"), losses, atol=1e-5)
 
 
-def test_the_end_is_the_trainers_whatever_the_audit_planned(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run", 0.5)
-    callback = mw.training.MemorizationCallback(audit, None)
-    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, max_steps=13).train()
-    table = audit.checkpoints
-    assert table["step"].tolist() == [0, 4, 9, 13]  # nine steps an epoch
-    assert table["epoch"].tolist() == [0, 0.5, 1, pytest.approx(13 / 9)]
-    assert len(audit.score("loss", checkpoint="final")) == N
-
-
-def test_the_last_batch_may_be_dropped(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, None)
-    course = {"per_device_train_batch_size": 8, "dataloader_drop_last": True}
-    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, **course).train()
-    assert audit.checkpoints["step"].tolist() == [0, 4, 8, 12]
-
-
 class StopAt(TrainerCallback):
     def __init__(self, step):
         self.step = step
@@ -385,81 +374,76 @@ class StopAt(TrainerCallback):
         control.should_training_stop |= state.global_step == self.step
 
 
-def test_an_end_that_something_else_set_is_recorded(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, None)
-    rows = script_rows(data, tokenizer)
-    trainer(model, rows, tmp_path / "out", callback, StopAt(12)).train()
-    assert audit.checkpoints["step"].tolist() == [0, 9, 12]
-    assert audit.evidence.names.record("final").step == 12
+@pytest.mark.parametrize(
+    ("every", "others", "course", "steps"),
+    [
+        (0.5, [], {"max_steps": 13}, [0, 4, 9, 13]),  # nine steps an epoch
+        (1, [], {"per_device_train_batch_size": 8, "dataloader_drop_last": True}, [0, 4, 8, 12]),
+        (1, [StopAt(12)], {}, [0, 9, 12]),
+    ],
+)
+def test_the_end_is_the_trainers_whatever_the_audit_planned(record, every, others, course, steps):
+    audit, _, _ = record(*others, every=every, **course)
+    assert audit.checkpoints["step"].tolist() == steps
+    per_epoch = 4 if course.get("dataloader_drop_last") else 9
+    assert audit.checkpoints["epoch"].iloc[-1] == pytest.approx(steps[-1] / per_epoch)
+    assert audit.evidence.names.record("final").step == steps[-1]
+    assert len(audit.score("loss", checkpoint="final")) == N
 
 
-def test_a_pass_that_was_deleted_is_made_again_from_the_weights(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, None)
-    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
-    expected = audit.score("loss", checkpoint=2)
-    (tmp_path / "run/forward/epoch-2.safetensors").unlink()
-    np.testing.assert_allclose(audit.score("loss", checkpoint=2), expected, atol=1e-5)
+@pytest.mark.parametrize("trained_in", ["float32", "bfloat16"])
+def test_a_pass_that_was_deleted_is_made_again_in_its_own_precision(
+    record, data, tokenizer, tmp_path, monkeypatch, trained_in
+):
+    """Whatever the processor multiplies fastest."""
+    audit, _, made = record(bf16=trained_in == "bfloat16", num_train_epochs=2)
+    assert audit.evidence.names.record(2).precision == trained_in
+    kept = audit.run.forward(audit.evidence.names.record("final")).tensors()["layer.2"][0]
+    ids = torch.tensor([tokenizer(data.prompt(0))["input_ids"]])
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=trained_in == "bfloat16"):
+        hidden = made.model.eval()(ids, output_hidden_states=True).hidden_states[-1][0, -1]
+    np.testing.assert_allclose(kept, hidden.float(), atol=0.1)
+    file, expected = tmp_path / "run/forward/epoch-2.safetensors", audit.score("loss", checkpoint=2)
+    for rounds in (False, True):
+        file.unlink()
+        monkeypatch.setattr(device_room, "runs_bfloat16", lambda _device, rounds=rounds: rounds)
+        again = mw.Audit.open(tmp_path / "run", data=data, model=audit.run.model)
+        np.testing.assert_allclose(again.score("loss", checkpoint=2), expected, atol=1e-5)
+        there = again.run.run.read_tensors("forward/epoch-2")
+        assert there.metadata["precision"] == trained_in
+    name = "checkpoints/epoch-2/record.json"
+    audit.run.run.write_note(name, audit.run.run.read_note(name) | {"precision": "float16"})
+    file.unlink()
+    with pytest.raises(StoreError, match="pass at epoch-2 was made in float16, and an audit comp"):
+        audit.score("loss", checkpoint=2)
 
 
 @pytest.mark.parametrize(("keep", "weights"), [("prediction+final", 2), ("logits", 0)])
-def test_weights_and_states_that_were_not_kept_are_not_made_up(
-    data, tokenizer, tmp_path, keep, weights
-):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, None, keep=keep)
-    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+def test_weights_and_states_that_were_not_kept_are_not_made_up(record, tmp_path, keep, weights):
+    audit, _, _ = record(options={"keep": keep})
     assert len(list((tmp_path / "run").glob("checkpoints/*/weights.safetensors"))) <= weights
     assert len(audit.checkpoints) == 4
     assert len(audit.score("loss", checkpoint=0)) == N
-    with pytest.raises(NotKeptError, match=keep.replace("+", r"\+")):
-        audit.score("psmi", checkpoint=0)
-    (tmp_path / "run/forward/epoch-0.safetensors").unlink()
-    with pytest.raises(NotKeptError, match=keep.replace("+", r"\+")):
-        audit.score("psmi", checkpoint=0)
+    for _ in ("with the pass", "without it"):
+        with pytest.raises(NotKeptError, match=keep.replace("+", r"\+")):
+            audit.score("psmi", checkpoint=0)
+        (tmp_path / "run/forward/epoch-0.safetensors").unlink(missing_ok=True)
 
 
-def test_held_out_questions_that_are_trained_on_are_named(data, tokenizer, tmp_path):
+def test_held_out_samples_are_looked_at_too_and_must_not_be_trained_on(
+    record, data, tokenizer, tmp_path
+):
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run", held_out=0.25)
-    callback = mw.training.MemorizationCallback(audit)
     with pytest.raises(ValueError, match=r"\d+ held-out samples of this audit are rows"):
-        trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
-
-
-def test_held_out_samples_are_looked_at_too(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run", held_out=0.25)
-    rows = script_rows(audit.member_data, tokenizer)
-    callback = mw.training.MemorizationCallback(audit, None)
-    trainer(model, rows, tmp_path / "out", callback).train()
+        record(audit=audit, model=model)
+    record(audit=audit, model=model, rows=script_rows(audit.member_data, tokenizer))
     assert audit.checkpoints["test_loss"].notna().all()
     assert len(audit.score("psmi", checkpoint="final")) == 27
 
 
-def test_mixed_precision_is_the_trainers(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, None)
-    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, bf16=True).train()
-    made = audit.run.forward(audit.evidence.names.record("final"))
-    ids = torch.tensor([tokenizer(data.prompt(0))["input_ids"]])
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        hidden = model.eval()(ids, output_hidden_states=True).hidden_states[-1][0, -1]
-    np.testing.assert_allclose(made.tensors()["layer.2"][0], hidden.float(), atol=0.1)
-
-
-def test_the_hidden_states_of_some_layers_are_kept(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    with pytest.raises(ValueError, match="unknown layer 3; valid: last, 1 to 2"):
-        mw.training.MemorizationCallback(audit, layers=[3])
-    callback = mw.training.MemorizationCallback(audit, None, layers="last")
-    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+def test_the_hidden_states_of_some_layers_are_kept(record):
+    audit, _, _ = record(options={"layers": "last"})
     assert np.isfinite(audit.score("psmi", checkpoint="final")).all()
     with pytest.raises(StoreError, match="layer 1 at epoch-3 were not kept; those of 2 are there"):
         audit.score("psmi", layer=1, checkpoint="final")
@@ -468,55 +452,37 @@ def test_the_hidden_states_of_some_layers_are_kept(data, tokenizer, tmp_path):
 # Interruption and resumption
 
 
-def test_it_interrupts_once_saves_there_and_goes_on_recording(data, tokenizer, tmp_path, capsys):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run", 0.5)
-    rows = script_rows(data, tokenizer)
+def test_it_interrupts_once_saves_there_and_goes_on_recording(
+    record, data, tokenizer, tmp_path, capsys
+):
     course = {"save_strategy": "steps", "save_steps": 500}
-    callback = mw.training.MemorizationCallback(audit, 0.2)
-    trainer(model, rows, tmp_path / "out", callback, **course).train()
+    audit, callback, _ = record(rho=0.2, every=0.5, **course)
     at = callback.interrupted.step
     assert (tmp_path / f"out/checkpoint-{at}").is_dir()
     assert f"interrupted at {callback.interrupted.name} (step {at})" in capsys.readouterr().out
     assert audit.evidence.names.final() is None
     files = {f: f.stat().st_mtime_ns for f in (tmp_path / "run/checkpoints").rglob("*.json")}
-    again = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5)
-    callback = mw.training.MemorizationCallback(again, 0.2)
-    resumed = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
-    resumed.train(resume_from_checkpoint=True)
+    again, callback, _ = record(rho=0.2, every=0.5, resume=True, **course)
     assert callback.interrupted is None
     assert again.prediction.record.step == at
     assert again.checkpoints["step"].tolist() == [0, 4, 9, 14, 18, 22, 27]
     assert all(file.stat().st_mtime_ns == time for file, time in files.items())
 
 
-def test_going_back_behind_the_interruption_neither_doubles_nor_stops_again(
-    data, tokenizer, tmp_path
-):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    rows = script_rows(data, tokenizer)
-    course = {"save_strategy": "steps", "save_steps": 5, "learning_rate": 3e-3}
-    callback = mw.training.MemorizationCallback(audit, 0.2)
-    trainer(model, rows, tmp_path / "out", callback, **course).train()
-    at = audit.prediction.record.step
-    before = audit.checkpoints
-    callback = mw.training.MemorizationCallback(audit, 0.2)
-    resumed = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "out/checkpoint-5"))
+def test_going_back_behind_the_interruption_neither_doubles_nor_stops_again(record, tmp_path):
+    course = {"save_strategy": "steps", "save_steps": 5, "learning_rate": 3e-3, "rho": 0.2}
+    audit, _, _ = record(**course)
+    at, before = audit.prediction.record.step, audit.checkpoints
+    _, _, resumed = record(audit=audit, resume=str(tmp_path / "out/checkpoint-5"), **course)
     assert resumed.state.global_step == 27 > at
     assert audit.checkpoints.loc[before.index, "median_loss"].equals(before["median_loss"])
     assert audit.checkpoints["step"].is_unique
 
 
-def test_checkpoints_of_another_course_are_replaced(data, tokenizer, tmp_path):
-    rows = script_rows(data, tokenizer)
-    audit = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run")
-    losses, scores = [], []
+def test_checkpoints_of_another_course_are_replaced(record):
+    audit, losses, scores = None, [], []
     for rate, steps in ((1e-2, 27), (1e-3, 18)):
-        callback = mw.training.MemorizationCallback(audit, None)
-        course = {"learning_rate": rate, "max_steps": steps}
-        trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course).train()
+        audit, _, _ = record(audit=audit, learning_rate=rate, max_steps=steps)
         losses.append(audit.checkpoints["median_loss"])
         scores.append(audit.score("psmi", checkpoint=2))
     assert losses[0].iloc[0] == losses[1].iloc[0]
@@ -525,57 +491,42 @@ def test_checkpoints_of_another_course_are_replaced(data, tokenizer, tmp_path):
     assert (scores[0] != scores[1]).all()
 
 
-def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(data, tokenizer, tmp_path):
-    rows = script_rows(data, tokenizer)
-    audit = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run")
+def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(record, tmp_path):
     course = {"save_strategy": "steps", "save_steps": 10}
-    callback = mw.training.MemorizationCallback(audit, None)
-    first = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, StopAt(12), **course)
-    first.train()
-    callback = mw.training.MemorizationCallback(audit, None)
-    resumed = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "out/checkpoint-10"))
+    audit, _, _ = record(StopAt(12), **course)
+    record(audit=audit, resume=str(tmp_path / "out/checkpoint-10"), **course)
     assert audit.checkpoints["step"].tolist() == [0, 9, 18, 27]
 
 
-def test_two_trainings_are_not_mixed_into_one(data, tokenizer, tmp_path):
-    rows = script_rows(data, tokenizer)
+def test_two_trainings_are_not_mixed_into_one(record, data, tokenizer, tmp_path):
     audit = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run")
-    first, second = (mw.training.MemorizationCallback(audit, None) for _ in range(2))
 
     class Between(TrainerCallback):
         """Another training begins in the middle of this one."""
 
         def on_step_end(self, args, state, control, **kwargs):
             if state.global_step == 19:
-                course = {"learning_rate": 1e-3, "max_steps": 9}
-                trainer(tiny(len(tokenizer)), rows, tmp_path / "b", second, **course).train()
+                record(audit=audit, learning_rate=1e-3, max_steps=9)
 
-    made = trainer(tiny(len(tokenizer)), rows, tmp_path / "a", first, Between())
     with pytest.raises(StoreError, match="another training since epoch-2 "):
-        made.train()
+        record(Between(), audit=audit)
     assert audit.checkpoints["step"].tolist() == [0, 9]
 
 
-def test_rho_that_was_not_reached_is_said(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, 0.999)
-    made = trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback)
+def test_rho_that_was_not_reached_is_said(record):
     with pytest.warns(UserWarning, match="no checkpoint reached a drop of 100% "):
-        made.train()
+        record(rho=0.999)
 
 
 # Adapters
 
 
 @pytest.mark.parametrize("given", ["wrapped", "bare"])
-def test_adapters_are_kept_as_peft_saves_them(given, data, tokenizer, tmp_path):
+def test_adapters_are_kept_as_peft_saves_them(given, record, data, tokenizer, tmp_path):
     live = with_adapters(tiny(len(tokenizer)))
     audited = live if given == "wrapped" else tiny(len(tokenizer))
     audit = make_audit(audited, tokenizer, data, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, None)
-    trainer(live, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+    record(audit=audit, model=live)
     with quiet_peft():
         loaded = PeftModel.from_pretrained(
             tiny(len(tokenizer)), tmp_path / "run/checkpoints/epoch-3"
@@ -593,140 +544,39 @@ def test_adapters_are_kept_as_peft_saves_them(given, data, tokenizer, tmp_path):
 # Encodings
 
 
-def begin(audit, rows, folder, model, **changes):
-    callback = mw.training.MemorizationCallback(audit, None)
-    made = trainer(model, rows, folder / "out", callback, max_steps=1, **changes)
-    made.train()
-
-
-@pytest.fixture
-def fresh(data, tokenizer, tmp_path):
+def test_other_prompts_are_an_error_that_shows_both_and_no_text(data, tokenizer, tmp_path):
+    """The Trainer has a tokenizer, with which it could show the text."""
     model = tiny(len(tokenizer))
-    return make_audit(model, tokenizer, data, tmp_path / "run"), model
-
-
-def test_other_prompts_are_an_error_that_shows_both(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
     other = data.with_template("{question} {options} Ward:")
+    callback = mw.training.MemorizationCallback(audit)
+    made = trainer(model, script_rows(other, tokenizer), tmp_path / "out", callback)
+    made.callback_handler.processing_class = tokenizer
     with pytest.raises(ValueError, match="36 of 36 members are in no row of the Trainer") as error:
-        begin(audit, script_rows(other, tokenizer), tmp_path, model)
-    assert "\n  Trainer  " in str(error.value)
-    assert "\n  audit    " in str(error.value)
+        made.train()
     ours, theirs = (tokenizer(d.prompt(0))["input_ids"] for d in (data, other))
     first = next(i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
-    assert f"from token {first} on" in str(error.value)
-    assert str(theirs[first : first + 8])[1:-1] in str(error.value)
+    said = str(error.value)
+    assert "\n  Trainer  " in said
+    assert "\n  audit    " in said
+    assert f"from token {first} on" in said
+    assert str(theirs[first : first + 8])[1:-1] in said
+    assert "tokenizer.decode shows them" in said
+    assert "Which ward" not in said
     assert not (tmp_path / "run/checkpoints").exists()
 
 
-def test_no_text_of_a_sample_is_in_the_error_though_the_trainer_has_a_tokenizer(
-    fresh, data, tokenizer, tmp_path
-):
-    audit, model = fresh
-    rows = script_rows(data.with_template("{question} {options} Ward:"), tokenizer)
-    made = trainer(model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit))
-    made.callback_handler.processing_class = tokenizer
-    with pytest.raises(ValueError, match=r"tokenizer\.decode shows them") as error:
-        made.train()
-    assert "Which ward" not in str(error.value)
+def changed(rows, place, **values):
+    return [{**row, **values} if i == place else row for i, row in enumerate(rows)]
 
 
-def test_a_special_token_more_is_found(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = [
-        {"input_ids": [1, *row["input_ids"]], "labels": [-100, *row["labels"]]}
-        for row in script_rows(data, tokenizer)
-    ]
-    with pytest.raises(ValueError, match="differs from token 0 on"):
-        begin(audit, rows, tmp_path, model)
+def packed(rows):
+    return [{key: [*rows[i][key], *rows[i + 1][key]] for key in rows[0]} for i in range(0, N, 2)]
 
 
-def test_another_label_is_found(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = script_rows(data, tokenizer)
-    wrong = script_rows(data.with_labels((data.labels + 1) % len(data.class_names)), tokenizer)
-    rows[7] = wrong[7]
-    last = len(rows[7]["input_ids"]) - 1
-    with pytest.raises(ValueError, match=rf"1 of 36 members .*{data.ids[7]}.* token {last} on"):
-        begin(audit, rows, tmp_path, model)
-
-
-def test_a_label_that_the_loss_leaves_out_is_found(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = script_rows(data, tokenizer)
-    rows[3]["labels"] = [rows[3]["input_ids"][0]] * 2 + [-100] * (len(rows[3]["labels"]) - 2)
-    with pytest.raises(ValueError, match=f"leaves out the label of '{data.ids[3]}'"):
-        begin(audit, rows, tmp_path, model)
-
-
-def test_a_member_that_the_trainer_lacks_is_found(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    with pytest.raises(ValueError, match=f"1 of 36 members .*'{data.ids[-1]}'"):
-        begin(audit, script_rows(data, tokenizer)[:-1], tmp_path, model)
-
-
-def test_order_padding_and_what_follows_the_label_do_not_matter(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = [
-        {"input_ids": [*row["input_ids"], 1], "labels": [*row["labels"], 1]}
-        for row in script_rows(data, tokenizer)[::-1]
-    ]
-
-    def left(batch):
-        made = collate(batch)
-        extra = torch.zeros(len(batch), 3, dtype=torch.long)
-        return {
-            name: torch.cat([extra - 100 if name == "labels" else extra, values], dim=1)
-            for name, values in made.items()
-        }
-
-    callback = mw.training.MemorizationCallback(audit, None)
-    made = trainer(model, rows, tmp_path / "out", callback, max_steps=1)
-    made.data_collator = left
-    made.train()
-    assert len(audit.checkpoints) == 2
-
-
-@pytest.mark.parametrize("collator", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"])
-def test_the_collators_of_transformers_are_read(collator, fresh, data, tokenizer, tmp_path):
-    import transformers
-
-    audit, model = fresh
-    rows = script_rows(data, tokenizer)
-    if collator == "DataCollatorForLanguageModeling":  # the loss on prompt and label
-        rows = [{"input_ids": row["input_ids"], "text": "dropped by the Trainer"} for row in rows]
-    made = trainer(
-        model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit, None), max_steps=2
-    )
-    options = {"mlm": False} if collator == "DataCollatorForLanguageModeling" else {}
-    made.data_collator = getattr(transformers, collator)(tokenizer, **options)
-    made.train()
-    assert audit.checkpoints["step"].tolist() == [0, 2]
-    rows[0]["input_ids"] = rows[0]["input_ids"][1:]
-    if "labels" in rows[0]:
-        rows[0]["labels"] = rows[0]["labels"][1:]
-    with pytest.raises(ValueError, match="1 of 36 members are in no row"):
-        made.train()
-
-
-def test_rows_beyond_the_members_are_said(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    more = mw.data.make_mcqs(n=12, seed=7)
-    rows = script_rows(data, tokenizer) + script_rows(more, tokenizer)
-    with pytest.warns(UserWarning, match="12 of the Trainer's 48 rows are not members"):
-        begin(audit, rows, tmp_path, model)
-
-
-def test_packed_rows_are_checked_as_far_as_they_can_be(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = script_rows(data, tokenizer)
-    packed = [{key: [*rows[i][key], *rows[i + 1][key]] for key in rows[0]} for i in range(0, N, 2)]
-    with pytest.warns(UserWarning, match="18 of 36 members were not found at the start of a row"):
-        begin(audit, packed, tmp_path, model)
-    for row in packed:
-        row["input_ids"][0] = 1
-    with pytest.raises(ValueError, match="36 of 36 members are in no row"):
-        begin(audit, packed, tmp_path, model)
+def longer(row, *, before):
+    more = {"input_ids": 1, "labels": -100 if before else 1}
+    return {key: [more[key], *ids] if before else [*ids, more[key]] for key, ids in row.items()}
 
 
 class Stream(torch.utils.data.IterableDataset):
@@ -737,62 +587,136 @@ class Stream(torch.utils.data.IterableDataset):
         return iter(self.rows)
 
 
-def test_streamed_rows_are_not_checked_and_that_is_said(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    callback = mw.training.MemorizationCallback(audit, None)
-    made = trainer(
-        model, Stream(script_rows(data, tokenizer)), tmp_path / "out", callback, max_steps=9
-    )
-    with pytest.warns(UserWarning, match="the Trainer streams its data, so it was not checked"):
-        made.train()
-    assert audit.checkpoints["epoch"].tolist() == [0, 1]
+def at_least_two(rows):
+    if len(rows) < 2:
+        raise ValueError("two or more, please")
+    return collate(rows)
 
 
-def test_rows_that_can_not_be_read_alone_are_said(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    callback = mw.training.MemorizationCallback(audit, None)
-    made = trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, max_steps=1)
+def padded_left(batch):
+    made = collate(batch)
+    extra = torch.zeros(len(batch), 3, dtype=torch.long)
+    return {
+        name: torch.cat([extra - 100 if name == "labels" else extra, values], dim=1)
+        for name, values in made.items()
+    }
 
-    def at_least_two(rows):
-        if len(rows) < 2:
-            raise ValueError("two or more, please")
-        return collate(rows)
 
-    made.data_collator = at_least_two
-    with pytest.warns(UserWarning, match=r"read one by one \(ValueError: two or more, please\)"):
-        made.train()
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: [longer(row, before=True) for row in rows], "differs from token 0 on"),
+        (
+            lambda rows: changed(rows, 7, input_ids=[*rows[7]["input_ids"][:-1], 1]),
+            "1 of 36 members .*{ids[7]}.* token {last} on",
+        ),
+        (
+            lambda rows: changed(rows, 3, labels=[5, 5, *[-100] * (len(rows[3]["labels"]) - 2)]),
+            "leaves out the label of '{ids[3]}'",
+        ),
+        (lambda rows: rows[:-1], "1 of 36 members .*'{ids[35]}'"),
+        (
+            lambda rows: packed([longer(row, before=True) for row in rows]),
+            "36 of 36 members are in no row",
+        ),
+    ],
+    ids=["a special token", "another label", "no loss on a label", "a row less", "packed"],
+)
+def test_rows_of_other_samples_are_refused(record, data, tokenizer, change, said):
+    rows = script_rows(data, tokenizer)
+    last = len(rows[7]["input_ids"]) - 1
+    with pytest.raises(ValueError, match=said.format(ids=data.ids, last=last)):
+        record(rows=change(rows), max_steps=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "collator", "said"),
+    [
+        (
+            lambda rows, more: rows + more,
+            collate,
+            "12 of the Trainer's 48 rows are not members",
+        ),
+        (
+            lambda rows, _: packed(rows),
+            collate,
+            "18 of 36 members were not found at the start of a row",
+        ),
+        (lambda rows, _: Stream(rows), collate, "the Trainer streams its data, so it was not"),
+        (
+            lambda rows, _: rows,
+            at_least_two,
+            r"read one by one \(ValueError: two or more, please\)",
+        ),
+    ],
+    ids=["more", "packed", "streamed", "only together"],
+)
+def test_what_cannot_be_checked_of_rows_is_said(record, data, tokenizer, change, collator, said):
+    more = script_rows(mw.data.make_mcqs(n=12, seed=7), tokenizer)
+    rows = change(script_rows(data, tokenizer), more)
+    with pytest.warns(UserWarning, match=said):
+        audit, _, _ = record(rows=rows, data_collator=collator, max_steps=9)
+    assert len(audit.checkpoints) >= 2
+
+
+def test_order_padding_and_what_follows_the_label_do_not_matter(record, data, tokenizer):
+    rows = [longer(row, before=False) for row in script_rows(data, tokenizer)[::-1]]
+    audit, _, _ = record(rows=rows, data_collator=padded_left, max_steps=1)
+    assert len(audit.checkpoints) == 2
+
+
+@pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"])
+def test_the_collators_of_transformers_are_read(name, record, data, tokenizer):
+    rows, options = script_rows(data, tokenizer), {}
+    if name == "DataCollatorForLanguageModeling":  # the loss on prompt and label
+        rows = [{"input_ids": row["input_ids"], "text": "dropped by the Trainer"} for row in rows]
+        options = {"mlm": False}
+    collator = getattr(transformers, name)(tokenizer, **options)
+    audit, _, _ = record(rows=rows, data_collator=collator, max_steps=2)
+    assert audit.checkpoints["step"].tolist() == [0, 2]
+    rows[0] = {key: v if key == "text" else v[1:] for key, v in rows[0].items()}
+    with pytest.raises(ValueError, match="1 of 36 members are in no row"):
+        record(audit=audit, rows=rows, data_collator=collator, max_steps=2)
 
 
 # What is refused
 
 
-def test_audits_that_can_not_stand_for_a_trainer_are_refused(data, tokenizer, tmp_path):
+@pytest.fixture
+def fresh(data, tokenizer, tmp_path):
     model = tiny(len(tokenizer))
+    return make_audit(model, tokenizer, data, tmp_path / "run"), model
+
+
+def test_audits_that_can_not_stand_for_a_trainer_are_refused(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
     recipe = mw.models.CausalLM.from_model(model, tokenizer, lora=mw.models.LoRA(r=2))
-    with pytest.raises(ValueError, match="without lora"):
-        mw.training.MemorizationCallback(mw.Audit(recipe, data, path=tmp_path / "lora"))
-    noisy = make_audit(
-        model, tokenizer, data, tmp_path / "noisy", training=mw.TrainingConfig(label_noise=0.1)
-    )
-    with pytest.raises(ValueError, match="label_noise changes only the audit's own training"):
-        mw.training.MemorizationCallback(noisy)
+    noise = mw.TrainingConfig(label_noise=0.1)
+    noisy = make_audit(model, tokenizer, data, tmp_path / "noisy", training=noise)
     images = mw.Audit(mw.models.ConvNet(), mw.data.load_digits(), path=tmp_path / "images")
-    with pytest.raises(TypeError, match=r"only an audit of a CausalLM .* not one of ConvNet"):
-        mw.training.MemorizationCallback(images)
-    with pytest.raises(ValueError, match="stop_at_drop must be a share"):
-        mw.training.MemorizationCallback(make_audit(model, tokenizer, data, tmp_path / "x"), 95)
+    for given, error, said in (
+        ([mw.Audit(recipe, data, path=tmp_path / "lora")], ValueError, "without lora"),
+        ([noisy], ValueError, "label_noise changes only the audit's own training"),
+        ([images], TypeError, r"only an audit of a CausalLM .* not one of ConvNet"),
+        ([audit, 95], ValueError, "stop_at_drop must be a share"),
+        ([audit, None, [3]], ValueError, "unknown layer 3; valid: last, 1 to 2"),
+    ):
+        with pytest.raises(error, match=said):
+            mw.training.MemorizationCallback(*given)
 
 
-def test_another_model_is_refused(fresh, data, tokenizer, tmp_path):
-    audit, _ = fresh
-    larger = tiny(len(tokenizer), num_hidden_layers=3)
+def test_other_models_are_refused(fresh, record, tokenizer):
+    audit, model = fresh
     with pytest.raises(ValueError, match="in training has 3 blocks, but the audit's has 2"):
-        begin(audit, script_rows(data, tokenizer), tmp_path, larger)
+        record(audit=audit, model=tiny(len(tokenizer), num_hidden_layers=3))
+    next(model.parameters()).ds_id = 0
+    with pytest.raises(ValueError, match="spread over processes"):
+        record(audit=audit, model=model)
 
 
 @pytest.mark.parametrize("broken", ["rows", "loss"])
 def test_a_refused_start_leaves_no_folder_and_the_same_audit_starts_again(
-    data, tokenizer, tmp_path, broken
+    record, data, tokenizer, tmp_path, broken
 ):
     model, rows = tiny(len(tokenizer)), script_rows(data, tokenizer)
     weight = model.get_output_embeddings().weight
@@ -800,65 +724,53 @@ def test_a_refused_start_leaves_no_folder_and_the_same_audit_starts_again(
     audit = make_audit(model, tokenizer, data, tmp_path / "runs" / "run")
     if broken == "loss":
         torch.nn.init.constant_(weight, float("nan"))
-    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
     with pytest.raises(FloatingPointError if broken == "loss" else ValueError):
-        trainer(model, rows[:8] if broken == "rows" else rows, tmp_path / "out", callback).train()
+        record(audit=audit, model=model, rows=rows[:8] if broken == "rows" else rows)
     assert not (tmp_path / "runs").exists()
     with torch.no_grad():
         weight.copy_(before)
-    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
-    trainer(model, rows, tmp_path / "out", callback, max_steps=9).train()
+    record(audit=audit, model=model, max_steps=9)
     assert mw.Audit.open(audit.path).checkpoints["step"].tolist() == [0, 9]
 
 
-def test_weights_that_are_spread_over_processes_are_refused(fresh, data, tokenizer, tmp_path):
+def test_a_run_of_another_training_is_not_mixed_with(fresh, record):
     audit, model = fresh
-    next(model.parameters()).ds_id = 0
-    with pytest.raises(ValueError, match="spread over processes"):
-        begin(audit, script_rows(data, tokenizer), tmp_path, model)
-
-
-def test_a_run_of_another_training_is_not_mixed_with(data, tokenizer, tmp_path):
-    rows = script_rows(data, tokenizer)
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    trainer(model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit, None)).train()
+    record(audit=audit, model=model)
     with pytest.raises(ValueError, match="has another training, which had other weights"):
-        begin(audit, rows, tmp_path, model)  # trained already: its step 0 is not that step 0
+        record(audit=audit, model=model)  # trained already: its step 0 is not that step 0
     with pytest.raises(ValueError, match="had 9 steps an epoch, this one has 5"):
-        begin(audit, rows, tmp_path, tiny(len(tokenizer)), per_device_train_batch_size=8)
+        record(audit=audit, per_device_train_batch_size=8)
     with pytest.raises(StoreError, match="was recorded from a Trainer: resume it with trainer"):
         audit.train()
 
 
 @pytest.mark.parametrize("members", ["half", "all"])
-def test_shadow_models_are_refused(data, tokenizer, tmp_path, members):
+def test_shadow_models_are_refused(record, data, tokenizer, tmp_path, members):
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run", members=members)
     rows = script_rows(audit.member_data, tokenizer)
-    begin(audit, rows, tmp_path, model)
+    record(audit=audit, model=model, rows=rows, max_steps=1)
     with pytest.raises(StoreError, match="reference models must be trained as their target was"):
         audit.run_references()
     with pytest.raises(StoreError, match="shadow models must be trained as their target was"):
         audit.run_shadows(2)
 
 
-def test_a_run_that_the_audit_trained_is_not_recorded_into(fresh, data, tokenizer, tmp_path):
+def test_a_run_that_the_audit_trained_is_not_recorded_into(fresh, record):
     audit, model = fresh
     audit.train()
     with pytest.raises(StoreError, match=r"has checkpoints of audit.train\(\)"):
-        begin(audit, script_rows(data, tokenizer), tmp_path, model)
+        record(audit=audit, model=model)
 
 
-def test_a_training_that_began_without_the_callback_is_refused(fresh, data, tokenizer, tmp_path):
+def test_a_training_that_began_without_the_callback_is_refused(
+    fresh, record, data, tokenizer, tmp_path
+):
     audit, model = fresh
-    rows = script_rows(data, tokenizer)
     course = {"save_strategy": "steps", "save_steps": 5}
-    trainer(model, rows, tmp_path / "out", StopAt(5), **course).train()
-    callback = mw.training.MemorizationCallback(audit, None)
-    made = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
+    trainer(model, script_rows(data, tokenizer), tmp_path / "out", StopAt(5), **course).train()
     with pytest.raises(ValueError, match=r"continues from step 5, but .* lacks step 0"):
-        made.train(resume_from_checkpoint=True)
+        record(audit=audit, resume=True, **course)
 
 
 # Several processes
@@ -885,10 +797,10 @@ def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
     assert np.isfinite(audit.score("psmi")).all()
 
 
-def test_the_callback_is_imported_when_it_is_used():
-    code = "import sys, memowidgets.training; print('transformers' in sys.modules)"
+def test_libraries_are_imported_when_their_callback_is_used():
+    code = "import sys, memowidgets.training, memowidgets.audit; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert not {"transformers", "lightning", "pytorch_lightning"} & {*done.stdout.split()}
     with pytest.raises(AttributeError, match="it has LightningCallback, MemorizationC"):
         _ = mw.training.Callback
 

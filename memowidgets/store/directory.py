@@ -579,7 +579,7 @@ class RunDirectory:
                     "stop it"
                 ) from None
         try:
-            self._sweep(what)
+            self.sweep(what)
             yield
         finally:
             lock.release()
@@ -645,12 +645,15 @@ class RunDirectory:
             with explained(written[-1], self.path):
                 sync(written[-1])
 
-    def _sweep(self, what: str) -> None:
-        """Remove what killed processes left; what those of other machines left after an hour."""
+    def sweep(self, what: str | None = None) -> None:
+        """Remove temporary files that killed processes left an hour ago.
+
+        In the folder of `what`, whose lock is held, nobody else writes: there all go.
+        """
         for left_over in self.path.rglob(f"{UNFINISHED}*"):
             with suppress(OSError):
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
-                if old or left_over.is_relative_to(self.path / what):
+                if old or (what is not None and left_over.is_relative_to(self.path / what)):
                     shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
 
 

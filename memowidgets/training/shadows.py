@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-import uuid
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, o
 from memowidgets.visible import listed
 
 _CHOICE = "shadows.json"
-_OLD_SECONDS = 600
 _GAP, _LAYER = "gap.", "forward.layer."
 LOSS = "loss."  # before the name of a checkpoint
 
@@ -247,7 +244,7 @@ class ShadowSet:
         if executor is None:
             processes = min(processes or default_processes(job.recipe.device), len(missing))
             free_memory(torch_device(job.recipe.device))
-        self._sweep()
+        self._run.sweep()
         claims = Claims(self._run, f".claims/{self.key}", parted=indices is not None)
         with claims, opened(job, executor, processes) as pool:
             Filling(self, job, pool, claims, progress).run(missing, len(part))
@@ -337,18 +334,6 @@ class ShadowSet:
 
     def _name(self, index: int | str) -> str:
         return f"{self._folder}/{int(index):04d}"
-
-    def _sweep(self) -> None:
-        """Remove temporary files of killed processes, judged by the disk's own clock."""
-        folder = self._run.place(self._folder)
-        with suppress(OSError):
-            probe = folder / f".clock-{uuid.uuid4().hex}"
-            probe.touch(mode=0o600)
-            now = probe.stat().st_mtime
-            probe.unlink()
-            for left_over in folder.glob(".unfinished-*"):
-                if now - left_over.stat().st_mtime > _OLD_SECONDS:
-                    left_over.unlink()
 
 
 def read_choice(run: RunDirectory) -> dict[str, Any]:

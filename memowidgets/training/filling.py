@@ -6,12 +6,15 @@ here because a test fails without it:
 =====================================================  =============================================
 Claims of a shadow model, under a lock (`Claims`)      two_audits_at_once_in_one_process,
                                                        two_processes_fill_one_directory
-A worker that failed is left out (`leave_out`)         too_little_memory_is_left_out,
-                                                       other_code_is_left_out
+A worker that failed is left out (`leave_out`)         with_too_little_memory_is_left_out,
+                                                       dask_worker_with_other_code_is_left_out
 An order names the workers that may take it            starts_again_elsewhere_are_given_again
-A model that killed two workers goes to no third       kills_two_dask_workers
+A model that killed two workers goes to no third       is_trained_by_another_and_never_by_a_third
 An order goes again with the job (`lacks_job`)         is_sent_the_job_when_it_lacks_it
 More orders than workers                               a_cluster_that_adapts_to_its_work_grows
+An order that its scheduler forgot is given again      the_dask_scheduler_forgot_is_given_again
+Orders of a scheduler that is gone are cancelled       a_scheduler_that_starts_again_loses_nothing
+A cancelled order has a future of our own              orders_in_transit_are_not_waited_for
 A stopped process is named and killed                  a_worker_that_is_stopped_is_named
 Workers end with their parent (`follow`)               killed_shadow_models_are_trained_again
 Samples are mapped from a file (`SharedSamples`)       workers_map_the_images_and_the_folder_goes
@@ -32,6 +35,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import cloudpickle
+
 from memowidgets.files import make_private
 from memowidgets.models.device import DeviceError
 from memowidgets.progress import Cancelled, Progress
@@ -48,7 +53,7 @@ from memowidgets.training.cost import (
 )
 from memowidgets.training.pools import LocalPool, Pool, PoolLostError
 from memowidgets.training.shadow import ShadowJob
-from memowidgets.training.worker import Result, WorkerKilledError, unpacked
+from memowidgets.training.worker import Result, WorkerKilledError
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -316,7 +321,7 @@ class Filling:
                 f"not be comparable; install the same versions there. {self._kept()}"
             )
             if result.error is None
-            else unpacked(result.error)
+            else cloudpickle.loads(result.error)
         )
         if self._goes_elsewhere(index, result, error):
             self._claims.release(index)

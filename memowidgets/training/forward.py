@@ -131,7 +131,6 @@ def forward(
     *,
     capture: bool = False,
     progress: Progress | None = None,
-    what: str = "scoring",
     allocate: Allocate | None = None,
     feed: Feed | None = None,
     memory: Memory | None = None,
@@ -139,7 +138,7 @@ def forward(
     """Run a module over samples in eval mode, in which it stays; random states do not change.
 
     `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
-    device again. `progress`, `what` and `allocate` are those of `filled_pass`. With `memory`, the
+    device again. `progress` and `allocate` are those of `filled_pass`. With `memory`, the
     pass begins again in smaller batches where that of the device is full.
 
     Raises
@@ -173,7 +172,6 @@ def forward(
                 len(places),
                 lambda: precision,
                 progress=progress,
-                what=what,
                 allocate=allocate,
             )
 

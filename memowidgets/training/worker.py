@@ -189,12 +189,6 @@ def packed(error: BaseException) -> bytes:
     return content
 
 
-def unpacked(error: bytes) -> BaseException:
-    """Return the exception that a worker sent."""
-    found: BaseException = cloudpickle.loads(error)
-    return found
-
-
 def start_local(parent: int, threads: int, folder: str, devices: Sequence[str]) -> None:
     """Prepare a local worker process: its threads, its GPU, and an end with its parent.
 

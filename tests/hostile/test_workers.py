@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import cloudpickle
 import psutil
 import pytest
 
@@ -17,7 +18,7 @@ from memowidgets.models import ConvNet
 from memowidgets.training import pools
 from memowidgets.training.pools import SharedSamples
 from memowidgets.training.shadow import ShadowJob
-from memowidgets.training.worker import Order, fulfil, unpacked
+from memowidgets.training.worker import Order, fulfil
 from tests.audit.test_run_killed import forked, wait_for
 from tests.training.small import trained
 
@@ -216,4 +217,4 @@ def test_without_room_for_the_file_the_job_is_sent(job, monkeypatch):
 def test_a_file_in_the_place_of_the_job_is_not_loaded(tmp_path):
     (tmp_path / "job").write_bytes(b"another job")
     found = fulfil(Order("0" * 64, 0, {}), str(tmp_path / "job"))
-    assert "is not the job" in str(unpacked(found.error))
+    assert "is not the job" in str(cloudpickle.loads(found.error))

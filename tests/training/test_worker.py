@@ -13,7 +13,7 @@ import memowidgets as mw
 from memowidgets.store import StoreError
 from memowidgets.training import worker
 from memowidgets.training.shadow import ShadowJob
-from memowidgets.training.worker import Order, fulfil, unpacked
+from memowidgets.training.worker import Order, fulfil
 from tests.training.small import trained
 
 
@@ -41,7 +41,7 @@ def test_functions_that_do_something_else_than_the_runs_are_refused(job, tmp_pat
     found = fulfilled(replace(job, probe=other))
     assert found.trained is None
     with pytest.raises(StoreError, match="function"):
-        raise unpacked(found.error)
+        raise cloudpickle.loads(found.error)
 
 
 def test_functions_are_compared_once_for_each_job(job, monkeypatch):

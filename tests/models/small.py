@@ -1,11 +1,14 @@
-"""A Llama so small that a test makes one."""
+"""A Llama so small that a test makes one, and what tests of several kinds of models compare."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+
+from memowidgets.training.forward import forward
 
 
 def llama_folder(
@@ -34,3 +37,31 @@ def llama_folder(
     model.save_pretrained(folder, max_shard_size=max_shard_size)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def one_pass(model, module, data, positions, precision="float32"):
+    """Return what a module gives for samples, with its layers."""
+    return forward(model, module, data, positions, torch.device("cpu"), precision, capture=True)
+
+
+def assert_kept_is_near(cached, plain, data, atol):
+    """Compare a pass from the kept output of frozen blocks with one that computes it anew."""
+    kept, anew = (
+        one_pass(model, model.build(data), data, np.arange(len(data))) for model in (cached, plain)
+    )
+    assert list(kept.layers) == ["1", "2", "3"]
+    for name in kept.layers:
+        scale = np.abs(anew.layers[name]).max()
+        np.testing.assert_allclose(kept.layers[name], anew.layers[name], atol=0.02 * scale)
+    np.testing.assert_allclose(kept.losses, anew.losses, atol=atol)
+    assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
+
+
+def assert_alone_is_together(model, module, data, together):
+    """Compare samples of a pass over all with passes over one at a time."""
+    for i in range(6):
+        alone = one_pass(model, module, data, np.array([i]))
+        np.testing.assert_allclose(together.logits[i], alone.logits[0], atol=2e-5)
+        np.testing.assert_allclose(together.losses[i], alone.losses[0], atol=2e-5)
+        for name, layer in alone.layers.items():
+            np.testing.assert_allclose(together.layers[name][i], layer[0], atol=5e-5)

@@ -98,16 +98,17 @@ def read_from(tmp_path, family, **options):
 UPPER, ALL = LoRA(r=2, layers="top:2"), LoRA(r=2)
 MODELS = {
     **{
-        f"{family}, {lora.layers}, dropout {lora.dropout}, cache {cache}": (
+        f"{family}, {lora}, cache {cache}": (
             lambda _, family=family, lora=lora, cache=cache: questioned(
                 causal_of(family), lora, cache=cache
             )
         )
-        for family in ("llama", "gpt2", "opt")
-        for lora, cache in (
-            (ALL, True),
-            (UPPER, False),
-            (LoRA(r=2, layers="top:2", dropout=0.4), True),
+        for family, lora, cache in (
+            ("llama", ALL, True),
+            ("llama", UPPER, False),
+            ("gpt2", UPPER, False),
+            ("llama", LoRA(r=2, layers="top:2", dropout=0.4), True),
+            ("opt", LoRA(r=2, layers="top:2", dropout=0.4), True),
         )
     },
     "a folder in bfloat16": lambda at: questioned(causal_of("llama").bfloat16(), ALL, at),

@@ -12,7 +12,8 @@ import memowidgets as mw
 from memowidgets.models import image_classifier
 from memowidgets.models.base import modes_kept
 from memowidgets.network import without_the_hub
-from memowidgets.training.forward import forward
+from tests.models.small import one_pass
+from tests.training.small import Inline
 
 CPU = torch.device("cpu")
 FAMILIES = {
@@ -71,10 +72,6 @@ def saved(raw, folder, of=None):
     raw.save_pretrained(folder)
     (of or processor()).save_pretrained(folder)
     return folder
-
-
-def one_pass(model, module, data, positions, precision="float32"):
-    return forward(model, module, data, positions, CPU, precision, capture=True)
 
 
 @every_family
@@ -156,12 +153,12 @@ def test_a_run_has_shadow_models_and_scores_and_is_opened_again(family, data, tm
     assert audit.layers == ("1", "2")
     losses = audit.checkpoints.train_loss
     assert losses.iloc[-1] < losses.iloc[0]
-    audit.run_shadows(4)
+    audit.run_shadows(4, Inline())
     assert np.isfinite(audit.log_lira(variance="global")).all()
     scores = audit.score("psmi", checkpoint="final")
     opened = mw.Audit.open(path, data=data, model=folder)
     np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
-    opened.run_shadows(5)
+    opened.run_shadows(5, Inline())
     assert opened.n_shadows == 5
     processor(image_mean=[0.1, 0.1, 0.1]).save_pretrained(folder)
     with pytest.raises(ValueError, match="the image processor differs"):

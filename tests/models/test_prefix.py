@@ -14,7 +14,9 @@ import torch
 import memowidgets as mw
 from memowidgets.models import prefix
 from memowidgets.models.tokens import word_tokenizer
-from tests.models.test_causal_lm import FAMILIES, one_pass, questions, tiny
+from tests.models.small import assert_kept_is_near
+from tests.models.test_causal_lm import FAMILIES, questions, tiny
+from tests.training.small import Inline
 
 LORA = mw.models.LoRA(r=2, layers="top:2")
 
@@ -45,16 +47,7 @@ def both_ways(family, tokenizer):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_kept_and_computed_anew_are_equal_to_rounding(family, data, tokenizer):
-    cached, plain = both_ways(family, tokenizer)
-    positions = np.arange(len(data))
-    kept = one_pass(cached, cached.build(data), data, positions)
-    anew = one_pass(plain, plain.build(data), data, positions)
-    assert list(kept.layers) == ["1", "2", "3"]
-    for name in kept.layers:
-        scale = np.abs(anew.layers[name]).max()
-        np.testing.assert_allclose(kept.layers[name], anew.layers[name], atol=0.02 * scale)
-    np.testing.assert_allclose(kept.losses, anew.losses, atol=0.05)
-    assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
+    assert_kept_is_near(*both_ways(family, tokenizer), data, atol=0.05)
 
 
 def test_adapters_have_the_names_they_have_without_the_cache(data, tokenizer):
@@ -70,7 +63,7 @@ def test_the_target_and_shadows_share_one_file_and_it_can_be_cleared(
     training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
     audit = mw.Audit(cached, data, path=tmp_path / "run", training=training, held_out=None)
     audit.train()
-    audit.run_shadows(2, processes=1)
+    audit.run_shadows(2, Inline())
     assert len(list(folder.rglob("*.bf16"))) == 1
     files = [p for p in folder.rglob("*") if p.is_file()]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}

@@ -36,21 +36,21 @@ def dtypes(model, data, precision="auto"):
     )
 
 
-def test_frozen_weights_follow_the_precision_and_trained_ones_are_float32(folder, data):
-    model = mw.models.CausalLM.from_pretrained(folder)
-    assert dtypes(model, data, "float32") == ({torch.float32}, {torch.float32})
-    assert dtypes(model, data, "bfloat16") == ({torch.float32}, {torch.bfloat16})
-
-
-def test_a_dtype_that_was_asked_for_is_kept(folder, data):
-    model = mw.models.CausalLM.from_pretrained(folder, dtype="bfloat16")
-    assert dtypes(model, data, "float32") == ({torch.float32}, {torch.bfloat16})
-    assert model.settings()["dtype"] == "bfloat16"
-
-
-def test_without_adapters_all_weights_are_float32(folder, data):
-    model = mw.models.CausalLM.from_pretrained(folder, lora=None)
-    assert dtypes(model, data, "bfloat16") == ({torch.float32}, set())
+@pytest.mark.parametrize(
+    ("options", "precision", "trained", "frozen"),
+    [
+        ({}, "float32", {torch.float32}, {torch.float32}),
+        ({}, "bfloat16", {torch.float32}, {torch.bfloat16}),
+        ({"dtype": "bfloat16"}, "float32", {torch.float32}, {torch.bfloat16}),
+        ({"lora": None}, "bfloat16", {torch.float32}, set()),
+    ],
+)
+def test_frozen_weights_follow_the_precision_or_are_of_the_dtype_that_was_asked_for(
+    folder, data, options, precision, trained, frozen
+):
+    model = mw.models.CausalLM.from_pretrained(folder, **options)
+    assert dtypes(model, data, precision) == (trained, frozen)
+    assert model.settings().get("dtype") == options.get("dtype")
 
 
 def test_bfloat16_weights_train_in_bfloat16(folder, data, tmp_path):

@@ -20,7 +20,9 @@ from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
 from memowidgets.progress import Progress
-from memowidgets.training.forward import Forward, forward
+from memowidgets.training.forward import Forward
+from tests.models.small import assert_alone_is_together, assert_kept_is_near, one_pass
+from tests.training.small import Inline
 
 CPU = torch.device("cpu")
 WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
@@ -105,18 +107,8 @@ class Made(NamedTuple):
     together: Forward
 
 
-def one_pass(model, module, data, positions, precision="float32"):
-    return forward(model, module, data, positions, CPU, precision, capture=True)
-
-
 def test_a_batch_of_different_lengths_equals_one_at_a_time(made, data):
-    together = made.together
-    for i in range(6):
-        alone = one_pass(made.model, made.module, data, np.array([i]))
-        np.testing.assert_allclose(together.logits[i], alone.logits[0], atol=2e-5)
-        np.testing.assert_allclose(together.losses[i], alone.losses[0], atol=2e-5)
-        for name, layer in alone.layers.items():
-            np.testing.assert_allclose(together.layers[name][i], layer[0], atol=5e-5)
+    assert_alone_is_together(made.model, made.module, data, made.together)
 
 
 def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tokenizer):
@@ -139,15 +131,7 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tok
 
 def test_kept_and_computed_anew_are_equal_to_rounding(made, data, tokenizer):
     cached, plain = (classifier(made.raw, tokenizer, lora=LORA, cache=c) for c in (True, False))
-    positions = np.arange(len(data))
-    kept = one_pass(cached, cached.build(data), data, positions)
-    anew = one_pass(plain, plain.build(data), data, positions)
-    assert list(kept.layers) == ["1", "2", "3"]
-    for name in kept.layers:
-        scale = np.abs(anew.layers[name]).max()
-        np.testing.assert_allclose(kept.layers[name], anew.layers[name], atol=0.02 * scale)
-    np.testing.assert_allclose(kept.losses, anew.losses, atol=0.02)
-    assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
+    assert_kept_is_near(cached, plain, data, atol=0.02)
 
 
 def test_a_checkpoint_holds_adapters_and_head_as_peft_reads_them(made, data, tokenizer, tmp_path):
@@ -192,12 +176,11 @@ class Stop(Progress):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("family", ["bert", "llama"])
-def test_an_audit_is_interrupted_and_resumed(family, data, tokenizer, tmp_path):
+def test_an_audit_is_interrupted_and_resumed(data, tokenizer, tmp_path):
     training = mw.TrainingConfig(
         epochs=1, checkpoint_every=0.5, batch_size=4, lr=2e-4, precision="float32"
     )
-    raw = tiny(family, len(tokenizer))
+    raw = tiny("bert", len(tokenizer))
 
     def audit(name):
         model = classifier(raw, tokenizer, lora=LORA)
@@ -231,7 +214,7 @@ def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tm
     path = tmp_path / "run"
     audit = mw.Audit(model, data, path=path, training=training, held_out=None)
     audit.train()
-    audit.run_shadows(4)
+    audit.run_shadows(4, Inline())
     assert np.isfinite(audit.log_lira(variance="global")).all()
     scores = audit.score("psmi", checkpoint="final")
     assert np.isfinite(scores).all()
@@ -284,7 +267,7 @@ def test_from_scratch_trains_all_weights_and_opens_from_its_source(tmp_path):
     assert audit.checkpoints.train_loss.iloc[-1] < audit.checkpoints.train_loss.iloc[0]
     assert model.cpu_threads == 1
     opened = mw.Audit.open(tmp_path / "run", data=data)
-    opened.run_shadows(1)
+    opened.run_shadows(1, Inline())
     other = mw.models.SequenceClassifier.from_scratch(data, layers=2, width=16)
     with pytest.raises(ValueError, match="holds another run"):
         mw.Audit(other, data, path=tmp_path / "run", training=training)

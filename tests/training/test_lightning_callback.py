@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import subprocess
-import sys
 import warnings
 from contextlib import contextmanager
 from functools import cache
@@ -163,24 +161,6 @@ def test_a_trainer_that_resumes_within_an_epoch_warns_of_nothing(
     assert again.audit.checkpoints["median_loss"][: len(before)].equals(before)
 
 
-def test_a_trainer_that_resumes_continues_the_recording(data, tmp_path):
-    def watched():
-        module = new_module()
-        watch = mw.watch(
-            module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=1, stop_at_drop=None
-        )
-        return module, mw.training.LightningCallback(watch), watch
-
-    module, callback, _ = watched()
-    first = fitted(module, data, tmp_path, callback, epochs=2, enable_checkpointing=True)
-    first.save_checkpoint(tmp_path / "state.ckpt")
-    module, callback, watch = watched()
-    resume = tmp_path / "state.ckpt"
-    trainer = fitted(module, data, tmp_path, callback, epochs=4, resume=resume)
-    assert trainer.global_step == watch.steps == 20
-    assert watch.audit.checkpoints["step"].tolist() == [0, 5, 10, 15, 20]
-
-
 def test_its_examples_run():
     """The root's conftest.py leaves this module out of what each worker imports."""
     module = import_module("memowidgets.training.lightning_callback")
@@ -190,12 +170,6 @@ def test_its_examples_run():
 def test_what_is_not_a_watch_is_refused():
     with pytest.raises(TypeError, match=r"must be what mw\.watch returns, not Module"):
         mw.training.LightningCallback(new_module())
-
-
-def test_lightning_is_imported_when_the_callback_is_used():
-    code = "import sys, memowidgets.training, memowidgets.audit; print('lightning' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_held_out_samples_are_passed_over_too(data, tmp_path):
@@ -209,26 +183,6 @@ def test_held_out_samples_are_passed_over_too(data, tmp_path):
     with torch.no_grad():
         loss = cross_entropy(module.eval()(unseen.tensors[0]), unseen.tensors[1])
     assert watch.audit.checkpoints["test_loss"].iloc[-1] == pytest.approx(loss.item(), abs=1e-6)
-
-
-def test_a_module_initialised_in_another_way_resumes_with_the_trainers_weights(data, tmp_path):
-    """The Trainer loads its weights after mw.watch has seen the module."""
-    settings = {"steps_per_epoch": 5, "checkpoint_every": 1, "stop_at_drop": None}
-    path, saved = tmp_path / "run", tmp_path / "saved.ckpt"
-    first = new_module()
-    watch = mw.watch(first, data, path, **settings)
-    callback = mw.training.LightningCallback(watch)
-    fitted(first, data, tmp_path, callback, epochs=2).save_checkpoint(saved)
-    before = watch.audit.checkpoints["median_loss"].tolist()
-    other = new_module()
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.normal_()
-    again = mw.watch(other, data, path, **settings, steps_done=10)
-    callback = mw.training.LightningCallback(again)
-    fitted(other, data, tmp_path, callback, epochs=3, resume=saved)
-    assert again.audit.checkpoints["step"].tolist() == [0, 5, 10, 15]
-    assert again.audit.checkpoints["median_loss"].tolist()[:3] == pytest.approx(before)
 
 
 def test_another_module_than_the_watched_one_is_refused(data, tmp_path):

@@ -46,12 +46,11 @@ def tokenizer(data):
     return tokenizer_of_words(data.texts)
 
 
-def script_rows(data, tokenizer, labels=None, key="label"):
+def script_rows(data, tokenizer, key="label"):
     """What a script makes of texts: token ids and a class."""
-    numbers = data.labels if labels is None else labels
     return [
         {**tokenizer(text, return_token_type_ids=False), key: int(label)}
-        for text, label in zip(data.texts, numbers, strict=True)
+        for text, label in zip(data.texts, data.labels, strict=True)
     ]
 
 
@@ -141,43 +140,38 @@ def no_dropout(family):
     return dict.fromkeys((*names, "hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
 
 
-def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokenizer, tmp_path):
+class Weighted(Trainer):
+    """Has a loss of its own, which is trained as it is."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, **_):
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        weight = torch.tensor([5.0, 1.0, 1.0])
+        loss = torch.nn.functional.cross_entropy(outputs.logits, labels, weight)
+        return (loss, outputs) if return_outputs else loss
+
+
+@pytest.mark.parametrize("kind", [Trainer, Weighted])
+def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(
+    kind, data, tokenizer, tmp_path
+):
     rows, ends = script_rows(data, tokenizer), []
     audit = make_audit(tiny("bert", len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5)
     for callbacks in ((), (mw.training.MemorizationCallback(audit, None),)):
         model = tiny("bert", len(tokenizer)).train()
-        trainer(model, rows, tokenizer, tmp_path / "out", *callbacks).train()
+        trainer(model, rows, tokenizer, tmp_path / "out", *callbacks, kind=kind).train()
         ends.append(trained_weights(model))
     assert_same_weights(*ends)
     assert audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
+    losses = -audit.score("loss", checkpoint="final")
+    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(losses.median(), rel=1e-6)
+    made = audit.run.forward(audit.evidence.names.record("final"))
     model.eval()
     for i in range(4):
         inputs = tokenizer(data.texts[i], return_tensors="pt", return_token_type_ids=False)
         with torch.no_grad():
             logits = model(**inputs).logits[0]
-        made = audit.run.forward(audit.evidence.names.record("final"))
         np.testing.assert_allclose(made.tensors()["logits"][i], logits, atol=1e-5)
-
-
-def test_a_loss_of_the_trainers_own_is_trained_as_it_is(data, tokenizer, tmp_path):
-    class Weighted(Trainer):
-        def compute_loss(self, model, inputs, return_outputs=False, **_):
-            labels = inputs.pop("labels")
-            outputs = model(**inputs)
-            weight = torch.tensor([5.0, 1.0, 1.0])
-            loss = torch.nn.functional.cross_entropy(outputs.logits, labels, weight)
-            return (loss, outputs) if return_outputs else loss
-
-    rows, ends = script_rows(data, tokenizer), []
-    audit = make_audit(tiny("bert", len(tokenizer)), tokenizer, data, tmp_path / "run")
-    for callbacks in ((), (mw.training.MemorizationCallback(audit, None),)):
-        model = tiny("bert", len(tokenizer)).train()
-        made = trainer(model, rows, tokenizer, tmp_path / "out", *callbacks, kind=Weighted)
-        made.train()
-        ends.append(trained_weights(model))
-    assert_same_weights(*ends)
-    losses = -audit.score("loss", checkpoint="final")
-    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(losses.median(), rel=1e-6)
 
 
 def test_adapters_and_their_head_are_recorded(data, tokenizer, tmp_path):
@@ -208,42 +202,54 @@ def fresh(data, tokenizer, tmp_path):
     return make_audit(model, tokenizer, data, tmp_path / "run"), model
 
 
+def typed(rows, kind):
+    return [{**row, "token_type_ids": [kind] * len(row["input_ids"])} for row in rows]
+
+
+def first_tokens(row, n):
+    return {**row, "input_ids": row["input_ids"][:n], "attention_mask": row["attention_mask"][:n]}
+
+
+def three_times(row):
+    return {**row, "input_ids": row["input_ids"] * 3, "attention_mask": row["attention_mask"] * 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: [*rows[:4], *rows[5:]], "1 of 30 members are in no row .* '{ids[4]}'"),
+        (lambda rows: [first_tokens(row, 3) for row in rows], "its max_length with truncate=True"),
+        (
+            lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
+            "1 of 30 members have another label .*'{ids[7]}' is class",
+        ),
+        (
+            lambda rows: [*typed(rows[:3], 0), *typed(rows[3:4], 1), *typed(rows[4:], 0)],
+            "row 3 of the Trainer has token_type_ids other than 0",
+        ),
+    ],
+    ids=["a row less", "cut", "another label", "pairs"],
+)
+def test_rows_of_other_samples_are_refused(fresh, data, tokenizer, tmp_path, change, said):
+    audit, model = fresh
+    with pytest.raises(ValueError, match=said.format(ids=data.ids)):
+        begin(audit, model, change(script_rows(data, tokenizer)), tokenizer, tmp_path)
+    assert not (tmp_path / "run/checkpoints").exists()
+
+
 def test_rows_are_found_in_any_order_whatever_their_label_is_called(
     fresh, data, tokenizer, tmp_path
 ):
     audit, model = fresh
-    begin(audit, model, script_rows(data, tokenizer, key="label_ids")[::-1], tokenizer, tmp_path)
+    rows = typed(script_rows(data, tokenizer, key="label_ids")[::-1], 0)
+    begin(audit, model, rows, tokenizer, tmp_path)
     assert audit.checkpoints["step"].tolist() == [0, 1]
 
 
-def test_a_member_that_no_row_contains_is_named(fresh, data, tokenizer, tmp_path):
+def test_rows_beyond_the_members_are_said(fresh, data, tokenizer, tmp_path):
     audit, model = fresh
     rows = script_rows(data, tokenizer)
-    with pytest.raises(ValueError, match=f"1 of {N} members are in no row .* '{data.ids[4]}'"):
-        begin(audit, model, [*rows[:4], *rows[5:]], tokenizer, tmp_path)
-    cut = [{**row, "input_ids": row["input_ids"][:3], "attention_mask": [1] * 3} for row in rows
-           if len(row["input_ids"]) > 2]  # fmt: skip
-    with pytest.raises(ValueError, match="its max_length with truncate=True"):
-        begin(audit, model, cut, tokenizer, tmp_path)
-    assert not (tmp_path / "run/checkpoints").exists()
-
-
-def test_another_label_is_named(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    labels = data.labels.copy()
-    labels[7] = (labels[7] + 1) % 3
-    rows = script_rows(data, tokenizer, labels)
-    with pytest.raises(
-        ValueError, match=rf"1 of {N} members have another label .*'{data.ids[7]}' is class"
-    ):
-        begin(audit, model, rows, tokenizer, tmp_path)
-
-
-def test_rows_beyond_the_members_and_rows_without_labels_are_said(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = script_rows(data, tokenizer)
-    more = [{**row, "input_ids": row["input_ids"] * 3, "attention_mask": row["attention_mask"] * 3}
-            for row in rows[:6]]  # fmt: skip
+    more = [three_times(row) for row in rows[:6]]
     with pytest.warns(UserWarning, match=f"6 of the Trainer's {N + 6} rows are not members"):
         begin(audit, model, rows + more, tokenizer, tmp_path)
 
@@ -301,16 +307,6 @@ def test_held_out_samples_that_are_trained_on_are_named(data, tokenizer, tmp_pat
     kept = [row for row, name in zip(rows, data.ids, strict=True) if name not in unseen]
     begin(audit, model, kept, tokenizer, tmp_path)
     assert audit.checkpoints["test_accuracy"].notna().all()
-
-
-def test_token_types_that_the_audit_does_not_pass_are_refused(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = script_rows(data, tokenizer)
-    zeros = [{**row, "token_type_ids": [0] * len(row["input_ids"])} for row in rows]
-    pair = {**zeros[3], "token_type_ids": [1] * len(rows[3]["input_ids"])}
-    with pytest.raises(ValueError, match="row 3 of the Trainer has token_type_ids other than 0"):
-        begin(audit, model, [*zeros[:3], pair, *zeros[4:]], tokenizer, tmp_path)
-    begin(audit, model, zeros, tokenizer, tmp_path)
 
 
 def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenizer, tmp_path):

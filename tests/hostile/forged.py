@@ -1,8 +1,9 @@
-"""Runs as somebody leaves them who knows the format."""
+"""Runs as somebody leaves them who knows the format, and files that are not regular."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,3 +45,26 @@ def adopt(path) -> None:
         if file.name != "manifest.json" and "check" in content:
             del content["check"]
             run.write_note(str(file.relative_to(path)), content)
+
+
+SPARSE = 10 * 2**30
+
+
+def sparse(path: Path) -> None:
+    """A file that fills the memory of whoever reads it."""
+    with path.open("wb") as file:
+        file.truncate(SPARSE)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "FIFO": os.mkfifo,
+    "folder": Path.mkdir,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    str(SPARSE): sparse,
+}
+
+
+def put(kind: str, path: Path) -> None:
+    """Put something that is not a regular file in a file's place."""
+    path.unlink(missing_ok=True)
+    KINDS[kind](path)

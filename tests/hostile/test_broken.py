@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 import memowidgets as mw
 from memowidgets.commands.runs import CommandError, checked_run
@@ -17,9 +16,12 @@ from memowidgets.models.prefix import Prefix
 from memowidgets.report import exports
 from memowidgets.store import MissingError, RunDirectory, StoreError
 from tests.audit.conftest import small_audit, small_data
+from tests.hostile.forged import KINDS, put
 
 DEEP = "[" * 100_000
-NOT_JSON = ["", "{", "null", "7", '"x"', "[]", "[1, 2]", DEEP, "\x00", "1" * 5000]
+NOT_JSON = [
+    "", "{", "null", "7", '"x"', "[]", "[1, 2]", DEEP, "\x00", "1" * 5000, b"\xff\xfe\x00",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +48,8 @@ def use(run):
     audit.score("loss", checkpoint="final")
 
 
-WRONG = [None, 7, "x", [], {}, [7], {"a": 7}, True, -1, 1e308]
-
-
-def altered(path, name, value):
-    content = json.loads(path.read_text())
-    if value is ...:
-        del content[name]
-    else:
-        content[name] = value
-    path.write_text(json.dumps(content))
+# Values of whoever knows the format and its check.
+WRONG = [None, 7, "\x1b[31m", [], [[7]], {"a": 7}, True, -(10**4000), 1e308]
 
 
 RECORD = "checkpoints/epoch-2/record.json"
@@ -67,69 +61,22 @@ def written(content):
     return lambda file: file.write_bytes(raw)
 
 
-def field(name, value):
-    """Damage: another value in a JSON file, or none."""
-    return lambda file: altered(file, name, value)
-
-
-def training(change):
-    """Damage: another setting of the training."""
-
-    def damage(file):
-        altered(file, "training", json.loads(file.read_text())["training"] | change)
-
-    return damage
-
-
-def arrays(change):
-    """Damage: other arrays in a file of tensors, without a stamp."""
-
-    def damage(file):
-        kept = load_file(file)
-        change(kept)
-        save_file({k: np.ascontiguousarray(v) for k, v in kept.items()}, file)
-
-    return damage
-
-
 def unstamped(file):
     save_file({"other": np.ones(3)}, file)
 
 
-SETTINGS = [
-    {"epochs": "many"}, {"epochs": -1}, {"epochs": 1e300}, {"epochs": None, "batch_size": 0},
-    {"batch_size": 0}, {"batch_size": [1]}, {"optimizer": 7}, {"schedule": []},
-    {"milestones": "x"}, {"milestones": [3]}, {"label_noise": 7}, {"checkpoint_every": 1e-300},
-    {"precision": {}}, {"lr": float("nan")},
-]  # fmt: skip
-FIELDS = [
-    ("step", "x"), ("step", -3), ("step", None), ("median_loss", "x"), ("median_loss", []),
-    ("name", 7), ("name", "other"), ("epoch", None), ("test_loss", "x"), ("colour", "blue"),
-    ("step", ...),
-]  # fmt: skip
-DESIGN = {
-    "no labels": lambda kept: kept.pop("labels"),
-    "no members": lambda kept: kept.pop("members"),
-    "fewer labels": lambda kept: kept.update(labels=kept["labels"][:-1]),
-    "a member beyond": lambda kept: kept["members"].__setitem__(0, 10_000),
-    "a negative member": lambda kept: kept["pool"].__setitem__(0, -1),
-    "a member twice": lambda kept: kept["members"].__setitem__(0, kept["members"][1]),
-    "a table": lambda kept: kept.update(pool=kept["pool"][None]),
-    "real numbers": lambda kept: kept.update(members=kept["members"].astype(float)),
-    "fewer canaries": lambda kept: kept.update(canaries=kept["canaries"][:3]),
-    "nothing of all": lambda kept: kept.update(all_members=kept["all_members"][:0]),
-}
 DECISIONS = ["no header", "id,decision,note\n1,burn,\n", "id,decision,note\n1\n", "\ud800"]
-NOTES = ["manifest.json", "rho.json", "shadows.json", "trainer.json", RECORD]
+NOTES = ["rho.json", "shadows.json", "trainer.json", RECORD]
 DAMAGED = [  # a file of a run, what is done to it, and what the message says besides its name
-    *((name, written(text), "") for name in NOTES for text in NOT_JSON),
-    *(("manifest.json", training(change), "") for change in SETTINGS),
-    *((RECORD, field(*change), "") for change in FIELDS),
-    *(("design.safetensors", arrays(change), "") for change in DESIGN.values()),
+    *(("manifest.json", written(text), "") for text in NOT_JSON),
+    *((name, written(text), "") for name in NOTES for text in ("", "[]", DEEP)),
+    ("design.safetensors", unstamped, "has no stamp"),
     ("forward/epoch-4.safetensors", unstamped, "has no stamp"),
     ("scores/epoch-4/hidden/psmi.safetensors", unstamped, "has no stamp"),
     *(("decisions.csv", written(text), "") for text in DECISIONS),
-]
+    *((name, lambda file, kind=kind: put(kind, file), "")
+      for name in ("manifest.json", "decisions.csv") for kind in KINDS),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "damage", "fact"), DAMAGED)
@@ -150,14 +97,14 @@ def test_a_damaged_file_of_a_run_is_named(run, name, damage, fact):
             checked_run(run)
 
 
-@pytest.mark.parametrize("value", [*WRONG, ...])
+@pytest.mark.parametrize("value", [*WRONG, ...], ids=range(len(WRONG) + 1))
 def test_a_manifest_with_another_kind_of_value(run, value):
     """Every field at a time: refused by a sentence, or all that follows works as before."""
-    kept = (run / "manifest.json").read_text()
+    whole = RunDirectory(run).read_manifest()
     refused = 0
-    for name in json.loads(kept):
-        (run / "manifest.json").write_text(kept)
-        altered(run / "manifest.json", name, value)
+    for name in whole:
+        changed = {k: v for k, v in whole.items() if k != name}
+        RunDirectory(run).write_manifest(changed if value is ... else changed | {name: value})
         said = complaint(run)
         assert said is None or str(run) in said, (name, said)
         refused += said is not None

@@ -6,7 +6,7 @@ on. An answer is the whole run's, or it comes with an error or a warning in word
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -26,11 +26,11 @@ from hypothesis.stateful import (
 import memowidgets as mw
 from memowidgets.store import StoreError
 from tests.hostile import questions
+from tests.hostile.forged import KINDS, SPARSE, put
 from tests.hostile.run import SHADOWS, Victim, data, made, twins
 from tests.training.small import Inline
 
 IN_WORDS = (StoreError, ValueError, FileNotFoundError, PermissionError)
-SPARSE = 10 * 2**30
 
 
 def cut(file: Path, share: float) -> None:
@@ -57,23 +57,8 @@ def link(file: Path, share: float) -> None:
     file.symlink_to(target)
 
 
-def fifo(file: Path, _share: float) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def folder(file: Path, _share: float) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-def sparse(file: Path, _share: float) -> None:
-    with file.open("wb") as opened:
-        opened.truncate(SPARSE)
-
-
-DAMAGES = {"cut": cut, "flip": flip, "lose": lose, "link": link, "fifo": fifo, "folder": folder}
-DAMAGES |= {"sparse": sparse}
+DAMAGES = {"cut": cut, "flip": flip, "lose": lose, "link": link}
+DAMAGES |= {kind: lambda file, _share, kind=kind: put(kind, file) for kind in KINDS}
 
 
 def files(run: Path) -> list[Path]:
@@ -217,14 +202,16 @@ def test_much_damage_gives_no_other_number_without_a_word():
     run_state_machine_as_test(Damaged, settings=tried(100, 15))
 
 
-@pytest.mark.parametrize("how", ["cut", "flip", "lose"])
-def test_each_file_alone(how, tmp_path):
-    """Every file is damaged once, and everything that is quick is asked."""
+@pytest.mark.parametrize("how", DAMAGES)
+def test_each_kind_of_file_alone(how):
+    """One of those whose names differ in numbers alone is damaged, and all that is quick asked."""
     wrong = []
-    for number, file in enumerate(files(Clean.victim.path)):
+    place = Clean.victim.path
+    kinds = {re.sub(r"\d+", "n", str(file.relative_to(place))): file for file in files(place)}
+    for number, file in enumerate(kinds.values()):
         machine = Damaged()
         machine.begin()
-        name = file.relative_to(Clean.victim.path)
+        name = file.relative_to(place)
         machine.damaged.append(machine.run.path / name)
         DAMAGES[how](machine.run.path / name, 0.99 if number % 2 else 0.5)
         machine.open()

@@ -272,6 +272,10 @@ def gets_model():
     return mw.models.CausalLM.from_pretrained("someone/llama")
 
 
+def built(got, data):
+    return got.build(data) if isinstance(got, mw.models.CausalLM) else got
+
+
 @pytest.fixture
 def both(hub, mmlu, llama):
     """The repositories that `gets_data` and `gets_model` ask for."""
@@ -283,22 +287,60 @@ GETS = pytest.mark.parametrize(
 )
 
 
-@GETS
-@pytest.mark.parametrize("token", [None, "hf_of_a_test"])
-def test_a_gated_repository_says_how_to_get_it(both, get, name, token, monkeypatch):
-    for repository in both:
+def gated(hub, repositories, _patch):
+    for repository in repositories:
         repository.gated = True
-    if token:
-        monkeypatch.setenv("HF_TOKEN", token)
-    with pytest.raises(PermissionError, match=f"^{name} is gated; accept its licence.*folder"):
-        get()
+
+
+def gated_with_a_token(hub, repositories, patch):
+    patch.setenv("HF_TOKEN", "hf_of_a_test")
+    gated(hub, repositories, patch)
+
+
+def gone(hub, _repositories, _patch):
+    hub.datasets.clear()
+    hub.models.clear()
+
+
+def always(how, pattern="(HEAD|GET) "):
+    return lambda hub, _repositories, _patch: hub.goes_wrong(pattern, how, times=1000)
+
+
+def in_a_storage_that_fails(hub, repositories, _patch):
+    """Xet's client has errors of its own, which are not those of downloads."""
+    pytest.importorskip("hf_xet")
+    for repository in repositories:
+        repository.xet = hub.address
+
+
+def in_a_storage_of_html(hub, repositories, patch):
+    in_a_storage_that_fails(hub, repositories, patch)
+    always("html", "GET .*/xet-read-token/")(hub, repositories, patch)
+
+
+FAILS = {  # what a hub does, and what the one sentence about it says besides the repository's name
+    "gated": (gated, PermissionError, "is gated; accept its licence.*folder"),
+    "gated with a token": (gated_with_a_token, PermissionError, "is gated; accept its licence"),
+    "gone": (gone, ConnectionError, ""),
+    "html": (always("html", ".*"), ConnectionError, "does not answer as a hub"),
+    "429": (always("429"), ConnectionError, ""),
+    "500": (always("500"), ConnectionError, ""),
+    "hang up": (always("hang up"), ConnectionError, ""),
+    "no such storage": (in_a_storage_that_fails, ConnectionError, "Xet.*HF_HUB_DISABLE_XET=1"),
+    "a storage of html": (in_a_storage_of_html, ConnectionError, "Xet.*HF_HUB_DISABLE_XET=1"),
+}
 
 
 @GETS
-def test_a_repository_that_is_not_there(hub, get, name):
-    with pytest.raises(ConnectionError, match=name) as raised:
-        get()
+@pytest.mark.parametrize(("how", "error", "says"), FAILS.values(), ids=FAILS)
+def test_a_hub_that_fails_is_one_sentence(
+    hub, both, llama, get, name, how, error, says, waits, monkeypatch
+):
+    how(hub, both, monkeypatch)
+    with pytest.raises(error, match=f"{name}.*{says}") as raised:
+        built(get(), llama[0])
     assert len(str(raised.value).splitlines()) == 1
+    assert how is not FAILS["html"][0] or hub.address in str(raised.value)
 
 
 def test_a_revision_that_is_not_there(both):
@@ -309,27 +351,11 @@ def test_a_revision_that_is_not_there(both):
 
 
 @GETS
-def test_a_hub_that_answers_html_is_named(hub, both, get, name):
-    hub.goes_wrong(".*", "html", times=1000)
-    with pytest.raises(ConnectionError, match=rf"{name}.*{hub.address} does not answer as a hub"):
-        get()
-
-
-@GETS
 @pytest.mark.parametrize("how", ["429", "503"])
 def test_a_busy_hub_is_asked_again(hub, both, get, name, how, waits):
     hub.goes_wrong("(HEAD|GET) ", how, times=2)
     get()
     assert waits
-
-
-@GETS
-@pytest.mark.parametrize("how", ["429", "500", "hang up"])
-def test_a_hub_that_stays_busy_is_one_sentence(hub, both, get, name, how, waits):
-    hub.goes_wrong("(HEAD|GET) ", how, times=1000)
-    with pytest.raises(ConnectionError, match=name) as raised:
-        get()
-    assert len(str(raised.value).splitlines()) == 1
 
 
 @pytest.fixture(params=["refuses", "silent"])
@@ -422,24 +448,6 @@ def test_offline_mode_of_the_user_reads_copies_and_names_itself(
 
 
 # what breaks off
-
-
-@GETS
-@pytest.mark.parametrize("how", ["no such file", "html"])
-def test_large_files_in_a_storage_that_fails_are_one_sentence(hub, both, llama, get, name, how):
-    """Xet's client has errors of its own, which are not those of downloads."""
-    pytest.importorskip("hf_xet")
-    for repository in both:
-        repository.xet = hub.address
-    if how == "html":
-        hub.goes_wrong("GET .*/xet-read-token/", "html", times=1000)
-    with pytest.raises(ConnectionError, match=rf"{name}.*Xet.*HF_HUB_DISABLE_XET=1") as raised:
-        built(get(), llama[0])
-    assert len(str(raised.value).splitlines()) == 1
-
-
-def built(got, data):
-    return got.build(data) if isinstance(got, mw.models.CausalLM) else got
 
 
 def test_a_dropped_connection_is_resumed_where_it_broke_off(hub, mmlu, monkeypatch):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,30 +18,10 @@ from memowidgets.models.pretrained import folder_origin
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.store.tensors import head_of
 from memowidgets.training.filling import Claims
-from tests.audit.conftest import small_audit, small_data
+from tests.audit.conftest import small_audit
+from tests.hostile.forged import KINDS, SPARSE, put
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="FIFOs are POSIX's")
-SPARSE = 10 * 2**30
-
-
-def fifo(path):
-    os.mkfifo(path)
-
-
-def folder(path):
-    path.mkdir()
-
-
-def device(path):
-    path.symlink_to("/dev/zero")
-
-
-def sparse(path):
-    with path.open("wb") as file:
-        file.truncate(SPARSE)
-
-
-KINDS = {"FIFO": fifo, "folder": folder, "device": device, str(SPARSE): sparse}
 
 
 @pytest.fixture(autouse=True)
@@ -58,49 +36,6 @@ def _never_waits():
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
-
-
-def put(kind, path):
-    path.unlink()
-    KINDS[kind](path)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    audit = small_audit(tmp_path_factory.mktemp("irregular") / "run")
-    audit.train()
-    audit.score("psmi", checkpoint="final")
-    audit.decision_log.decide([str(audit.members[0])], "remove")
-    return Path(audit.path)
-
-
-def use(run):
-    audit = mw.Audit.open(run, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
-    audit.checkpoints  # noqa: B018
-    audit.score("psmi", checkpoint="final")
-    audit.score("loss", checkpoint="final")
-    log = audit.decision_log
-    log.table()
-    if log.unread:
-        raise StoreError(log.unread)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_file_of_a_run(made, kind, tmp_path):
-    names = [p.relative_to(made) for p in made.rglob("*") if p.is_file()]
-    names = [name for name in names if not name.name.endswith(".lock")]
-    assert {"manifest.json", "decisions.csv", "design.safetensors"} <= set(map(str, names))
-    refused = {}
-    for number, name in enumerate(names):
-        run = shutil.copytree(made, tmp_path / str(number))
-        put(kind, run / name)
-        try:
-            use(run)
-        except (StoreError, UserWarning) as error:  # a score whose file is broken is computed again
-            refused[str(name)] = str(error)
-        shutil.rmtree(run)
-    assert {"manifest.json", "decisions.csv", "design.safetensors"} <= set(refused)
-    assert all(Path(name).name in said and "\n" not in said for name, said in refused.items())
 
 
 def tensors(path):

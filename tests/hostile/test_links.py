@@ -7,7 +7,6 @@ import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 import memowidgets as mw
@@ -15,7 +14,6 @@ from benchmarks.recording import export
 from memowidgets.edits import Edit, EditsFile
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.filling import Claims
 from tests.audit.conftest import small_audit, small_data
 
 LINK = "through a symbolic link"
@@ -160,29 +158,15 @@ def _open_umask():
 
 
 @pytest.mark.usefixtures("_open_umask")
-def test_folders_are_private_whatever_the_umask(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "a" / "cache"))
+def test_all_that_is_written_is_private_whatever_the_umask(tmp_path):
     make_private(tmp_path / "b" / "c" / "d")
-    run = RunDirectory(tmp_path / "runs" / "first")
-    run.write_tensors("scores/epoch-1/x", {"x": np.ones(1)})
-    with Claims(run, ".claims/halves") as claims:
-        claims.take(0)
     EditsFile(tmp_path / "e" / "f" / "edits.jsonl").change({"1": Edit("text")})
-    for path in tmp_path.rglob("*"):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        assert not mode & 0o077, (path.relative_to(tmp_path), oct(mode))
-
-
-@pytest.mark.usefixtures("_open_umask")
-def test_all_that_an_audit_makes_is_private_whatever_the_umask(tmp_path):
     audit = small_audit(tmp_path / "deep" / "run")
     audit.train()
     audit.score("psmi")
     with ThreadPoolExecutor(1) as executor:
         audit.run_shadows(4, executor=executor)
-    open_ones = [
-        path.relative_to(tmp_path)
-        for path in tmp_path.rglob("*")
-        if stat.S_IMODE(path.stat().st_mode) & 0o077
-    ]
-    assert not open_ones
+    written = list(tmp_path.rglob("*"))
+    open_ones = [path for path in written if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert len(written) > 20
+    assert open_ones == []

@@ -1,9 +1,9 @@
 """In what order tests run, and which worker takes which of them.
 
-A worker takes a file whole, so that its fixtures are made once. Tests with a browser are apart from
-the others of their file and come last, because Playwright keeps an event loop running that others
-trip over, and one worker has them all while there is something else to do, because browsers beside
-each other starve.
+A worker takes a file whole, so that its fixtures are made once, but for the files of `APART`. Tests
+with a browser are apart from the others of their file and come last, because Playwright keeps an
+event loop running that others trip over, and one worker has them all while there is something else
+to do, because browsers beside each other starve.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ SECONDS = {
     "training/test_probe": 75,
     "house/test_docs": 70,
     "house/test_package": 60,
+    "notebooks/test_notebooks[03_cifar10]": 50,
+    "notebooks/test_notebooks[07_text_and_tables]": 40,
+    "notebooks/test_notebooks[02_llm_mcq]": 28,
+    "notebooks/test_notebooks[04_find_and_fix]": 24,
     "house/test_command_line": 60,
-    "notebooks/test_cifar10": 50,
-    "notebooks/test_text_and_tables": 40,
     "audit/test_opening_recorded": 30,
     "audit/test_audit": 30,
-    "house/test_readers_path": 30,
+    "house/test_readme": 30,
     "models/test_torch_classifier": 30,
     "hostile/test_damage": 30,
     "report/test_audits": 30,
     "hostile/test_no_request": 30,
     "metrics/test_psmi": 30,
     "training/test_trainer_callback": 30,
-    "notebooks/test_llm_mcq": 28,
-    "notebooks/test_find_and_fix": 24,
-    "notebooks/test_quick": 22,
     "house/test_commands": 20,
 }
 SECONDS_WITH_BROWSER = {
@@ -77,6 +76,9 @@ SECONDS_WITH_BROWSER = {
     "house/test_contributing": 10,
 }
 OTHERS = 0.3  # a test of any other unit
+
+# Each test of these is a unit of its own: they share nothing.
+APART = ("notebooks/test_notebooks",)
 
 # Their processes fork from one that has loaded what all need, in seconds: one worker has these
 # files, and it is the first that says what is loaded.
@@ -112,6 +114,8 @@ class Unit(NamedTuple):
 
 def _unit(test: str) -> Unit:
     name = _name(test)
+    if name in APART:
+        name += "[" + test.partition("[")[2]
     return Unit(FORKING[0] if name in FORKING else name, needs_browser(test))
 
 

@@ -1,4 +1,4 @@
-"""The notebooks that take seconds run from top to bottom without a warning; none is forgotten."""
+"""The notebooks run from top to bottom without a warning, and none is forgotten."""
 
 import re
 
@@ -6,19 +6,15 @@ import pytest
 
 from tests.notebooks.running import FEWER, MOST, NOTEBOOKS, check_notebook
 
+BROWSER = "01_quickstart"  # tests/browser/test_quickstart.py runs it
 QUICK = ("05_teaching", "06_choosing_tau", "08_which_score", "09_out_of_fold")
-# Each of these has a file of its own, so that they run side by side; the first, one with a browser.
-OTHERS = (
-    "01_quickstart",
-    "02_llm_mcq",
-    "03_cifar10",
-    "04_find_and_fix",
-    "07_text_and_tables",
-)
+OTHERS = ("02_llm_mcq", "03_cifar10", "04_find_and_fix", "07_text_and_tables")
 
 
 def test_every_notebook_is_run():
-    assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted(OTHERS + QUICK)
+    assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted(
+        (BROWSER, *QUICK, *OTHERS)
+    )
 
 
 def test_what_the_tests_shorten_is_there():
@@ -29,6 +25,8 @@ def test_what_the_tests_shorten_is_there():
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_it_runs(name, tmp_path):
     check_notebook(name, tmp_path)

@@ -1,12 +1,16 @@
-"""What the README names is there; tests/house/test_readers_path.py runs its lines."""
+"""What the README names is there, and its lines run in a fresh clone."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from PIL import Image
+
+from tests.programs import printed
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -14,12 +18,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
-
-
-def test_the_commands_exist():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for command in re.findall(r"make ([a-z]+)", "".join(blocks("sh"))):
-        assert f"\n{command}:" in makefile
 
 
 def test_what_it_links_to_and_shows_is_there():
@@ -34,3 +32,31 @@ def test_its_picture_moves_and_has_a_still():
     with Image.open(moving) as frames, Image.open(still) as one:
         assert frames.n_frames > 20
         assert frames.size[0] / frames.size[1] == pytest.approx(one.size[0] / one.size[1], rel=0.05)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """What a clone holds, and nothing that only lies here; the packages are those of the tests."""
+    place = tmp_path / "clone"
+    if shutil.which("git") and (ROOT / ".git").exists():
+        command = ["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(place)]
+        subprocess.run(command, check=True, capture_output=True)
+    else:  # an unpacked archive
+        left_out = shutil.ignore_patterns(".*", "node_modules", "build", "runs", "__pycache__")
+        shutil.copytree(ROOT, place, ignore=left_out)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
+    """The first notebook, which goes on from them, is run by tests/browser/test_quickstart.py."""
+    assert (clone / "notebooks" / "01_quickstart.ipynb").exists()
+    monkeypatch.setenv("PYTHONPATH", str(clone))
+    (code,) = blocks("python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    code = code.replace("run_shadows(64)", "run_shadows(4, processes=1)")  # not 64
+    assert "run_shadows(4" in code
+    said = "\nimport memowidgets; print(memowidgets.__file__)"
+    lines = printed(code + said, options=("-W", "error"), cwd=clone).splitlines()
+    assert lines[-1] == str(clone / "memowidgets" / "__init__.py")

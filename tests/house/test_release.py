@@ -1,4 +1,4 @@
-"""What a release rests on: one version everywhere, workflows that name what is there, templates."""
+"""What a release rests on: one version, its citation, and workflows that name what is there."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import memowidgets as mw
 ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
 CHANGES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+MADE = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 FILES = sorted(file for kind in ("*.yml", "*/*.yml") for file in GITHUB.glob(kind))
 
@@ -32,10 +33,36 @@ def test_every_file_is_yaml(file):
 def test_the_version_is_the_same_everywhere():
     citation = read(ROOT / "CITATION.cff")["version"]
     assert PROJECT["version"] == mw.__version__ == citation
-    newest = re.search(
-        r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert newest[1] == PROJECT["version"]
+    assert re.search(r"^## (\S+?),? ", CHANGES, re.MULTILINE)[1] == PROJECT["version"]
+
+
+def test_the_citation_names_the_paper_and_its_authors():
+    citation = read(ROOT / "CITATION.cff")
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(citation)
+    paper = citation["preferred-citation"]
+    assert paper["title"].startswith("Predicting memorization within Large Language Models")
+    names = ["Dentan", "Buscaldi", "Shabou", "Vanier"]
+    assert [author["family-names"] for author in paper["authors"]] == names
+    assert all(is_orcid(author["orcid"]) for author in paper["authors"])
+    assert not is_orcid("https://orcid.org/0009-0001-5561-8031")
+
+
+def is_orcid(address):
+    """Whether the last digit is the check digit of the others (ISO 7064, mod 11-2)."""
+    digits = address.removeprefix("https://orcid.org/").replace("-", "")
+    total = 0
+    for digit in digits[:-1]:
+        total = 2 * (total + int(digit))
+    return digits[-1] == "0123456789X"[(12 - total % 11) % 11]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/start.md"])
+def test_commands_of_make_that_are_named_exist(page):
+    text = (ROOT / page).read_text("utf-8")
+    named = re.findall(r"(?:^|`)make ([a-z]+)", text, flags=re.MULTILINE)
+    assert set(named) <= set(MADE)
+    assert named
 
 
 def test_the_newest_release_says_wrong_numbers_first():
@@ -62,11 +89,8 @@ def test_what_workflows_run_is_there():
         for step in job.get("steps", ())
         if "run" in step
     ]
-    targets = re.findall(
-        r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
-    )
     made = [name for command in commands for name in re.findall(r"^make ([a-z]+)", command)]
-    assert set(made) == {"test", "docs"} <= set(targets)
+    assert set(made) == {"test", "docs"} <= set(MADE)
     scripts = [name for command in commands for name in re.findall(r"scripts/[\w.]+", command)]
     assert scripts
     assert all((ROOT / name).is_file() for name in scripts)

@@ -146,22 +146,3 @@ def test_a_round_that_does_not_fit_is_refused(playground, sent, change):
     playground.set_state({"_found": sent | change})
     assert playground.found == {}
     assert playground._found == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error", "facts"),
-    [
-        ("width", 9, ValueError, ["width", "8, 16", "9"]),
-        ("noise", 0.3, ValueError, ["noise", "0.2"]),
-        ("rho", 1.0, ValueError, ["rho", "0.99"]),
-        ("n", 10, ValueError, ["n", "30", "400"]),
-        ("classes", 4, ValueError, ["classes", "3"]),
-        ("seed", 0.5, TypeError, ["seed", "0.5"]),
-    ],
-)
-def test_a_setting_that_is_refused_changes_nothing(playground, name, value, error, facts):
-    before = getattr(playground, name)
-    with pytest.raises(error) as refused:
-        setattr(playground, name, value)
-    assert all(fact in str(refused.value) for fact in facts)
-    assert getattr(playground, name) == before

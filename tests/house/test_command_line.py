@@ -114,27 +114,44 @@ def test_help_loads_nothing_heavy():
     assert printed(code).splitlines()[-1] == "[]"
 
 
-def test_a_report_of_a_run(run, tmp_path, capsys):
-    status, out, err = said(
-        capsys, "report", run, tmp_path / "a.html", "--tau", "-0.05", "--metric", "psmi"
+@pytest.fixture
+def of_a_hub(run, tmp_path):
+    """The run as if its model and its data were named on a hub."""
+    data = json.loads((run / "manifest.json").read_text("utf-8"))["data"]
+    lora = {"r": 8, "alpha": 16, "dropout": 0.0, "targets": "all-linear", "layers": "all"}
+    arguments = {**lora, "name_or_path": "evil/model", "max_length": 64, "cache": True}
+    source = {"loader": "fetch_mcq", "arguments": {"name": "arc-easy"}}
+    return changed(
+        run,
+        tmp_path / "run",
+        model_source={"model": "CausalLM.from_pretrained", "arguments": arguments},
+        data=data | {"source": source},
     )
+
+
+def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys, monkeypatch):
+    def asked(*_, **__):
+        raise AssertionError("a request")
+
+    monkeypatch.setattr("socket.socket.connect", asked)
+    monkeypatch.setattr("socket.getaddrinfo", asked)
+    (tmp_path / "about.json").write_text('{"auditor": "A. Smith"}', "utf-8")
+    options = ["--tau", "-0.05", "--metric", "psmi", "--about", tmp_path / "about.json"]
+    status, out, err = said(capsys, "report", of_a_hub, tmp_path / "a.html", *options)
     assert (status, err) == (0, "")
     assert out.split() == [str(tmp_path / name) for name in ("a.html", "a.md", "a.json")]
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     assert found["prediction"]["tau"] == -0.05
     assert found["truth"]["memorized"] == 35
-    status, _, err = said(capsys, "report", run, tmp_path / "a.html")
+    assert found["record"]["fields"]["auditor"]["given"] == "A. Smith"
+    status, _, err = said(capsys, "report", of_a_hub, tmp_path / "a.html")
     assert status == 2
     assert "a.html is there already" in err
     assert "pass --overwrite" in err
     assert "overwrite=" not in err
-    (tmp_path / "about.json").write_text('{"auditor": "A. Smith"}', "utf-8")
-    said(capsys, "report", run, tmp_path / "b.html", "--about", tmp_path / "about.json")
-    fields = json.loads((tmp_path / "b.json").read_text("utf-8"))["record"]["fields"]
-    assert fields["auditor"]["given"] == "A. Smith"
     page = tmp_path / "pass tau=.html"
     page.touch()
-    assert str(page) in said(capsys, "report", run, page)[2]  # a path stays as it is
+    assert str(page) in said(capsys, "report", of_a_hub, page)[2]  # a path stays as it is
 
 
 @pytest.mark.parametrize(
@@ -180,34 +197,18 @@ def test_options_that_make_no_sense(run, tmp_path, capsys, options, facts):
 
 
 @pytest.mark.parametrize(
-    ("option", "fact"),
+    ("option", "facts"),
     [
-        ("--prot=8000", "unrecognized arguments: --prot=8000"),
-        *(
-            (f"--port={port}", f"--port: the port must be a number from 0 to 65535, not {port!r}")
-            for port in ("http", "65536", "-1", "²")
-        ),
+        ("--prot=8000", ["--prot=8000"]),
+        *((f"--port={port}", ["0 to 65535", repr(port)]) for port in ("http", "65536", "-1", "²")),
     ],
 )
-def test_options_that_there_are_not(run, capsys, option, fact):
+def test_options_that_there_are_not(run, capsys, option, facts):
     with pytest.raises(SystemExit) as stopped:
         main(["view", str(run), option])
     err = capsys.readouterr().err
     assert stopped.value.code == 2
-    assert fact in err
-    assert "--port" in err
-
-
-def in_place(**changes):
-    return lambda place: rewrite(place, **changes)
-
-
-def manifest(content):
-    return lambda place: (place / "manifest.json").write_bytes(content)
-
-
-def lost(name):
-    return lambda place: (place / name).unlink()
+    assert all(fact in err for fact in ("--port", *facts))
 
 
 def halved(place):
@@ -235,33 +236,20 @@ def leading_out(place):
 BROKEN = {  # what is done to a run, and what the one line about it says
     "nothing": (shutil.rmtree, ["does not exist"]),
     "a file": (a_file, ["is not a folder"]),
-    "no manifest": (lost("manifest.json"), ["it has no manifest.json"]),
+    "no manifest": (lambda place: (place / "manifest.json").unlink(), ["manifest.json"]),
     "half a manifest": (halved, ["manifest.json is broken"]),
     "a huge manifest": (huge, ["has 2147483648 bytes"]),
-    "no design": (lost("design.safetensors"), ["design.safetensors does not exist"]),
+    "no design": (lambda place: (place / "design.safetensors").unlink(), ["design.safetensors"]),
     "a checkpoint outside": (leading_out, ["is broken: it names '../../evil'"]),
-    "a newer format": (in_place(format=99), ["in format 99", f"reads format {FORMAT}"]),
-    "a format that is text": (in_place(format=ANSI), []),
-    "a format that is a list": (in_place(format=[[1]]), []),
-    "no seed": (in_place(seed=ANSI), []),
-    "a seed that is huge": (in_place(seed=-(10**4000)), []),
-    "ids that are numbers": (in_place(ids=[1, 2]), []),
-    "fewer contents": (in_place(content=[]), []),
-    "layers that are none": (in_place(layers=[]), []),
-    "a model that is text": (in_place(model=ANSI), []),
-    "data that are nothing": (in_place(data=None), []),
+    "a newer format": (lambda place: rewrite(place, format=99), ["format 99", f"format {FORMAT}"]),
+    "a format that is text": (lambda place: rewrite(place, format=ANSI), []),
+    "a seed that is huge": (lambda place: rewrite(place, seed=-(10**4000)), []),
+    "a model that is text": (lambda place: rewrite(place, model=ANSI), []),
     "training that cannot be": (
-        in_place(training={"epochs": ANSI, "batch_size": -(10**300)}),
+        lambda place: rewrite(place, training={"epochs": ANSI, "batch_size": -(10**300)}),
         [],
     ),
-    "an empty manifest": (manifest(b""), []),
-    "bytes": (manifest(b"\xff\xfe\x00"), []),
-    "a deep manifest": (manifest(b"[" * 200_000), []),
-    "an infinite number": (manifest(b'{"format": 1e999}'), []),
-    "many digits": (manifest(b'{"format": ' + b"9" * 6000 + b"}"), []),
-    "NaN": (manifest(b'{"format": 1, "ids": NaN}'), []),
-    "a text": (manifest(b'"format"'), []),
-}
+}  # tests/hostile/test_broken.py has all other ways to break a manifest
 
 
 @pytest.mark.parametrize(("damage", "facts"), BROKEN.values(), ids=BROKEN)
@@ -280,26 +268,6 @@ def test_a_layer_that_leads_out_of_the_run(run, tmp_path, capsys):
     said(capsys, "report", evil, tmp_path / "out.html")
     assert {p.name for p in tmp_path.iterdir()} <= {"deep", "out.html", "out.md", "out.json"}
     assert list((tmp_path / "deep").iterdir()) == [tmp_path / "deep" / "er"]
-
-
-def test_opening_a_run_asks_no_hub(run, tmp_path, capsys, monkeypatch):
-    def asked(*_, **__):
-        raise AssertionError("a request")
-
-    monkeypatch.setattr("socket.socket.connect", asked)
-    monkeypatch.setattr("socket.getaddrinfo", asked)
-    manifest = json.loads((run / "manifest.json").read_text("utf-8"))
-    lora = {"r": 8, "alpha": 16, "dropout": 0.0, "targets": "all-linear", "layers": "all"}
-    arguments = {**lora, "name_or_path": "evil/model", "max_length": 64, "cache": True}
-    data = {"loader": "fetch_mcq", "arguments": {"name": "arc-easy"}}
-    named = changed(
-        run,
-        tmp_path / "run",
-        model_source={"model": "CausalLM.from_pretrained", "arguments": arguments},
-        data=manifest["data"] | {"source": data},
-    )
-    status, _, err = said(capsys, "report", named, tmp_path / "out.html")
-    assert (status, err) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -477,7 +445,7 @@ def test_the_demo_writes_the_page_and_opens_it(small_recording, tmp_path, capsys
 def test_without_out_the_demo_writes_into_a_folder_of_its_own(
     small_recording, tmp_path, capsys, monkeypatch
 ):
-    """The numbers of the recording itself are in `test_a_report_of_a_run`."""
+    """The numbers of the recording itself are in `test_a_report_of_a_run_asks_no_hub`."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     status, _, err = said(capsys, "demo", "--no-browser")
     assert (status, err, small_recording) == (0, "", [DEMO])
@@ -496,18 +464,12 @@ def test_the_demo_shows_notes_of_patients(tmp_path, capsys):
     assert (first["id"], first["label"]) == (worst.name, worst["label"])
 
 
-def test_a_demo_needs_a_folder(run, capsys):
-    file = run / "manifest.json"
-    status, out, err = said(capsys, "demo", "--no-browser", "--out", file)
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_demo_needs_a_folder_that_can_be_made(run, capsys, below):
+    place = run / "manifest.json" / below
+    status, out, err = said(capsys, "demo", "--no-browser", "--out", place)
     assert (status, out) == (2, "")
-    assert f"{file} is not a folder; pass a folder as --out" in err
-
-
-def test_a_demo_needs_a_folder_that_can_be_made(run, capsys):
-    folder = run / "manifest.json" / "below"
-    status, out, err = said(capsys, "demo", "--no-browser", "--out", folder)
-    assert (status, out) == (2, "")
-    assert str(folder) in err
+    assert str(place) in err
     assert "--out" in err
     assert "Errno" not in err
 
@@ -665,10 +627,10 @@ def open_folder():
 
 
 @pytest.mark.timeout(600)
-def test_the_page_of_the_dashboard_can_ask_nobody_else(run, tmp_path, chromium):
+def test_the_page_can_ask_nobody_else_and_ctrl_c_leaves_nothing(run, tmp_path, chromium):
     long = tmp_path / ("folder" * 20)  # longer than the path of a Unix socket may be
     long.mkdir()
-    with serving(run, long) as (_, address):
+    with serving(run, long) as (process, address):
         context = chromium.new_context()
         page, left = context.new_page(), []
         page.set_default_timeout(240_000)
@@ -680,6 +642,9 @@ def test_the_page_of_the_dashboard_can_ask_nobody_else(run, tmp_path, chromium):
         assert refused == ["fetched", "image.png", "module.mjs", "script.js", "socket"]
         assert left == []
         context.close()
+        assert stopped(process, signal.SIGINT) == 0
+        assert process.stderr.read() == ""
+        assert list(long.iterdir()) == []
 
 
 def assert_only_http_listens(process, root):
@@ -725,14 +690,6 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.timeout(300)
-def test_ctrl_c_ends_it_and_leaves_nothing(run, tmp_path):
-    with serving(run, tmp_path) as (process, _):
-        assert stopped(process, signal.SIGINT) == 0
-        assert process.stderr.read() == ""
-        assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.timeout(300)
 def test_a_kill_leaves_no_server_and_no_folder(run, tmp_path):
     with serving(run, tmp_path) as (process, _):
         stopped(process, signal.SIGKILL)
@@ -748,7 +705,3 @@ def test_a_port_that_is_taken(run, tmp_path, capsys):
         status, _, err = said(capsys, "view", run, "--no-browser", "--port", port)
     assert status == 2
     assert str(port) in err
-
-
-def test_the_place_of_the_recordings():
-    assert Path(RECORDING).is_dir()

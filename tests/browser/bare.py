@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from comm.base_comm import BaseComm
 
-from tests.browser.harness import WIDTHS, WatchedPage, _fail_on, _window
+from tests.browser.harness import WIDTHS, WatchedPage, fail_on, window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -257,7 +257,7 @@ def widget_page(
     ) -> BarePage:
         bare_server.forget()
         bare_server.done.clear()
-        page = _window(chromium, width, height, scale)
+        page = window(chromium, width, height, scale)
         bare = BarePage(page, None, None, server=bare_server)  # type: ignore[arg-type]
         bare.watch()
         opened.append(bare)
@@ -274,7 +274,7 @@ def widget_page(
         for value in list(one.names.values()):
             _close(value)
     bare_server.forget()
-    _fail_on(problems)
+    fail_on(problems)
 
 
 def _close(value: Any) -> None:

@@ -72,7 +72,9 @@ __all__ = [
     "VoilaPage",
     "WatchedPage",
     "chromium",
-    "find_chromium",
+    "empty_settings",
+    "fail_on",
+    "free_port",
     "kept",
     "lab",
     "notebook_page",
@@ -80,7 +82,11 @@ __all__ = [
     "pixels_of",
     "running_chromium",
     "running_lab",
+    "serving",
+    "serving_lab",
+    "settled",
     "voila_page",
+    "window",
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +116,7 @@ COMMAND = """async ([name, options]) => {
 }"""
 CLOSE_ALL = "() => { for (const w of [...window.jupyterapp.shell.widgets('main')]) w.dispose(); }"
 FLAGS = (
+    "--disable-gpu",  # else a process that stands in for a GPU draws, for more of the processor
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -118,12 +125,6 @@ FLAGS = (
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
 )
-
-
-def find_chromium() -> str | None:
-    """The Chromium to drive: the one that $CHROMIUM names, or the first on the path."""
-    candidates = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else CHROMES
-    return next(filter(None, map(shutil.which, candidates)), None)
 
 
 def is_local(url: str) -> bool:
@@ -139,11 +140,12 @@ def is_local(url: str) -> bool:
 
 @contextlib.contextmanager
 def running_chromium() -> Iterator[Browser]:
-    """A Chromium of our own; skips where there is none."""
+    """The Chromium that $CHROMIUM names, or the first on the path; skips where there is none."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="no Playwright: pip install playwright"
     )
-    executable = find_chromium()
+    candidates = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else CHROMES
+    executable = next(filter(None, map(shutil.which, candidates)), None)
     if executable is None:
         pytest.skip("no Chromium: install chromium, or name a Chrome in $CHROMIUM")
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -186,11 +188,20 @@ class Lab:
 def running_lab() -> Iterator[Lab]:
     """A JupyterLab of our own in a temporary folder; it and its kernels end with the context."""
     pytest.importorskip("jupyterlab", reason="no JupyterLab: pip install 'memowidgets[lab]'")
-    with (
-        tempfile.TemporaryDirectory(prefix="memowidgets-lab-") as folder,
-        _server(Path(folder)) as server,
-    ):
-        yield server
+    options = {
+        "LabApp.expose_app_in_browser": True,
+        "JupyterNotebookApp.expose_app_in_browser": True,
+        "VoilaConfiguration.template": "memowidgets",
+        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "LabApp.extension_manager": "readonly",
+    }
+    with tempfile.TemporaryDirectory(prefix="memowidgets-lab-") as folder:
+        home = Path(folder)
+        root = home / "root"
+        root.mkdir()
+        given = [f"--{name}={value}" for name, value in options.items()]
+        with serving_lab(sys.executable, root, home, _environment(home), given) as server:
+            yield server
 
 
 @pytest.fixture(scope="session")
@@ -201,12 +212,13 @@ def lab() -> Iterator[Lab]:
 
 
 @contextlib.contextmanager
-def _server(home: Path) -> Iterator[Lab]:
-    port, token = _free_port(), secrets.token_hex(16)
-    root = home / "root"
-    root.mkdir()
+def serving_lab(
+    python: str, root: Path, home: Path, env: dict[str, str], options: Sequence[str]
+) -> Iterator[Lab]:
+    """JupyterLab that shows the folder `root`, in an environment that knows no other settings."""
+    port, token = free_port(), secrets.token_hex(16)
     server = Lab(f"http://127.0.0.1:{port}", token, root, home)
-    options = {
+    own = {
         "ServerApp.ip": "127.0.0.1",
         "ServerApp.port": port,
         "ServerApp.port_retries": 0,
@@ -214,71 +226,71 @@ def _server(home: Path) -> Iterator[Lab]:
         "ServerApp.allow_root": True,
         "ServerApp.open_browser": False,
         "IdentityProvider.token": token,
-        "LabApp.expose_app_in_browser": True,
-        "JupyterNotebookApp.expose_app_in_browser": True,
-        "VoilaConfiguration.template": "memowidgets",
-        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
-        "LabApp.extension_manager": "readonly",
     }
-    command = [sys.executable, "-m", "jupyterlab", *(f"--{k}={v}" for k, v in options.items())]
-    log = home / "server.log"
+    given = [f"--{name}={value}" for name, value in own.items()]
+    command = [python, "-m", "jupyterlab", *given, *options]
+    address = f"{server.url}/api/status?token={token}"
+    with serving(command, address, home / "server.log", cwd=root, env=env):
+        yield server
+
+
+@contextlib.contextmanager
+def serving(command: Sequence[Any], address: str, log: Path, **how: Any) -> Iterator[None]:
+    """A server in a process of its own, once its address answers; it ends with all it started."""
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            cwd=root,
-            env=_environment(home),
-            stdout=out,
-            stderr=out,
-            stdin=subprocess.DEVNULL,
-        )
+        process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, **how)
+        deadline = time.monotonic() + 180  # a busy machine takes its time
         try:
-            _wait_until_up(server, process, log)
-            yield server
+            while not _answers(address):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    pytest.fail(f"the server did not start:\n{log.read_text()[-3000:]}")
+                time.sleep(0.1)
+            yield
         finally:
             _end(process)
 
 
-def _environment(home: Path) -> dict[str, str]:
+def _answers(address: str) -> bool:
+    with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+        urllib.request.urlopen(address, timeout=PATIENCE / 1000).close()
+        return True
+    return False
+
+
+def empty_settings(folder: Path) -> dict[str, str]:
+    """The environment of a JupyterLab for somebody who never started one before."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTEST"))}
+    for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
+        env[f"JUPYTER_{name}"] = str(folder / name.lower())
+    for name in ("SETTINGS", "WORKSPACES"):
+        env[f"JUPYTERLAB_{name}_DIR"] = str(folder / name.lower())
+    return env
+
+
+def _environment(home: Path) -> dict[str, str]:
+    env = empty_settings(home)
     page = home / "config_dir" / "labconfig" / "page_config.json"
     page.parent.mkdir(parents=True)
     page.write_text(json.dumps({"disabledExtensions": dict.fromkeys(UNUSED, True)}))
     widgets = home / "settings" / "@jupyter-widgets" / "jupyterlab-manager"
     widgets.mkdir(parents=True)
     (widgets / "plugin.jupyterlab-settings").write_text('{"saveState": true}')
-    for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
-        env[f"JUPYTER_{name}"] = str(home / name.lower())
-    env |= {
-        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+    return env | {
         "JUPYTER_PREFER_ENV_PATH": "1",
         "IPYTHONDIR": str(home / "ipython"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}",
         "PYTHONPATH": str(ROOT),
         "LOKY_MAX_CPU_COUNT": "1",  # to start a second process takes longer than it saves
     }
-    return env
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that no system gives to a connection meanwhile, which happens on a busy machine."""
     while True:
         port = 10_000 + secrets.randbelow(20_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-
-
-def _wait_until_up(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 180  # a busy machine takes its time
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            server.api("status")
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -632,7 +644,7 @@ def open_notebook(
     It is watched from the start, unless what watching costs would be measured too.
     """
     path = _write(lab, cells, name, kernel)
-    notebook = NotebookPage(_window(chromium, width, height, scale), lab, path, app, cells=cells)
+    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app, cells=cells)
     if watched:
         notebook.watch()
     notebook.page.add_init_script(script)
@@ -643,13 +655,22 @@ def open_notebook(
     return notebook
 
 
+def settled(page: Page, expression: str, milliseconds: float = 200) -> Any:
+    """Return what a page says of an expression once it says the same some time later."""
+    deadline, said = time.monotonic() + PATIENCE / 1000, None
+    while said != (said := page.evaluate(expression)):
+        assert time.monotonic() < deadline, "the page does not come to rest"
+        page.wait_for_timeout(milliseconds)
+    return said
+
+
 def pixels_of(element: Locator) -> NDArray[np.uint8]:
     """What an element shows, as an array of shape (height, width, 3)."""
     with Image.open(io.BytesIO(element.screenshot())) as picture:
         return np.asarray(picture.convert("RGB"))
 
 
-def _window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:
+def window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:
     size = {"width": width, "height": height}
     page = chromium.new_context(viewport=size, device_scale_factor=scale).new_page()
     page.set_default_timeout(PATIENCE)
@@ -695,14 +716,14 @@ def notebook_page(
         return notebook
 
     yield opening
-    unexpected = _problems(opened)
+    unexpected = _unexpected(opened)
     well = request.session.testsfailed == failed_before
     if well and len(opened) == 1 and opened[0].can_be_kept:
         kept[:] = opened
     elif opened:
         kept.clear()
         _close(lab, opened)
-    _fail_on(unexpected)
+    fail_on(unexpected)
 
 
 @pytest.fixture
@@ -717,15 +738,15 @@ def voila_page(
     def opening(cells: Cells, *, theme: str = "light", fragment: str = "") -> VoilaPage:
         _close(lab, kept)
         path = _write(lab, cells, f"{test}-{len(opened)}")
-        opened.append(VoilaPage(_window(chromium, WIDTHS[0], 900), lab, path))
+        opened.append(VoilaPage(window(chromium, WIDTHS[0], 900), lab, path))
         opened[-1].watch()
         opened[-1].open(theme, fragment)
         return opened[-1]
 
     yield opening
-    unexpected = _problems(opened)
+    unexpected = _unexpected(opened)
     _close(lab, opened)
-    _fail_on(unexpected)
+    fail_on(unexpected)
 
 
 def _close(lab: Lab, opened: list[Any]) -> None:
@@ -743,11 +764,12 @@ def _end_kernels(lab: Lab) -> None:
         lab.api(f"kernels/{kernel['id']}", method="DELETE")
 
 
-def _problems(opened: Sequence[WatchedPage]) -> list[str]:
+def _unexpected(opened: Sequence[WatchedPage]) -> list[str]:
     return [problem for one in opened for problem in one.unexpected()]
 
 
-def _fail_on(problems: Sequence[str]) -> None:
+def fail_on(problems: Sequence[str]) -> None:
+    """Fail with what went wrong in a browser, each thing once."""
     if problems:
         pytest.fail("in the browser:\n" + "\n".join(dict.fromkeys(problems)))
 

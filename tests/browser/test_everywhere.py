@@ -138,28 +138,35 @@ def run_the_cell_again(notebook):
 
 
 def reload_the_page(notebook):
-    """The kernel lives on, and so does the view."""
+    """The kernel lives on, and so does the view with what was decided in it."""
     page = notebook.page
     drag_tau(page, 0.1)
     agree(notebook)
     before = counts(page), tau(page)
+    page.locator(".mw-card").first.click()
+    page.keyboard.press("k")
+    page.locator(".mw-made-keep").wait_for()
     notebook.save()
     notebook.open()
-    page.locator(".mw-card").first.wait_for()
+    page.locator(".mw-made-keep").wait_for()
     assert (counts(page), tau(page)) == before
     agree(notebook)
 
 
 def restart_the_kernel(notebook):
-    """The view says that it is left alone, and stays readable."""
+    """The view says that it is left alone, and stays readable, an opened sample too."""
     page = notebook.page
+    page.locator(".mw-card").first.dblclick()
+    page.locator(".mw-opened .mw-lira").wait_for()
     notebook.restart()
-    page.locator('[data-filter="all"]').click()
-    page.locator(".mw-inspector").get_by_text(GONE).wait_for()
+    page.keyboard.press("r")
+    page.locator(".mw-inspector").get_by_text(GONE).first.wait_for()
+    assert page.locator(".mw-opened .mw-lira").is_visible()
     page.get_by_role("button", name="τ = 0").click()
     page.locator(".mw-explorer").get_by_text(GONE).wait_for()
     page.get_by_label("layer", exact=True).select_option("1")
     page.locator(".mw-bar").get_by_text(GONE).wait_for()
+    assert page.get_by_text("✓ computed").count() == 0
     before = counts(page)
     drag_tau(page, 0.1)
     assert counts(page)["flagged"] > before["flagged"]

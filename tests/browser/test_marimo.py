@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
-from tests.browser.harness import _end, _fail_on, _free_port, is_local, pixels_of
+from tests.browser.harness import fail_on, free_port, is_local, pixels_of, serving
+from tests.browser.test_everywhere import counts, drag_tau, tau
 
 APP = """
 import marimo
@@ -44,48 +41,21 @@ def _(dashboard, json, mo, view):
 """
 
 
-@contextlib.contextmanager
-def serving(folder):
-    """A marimo server of our own, far from the user's settings."""
-    pytest.importorskip("marimo", reason="no marimo: pip install marimo")
-    (folder / "app.py").write_text(APP)
-    port = _free_port()
-    options = ["--headless", "--no-token", "--host", "127.0.0.1", "--port", str(port)]
-    command = [sys.executable, "-m", "marimo", "-y", "run", folder / "app.py", *options]
-    env = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
-    env["MARIMO_SKIP_UPDATE_CHECK"] = "1"
-    log = folder / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, cwd=folder, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL
-        )
-        try:
-            address = f"http://127.0.0.1:{port}"
-            deadline = time.monotonic() + 180
-            while not answers(address):
-                assert process.poll() is None, log.read_text()[-3000:]
-                assert time.monotonic() < deadline, "marimo did not start"
-                time.sleep(0.1)
-            yield address
-        finally:
-            _end(process)
-
-
-def answers(address):
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=10):
-            return True
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False
-
-
 @pytest.fixture
 def marimo_page(chromium, tmp_path):
     """Open the app; fail on any error of the page and on any request that leaves the machine."""
+    pytest.importorskip("marimo", reason="no marimo: pip install marimo")
     problems = []
     settings = tmp_path / "config" / "marimo" / "marimo.toml"
     settings.parent.mkdir(parents=True)
-    with serving(tmp_path) as address:
+    (tmp_path / "app.py").write_text(APP)
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    options = ["--headless", "--no-token", "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "marimo", "-y", "run", tmp_path / "app.py", *options]
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    env["MARIMO_SKIP_UPDATE_CHECK"] = "1"
+    with serving(command, f"{address}/health", tmp_path / "log", cwd=tmp_path, env=env):
         context = chromium.new_context(viewport={"width": 1100, "height": 1000})
         page = context.new_page()
         page.set_default_timeout(60_000)
@@ -104,7 +74,7 @@ def marimo_page(chromium, tmp_path):
 
         yield opening
         context.close()
-    _fail_on(problems)
+    fail_on(problems)
 
 
 def python(page):
@@ -119,10 +89,6 @@ def eventually(page, look, wanted):
         page.wait_for_timeout(50)
 
 
-def counts(page):
-    return json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
-
-
 @pytest.mark.timeout(300)
 def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     page = marimo_page("dark")
@@ -130,18 +96,11 @@ def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     page = marimo_page("light")
     assert pixels_of(page.locator(".mw-histogram")).mean() > 145
     before = counts(page)
-    plot = page.locator(".mw-histogram").bounding_box()
-    knob = page.locator(".mw-tau-knob").bounding_box()
-    x, y = knob["x"] + knob["width"] / 2, knob["y"] + knob["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + 0.1 * plot["width"], y, steps=10)
-    page.mouse.up()
+    drag_tau(page, 0.1)
     after = counts(page)
     assert after["flagged"] > before["flagged"]
     eventually(page, lambda known: known["counts"]["flagged"], after["flagged"])
-    tau = float(page.locator(".mw-explorer").get_attribute("data-tau"))
-    eventually(page, lambda known: known["tau_committed"], tau)
+    eventually(page, lambda known: known["tau_committed"], tau(page))
 
     page.locator('[data-filter="hit"]').click()
     page.locator(".mw-range").get_by_text(f"of {after['hits']}").wait_for()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from tests.browser.test_everywhere import agree, counts, drag_tau, tau
 from tests.notebooks.running import check_quiet, fewer
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
@@ -27,21 +27,11 @@ Progress.report = report_and_wait
 ''', {})"""
 
 
-def on_screen(page):
-    """The counts that the front end shows, as `ThresholdExplorer.counts` names them."""
-    shown = json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
-    return {"false_alarms" if name == "falseAlarms" else name: n for name, n in shown.items()}
-
-
 def assert_both_sides_agree(notebook):
     """The page and Python count the same at the same τ, and the evaluation is behind it."""
-    tau = float(notebook.page.locator(".mw-explorer").get_attribute("data-tau"))
-    notebook.eventually("dashboard.tau_committed", tau)
-    shown = on_screen(notebook.page)
-    counts = notebook.python("dashboard.counts")
-    assert {name: counts[name] for name in shown} == shown
-    at_tau = notebook.python(f"dashboard.evaluation.at({tau!r}).flagged")
-    assert at_tau == shown["flagged"]
+    agree(notebook)
+    at_tau = notebook.python(f"dashboard.evaluation.at({tau(notebook.page)!r}).flagged")
+    assert at_tau == counts(notebook.page)["flagged"]
 
 
 @pytest.fixture
@@ -66,28 +56,16 @@ def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
     notebook.screenshots("quickstart-dashboard", of=".mw-dashboard")
 
     assert_both_sides_agree(notebook)
-    at_zero = on_screen(page)
+    at_zero = counts(page)
     assert at_zero["flagged"] == notebook.python("len(audit.flagged(tau=0.0))")
-    drag_tau(page)
-    assert on_screen(page)["flagged"] > at_zero["flagged"]
+    drag_tau(page, 0.05)
+    assert counts(page)["flagged"] > at_zero["flagged"]
     assert_both_sides_agree(notebook)
     notebook.screenshots("quickstart-dragged", of=".mw-dashboard", widths=[1400], themes=["light"])
 
     pick_another_checkpoint_and_compute(notebook)
     cancel_a_computation(notebook)
     notebook.screenshots("quickstart-cancelled", of=".mw-dashboard", widths=[1400], themes=["dark"])
-
-
-def drag_tau(page):
-    """Drag τ to the right with the mouse, from where it is."""
-    page.locator(".mw-histogram").scroll_into_view_if_needed()
-    box = page.locator(".mw-histogram").bounding_box()
-    knob = page.locator(".mw-tau-knob").bounding_box()
-    x, y = knob["x"] + knob["width"] / 2, knob["y"] + knob["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + 0.05 * box["width"], y, steps=10)
-    page.mouse.up()
 
 
 def uncomputed_checkpoints(notebook):
@@ -118,11 +96,11 @@ def cancel_a_computation(notebook):
     """Cancel stops between batches, says so, and the kernel was free all the while."""
     page = notebook.page
     notebook.python(WAITING)
-    before = on_screen(page)
+    before = counts(page)
     page.get_by_label("checkpoint", exact=True).select_option(uncomputed_checkpoints(notebook)[0])
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("button", name="Cancel").wait_for()
     assert notebook.python("1 + 1") == 2
     page.get_by_role("button", name="Cancel").click()
     page.locator(".mw-dashboard").get_by_text("Cancelled").wait_for()
-    assert on_screen(page) == before
+    assert counts(page) == before

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.browser.harness import SESSION
-from tests.widgets.test_browser import DASHBOARD, agree, chips, counts, drag, tau_shown
-from tests.widgets.test_inspector_browser import IMAGES, QUESTIONS, cards, said
+from tests.widgets.test_browser import DASHBOARD, agree, chips, counts, drag
+from tests.widgets.test_inspector_browser import QUESTIONS, said
 
 # Everything down to the first row of samples, in the window that a notebook scrolls in.
 FIRST_SCREEN = """() => {
@@ -23,7 +23,6 @@ RECORDED = (
 )
 
 
-GONE = "is gone: run its cell again"
 BUSY = "another cell is running"
 # As with kernels without subshells: a kernel that runs a cell answers no widget.
 MAIN_SHELL = f"() => Object.assign({SESSION}.kernel, {{ commsOverSubshells: 'disabled' }}) && true"
@@ -127,52 +126,9 @@ def test_a_page_whose_kernel_is_busy_says_so_and_goes_on_afterwards(in_lab):
     agree(in_lab)
 
 
-def test_a_cell_run_again_leaves_no_widget_behind(in_lab):
-    living = (
-        "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
-        " if type(w).__module__.startswith('memowidgets')])"
-    )
-    before = in_lab.python(living)
-    for _ in range(3):
-        in_lab.run_all()
-    in_lab.page.wait_for_selector(".mw-card")
-    assert in_lab.page.locator(".mw-explorer").count() == 1
-    assert in_lab.python(living) == before
-
-
-def test_a_reloaded_page_shows_the_same(in_lab):
-    page = in_lab.page
-    page.get_by_role("button", name="Youden").click()
-    agree(in_lab)
-    before, tau = counts(page), tau_shown(page)
-    in_lab.save()
-    in_lab.open()
-    page.wait_for_selector(".mw-card")
-    assert (counts(page), tau_shown(page)) == (before, tau)
-
-
-def test_a_restarted_kernel_leaves_the_view_readable(in_lab):
-    page = in_lab.page
-    shown = page.locator(".mw-tile-flagged").inner_text()
-    page.evaluate(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
-    )
-    in_lab.wait_until_idle()
-    page.locator('[data-filter="all"]').click()
-    page.locator(".mw-inspector").get_by_text(GONE).wait_for()
-    page.get_by_role("button", name="τ = 0").click()
-    page.locator(".mw-explorer").get_by_text(GONE).wait_for()
-    page.get_by_label("layer", exact=True).select_option("1")
-    page.locator(".mw-bar .mw-message").get_by_text(GONE).wait_for()
-    assert opacity(page) < 0.5
-    assert page.get_by_text("✓ computed").count() == 0
-    assert page.locator(".mw-tile-flagged").inner_text() == shown
-
-
-def test_on_a_laptop_the_buttons_of_decisions_are_in_one_line(notebook_page):
-    questions = notebook_page([QUESTIONS])
+def test_on_a_laptop_the_buttons_of_decisions_are_in_one_line(widget_page):
+    questions = widget_page([QUESTIONS], width=900)
     questions.page.wait_for_selector(".mw-card")
-    questions.resize(960)
     names = ["Keep", "Anonymise", "Remove", "Undecided", "Undo"]
     buttons = [questions.page.locator(".mw-decide-row button", has_text=name) for name in names]
     before = [button.bounding_box() for button in buttons]
@@ -181,38 +137,6 @@ def test_on_a_laptop_the_buttons_of_decisions_are_in_one_line(notebook_page):
     buttons[2].click()
     said(questions.page, "is to be removed.")
     assert [button.bounding_box()["y"] for button in buttons] == [box["y"] for box in before]
-
-
-def test_a_reloaded_page_and_a_second_view_show_the_decisions(notebook_page):
-    images = notebook_page([IMAGES])
-    images.page.wait_for_selector(".mw-card")
-    page = images.page
-    cards(page).first.focus()
-    page.keyboard.press("k")
-    page.locator(".mw-made-keep").wait_for()
-    images.save()
-    images.open()
-    page.locator(".mw-made-keep").wait_for()
-    images.python("DecisionLog(RunKeeper(run)).decide([str(data.ids[0])], 'remove')")
-    page.locator('[data-filter="all"]').click()
-    page.get_by_label("filter by decision").select_option("remove")
-    page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
-
-
-def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(notebook_page):
-    images = notebook_page([IMAGES])
-    images.page.wait_for_selector(".mw-card")
-    page = images.page
-    cards(page).first.focus()
-    page.keyboard.press("Enter")
-    page.locator(".mw-lira").wait_for()
-    page.evaluate(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
-    )
-    images.wait_until_idle()
-    page.keyboard.press("r")
-    page.locator(".mw-inspector").get_by_text(GONE).first.wait_for()
-    assert page.locator(".mw-lira").is_visible()
 
 
 def test_the_strip_with_the_counts_follows_the_notebook(in_lab):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from tests.browser.harness import Lab, VoilaPage, _end, _free_port, _wait_until_up, _window
+from tests.browser.harness import VoilaPage, serving_lab, window
 from tests.browser.test_make_lab import asked_at_start
 
 ROOT = Path(__file__).parents[2]
@@ -75,29 +74,13 @@ def served(place, environment):
         cwd=place, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert build.returncode == 0, build.stdout[-3000:] + build.stderr[-3000:]
-    port, token, log = _free_port(), secrets.token_hex(16), place.parent / "server.log"
-    options = {
-        "ServerApp.ip": "127.0.0.1",
-        "ServerApp.port": port,
-        "ServerApp.port_retries": 0,
-        "ServerApp.allow_root": True,
-        "ServerApp.open_browser": False,
-        "IdentityProvider.token": token,
-    }
-    command = ["python", "-m", "jupyterlab", *(f"--{k}={v}" for k, v in options.items())]
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=place, env=environment, stdout=out, stderr=out)
-    server = Lab(f"http://127.0.0.1:{port}", token, place, place.parent)
-    try:
-        _wait_until_up(server, process, log)
+    with serving_lab("python", place, place.parent, environment, []) as server:
         yield server
-    finally:
-        _end(process)
 
 
 def opened(chromium, served, address):
     """A page of the server, watched from the start."""
-    shown = VoilaPage(_window(chromium, 1400, 900), served, served.root)
+    shown = VoilaPage(window(chromium, 1400, 900), served, served.root)
     shown.watch()
     shown.page.goto(f"{served.url}/{address}?token={served.token}")
     return shown
@@ -116,6 +99,7 @@ def test_voila_shows_the_lesson(chromium, served, place):
     shown.page.context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_jupyterlab_opens_the_quickstart(chromium, served):
     shown = opened(chromium, served, "lab/tree/notebooks/01_quickstart.ipynb")

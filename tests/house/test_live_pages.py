@@ -21,6 +21,7 @@ import memowidgets as mw
 from memowidgets.audit.runs import opening
 from scripts import lesson, live
 from scripts.docs import guarded
+from tests.browser.harness import settled
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.browser.test_tasks import Hand
 from tests.front_end.tools import node_modules
@@ -66,11 +67,17 @@ def visit(chromium, site):
     """One window for all tests that only look: another page is opened in it."""
     with opened(chromium, (site / "index.html").as_uri(), offline=True) as page:
 
-        def go(name, width=1440, scheme="light"):
+        def go(name, width=1440, scheme="light", loads=()):
+            """Open a page, with the addresses that it loads in a list."""
+            note = lambda request: loads.append(request.url)  # noqa: E731
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
+            if loads == []:
+                page.on("request", note)
             page.goto((site / f"{name}.html").as_uri())
             page.wait_for_selector("body[data-ready]")
+            if loads:
+                page.remove_listener("request", note)
             for button in page.get_by_role("button", name="More controls").all():
                 button.click()
             return page
@@ -376,47 +383,53 @@ CUT = """() => [...document.querySelectorAll('.live :is(.mw-fact-value, .mw-tile
     .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"""
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_light_and_fits_a_phone(visit, site, name):
+@pytest.mark.parametrize("name", EACH_KIND)
+def test_a_page_is_light_fits_a_phone_and_everyone_can_use_it(visit, site, name):
+    axe = (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
+    audit = AUDIT_ALL.replace("{resultTypes", "{preload: false, resultTypes")
     loads = []
-    page = visit(name, 390, "dark")
-    page.on("request", lambda request: loads.append(request.url))
-    page.reload()
-    page.wait_for_selector("body[data-ready]")
+    page = visit(name, 390, "dark", loads)
     files = {Path(url.removeprefix("file://").partition("?")[0]) for url in loads if "file:" in url}
-    assert sum(file.stat().st_size for file in files) < MOST_BYTES
-    for width in (390, 960, 1440):
+    assert 0 < sum(file.stat().st_size for file in files) < MOST_BYTES
+    page.evaluate(axe)
+    found = []
+    for width, scheme in ((390, "dark"), (960, "dark"), (1440, "light")):
         page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
         wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{wide} pixels too wide at {width}"
         assert page.evaluate(CUT) == []
         if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
-            page.screenshot(path=Path(folder) / f"{name.replace('/', '-')}-{width}-dark.png")
+            page.screenshot(path=Path(folder) / f"{name.replace('/', '-')}-{width}-{scheme}.png")
+        if width != 960:
+            settled(page, STYLES)
+            found += page.evaluate(audit)
+    assert not found, "\n".join(found)
 
 
+# What a change of the theme changes, for those who wait until it is done.
+STYLES = "() => [...document.querySelectorAll('article *')].map((e) => getComputedStyle(e).color)"
 CANVASES = "() => [...document.querySelectorAll('canvas')].map((c) => c.toDataURL())"
 
 
 @pytest.mark.parametrize("name", live.PLAYGROUNDS)
-@pytest.mark.parametrize("site_says", [False, True], ids=["by the system", "by the site"])
-def test_canvases_are_painted_again_when_the_theme_changes(visit, name, site_says):
+def test_canvases_are_painted_again_when_the_theme_changes(visit, name):
     page = visit(f"live/{name}")
-    page.wait_for_timeout(500)  # a theme's styles may be late, so the page looks three times
-    light = page.evaluate(CANVASES)
-    if site_says:
-        page.evaluate("document.body.dataset.theme = 'dark'")
-    else:
-        page.emulate_media(color_scheme="dark")
-    page.wait_for_timeout(500)
-    dark = page.evaluate(CANVASES)
+    by_the_system = lambda theme: page.emulate_media(color_scheme=theme)  # noqa: E731
+    by_the_site = lambda theme: page.evaluate(f"document.body.dataset.theme = '{theme}'")  # noqa: E731
+    light = settled(page, CANVASES)
     assert light
-    assert not set(light) & set(dark)
-    if site_says:
-        page.evaluate("document.body.dataset.theme = 'auto'")
-    else:
-        page.emulate_media(color_scheme="light")
-    page.wait_for_timeout(500)
-    assert page.evaluate(CANVASES) == light
+    for change, back in ((by_the_system, "light"), (by_the_site, "auto")):
+        change("dark")
+        page.wait_for_function(
+            f"(light) => ({CANVASES})().every((now) => !light.includes(now))",
+            arg=light, polling=100,
+        )  # fmt: skip
+        change(back)
+        page.wait_for_function(
+            f"(light) => ({CANVASES})().every((now, i) => now === light[i])",
+            arg=light, polling=100,
+        )  # fmt: skip
 
 
 # Notes where each text of a canvas is drawn: [canvas, text, left, right, baseline, width].
@@ -438,10 +451,13 @@ def test_a_narrow_playground_cuts_neither_values_nor_axes(visit, name):
     page = visit(f"live/{name}")
     page.set_viewport_size({"width": 320, "height": 900})
     page.evaluate(NOTE_TEXTS)
-    page.wait_for_timeout(500)
+    before = settled(page, CANVASES)
     page.evaluate("window.drawn.length = 0")
     page.emulate_media(color_scheme="dark")  # it is drawn once more
-    page.wait_for_timeout(500)
+    page.wait_for_function(
+        f"(before) => ({CANVASES})().every((now, i) => now !== before[i])", arg=before, polling=100
+    )
+    settled(page, CANVASES)
     drawn = page.evaluate("window.drawn")
     assert [one for one in drawn if one[2] < -1 or one[3] > one[5] + 1] == []
     numbers = {tuple(one) for one in drawn if re.fullmatch(r"[−\d.°]+", one[1])}
@@ -462,17 +478,6 @@ def test_the_mark_of_a_title_takes_no_line_of_its_own(visit):
     whole = page.evaluate(height)
     page.evaluate("document.querySelector('article h1 .headerlink').style.display = 'none'")
     assert page.evaluate(height) == whole
-
-
-@pytest.mark.parametrize("name", EACH_KIND)
-def test_everyone_can_use_it(visit, name):
-    axe = (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
-    found = []
-    for width, scheme in ((1440, "light"), (390, "dark")):
-        page = visit(name, width, scheme)
-        page.evaluate(axe)
-        found += page.evaluate(AUDIT_ALL.replace("{resultTypes", "{preload: false, resultTypes"))
-    assert not found, "\n".join(found)
 
 
 @pytest.fixture(scope="module")

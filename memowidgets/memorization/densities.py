@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import betaln, digamma, log_ndtr, polygamma
-from threadpoolctl import ThreadpoolController
 
 from memowidgets.checks import warn_user
+from memowidgets.cores import one_thread_each
 from memowidgets.memorization.gaps import Floats, Mask, Moments, Side
 
 OwnMean = Literal["per-sample", "global", "shrunk"]  # the mean is that of the sample's own gaps
@@ -94,12 +93,6 @@ def floor(inside: Side, outside: Side) -> float:
     return float(max(FLOOR * within, rounding))
 
 
-@cache
-def libraries() -> ThreadpoolController:
-    """Return the control of threads; a fit of few parameters is faster with one."""
-    return ThreadpoolController()
-
-
 def fitted_prior(side: Side) -> tuple[float, float] | None:
     """Return degrees of freedom (> 2) and scale of the prior, by marginal likelihood.
 
@@ -126,7 +119,7 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
         return float(-terms.mean()), -gradient
 
     bounds = [(-4.0, 9.0), (-20.0, 5.0)]
-    with libraries().limit(limits=1):  # with two parameters, threads only wait for each other
+    with one_thread_each():  # with two parameters, threads only wait for each other
         best = minimize(minus_log_likelihood, [1.0, -0.5], jac=True, bounds=bounds).x
     return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))
 

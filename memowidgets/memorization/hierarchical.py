@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
-from memowidgets.memorization.densities import Densities, Fits, Known, floor, libraries
+from memowidgets.cores import one_thread_each
+from memowidgets.memorization.densities import Densities, Fits, Known, floor
 from memowidgets.memorization.gaps import Floats, Mask, Models, Side
 
 FOLDS = 5
@@ -147,7 +148,7 @@ def fitted_prior(seen: _Observed, features: Floats, n_scales: int, typical: floa
     start = np.zeros(2 + n_scales)
     start[1] = 1.0
     bounds = [(-12.0, 9.0), (-4.0, 9.0), (-20.0, 5.0), *[(-5.0, 5.0)] * (n_scales - 1)]
-    with libraries().limit(limits=1):
+    with one_thread_each():
         best = minimize(minus, start, jac=True, bounds=bounds).x
     best[2] += np.log(typical)
     return Prior(means, best[2:], float(np.exp(best[0])), 2 + float(np.exp(best[1])))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +18,7 @@ Ints = NDArray[np.int64]
 
 COPIED_BYTES = 2**25  # maximum size of a chunk of rows with its intermediate results
 MOST_ROWS = 16_384
-PRODUCT = 2**18  # BLAS splits larger products over threads, which is slower where they are narrow
+PIECE_BYTES = 2**22  # maximum size of the rows that a core works on at a time: its cache
 _ON_THE_CPU = ("cpu", "mps")  # tensors that NumPy works on: MPS has no float64
 _CENTRE_ABOVE = 16.0  # squared distance from the origin, in units of the total variance
 _SAFE = (1e-6, 1e6)  # magnitudes whose squares float32 can represent
@@ -163,17 +161,12 @@ def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + rows, n)
 
 
-def narrow_product(rows: Array, columns: Array) -> Array:
-    """Return rows (n, d) times a few columns (d, k), piece by piece.
-
-    BLAS splits larger products over threads. With few columns each waits for the others, which is
-    slow on a busy machine.
-    """
-    if is_tensor(rows):
-        return rows @ columns
-    step = max(PRODUCT // columns.size, 16)
-    pieces = [rows[start : start + step] @ columns for start in range(0, len(rows), step)]
-    return np.concatenate(pieces)
+def pieces(array: Array, start: int, stop: int, bytes_a_row: int, least: int = 64) -> list[slice]:
+    """Return slices that cut rows into pieces for one core each; a device works by itself."""
+    if is_tensor(array):
+        return [slice(start, stop)]
+    size = min(max(PIECE_BYTES // bytes_a_row, least), MOST_ROWS)
+    return [slice(a, min(a + size, stop)) for a in range(start, stop, size)]
 
 
 def stays(array: Array) -> bool:
@@ -189,32 +182,3 @@ def _as_float(chunk: Array, bits: int) -> Array:
         return chunk.to(torch.float32 if bits == 32 else torch.float64).contiguous()
     with np.errstate(over="ignore"):  # the caller reports overflow as infinite
         return np.ascontiguousarray(chunk, dtype=np.float32 if bits == 32 else np.float64)
-
-
-Piece = TypeVar("Piece")
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # missing on macOS and Windows
-        return os.cpu_count() or 1
-
-
-def on_all_cores(array: Array, pieces: Sequence[Piece], work: Callable[[Piece], None]) -> None:
-    """Call `work` on every piece; each writes to its own place, so the order has no effect.
-
-    A tensor's device works in parallel by itself, so its pieces are processed one after another.
-    """
-    workers = 1 if is_tensor(array) else min(cores(), len(pieces))
-    if workers > 1:
-        with ThreadPoolExecutor(workers) as pool:
-            _finish(pool.map(work, pieces))
-    else:
-        _finish(map(work, pieces))
-
-
-def _finish(results: Iterable[None]) -> None:
-    for _ in results:
-        pass

@@ -7,6 +7,7 @@ each fold of directions uses those of the other folds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace, narrow_product
+from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
 
 COMPONENTS = 16
 FEW_CLASSES = 8  # with more classes, classes do not have controls of their own
@@ -125,7 +126,7 @@ class Controls:
         """
         xp = namespace(rows)
         lengths = xp.einsum("nd,nd->n", rows, rows)
-        cross = xp.asarray(narrow_product(rows, self.centres.T), dtype=xp.float64)
+        cross = xp.asarray(rows @ self.centres.T, dtype=xp.float64)
         distances = (xp.asarray(lengths, dtype=xp.float64)[:, None] - 2 * cross) + self.squared
         tail = self.ratios[:, -1]
         weighed = distances * tail
@@ -280,6 +281,15 @@ class Moments:
     own: Array
     mixed: Array
     common: Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[Moments]) -> Moments:
+        """Return the moments of all samples, from those of some at a time."""
+        xp = namespace(parts[0].own)
+        own, mixed = (
+            xp.concatenate([getattr(part, name) for part in parts], -1) for name in ("own", "mixed")
+        )
+        return cls(own, mixed, parts[0].common)
 
     def product(self, i: int, j: int) -> Any:
         """Return the sums (FOLDS, n) of the product of variables i and j, counted own first."""

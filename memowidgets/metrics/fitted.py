@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 from memowidgets.checks import is_tensor, to_numpy
+from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
-    PRODUCT,
     Array,
     Floats,
     Frame,
     Ints,
     like,
     namespace,
-    on_all_cores,
+    pieces,
     refuse_rows,
     row_chunks,
 )
@@ -27,6 +27,7 @@ from memowidgets.metrics.controls import (
     FOLDS,
     LEAST_SIZE,
     Controls,
+    Moments,
     Shapes,
     components,
     corrected,
@@ -46,80 +47,96 @@ _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated
 _KEPT_BYTES = 96_000_000  # maximum size of the projections that are kept for scoring
 
 
+@dataclass
 class ClassSums:
     """Sums over the samples of each class, of deviations from a point near the class mean.
 
-    Parameters
+    Attributes
     ----------
-    near : (C, d) float32
-        Approximate mean row of each class. Deviations from it are small, so float32 can sum them.
-    onto : (width, d) float32
-        Directions that rows are projected onto.
+    origin : (C, width) float32
+        Projections of the point of each class. Deviations are small, so float32 can sum them.
+    counts : (C,) float64
+        Number of samples.
+    first, second : (C, width) float64
+        Sums of the deviations of projections, and of their squares.
+    rows : (C, d) float64
+        Sum of the rows; without columns where no controls are needed.
+    lengths : (C,) float64
+        Sum of the squared lengths of rows.
+    longest : list of (float, int)
+        Squared length of the longest row of each class, and its number.
     """
 
-    def __init__(self, near: Array, onto: Array) -> None:
-        (n_classes, d), width = near.shape, len(onto)
-        self._origin = near @ onto.T
-        self._one_hot = np.eye(n_classes, dtype=np.float32)
-        self._first, self._second = np.zeros((n_classes, width)), np.zeros((n_classes, width))
-        self._rows, self._lengths = np.zeros((n_classes, d)), np.zeros(n_classes)
-        self._longest: list[tuple[float, int]] = [(0.0, 0)] * n_classes
-        self.counts = np.zeros(n_classes)
+    origin: Array
+    counts: Floats
+    first: Floats
+    second: Floats
+    rows: Floats
+    lengths: Floats
+    longest: list[tuple[float, int]]
 
-    def add_projections(self, projected: Array, codes: Ints) -> None:
-        """Add the projections (n, width) of samples whose class indices are `codes`."""
-        self.counts += np.bincount(codes, minlength=len(self.counts))
-        member, places = like(projected, self._one_hot[:, codes]), like(projected, codes)
-        on_all_cores(
-            projected,
-            range(0, projected.shape[1], _BLOCK),
-            lambda left: self._add_block(projected, member, places, slice(left, left + _BLOCK)),
+    @classmethod
+    @np.errstate(over="ignore", invalid="ignore")  # for threads; reported as not finite
+    def of(cls, origin: Array, projected: Array, codes: Ints) -> ClassSums:
+        """Sum over projections (n, width) of samples whose class indices are `codes`."""
+        n_classes, width = origin.shape
+        member, places = _members(projected, codes, n_classes), like(projected, codes)
+        first, second = np.empty((n_classes, width)), np.empty((n_classes, width))
+        for left in range(0, width, _BLOCK):
+            block = slice(left, left + _BLOCK)
+            deviation = projected[:, block] - origin[:, block][places]
+            first[:, block] = to_numpy(member @ deviation)
+            deviation *= deviation
+            second[:, block] = to_numpy(member @ deviation)
+        counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
+        empty = np.zeros((n_classes, 0))
+        return cls(
+            origin, counts, first, second, empty, np.zeros(n_classes), [(0.0, 0)] * n_classes
         )
 
-    @np.errstate(over="ignore", invalid="ignore")  # for threads; reported as not finite
-    def _add_block(self, projected: Array, member: Array, places: Array, block: slice) -> None:
-        origin = self._origin[:, block]
-        step = max(PRODUCT // (_BLOCK * len(self.counts)), 16)
-        if is_tensor(projected):
-            step = len(places)
-        for start in range(0, len(places), step):
-            rows = slice(start, start + step)
-            deviation = projected[rows, block] - origin[places[rows]]
-            self._first[:, block] += to_numpy(member[:, rows] @ deviation)
-            deviation *= deviation
-            self._second[:, block] += to_numpy(member[:, rows] @ deviation)
-
-    def add_rows(self, rows: Array, codes: Ints, start: int) -> None:
-        """Add the rows (n, d) from row `start` on, and their squared lengths."""
-        lengths = namespace(rows).einsum("nd,nd->n", rows, rows)
-        found = to_numpy(lengths).astype(np.float64)
-        if is_tensor(rows):
-            self._rows += to_numpy(like(rows, self._one_hot[:, codes]) @ rows)
-        else:  # a product of few rows waits for all threads, which is slow on a busy machine
-            n, one = len(codes), self._one_hot.dtype.type(1)
-            member = csr_array((np.full(n, one), (codes, np.arange(n))), (len(self.counts), n))
-            self._rows += member @ rows
-        self._lengths += np.bincount(codes, found, len(self.counts))
+    @np.errstate(over="ignore", invalid="ignore")
+    def with_rows(self, rows: Array, codes: Ints, start: int) -> ClassSums:
+        """Return these sums with those over the rows (n, d), the first of which is row `start`."""
+        found = to_numpy(namespace(rows).einsum("nd,nd->n", rows, rows)).astype(np.float64)
+        n_classes, longest = len(self.counts), list(self.longest)
         for c in np.unique(codes):
             row = int(np.where(codes == c, found, -1.0).argmax())
-            self._longest[c] = max(self._longest[c], (float(found[row]), start + row))
+            longest[c] = (float(found[row]), start + row)
+        return replace(
+            self,
+            rows=to_numpy(_members(rows, codes, n_classes) @ rows).astype(np.float64),
+            lengths=np.bincount(codes, found, n_classes),
+            longest=longest,
+        )
+
+    def __add__(self, other: ClassSums) -> ClassSums:
+        """Return the sums over the samples of both."""
+        return ClassSums(
+            self.origin,
+            self.counts + other.counts,
+            self.first + other.first,
+            self.second + other.second,
+            self.rows + other.rows,
+            self.lengths + other.lengths,
+            [max(pair) for pair in zip(self.longest, other.longest, strict=True)],
+        )
 
     def finite(self) -> bool:
         """Return whether everything that was added is finite."""
-        return bool(np.isfinite(self._first).all() and np.isfinite(self._second).all())
+        return bool(np.isfinite(self.first).all() and np.isfinite(self.second).all())
 
     def mean(self) -> Floats:
         """Return the mean projection (C, width) of each class."""
-        return np.asarray(to_numpy(self._origin) + self._first / self.counts[:, None])
+        return np.asarray(to_numpy(self.origin) + self.first / self.counts[:, None])
 
     def variance(self) -> Floats:
         """Return the variance (C, width; ddof = 0) of each class's projections."""
-        shift = self._first / self.counts[:, None]
-        return np.maximum(self._second / self.counts[:, None] - shift**2, 0)
+        shift = self.first / self.counts[:, None]
+        return np.maximum(self.second / self.counts[:, None] - shift**2, 0)
 
     def centres(self) -> Floats:
         """Return the mean row (C, d) of each class."""
-        return np.asarray(self._rows / self.counts[:, None])
+        return np.asarray(self.rows / self.counts[:, None])
 
     def resolved(self) -> bool:
         """Return whether float32 resolves each class's variance at its distance from the others.
@@ -136,13 +153,21 @@ class ClassSums:
 
         Classes with fewer than `fewest` rows are left out.
         """
-        pairs = zip(self._longest, self._lengths, self.counts, strict=True)
+        pairs = zip(self.longest, self.lengths, self.counts, strict=True)
         rows = [row for (one, row), every, n in pairs if n >= fewest and 2 * one > every > 0]
         return np.array(sorted(rows), dtype=np.int64)
 
     def traces(self) -> NDArray[np.float64]:
         """Return the total variance (C,) of each class's rows."""
-        return np.asarray(self._lengths / self.counts - (self.centres() ** 2).sum(axis=1))
+        return np.asarray(self.lengths / self.counts - (self.centres() ** 2).sum(axis=1))
+
+
+def _members(beside: Array, codes: Ints, n_classes: int) -> Array:
+    """Return a matrix (C, n) with a 1 where the sample is of the class."""
+    n, one = len(codes), np.ones(len(codes), dtype=np.float32)
+    if is_tensor(beside):
+        return like(beside, np.eye(n_classes, dtype=np.float32)[:, codes])
+    return csc_array((one, codes, np.arange(n + 1)), (n_classes, n))
 
 
 Float32s = NDArray[np.float32]
@@ -155,11 +180,11 @@ class Kept:
     projections: Array
     probed: Array
 
-    def of(self, probed: Array, start: int, stop: int) -> Array | None:
+    def of(self, probed: Array, rows: slice) -> Array | None:
         """Return the projections of these rows, or None if the rows have changed since."""
-        if stop > len(self.probed) or not bool((self.probed[start:stop] == probed).all()):
+        if rows.stop > len(self.probed) or not bool((self.probed[rows] == probed).all()):
             return None
-        return self.projections[start:stop]
+        return self.projections[rows]
 
 
 @dataclass(frozen=True)
@@ -200,8 +225,14 @@ class Fitted:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
         scores, errors = np.empty(len(codes)), np.empty(len(codes))
         for start, stop in _chunks(X, self.frame, len(self.onto), self.tables.n_classes):
-            rows = self.frame.rows(X, start, stop)
-            found = self._score_rows(rows, like(rows, codes[start:stop]), start, stop)
+            cut = _cut(X, start, stop, len(self.onto))
+            parts = on_all_cores(lambda rows: self._summed(X, codes, rows), cut)
+            sums = Moments.joined([moments for moments, _ in parts])
+            if self.controls is None:
+                found = plain(sums)
+            else:
+                xp = namespace(sums.own)
+                found = corrected(sums, xp.concatenate([means for _, means in parts], 1))
             scores[start:stop], errors[start:stop] = map(to_numpy, found)
         if not (np.isfinite(scores).all() and np.isfinite(errors).all()):
             refuse_rows(X, scores + errors)
@@ -209,17 +240,19 @@ class Fitted:
             errors[:] = 0
         return scores, errors
 
-    def _score_rows(self, rows: Array, codes: Array, start: int, stop: int) -> tuple[Array, Array]:
-        m, projected = self.tables.mean.shape[1], None
+    def _summed(self, X: Array, codes: Ints, cut: slice) -> tuple[Moments, Array | None]:
+        """Return the moments of some rows, and the means of their controls."""
+        rows = self.frame.rows(X, cut.start, cut.stop)
+        m, projected, labels = self.tables.mean.shape[1], None, like(rows, codes[cut])
         if self.kept is not None:
-            projected = self.kept.of(_probe(rows), start, stop)
+            projected = self.kept.of(_probe(rows), cut)
         if projected is None:
             projected = rows @ self.onto.T
-        products = moments(projected[:, :m], codes, self.tables)
+        products = moments(projected[:, :m], labels, self.tables)
         if self.controls is None:
-            return plain(products)
+            return products, None
         along = self.controls.along(projected[:, m:])
-        return corrected(products, self.controls.means(rows, along, codes))
+        return products, self.controls.means(rows, along, labels)
 
 
 def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bool) -> Fitted:
@@ -257,8 +290,7 @@ def project(X: Array, rows: Ints, n_directions: int, seed: int) -> Float32s:
 def mean_along(projected: Float32s, codes: Ints) -> float:
     """Return the mean PSMI (plain) of samples from their projections (n, m)."""
     m = projected.shape[1]
-    sums = ClassSums(np.zeros((int(codes.max()) + 1, m), np.float32), np.eye(m, dtype=np.float32))
-    sums.add_projections(projected, codes)
+    sums = ClassSums.of(np.zeros((int(codes.max()) + 1, m), np.float32), projected, codes)
     return float(plain(moments(projected, codes, _tables(sums, m)))[0].mean())
 
 
@@ -271,7 +303,7 @@ def fill_directions(theta: Float32s, seed: int) -> None:
         np.random.default_rng(stream).standard_normal(out=part, dtype=np.float32)
         part /= np.sqrt(np.einsum("md,md->m", part, part))[:, None]
 
-    on_all_cores(theta, range(0, len(theta), _AT_ONCE), fill)
+    on_all_cores(fill, range(0, len(theta), _AT_ONCE))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # reported below as not finite
@@ -279,22 +311,27 @@ def _summed(
     X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
 ) -> tuple[ClassSums, Kept | None]:
     """Sum over the rows in one pass, keeping the projections if they are small enough."""
-    sums, kept, n = ClassSums(near, onto), None, len(codes)
+    kept, n, origin = None, len(codes), near @ onto.T
     if 4 * n * len(onto) <= _KEPT_BYTES:
         projections = np.empty((n, len(onto)), dtype=np.float32)
         kept = Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
-    for start, stop in _chunks(X, frame, len(onto), len(near)):
-        rows = frame.rows(X, start, stop)
-        out = None if kept is None else kept.projections[start:stop]
+
+    def sums_over(cut: slice) -> ClassSums:
+        rows = frame.rows(X, cut.start, cut.stop)
+        out = None if kept is None else kept.projections[cut]
         projected = namespace(rows).matmul(rows, onto.T, out=out)
-        sums.add_projections(projected, codes[start:stop])
-        if with_rows:
-            sums.add_rows(rows, codes[start:stop], start)
         if kept is not None:
-            kept.probed[start:stop] = _probe(rows)
-    if not sums.finite():
+            kept.probed[cut] = _probe(rows)
+        sums = ClassSums.of(origin, projected, codes[cut])
+        return sums.with_rows(rows, codes[cut], cut.start) if with_rows else sums
+
+    total = None
+    for start, stop in _chunks(X, frame, len(onto), len(near)):
+        for sums in on_all_cores(sums_over, _cut(X, start, stop, len(onto), 4 * len(near))):
+            total = sums if total is None else total + sums
+    if not total.finite():
         refuse_rows(X)
-    return sums, kept
+    return total, kept
 
 
 def _chunks(X: Array, frame: Frame, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
@@ -304,6 +341,11 @@ def _chunks(X: Array, frame: Frame, width: int, n_classes: int) -> Iterator[tupl
     variables = min(n_classes, FEW_CLASSES) + 1
     products = 8 * FOLDS * variables * 2 * variables
     return row_chunks(X.shape[0], features + 4 * width + products)
+
+
+def _cut(X: Array, start: int, stop: int, width: int, least: int = 64) -> list[slice]:
+    """Return slices of rows for one core each: rows and projections fit in its cache."""
+    return pieces(X, start, stop, 4 * (X.shape[1] + width), least)
 
 
 def _probe(rows: Array) -> Array:

@@ -8,13 +8,12 @@ from itertools import pairwise
 import numpy as np
 
 from memowidgets.checks import is_tensor
-from memowidgets.metrics.arrays import Array, like, namespace, on_all_cores
+from memowidgets.metrics.arrays import Array, like, namespace
 from memowidgets.metrics.controls import FEW_CLASSES, FOLDS, Moments
 
 BLOCK = 256  # directions per step
 _SCRATCH_BYTES = 2**20  # a thread's table (classes, samples, directions) fits in its cache
 _DEVICE_BYTES = 2**26
-_FEW_VALUES = 2**19  # take about a millisecond, so threads do not pay
 _SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
 
 
@@ -153,17 +152,17 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
         _zeros(projections, (folds, common, common)),
     )
     for part in parts:
+        P = projections[:, part.block]
+        variables = [_values(P, codes, part), *_controls(P, codes, part)]
         for fold, cut in enumerate(part.cuts):
-            shared = xp.asarray(part.common[:, cut], dtype=xp.float64)
-            result.common[fold] += shared @ shared.T
-    room, most = (_DEVICE_BYTES, 16_384) if is_tensor(projections) else (_SCRATCH_BYTES, 512)
-    at_once = int(np.clip(room // (4 * min(m, BLOCK) * tables.n_classes), 8, most))
-    pieces = 4 * -(-n // (4 * at_once))  # even work for 2 or 4 cores
-    if n * m * tables.n_classes <= _FEW_VALUES:
-        pieces = 1
-    cuts = [n * piece // pieces for piece in range(pieces + 1)]
-    rows = [slice(a, b) for a, b in pairwise(cuts)]
-    on_all_cores(projections, rows, lambda r: _fill(result, projections, codes, parts, r))
+            shared = part.common[:, cut]
+            cells = [variable[:, cut] for variable in variables]
+            for i, one in enumerate(cells):
+                for j in range(i, len(cells)):
+                    result.own[fold, i, j] += xp.einsum("nm,nm->n", one, cells[j])
+                result.mixed[fold, i] += (one @ shared.T).T
+            exact = xp.asarray(shared, dtype=xp.float64)
+            result.common[fold] += exact @ exact.T
     return result
 
 
@@ -175,24 +174,19 @@ def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the caller reports what is wrong
-def _fill(
-    result: Moments, projections: Array, codes: Array, parts: list[Part], rows: slice
-) -> None:
-    """Add the products of some rows, one block of directions at a time."""
-    xp = namespace(projections)
-    for part in parts:
-        P = projections[rows, part.block]
-        variables = [_values(P, codes[rows], part), *_controls(P, codes[rows], part)]
-        for fold, cut in enumerate(part.cuts):
-            cells = [variable[:, cut] for variable in variables]
-            for i, one in enumerate(cells):
-                for j in range(i, len(cells)):
-                    result.own[fold, i, j, rows] += xp.einsum("nm,nm->n", one, cells[j])
-                result.mixed[fold, i, :, rows] += (one @ part.common[:, cut].T).T
-
-
 def _values(P: Array, codes: Array, part: Part) -> Array:
     """Return the pointwise values log p(θᵀx | y) − log Σ p(y) p(θᵀx | y), (n, width)."""
+    room, most = (_DEVICE_BYTES, 16_384) if is_tensor(P) else (_SCRATCH_BYTES, 512)
+    at_once = int(np.clip(room // (4 * P.shape[1] * part.tables.n_classes), 8, most))
+    values = namespace(P).empty_like(P)
+    for start in range(0, len(P), at_once):
+        rows = slice(start, start + at_once)
+        values[rows] = _values_of_few(P[rows], codes[rows], part)
+    return values
+
+
+def _values_of_few(P: Array, codes: Array, part: Part) -> Array:
+    """Return the values of so few samples that their densities fit in a core's cache."""
     xp = namespace(P)
     logs = P[None] - part.mean
     logs *= part.sharpness

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import as_code, check_same_order, real_number, whole_number
+from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
     Ints,
     checked_features,
     checked_labels,
-    on_all_cores,
 )
 from memowidgets.metrics.controls import FEW_CLASSES
 from memowidgets.metrics.fitted import fit, mean_along, project
@@ -311,13 +311,8 @@ def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:
     projected = project(X, rows, _TESTED_DIRECTIONS, seed)
     classes = np.unique(labels, return_inverse=True)[1]
     every = [classes, *(rng.permutation(classes) for _ in range(_SHUFFLES))]
-    means = np.empty(len(every))
-
-    def work(i: int) -> None:
-        means[i] = mean_along(projected, every[i])
-
-    on_all_cores(projected, range(len(every)), work)
-    return bool(means[0] > means[1:].max())
+    means = on_all_cores(lambda codes: mean_along(projected, codes), every)
+    return bool(means[0] > max(means[1:]))
 
 
 def _spread(scores: Floats, codes: Ints) -> float:

@@ -210,7 +210,7 @@ def test_the_same_seed_gives_the_same_bits(monkeypatch):
     first = score(X, y)
     assert np.array_equal(first, score(X, y))
     assert not np.array_equal(first, score(X, y, seed=1))
-    monkeypatch.setattr(arrays, "cores", lambda: 5)
+    monkeypatch.setattr("memowidgets.cores.cores", lambda: 5)
     assert np.array_equal(first, score(X, y))
 
 
@@ -219,6 +219,7 @@ def test_chunks_do_not_matter(monkeypatch):
     first = score(X, y)
     monkeypatch.setattr("memowidgets.metrics.arrays.COPIED_BYTES", 2**20)
     monkeypatch.setattr("memowidgets.metrics.arrays.MOST_ROWS", 100)
+    monkeypatch.setattr("memowidgets.metrics.arrays.PIECE_BYTES", 2**13)
     monkeypatch.setattr(projections, "_SCRATCH_BYTES", 2**17)
     np.testing.assert_allclose(score(X, y), first, atol=1e-5)
 

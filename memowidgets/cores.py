@@ -1,0 +1,46 @@
+"""Work on all cores at once, where each core does its own linear algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["cores", "on_all_cores", "one_thread_each"]
+
+Piece = TypeVar("Piece")
+Found = TypeVar("Found")
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use, within a container's quota."""
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
+def on_all_cores(work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
+    """Return what `work` returns for each piece; nothing depends on the number of cores."""
+    if len(pieces) == 1:
+        return [work(pieces[0])]
+    with one_thread_each(), ThreadPoolExecutor(min(cores(), len(pieces))) as pool:
+        return list(pool.map(work, pieces))
+
+
+def one_thread_each() -> AbstractContextManager[Any]:
+    """Let products of matrices use one thread each.
+
+    A product that is split over threads waits for all of them, which is slow where it is small or
+    the machine is busy. Where blocks of two threads overlap, the first to begin sets the limit.
+    """
+    limited: AbstractContextManager[Any] = _libraries().limit(limits=1)
+    return limited
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()

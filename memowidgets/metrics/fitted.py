@@ -44,7 +44,8 @@ _SAMPLED_BYTES = 2**24
 _FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
 _AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
-_KEPT_BYTES = 96_000_000  # maximum size of the projections that are kept for scoring
+_KEPT_BYTES = 128_000_000  # maximum size of the projections that are kept for scoring
+_REPORTED = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # as not finite
 
 
 @dataclass
@@ -76,7 +77,20 @@ class ClassSums:
     longest: list[tuple[float, int]]
 
     @classmethod
-    @np.errstate(over="ignore", invalid="ignore")  # for threads; reported as not finite
+    def none(cls, origin: Array, d: int) -> ClassSums:
+        """Return the sums over no samples; `d` is 0 where their rows are not summed."""
+        (n, width), nothing = origin.shape, (0.0, 0)
+        return cls(
+            origin=origin,
+            counts=np.zeros(n),
+            first=np.zeros((n, width)),
+            second=np.zeros((n, width)),
+            rows=np.zeros((n, d)),
+            lengths=np.zeros(n),
+            longest=[nothing] * n,
+        )
+
+    @classmethod
     def of(cls, origin: Array, projected: Array, codes: Ints) -> ClassSums:
         """Sum over projections (n, width) of samples whose class indices are `codes`."""
         n_classes, width = origin.shape
@@ -89,12 +103,8 @@ class ClassSums:
             deviation *= deviation
             second[:, block] = to_numpy(member @ deviation)
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
-        empty = np.zeros((n_classes, 0))
-        return cls(
-            origin, counts, first, second, empty, np.zeros(n_classes), [(0.0, 0)] * n_classes
-        )
+        return replace(cls.none(origin, 0), counts=counts, first=first, second=second)
 
-    @np.errstate(over="ignore", invalid="ignore")
     def with_rows(self, rows: Array, codes: Ints, start: int) -> ClassSums:
         """Return these sums with those over the rows (n, d), the first of which is row `start`."""
         found = to_numpy(namespace(rows).einsum("nd,nd->n", rows, rows)).astype(np.float64)
@@ -105,7 +115,7 @@ class ClassSums:
         return replace(
             self,
             rows=to_numpy(_members(rows, codes, n_classes) @ rows).astype(np.float64),
-            lengths=np.bincount(codes, found, n_classes),
+            lengths=np.bincount(codes, found, n_classes).astype(np.float64),
             longest=longest,
         )
 
@@ -220,7 +230,7 @@ class Fitted:
         """Whether all rows were equal, so that no direction tells classes apart."""
         return not bool(self.tables.sharpness.any())
 
-    @np.errstate(over="ignore", invalid="ignore")  # reported below as not finite
+    @_REPORTED
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
         scores, errors = np.empty(len(codes)), np.empty(len(codes))
@@ -240,6 +250,7 @@ class Fitted:
             errors[:] = 0
         return scores, errors
 
+    @_REPORTED
     def _summed(self, X: Array, codes: Ints, cut: slice) -> tuple[Moments, Array | None]:
         """Return the moments of some rows, and the means of their controls."""
         rows = self.frame.rows(X, cut.start, cut.stop)
@@ -287,6 +298,7 @@ def project(X: Array, rows: Ints, n_directions: int, seed: int) -> Float32s:
     return np.asarray((sample - sample.mean(axis=0)) @ theta.T)
 
 
+@_REPORTED
 def mean_along(projected: Float32s, codes: Ints) -> float:
     """Return the mean PSMI (plain) of samples from their projections (n, m)."""
     m = projected.shape[1]
@@ -306,7 +318,6 @@ def fill_directions(theta: Float32s, seed: int) -> None:
     on_all_cores(fill, range(0, len(theta), _AT_ONCE))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # reported below as not finite
 def _summed(
     X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
 ) -> tuple[ClassSums, Kept | None]:
@@ -316,6 +327,7 @@ def _summed(
         projections = np.empty((n, len(onto)), dtype=np.float32)
         kept = Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
 
+    @_REPORTED
     def sums_over(cut: slice) -> ClassSums:
         rows = frame.rows(X, cut.start, cut.stop)
         out = None if kept is None else kept.projections[cut]
@@ -325,10 +337,10 @@ def _summed(
         sums = ClassSums.of(origin, projected, codes[cut])
         return sums.with_rows(rows, codes[cut], cut.start) if with_rows else sums
 
-    total = None
+    total = ClassSums.none(origin, X.shape[1] if with_rows else 0)
     for start, stop in _chunks(X, frame, len(onto), len(near)):
         for sums in on_all_cores(sums_over, _cut(X, start, stop, len(onto), 4 * len(near))):
-            total = sums if total is None else total + sums
+            total += sums
     if not total.finite():
         refuse_rows(X)
     return total, kept

@@ -69,10 +69,12 @@ class Part:
         The directions.
     cuts : list of slice
         The block's folds.
-    mean, sharpness, offset : (C, 1, width)
-        As in `Tables`, with the offset relative to the largest class's.
-    log_prior : (C, 1)
-        log p(y).
+    mean, curvature, offset : (C, 1, width)
+        A density is exp(offset + curvature · (θᵀx − mean)²), relative to the largest class's.
+    share : (C, width)
+        exp(offset).
+    own_offset : (C, width)
+        The offset without log p(y).
     common : (z, width)
         Common variables of all samples: 1, and the controls without a sample.
     everyone : tuple of three (width,), or None
@@ -84,9 +86,10 @@ class Part:
     block: slice
     cuts: list[slice]
     mean: Array
-    sharpness: Array
+    curvature: Array
     offset: Array
-    log_prior: Array
+    share: Array
+    own_offset: Array
     common: Array
     everyone: tuple[Array, Array, Array] | None
     tables: Tables
@@ -115,9 +118,10 @@ class Part:
             block,
             [slice(a, b) for a, b in pairwise(edges)],
             cut.mean[:, None],
-            cut.sharpness[:, None],
+            -(cut.sharpness**2)[:, None],
             offset[:, None],
-            cut.log_prior[:, None],
+            xp.exp(offset),
+            offset - cut.log_prior[:, None],
             common,
             everyone,
             cut,
@@ -173,7 +177,6 @@ def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
     return np.zeros(shape)
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the caller reports what is wrong
 def _values(P: Array, codes: Array, part: Part) -> Array:
     """Return the pointwise values log p(θᵀx | y) − log Σ p(y) p(θᵀx | y), (n, width)."""
     room, most = (_DEVICE_BYTES, 16_384) if is_tensor(P) else (_SCRATCH_BYTES, 512)
@@ -188,16 +191,15 @@ def _values(P: Array, codes: Array, part: Part) -> Array:
 def _values_of_few(P: Array, codes: Array, part: Part) -> Array:
     """Return the values of so few samples that their densities fit in a core's cache."""
     xp = namespace(P)
-    logs = P[None] - part.mean
-    logs *= part.sharpness
-    logs *= logs
-    xp.subtract(part.offset, logs, out=logs)
-    own = logs[codes, like(P, np.arange(len(codes)))]
-    own -= part.log_prior[codes]
-    total = xp.exp(logs, out=logs).sum(0)
+    exponents = P[None] - part.mean
+    exponents *= exponents
+    exponents *= part.curvature
+    own = exponents[codes, like(P, np.arange(len(codes)))]
+    own += part.own_offset[codes]
+    total = xp.einsum("cnm,cm->nm", xp.exp(exponents, out=exponents), part.share)
     if bool((total > _SAFELY_ABOVE).all()):
         return own - xp.log(total)
-    logs = part.offset - ((P[None] - part.mean) * part.sharpness) ** 2  # some sums underflow
+    logs = part.offset + (P[None] - part.mean) ** 2 * part.curvature  # some sums underflow
     top = xp.amax(logs, 0)
     return own - (top + xp.log(xp.exp(logs - top).sum(0)))
 

@@ -7,7 +7,7 @@ import psmi as published
 import pytest
 from scipy.stats import norm
 
-from memowidgets.metrics import PSMI, arrays, fitted, projections
+from memowidgets.metrics import PSMI, fitted, projections
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
 from tests.metrics import reference
 

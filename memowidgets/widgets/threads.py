@@ -74,8 +74,10 @@ class _Thread(threading.Thread):
 
 
 # A thread outlives what it tells its results to: a kernel closes its sockets before it ends.
+# And a process that ends takes its pools of threads first, so a job may fail before this is set.
 _ending = threading.Event()
 atexit.register(_ending.set)
+_LAST_SECONDS = 5.0
 
 
 class Newest:
@@ -124,7 +126,7 @@ class Newest:
             try:
                 job()
             except Exception:
-                if not _ending.is_set():
+                if not _ending.wait(_LAST_SECONDS):
                     raise
 
     def _next(self) -> Callable[[], None] | None:

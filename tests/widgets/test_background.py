@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -64,3 +66,23 @@ def test_a_fork_starts_threads_of_its_own():
     if child == 0:
         os._exit(0 if in_background(lambda: None, "test").wait(30) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+ENDING = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from memowidgets.widgets.threads import Newest
+def job():
+    while True:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(time.sleep, 0.01).result()
+Newest("example").run(job)
+ThreadPoolExecutor(1).submit(time.sleep, 0.3)  # for which the process waits; no new one may begin
+"""
+
+
+def test_a_process_that_ends_meanwhile_ends_quietly():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""

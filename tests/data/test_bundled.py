@@ -40,7 +40,7 @@ def test_the_wards_are_the_options_in_one_fixed_order():
     assert not set(data.questions) & set(make_mcqs(seed=1).questions)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.integers(12, 200), st.floats(0, 1), st.integers(0, 2**32))
 def test_the_seed_decides_everything(n, atypical, seed):
     data, again = make_mcqs(n, atypical, seed), make_mcqs(n, atypical, seed)
@@ -150,7 +150,7 @@ def test_a_near_duplicate_is_about_the_same_patient(notes):
             assert other.attributes["kind"] not in ("near duplicate", "wrong ward")
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.integers(60, 300), st.integers(0, 2**32))
 def test_the_seed_decides_every_note(n, seed):
     data, again = make_patients(n, seed), make_patients(n, seed)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memowidgets as mw
@@ -98,6 +98,7 @@ def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
 text = st.text(min_size=1).filter(str.strip)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(text, st.lists(text, min_size=2, max_size=10, unique=True)), min_size=2))
 def test_any_text_survives_the_way_through_a_file(tmp_path_factory, questions):
     rows = [

@@ -208,24 +208,26 @@ SPILT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("given", [", log_lira=log_lira", ", memorized=log_lira >= 4", ""])
-def test_the_slider_stands_below_its_line(widget_page, given):
+def test_the_slider_stands_below_its_line(widget_page):
     cell = SCORES.replace("log_lira[:7] = np.nan\n", "") + (
-        f"explorer = ThresholdExplorer(scores, errors=errors, more=True{given})\nexplorer"
+        "explorer = ThresholdExplorer(scores, log_lira=log_lira, more=True)\nexplorer"
     )
     notebook = widget_page([cell])
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
-    for width in (1440, 1150):
-        notebook.resize(width)
-        page.wait_for_selector(".mw-roomy")
-        for tau in (-1.5, 0.0, 0.8):
-            notebook.python(f"setattr(explorer, 'tau', {tau})")
-            page.wait_for_selector(f".mw-explorer[data-tau='{tau:g}']")
-            assert abs(page.evaluate(OFF)) < 2.5
+    for given in ("log_lira=log_lira", "memorized=log_lira >= 4", "title='alone'"):
+        notebook.python(f"explorer.update(scores, errors=errors, tau=0.1, {given})")
+        page.wait_for_selector(".mw-explorer[data-tau='0.1']")
+        for width in (1440, 1150):
+            notebook.resize(width)
+            page.wait_for_selector(".mw-roomy")
+            for tau in (-1.5, 0.0, 0.8):
+                notebook.python(f"setattr(explorer, 'tau', {tau})")
+                page.wait_for_selector(f".mw-explorer[data-tau='{tau:g}']")
+                assert abs(page.evaluate(OFF)) < 2.5, given
+            assert page.evaluate(SPILT) == []
+        notebook.resize(960)
         assert page.evaluate(SPILT) == []
-    notebook.resize(960)
-    assert page.evaluate(SPILT) == []
 
 
 def test_all_by_keyboard(widget_page):

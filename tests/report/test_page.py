@@ -318,15 +318,22 @@ def test_on_paper_the_record_is_first_and_nothing_is_torn(chromium, tmp_path, pa
         assert found[one] == found[other], f"{one} and {other} are on different pages"
 
 
+LENGTHEN = """(words) => [...document.querySelectorAll('.mr-record p')]
+    .filter((text) => text.textContent.startsWith('word'))
+    .map((text) => { text.textContent = 'word '.repeat(words); })"""
+
+
 def test_a_long_record_takes_its_signature_along(chromium, tmp_path):
-    for n in range(200, 420, 20):  # one of them ends where the sheet does
-        about = dict.fromkeys(("purpose", "data", "residual_risk", "decisions"), "word " * (n // 5))
-        with shown(
-            chromium, write(plain(about=about), tmp_path / "a.html", overwrite=True)
-        ) as page:
-            page.evaluate(MARKED)
+    about = dict.fromkeys(("purpose", "data", "residual_risk", "decisions"), "word")
+    with shown(chromium, write(plain(30, about=about), tmp_path / "a.html")) as page:
+        page.evaluate(MARKED)
+        ends = set()
+        for words in range(4, 64, 4):  # one of them ends where the sheet does
+            assert len(page.evaluate(LENGTHEN, words)) == len(about)
             found = pages_of(page.pdf(format="A4"))
-        assert found["before-sign"] == found["sign"] <= 1
+            assert found["before-sign"] == found["sign"] <= 1
+            ends.add(found["sign"])
+    assert ends == {0, 1}
 
 
 PARTS_OF_RECORD = {"record", "sign", "before-sign", "under-0"}

@@ -32,12 +32,10 @@ _CHECKED = 2  # number of prompts that are compared with and without the cache
 _LARGEST_ERROR = 0.1  # relative to the logits; rounding to bfloat16 causes about a hundredth
 
 
-def clear_cache(key: str | None = None) -> None:
-    """Delete cached activations of one key, or all, and with these the cached file digests."""
-    if key is None:
-        forget_digests()
-    folder = cache_folder() / "prefix"
-    shutil.rmtree(folder if key is None else folder / key, ignore_errors=True)
+def clear_cache() -> None:
+    """Delete all cached activations, and with these the cached file digests."""
+    forget_digests()
+    shutil.rmtree(cache_folder() / "prefix", ignore_errors=True)
 
 
 class Prefix:

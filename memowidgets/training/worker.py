@@ -88,8 +88,6 @@ class Result:
     place : str
         Address of the Dask worker's nanny, which stays when a worker is started again, or its own.
         Empty without Dask.
-    loads : int
-        Number of times that the process has loaded the frozen weights of a model.
     """
 
     worker: str
@@ -99,7 +97,6 @@ class Result:
     warning: str = ""
     error: bytes | None = None
     place: str = ""
-    loads: int = 0
 
 
 class WorkerKilledError(StoreError):
@@ -140,7 +137,7 @@ def fulfil(order: Order, source: Source = None) -> Result:
             trained = train_shadow(_on_device(job, order), order.index, Progress())
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
         return Result(worker, error=packed(error), place=place)
-    return Result(worker, trained=trained, warning=said, loads=_Kept.bases.loads)
+    return Result(worker, trained=trained, warning=said)
 
 
 def given(payload: NDArray[np.uint8]) -> NDArray[np.uint8]:

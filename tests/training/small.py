@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import Executor, Future
+from pathlib import Path
 
 import numpy as np
 
@@ -50,3 +53,19 @@ def assert_same(one, other, atol: float = 0.0) -> None:
     (members, gaps), (other_members, other_gaps) = contents(one), contents(other)
     np.testing.assert_array_equal(members, other_members)
     np.testing.assert_allclose(gaps, other_gaps, atol=atol, rtol=0)
+
+
+def run_in_two_processes(script: str, folder: Path) -> None:
+    """Run a script of this folder in two data-parallel processes, as torchrun starts it."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    command += ["--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0"]
+    here = Path(__file__)
+    done = subprocess.run(
+        [*command, str(here.with_name(script)), str(folder)],
+        cwd=here.parents[2],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
-
-ROOT = Path(__file__).parents[2]
+from tests.training.small import run_in_two_processes
 
 pytestmark = pytest.mark.slow  # importing trl, and starting two processes, take half a minute
 
@@ -73,18 +69,7 @@ def test_the_trainer_of_trl_is_recorded(tmp_path):
 
 def test_two_processes_of_accelerate_record_once_and_stop_together(tmp_path):
     pytest.importorskip("accelerate", reason="no accelerate: pip install accelerate")
-    script = Path(__file__).with_name("two_watched_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    command += ["--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0"]
-    done = subprocess.run(
-        [*command, str(script), str(tmp_path)],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_in_two_processes("two_watched_processes.py", tmp_path)
     ended = [ast.literal_eval((tmp_path / f"ended-{rank}").read_text()) for rank in (0, 1)]
     assert ended[0] == ended[1]
     steps_per_epoch, steps, reached, n_checkpoints, _ = ended[0]

@@ -6,7 +6,6 @@ import copy
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,8 +27,8 @@ from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotKeptError, StoreError
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.rho import StopRule
+from tests.training.small import run_in_two_processes
 
-ROOT = Path(__file__).parents[2]
 N = 36
 QUIET = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "dataloader_pin_memory": False}
 
@@ -778,18 +777,7 @@ def test_a_training_that_began_without_the_callback_is_refused(
 
 @pytest.mark.slow
 def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
-    script = Path(__file__).with_name("two_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    command += ["--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0"]
-    done = subprocess.run(
-        [*command, str(script), str(tmp_path)],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_in_two_processes("two_processes.py", tmp_path)
     steps = {(tmp_path / f"stopped-{rank}").read_text() for rank in (0, 1)}
     audit = mw.Audit.open(tmp_path / "run", data=data)
     assert steps == {str(audit.prediction.record.step)}

@@ -141,7 +141,7 @@ def main() -> None:
                 break
             tests = TESTS[mutant.room]
             if tests not in noted:
-                noted[tests] = _noted(tree, tests)
+                noted[tests] = _noted(tree, tests, arguments.k)
             done[mutant] = _run_mutant(tree, mutant, noted[tests])
             with arguments.results.open("a") as lines:
                 lines.write(json.dumps(asdict(mutant) | {"result": done[mutant]}) + "\n")
@@ -156,6 +156,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--minutes", type=float, default=600, help="start none after so long")
+    parser.add_argument(
+        "-k", default="", help="only tests of such names, as of pytest: the share is a lower bound"
+    )
     parser.add_argument(
         "--results", type=Path, default=ROOT / "build" / "mutants.jsonl", help="where results go"
     )
@@ -292,7 +295,7 @@ class Notes:
 
 @dataclass(eq=False)
 class Order:
-    """A plugin of pytest: the tests that call the function, in the order of their files.
+    """A plugin of pytest: the tests that call the function, those of seconds last.
 
     What a fixture made for a whole file may have called it, too: all tests with one are kept.
     """
@@ -304,12 +307,14 @@ class Order:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Put the tests in order, and leave the others out."""
-        kept = [item for item in items if item.nodeid in self.callers or _shares(item)]
+        known = [item for item in items if item.nodeid in self.seconds]
+        kept = [item for item in known if item.nodeid in self.callers or _shares(item)]
         items[:] = sorted(kept, key=self._rank)
 
-    def _rank(self, item: pytest.Item) -> tuple[bool, int, float]:
-        known = self.seconds.get(item.nodeid, 0.0)
-        return item.nodeid not in self.callers, self.files.index(_file_of(item.nodeid)), known
+    def _rank(self, item: pytest.Item) -> tuple[bool, float, int]:
+        named_after = self.files.index(_file_of(item.nodeid))
+        seconds = self.seconds[item.nodeid]
+        return item.nodeid not in self.callers, round(seconds), named_after
 
 
 def _shares(test: pytest.Item) -> bool:
@@ -324,7 +329,7 @@ def _file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
-def _noted(tree: Path, tests: tuple[str, ...]) -> Notes:
+def _noted(tree: Path, tests: tuple[str, ...], names: str = "") -> Notes:
     """Run tests on the unchanged tree, and return what was noted.
 
     Raises
@@ -335,7 +340,7 @@ def _noted(tree: Path, tests: tuple[str, ...]) -> Notes:
     notes, file = Notes(tree), tree / "notes.json"
 
     def run() -> int:
-        failed = _pytest(tree, [*tests], notes)
+        failed = _pytest(tree, [*tests, "-k", names], notes)
         callers = {name: sorted(found) for name, found in notes.callers.items()}
         file.write_text(json.dumps([notes.seconds, callers]))
         return failed

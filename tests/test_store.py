@@ -35,10 +35,12 @@ def run(tmp_path):
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i4", "i8", "f2", "f4", "f8"])
 def test_tensors_come_back_memory_mapped_as_they_were(run, dtype):
     array = np.arange(12).reshape(3, 4).astype(dtype)
-    run.write_tensors("forward/a", {"x": array, "empty": np.empty((0, 4), dtype)}, {"k": "v"})
+    written = {"x": array, "row": array[:1], "empty": np.empty((0, 4), dtype)}
+    run.write_tensors("forward/a", written, {"k": "v"})
     kept = run.read_tensors("forward/a")
     assert kept.metadata == {"k": "v"}
     assert isinstance(kept["x"], np.memmap)
+    assert isinstance(kept["row"], np.memmap)
     np.testing.assert_array_equal(kept["x"], array)
     assert kept["empty"].shape == (0, 4)
     np.testing.assert_array_equal(load_file(run.path / "forward/a.safetensors")["x"], array)

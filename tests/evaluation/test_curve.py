@@ -118,6 +118,8 @@ def test_rates_and_their_intervals():
     ]:
         exact = binomtest(int(hits), int(n)).proportion_ci(0.95, "exact")
         assert (low, high) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    nothing = roc(scores, truth).at(-np.inf)
+    assert (nothing.flagged, nothing.hits, nothing.false_alarms) == (0, 0, 0)
     for k in range(10):
         exact = binomtest(k, 9).proportion_ci(0.95, "exact")
         assert clopper_pearson(k, 9) == pytest.approx((exact.low, exact.high), abs=1e-9)
@@ -319,7 +321,8 @@ def test_bad_probabilities():
         (lambda: roc(scores, None), "memorized=, probability="),
         (lambda: roc(scores, None, probability + 1), "from 0 to 1, but is"),
         (lambda: roc(scores, None, np.full(20, np.nan)), "from 0 to 1, but is nan in row 0"),
-        (lambda: roc(scores, None, np.where(np.arange(20) == 3, 2, probability)), "2.* in row 3"),
+        (lambda: roc(scores, None, 2.0 * (np.arange(20) == 3)), "2.* in row 3"),
+        (lambda: roc(scores, None, 1.0 - 3 * (np.arange(20) == 3)), "-2.* in row 3"),
         (lambda: roc(scores, None, probability[:3]), "equal length"),
         (lambda: roc(scores, [True], probability), "must hold 20 labels"),
         (lambda: roc(scores, None, np.zeros(20)), "no sample is memorised"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from memowidgets.evaluation import clopper_pearson, compare, roc
 from memowidgets.evaluation.groups import Groups, Jackknife
@@ -241,8 +242,15 @@ def test_two_scores_are_compared_by_the_same_draws_of_both():
     found = compare(*both)
     areas = [one.groups.areas(one.scores, truth) for one in both]
     error = np.std(areas[0] - areas[1], ddof=1)
-    assert 0 < abs(found.z) <= abs(found.difference / error) * (1 + 1e-9)  # or the jackknife's
-    assert found.interval[1] - found.interval[0] >= 2 * 1.959 * error
+    left_out = Jackknife.of(
+        np.subtract(*(one.groups.without_each_model(one.scores, truth) for one in both))
+    )
+    reach = max(norm.ppf(0.975) * error, left_out.reach(0.95))
+    expected = found.difference - reach, found.difference + reach
+    assert found.interval == pytest.approx(expected)
+    p_value = 2 * norm.sf(abs(found.difference) / error)
+    assert found.p_value == pytest.approx(max(p_value, left_out.p_value(found.difference)))
+    assert found.z == pytest.approx(np.sign(found.difference) * norm.isf(found.p_value / 2))
     with pytest.raises(ValueError, match="different samples or models"):
         compare(both[0], roc(worse, truth, groups=samples))
     with pytest.raises(ValueError, match="different samples or models"):

@@ -15,7 +15,8 @@ from memowidgets.memorization import (
     posterior,
     probability_memorized,
 )
-from memowidgets.memorization.hierarchical import Posterior
+from memowidgets.memorization.gaps import Models, moments
+from memowidgets.memorization.hierarchical import Hierarchical, Posterior
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -203,3 +204,32 @@ def test_a_sample_whose_gaps_are_equal_has_a_log_lira_of_0():
     gaps[:, 3] = 1.25
     for eta, expected in ((0.0, 1.0), (1e-9, 0.0)):
         assert hierarchical_probability(gaps, members, gaps[0] + 0.5, eta)[3] == expected
+
+
+def test_values_are_true_ones_with_the_noise_of_the_notes():
+    """Student's t of three degrees of freedom, and .8 of the errors nearby."""
+    values = np.random.default_rng(0).normal(scale=3, size=200)
+    observed = posterior._Observed.of(values, np.full(200, 2.0))
+    assert np.abs(observed.centres[observed.of_value] - np.arcsinh(values)).max() < 0.02
+    seen = np.sinh(observed.centres)[:, None]
+    density = t.pdf(seen, 3, loc=observed.true, scale=0.8 * 2)
+    expected = density / density.max(axis=1, keepdims=True)
+    np.testing.assert_allclose(observed.likelihood, expected, atol=1e-9)
+    uniform = np.full(len(observed.true), 1 / len(observed.true))
+    fitted = observed.prior(uniform, 5, values > 0)
+    assert fitted.sum() == pytest.approx(1)
+    assert fitted[observed.true < -3].sum() < 0.05
+
+
+def test_two_models_at_a_time_are_left_out(monkeypatch):
+    rng = np.random.default_rng(0)
+    gaps, members = rng.normal(size=(8, 60)), np.argsort(rng.random((8, 60)), axis=0) < 4
+    found, seen = moments(gaps, members), []
+    monkeypatch.setattr(posterior, "_products", lambda *given: seen.append(given))
+    models = Models(gaps, members)
+    list(posterior._left_out(Hierarchical.fit(found.inside, found.outside), models))
+    for left, _, inside in seen:
+        assert inside.shape == (2, 60)  # every sample has models on each side
+        np.testing.assert_array_equal(left.inside.count, 4 - inside.sum(axis=0))
+        np.testing.assert_array_equal(left.outside.count, 4 - (~inside).sum(axis=0))
+    assert 8 < len({left.inside.count.tobytes() for left, *_ in seen}) <= 16

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.controls import FOLDS, Moments, corrected, mean_log, mean_ratios
+from memowidgets.metrics.controls import FOLDS, Moments, Shapes, corrected, mean_log, mean_ratios
 from tests.metrics import reference
 
 CASES = [
@@ -88,3 +88,11 @@ def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
             residual[here] = f[i, here] - design[here, 1:] @ slopes[1:]
         assert found[i] == pytest.approx(residual.mean(), abs=1e-5)
         assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 1 - 4), rel=1e-4)
+
+
+def test_variances_have_a_floor_that_a_small_class_raises():
+    variances, counts = np.array([[4.0, 0.0]] * 3), np.array([10.0, 10.0, 1e6])
+    shapes = Shapes.of(variances, np.array([5.0, 4.0, 4.0]), counts, 4)
+    assert shapes.multiplicity == 2
+    np.testing.assert_allclose(shapes.variances, [[4, 0.125], [4, 0.1], [4, 1e-3]])
+    np.testing.assert_allclose(shapes.tails, [0.5, 0.1, 1e-3])

@@ -49,6 +49,9 @@ def test_means_of_controls_are_exact(n_classes):
     assert far.max() < 5
     logs = tables.log_form
     assert np.all(np.abs(logs.mean(axis=1)) < 5 * logs.std(axis=1) / np.sqrt(m))
+    products = projections.moments(X @ found.onto[:m].T, y, tables)
+    assert (np.einsum("fiin->fin", products.own)[:, :, :9] != 0).any(axis=2).all()
+    assert (np.einsum("fzz->fz", products.common) > 0).all()
 
 
 def test_agrees_with_the_published_package():
@@ -150,11 +153,12 @@ def test_classes_of_three():
     assert np.all(np.abs(found[wrong]) < 4 * np.hypot(error, error_there)[wrong])
 
 
-@pytest.mark.parametrize("n_classes", [3, 12])
-def test_a_row_that_dominates_its_class_is_named(n_classes):
+@pytest.mark.parametrize(("n_classes", "size"), [(3, 1), (12, 1), (3, 1e-9)])
+def test_a_row_that_dominates_its_class_is_named(n_classes, size):
     X, y = reference.made(600, 16, n_classes)
     assert not PSMI().fit(X, y).warnings_
     X[5] *= 1e5
+    X *= np.float32(size)
     (note,) = PSMI().fit(X, y).warnings_
     assert "row 5 " in note
 

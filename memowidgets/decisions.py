@@ -1,4 +1,4 @@
-"""Decisions on samples: a table by id, its CSV form, and undo, without widgets."""
+"""Decisions on samples: a table by id, its file and undo, and the dataset that they leave."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import csv
 import io
 import re
 import threading
+import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
+from memowidgets.checks import warn_user
+from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.edits import Edit, EditsFile
+from memowidgets.store import LockedError, RunDirectory, StoreError
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
 
 if TYPE_CHECKING:
@@ -21,17 +29,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = [
-    "CHOICES",
-    "Decision",
-    "DecisionLog",
-    "Keeper",
-    "csv_text",
-    "from_csv",
-    "spelled",
-    "to_csv",
-]
-
+FILE = "decisions.csv"
+_FORK = "compared-fork.json"
+_PATIENCE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
 NO_FILE = (
     "edited texts need a file of your choice outside the run directory; set audit.edits_file (or "
@@ -87,32 +88,20 @@ UNDECIDED = Decision()
 Table = dict[str, Decision]
 
 
-class Keeper(Protocol):
-    """Storage of decisions. Its errors are OSError, RuntimeError or ValueError."""
-
-    def read(self) -> Table:
-        """Return all decisions."""
-        ...
-
-    def change(self, changes: Mapping[str, Decision]) -> Table:
-        """Add these decisions to the present ones, and return all."""
-        ...
-
-
 class DecisionLog:
     """Decisions on samples, stored immediately, with many levels of undo. Thread-safe.
+
+    They are stored in ``decisions.csv`` of a run directory: ids, decisions and notes, never a text.
 
     If storing fails, decisions stay in memory and `problem` says why. The next time that storing
     works, all of them are stored.
 
     Parameters
     ----------
-    keeper : Keeper, optional
-        Storage of the decisions. By default they are only in memory.
-    outside : path-like, optional
-        The run directory. `edits_file` must not lie in it.
+    run : RunDirectory, optional
+        Where they are stored. By default they are only in memory. `edits_file` must not lie in it.
     known : iterable of str, optional
-        Ids of the samples that can be decided on. By default any id is valid. Decisions of `keeper`
+        Ids of the samples that can be decided on. By default any id is valid. Decisions in the file
         on other samples stay, and can be changed.
     texts : bool
         Whether the samples are texts or questions. Only those can be anonymised.
@@ -146,15 +135,15 @@ class DecisionLog:
 
     def __init__(
         self,
-        keeper: Keeper | None = None,
-        outside: str | os.PathLike[str] | None = None,
+        run: RunDirectory | None = None,
         known: Iterable[str] | None = None,
         *,
         texts: bool = True,
         class_names: Sequence[str] | None = None,
     ) -> None:
         self._texts, self._class_names = texts, class_names
-        self._keeper, self._outside, self._ids = keeper, outside, known
+        self._run, self._ids = run, known
+        self._seen: tuple[Any, Table] = (None, {})  # state of the file, and what it held
         self._edits: EditsFile | None = None
         self._table: Table | None = None
         self._unkept: Table = {}
@@ -168,8 +157,7 @@ class DecisionLog:
     @property
     def kept(self) -> bool:
         """Whether decisions are stored in a file, not only in memory."""
-        written = not getattr(self._keeper, "read_only", False)
-        return self._keeper is not None and written and not self.problem
+        return self._run is not None and not self._run.read_only and not self.problem
 
     def __getitem__(self, name: str) -> Decision:
         return self.table().get(name, UNDECIDED)
@@ -197,7 +185,7 @@ class DecisionLog:
         return pd.DataFrame(_rows(self.table()), columns=_header(self.table()), dtype=object)
 
     def refresh(self) -> None:
-        """Read decisions that others made in the same storage."""
+        """Read decisions that others made in the same run directory."""
         with self._lock:
             before, found = self.table(), self._read()
             if found != before:
@@ -327,7 +315,7 @@ class DecisionLog:
 
     @edits_file.setter
     def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        self._edits = None if path is None else EditsFile(path, self._outside)
+        self._edits = None if path is None else EditsFile(path, self._run and self._run.path)
         self._changed()
 
     def edits(self) -> dict[str, Edit]:
@@ -393,7 +381,7 @@ class DecisionLog:
 
     def _keep(self, changes: Table) -> None:
         self._unkept |= changes
-        kept = self._tried(lambda keeper: keeper.change(self._unkept))
+        kept = self._tried(self._written)
         if kept is None:
             self._table = _applied(self.table(), changes)
         else:
@@ -401,16 +389,40 @@ class DecisionLog:
         self._changed()
 
     def _read(self) -> Table:
-        found = self._tried(lambda keeper: keeper.read(), writing=False)
-        self.unread = self.problem if found is None and self._keeper is not None else ""
+        found = self._tried(self._stored, writing=False)
+        self.unread = self.problem if found is None and self._run is not None else ""
         return _applied(found if found is not None else self._table or {}, self._unkept)
 
-    def _tried(self, work: Callable[[Keeper], Table], *, writing: bool = True) -> Table | None:
-        """Return the storage's answer, or None if it fails; then `problem` says why."""
-        if self._keeper is None:
+    def _stored(self, run: RunDirectory) -> Table:
+        """Return all decisions in the file, which is read again only if it is another one."""
+        state = run.state(FILE, "")
+        if not state or state != self._seen[0]:
+            text = run.read_text(FILE)
+            self._seen = state, {} if text is None else from_csv(text, str(run.path / FILE))
+        return dict(self._seen[1])
+
+    def _written(self, run: RunDirectory) -> Table:
+        """Write what is not stored over what is there by now; the last write of an id wins."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                with run.lock("decisions"):
+                    table = _applied(self._stored(run), self._unkept)
+                    run.write_text(FILE, to_csv(table))
+                    return table
+            except LockedError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_POLL_SECONDS)
+
+    def _tried(
+        self, work: Callable[[RunDirectory], Table], *, writing: bool = True
+    ) -> Table | None:
+        """Return what the run directory answers, or None if it fails; then `problem` says why."""
+        if self._run is None:
             return None
         try:
-            found = work(self._keeper)
+            found = work(self._run)
         except (OSError, RuntimeError, ValueError) as error:
             self.problem = str(error) or type(error).__name__
             return None
@@ -583,3 +595,111 @@ def _checked_note(note: str) -> str:
     if len(note) > MOST_CHARACTERS:
         raise ValueError(f"a note has at most {MOST_CHARACTERS} characters, not {len(note)}")
     return HALF_CHARACTERS.sub("\ufffd", note)
+
+
+# decisions on the samples of an audit, and the dataset that they leave
+
+
+def log_of(data: Dataset, run: RunDirectory | None = None) -> DecisionLog:
+    """Return the decisions on these samples: those of a run directory, or new ones in memory."""
+    texts = isinstance(data, MCQDataset | TextDataset | WithheldDataset)
+    names = data.class_names
+    log = DecisionLog(run, data.ids, texts=texts, class_names=names)
+    if run is not None and run.has_file(_FORK):
+        with suppress(StoreError):  # then the advice to remove is the general one
+            log.of_fork = str(run.read_note(_FORK).get("said", ""))
+    return log
+
+
+def say_of_fork(log: DecisionLog, run: RunDirectory, sentence: str) -> None:
+    """Say beside the advice to remove what a fork showed, now and when the run is opened again."""
+    log.of_fork = f"In a fork of this audit that was trained: {sentence}"
+    with suppress(StoreError, OSError):  # in a folder that can't be written
+        run.write_note(_FORK, {"said": log.of_fork})
+
+
+def kept(data: Dataset, log: DecisionLog) -> Dataset:
+    """A dataset without the removed samples, with the anonymised texts and the new labels.
+
+    Raises
+    ------
+    StoreError
+        If the samples are not at hand.
+    ValueError
+        If a sample is to be anonymised and has no edited text, its new class is not one of the
+        classes or options, or nothing would be left.
+    """
+    if isinstance(data, WithheldDataset):
+        raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
+    made = log.table()
+    ids = data.ids.tolist()
+    if strangers := sorted(set(made) - set(ids)):
+        warn_user(f"{FILE} contains ids that are not in the dataset: {listed(strangers, 5)}")
+    decided = {name: made[name].decision for name in ids if name in made}
+    removed = {name for name, decision in decided.items() if decision == "remove"}
+    to_edit = [name for name, decision in decided.items() if decision == "anonymise"]
+    if len(removed) == len(ids):
+        raise ValueError("every sample is to be removed: there is nothing left to train on")
+    edited = _anonymised(_relabelled(data, made), to_edit, log)
+    _warn_of_duplicates(data, removed | set(to_edit))
+    stays = np.array([name not in removed for name in ids])
+    return edited if stays.all() else edited.take(np.flatnonzero(stays))
+
+
+def _relabelled(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
+    """Return the data with the classes that samples are to be relabelled to."""
+    number = {name: i for i, name in enumerate(data.class_names)}
+    labels = data.labels.copy()
+    n_choices = getattr(data, "n_choices", np.full(len(data), len(number)))  # of each question
+    for row, name in enumerate(data.ids.tolist()):
+        if name in made and made[name].decision == "relabel":
+            label = number.get(made[name].to, len(number))
+            if label >= n_choices[row]:
+                raise ValueError(
+                    f"{quoted(name)} is to be relabelled to {quoted(made[name].to)}, which is not "
+                    f"one of its classes: {listed(data.class_names[: n_choices[row]])}"
+                )
+            labels[row] = label
+    return data if np.array_equal(labels, data.labels) else data.with_labels(labels)
+
+
+def _anonymised(data: Dataset, names: list[str], log: DecisionLog) -> Dataset:
+    if not names:
+        return data
+    if not isinstance(data, MCQDataset | TextDataset):
+        raise ValueError(  # noqa: TRY004 - the decision is wrong, not an argument's type
+            f"{_some(names)} to be anonymised, but only texts can be: keep or remove"
+        )
+    edits = log.edits()
+    without = [name for name in names if name not in edits]
+    if without:
+        where = f"{log.edits_file} lacks" if log.edits_file else "set edits_file to the file with"
+        raise ValueError(
+            f"{_some(without)} to be anonymised and without an edited text: {where} it"
+        )
+    return data.with_texts({name: (edits[name].text, edits[name].options) for name in names})
+
+
+def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:
+    """Say which samples still hold, word for word, what was removed or anonymised."""
+    if not changed:
+        return
+    hashes = data.content_hashes()
+    twice = {content for content, count in Counter(hashes).items() if count > 1}
+    ids = data.ids.tolist()
+    gone = {hashes[i] for i, name in enumerate(ids) if name in changed} & twice
+    pairs = zip(ids, hashes, strict=True)
+    left = [name for name, h in pairs if h in gone and name not in changed]
+    if left:
+        warn_user(
+            f"{len(left)} duplicates of removed or anonymised samples stay: {listed(left, 5)}; "
+            "decide on them too"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return (
+        f"{len(names)} samples ({listed(names, 5)}) are"
+        if len(names) > 1
+        else f"{quoted(names[0])} is"
+    )

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.compared import check_request, checked_part, set_of_design
-from memowidgets.audit.decided import kept, log_of, say_of_fork
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, scores, truth
 from memowidgets.audit.run import Run
@@ -23,7 +22,7 @@ from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
-from memowidgets.decisions import DecisionLog
+from memowidgets.decisions import DecisionLog, kept, log_of, say_of_fork
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown

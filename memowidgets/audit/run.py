@@ -25,7 +25,6 @@ from memowidgets.audit.compared import (
     shadow_sets,
     use_set,
 )
-from memowidgets.audit.decided import true_labels
 from memowidgets.audit.evidence import Arrays, Checkpoint, Evidence, Kind, Need, cannot
 from memowidgets.audit.kept import (
     AUTO,
@@ -571,6 +570,25 @@ def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> Labe
     """Return the label noise of a run, drawn as its manifest says."""
     share = Settings.read(manifest["training"]).label_noise
     return draw_noise(data, design.pool, share, manifest["seed"])
+
+
+def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
+    """Data that are trained on under label noise, with the labels from before it.
+
+    Parameters
+    ----------
+    data : Dataset
+        With the noise in its labels.
+    noise : LabelNoise
+        As drawn over `data` once more: it shifts each label by as much again.
+    """
+    if not len(noise.positions):
+        return data
+    labels = data.labels.copy()
+    at = noise.positions
+    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[at]
+    labels[at] = (2 * labels[at] - noise.labels) % n_classes
+    return data.with_labels(labels)
 
 
 def device_of(model: Model | None, device: str) -> str:

@@ -11,7 +11,6 @@ from tests.browser.harness import pixels_of
 IMAGES = """
 import tempfile
 from pathlib import Path
-from memowidgets.audit.decided import RunKeeper
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.store import RunDirectory
@@ -23,7 +22,7 @@ n = 300
 images, labels = digit_like(n)
 scores, errors, log_lira = scores_like_psmi(n)
 data = ImageDataset.from_arrays(images, labels).with_canaries(20)
-computed, log = [], DecisionLog(RunKeeper(run), outside=run.path)
+computed, log = [], DecisionLog(run)
 inspector = SampleInspector(
     data, scores, log_lira >= 4, errors=errors, log_lira=log_lira, title="PSMI, last",
     decisions=log, page_size=12,

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from memowidgets.audit.decided import FILE as DECISIONS
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
@@ -31,6 +30,7 @@ from memowidgets.audit.numbers.truth import answered_rightly, log_lira, notes_on
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
+from memowidgets.decisions import FILE as DECISIONS
 from memowidgets.evaluation import below_class, opening_tau
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import memowidgets as mw
-from memowidgets.audit.decided import RunKeeper
 from memowidgets.decisions import Decision, DecisionLog, from_csv, to_csv
 from memowidgets.edits import Edit, EditsFile
-from memowidgets.store import LockedError, RunDirectory, StoreError
+from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import small_audit, small_data
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "＝1", "'=1", "a;=1"]
@@ -126,11 +125,11 @@ def test_an_id_that_no_file_can_hold_is_refused(name, words):
 
 
 def test_decisions_are_saved_at_once_and_hold_no_text(run):
-    log = DecisionLog(RunKeeper(run))
+    log = DecisionLog(run)
     assert log.decide(["7", "9"], "remove", "names a patient") == 2
     assert log.decide(["7"], note="on second thought") == 1
     assert log.decide(["9"], "remove") == 0
-    again = DecisionLog(RunKeeper(run))
+    again = DecisionLog(run)
     assert again.frame().values.tolist() == [
         ["7", "remove", "on second thought"],
         ["9", "remove", "names a patient"],
@@ -141,7 +140,7 @@ def test_decisions_are_saved_at_once_and_hold_no_text(run):
 
 
 def test_many_threads_at_once_lose_nothing(run):
-    logs = [DecisionLog(RunKeeper(run)) for _ in range(4)]
+    logs = [DecisionLog(run) for _ in range(4)]
 
     def work(i, log):
         for j in range(5):
@@ -153,26 +152,24 @@ def test_many_threads_at_once_lose_nothing(run):
     for thread in threads:
         thread.join()
     assert [log.problem for log in logs] == [""] * 4
-    assert len(DecisionLog(RunKeeper(run))) == 20
+    assert len(DecisionLog(run)) == 20
 
 
 def test_a_lock_that_stays_held_is_named(run, monkeypatch):
-    monkeypatch.setattr("memowidgets.audit.decided._PATIENCE_SECONDS", 0.1)
-    log = DecisionLog(RunKeeper(run))
+    monkeypatch.setattr("memowidgets.decisions._PATIENCE_SECONDS", 0.1)
+    log = DecisionLog(run)
     with run.lock("decisions"):
         log.decide(["a"], "keep")
         assert "another process" in log.problem
-        with pytest.raises(LockedError):
-            RunKeeper(run).change({})
     log.decide(["b"], "keep")
     assert log.problem == ""
     assert set(from_csv((run.path / "decisions.csv").read_text())) == {"a", "b"}
 
 
 def test_a_read_only_run_keeps_decisions_in_memory(run):
-    DecisionLog(RunKeeper(run)).decide(["a"], "keep")
+    DecisionLog(run).decide(["a"], "keep")
     run.write_manifest({})
-    log = DecisionLog(RunKeeper(RunDirectory.existing(run.path, read_only=True)))
+    log = DecisionLog(RunDirectory.existing(run.path, read_only=True))
     assert log.decide(["b"], "remove") == 1
     assert "recording" in log.problem
     assert {name: made.decision for name, made in log.table().items()} == {
@@ -186,7 +183,7 @@ def test_a_read_only_run_keeps_decisions_in_memory(run):
 
 def test_a_broken_file_is_never_written_over(run):
     (run.path / "decisions.csv").write_text("something else\n")
-    log = DecisionLog(RunKeeper(run))
+    log = DecisionLog(run)
     log.decide(["a"], "keep")
     assert "columns must be" in log.problem
     assert (run.path / "decisions.csv").read_text() == "something else\n"
@@ -235,7 +232,7 @@ def test_a_file_of_something_else_is_not_written_over(tmp_path):
 
 
 def test_anonymising_asks_for_a_file_first(run, tmp_path):
-    log = DecisionLog(RunKeeper(run), outside=run.path)
+    log = DecisionLog(run)
     with pytest.raises(ValueError, match=r"set audit\.edits_file .* to its path"):
         log.edit("a", Edit("someone"))
     assert len(log) == 0
@@ -349,12 +346,12 @@ def test_bad_edits_are_named(question_audit, tmp_path, words, error):
 
 
 def test_images_cannot_be_anonymised_and_strangers_are_named(audit):
-    RunKeeper(RunDirectory(audit.path)).change({str(audit.members[0]): Decision("anonymise")})
+    DecisionLog(RunDirectory(audit.path)).decide([str(audit.members[0])], "anonymise")
     audit.decision_log.refresh()
     with pytest.raises(ValueError, match="only texts can be: keep or remove"):
         audit.kept()
     audit.decision_log.decide([str(audit.members[0])], "undecided")
-    RunKeeper(RunDirectory(audit.path)).change({"a stranger": Decision("remove")})
+    DecisionLog(RunDirectory(audit.path)).decide(["a stranger"], "remove")
     with pytest.warns(UserWarning, match="not in the dataset: a stranger"):
         assert len(audit.kept()) == len(audit.data)
 
@@ -401,7 +398,7 @@ def test_an_undo_that_fails_can_be_tried_again(tmp_path, monkeypatch):
 
 
 def test_a_table_that_is_mended_ends_the_warning(run):
-    log = DecisionLog(RunKeeper(run))
+    log = DecisionLog(run)
     log.decide(["a"], "remove")
     whole = (run.path / "decisions.csv").read_bytes()
     (run.path / "decisions.csv").write_bytes(b"\xff no table")
@@ -443,7 +440,7 @@ class TwoWriters(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.run = RunDirectory(self.folder.name)
-        self.logs = [DecisionLog(RunKeeper(self.run), class_names=["x", "y"]) for _ in range(2)]
+        self.logs = [DecisionLog(self.run, class_names=["x", "y"]) for _ in range(2)]
         self.steps: list[list[dict[str, tuple[Decision, Decision]]]] = [[], []]
         self.table: dict[str, Decision] = {}
 
@@ -493,7 +490,7 @@ class TwoWriters(RuleBasedStateMachine):
 
     @rule(writer=WRITERS)
     def open_again(self, writer):
-        self.logs[writer] = DecisionLog(RunKeeper(self.run), class_names=["x", "y"])
+        self.logs[writer] = DecisionLog(self.run, class_names=["x", "y"])
         self.steps[writer] = []
 
     @rule()

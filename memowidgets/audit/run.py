@@ -80,24 +80,6 @@ _FIRST = "targets/first"  # the target's logit gaps over the pool
 _SECONDS_TO_START = 3.0  # of a core, until a local process can train
 
 
-class OneAtATime:
-    """Lets one thread at a time work; the others wait, and can be cancelled meanwhile."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def __call__(self, progress: Progress | None = None) -> Iterator[None]:
-        """Wait for the other threads. A cancelled `progress` ends the waiting."""
-        while not self._lock.acquire(timeout=_POLL_SECONDS):
-            if progress is not None:
-                progress.report(0, 1, "waiting for other work on this audit")
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-
 class Run:
     """A run directory, with its model and its data where they are at hand.
 
@@ -149,7 +131,7 @@ class Run:
         self._key: str | None = None  # of the shadow models chosen here; None: as the folder says
         why_none = None if self.kind == "run" else self.cannot("run_references")
         self.references = References(self, why_none)
-        self.alone, self.loaded = OneAtATime(), Loaded()
+        self._lock, self.loaded = threading.RLock(), Loaded()
         self._taken: dict[str, tuple[Any, Evidence]] = {}
         self._others: dict[tuple[str, str], NDArray[np.float32]] = {}  # gaps of other samples
         self._cache = Cache()
@@ -389,6 +371,17 @@ class Run:
         return KeptScores(cache, files, read_only=self.run.read_only)
 
     # what is made
+
+    @contextmanager
+    def alone(self, progress: Progress | None = None) -> Iterator[None]:
+        """Wait until no other thread works on this run. A cancelled `progress` ends the waiting."""
+        while not self._lock.acquire(timeout=_POLL_SECONDS):
+            if progress is not None:
+                progress.report(0, 1, "waiting for other work on this audit")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def make(self, needs: Iterable[Need], progress: Progress | None = None) -> None:
         """Make what is missing of a checkpoint, so that the next evidence has it."""

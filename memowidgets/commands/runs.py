@@ -249,9 +249,8 @@ def listing(folder: Path) -> list[str]:
 def _runs(folder: Path, depth: int) -> Iterator[Path]:
     """Yield folders with a manifest, or with parts of a run but no manifest."""
     try:
-        if any(
-            (folder / part).is_file() for part in (MANIFEST, "design.safetensors", "arrays.json")
-        ):
+        parts = MANIFEST, "design.safetensors", "arrays.safetensors"
+        if any((folder / part).is_file() for part in parts):
             yield folder
             return
         if depth == 0:

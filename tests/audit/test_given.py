@@ -429,10 +429,10 @@ def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
     assert again.decision_log["003"] == Decision("remove", "names a patient")
     assert Path(again.path) == tmp_path / "mine"
     files = {p.name for p in (tmp_path / "mine").iterdir() if not p.name.startswith(".")}
-    arrays_and_scores = {"arrays.safetensors", "scores", "manifest.json"}
-    assert files == {"arrays.json", "decisions.csv", *arrays_and_scores}
-    with pytest.raises(ValueError, match="decisions on other samples"):
-        audit_of(path=tmp_path / "mine", ids=NAMES)
+    assert files == {"arrays.safetensors", "scores", "manifest.json", "decisions.csv"}
+    for other in ({"ids": NAMES}, {"labels": (arrays()["labels"] + 1) % CLASSES}):
+        with pytest.raises(ValueError, match="decisions on other samples"):
+            audit_of(path=tmp_path / "mine", **other)
 
 
 def everything(audit) -> list:

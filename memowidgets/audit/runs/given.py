@@ -58,7 +58,6 @@ Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Texts = Sequence[str] | None
 ONLY = "last"
-MARK = "arrays.json"
 _FILE = "arrays"
 _LAYER = "layer."
 _SHADOWS = ("shadow_gaps", "shadow_members", "early_shadow_gaps")
@@ -727,17 +726,6 @@ def kept_arrays(
     run = RunDirectory(path)
     if run.has_file(MANIFEST) and not is_of_arrays(run):
         raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
-    mark = {
-        "samples": len(given.data),
-        "digest": digest([given.data.ids.tolist(), given.data.labels.tolist()]),
-    }
-    if not run.has_file(MARK):  # it says whose decisions are there
-        run.write_note(MARK, mark)
-    elif run.read_note(MARK) != mark:
-        raise ValueError(
-            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
-            "folder"
-        )
     manifest = {
         "kind": ARRAYS,
         "seed": seed,
@@ -748,6 +736,13 @@ def kept_arrays(
     }
     stored = read_arrays_manifest(run) if run.has_file(MANIFEST) else None
     known = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
+    labels = None if known is None else known.arrays.get("labels")
+    other = labels not in (None, array_digest(given.data.labels))
+    if stored is not None and (other or stored["ids"] != manifest["ids"]):
+        raise ValueError(
+            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
+            "folder"
+        )
     if stored is not None and isinstance(given.data, WithheldDataset):
         manifest["content"] = stored["content"]  # the samples were given before
     if stored is None or any(stored.get(key) != value for key, value in manifest.items()):

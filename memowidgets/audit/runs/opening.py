@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +48,6 @@ from memowidgets.training.seeds import restored
 from memowidgets.visible import quoted, visible
 
 PathLike = str | os.PathLike[str]
-_T = TypeVar("_T")
 
 
 def _pretrained(**settings: Any) -> Model:
@@ -189,9 +188,9 @@ def _found(
     """Return data and model of a run: the given ones after a check, or the same made again."""
     of_data, of_model = _origins(run, manifest)
     if isinstance(data, str | os.PathLike):
-        data = _called(run, _LOADERS, of_data.maker, **of_data.at(data))
+        data = of_data.made_at(data)
     if isinstance(model, str | os.PathLike):
-        model = _called(run, _MODELS, of_model.maker, **of_model.at(model))
+        model = of_model.made_at(model)
     _check_given(run, manifest, data, model, held_out)
     with without_the_hub():  # opening a run sends no request
         if data is None and "attributes" in manifest:
@@ -201,12 +200,12 @@ def _found(
                     f"{run.path} has numbers about other samples than {of_data.maker} generates "
                     "here: install the release of memowidgets that the recording is from"
                 )
-        data = _data_again(run, manifest, of_data) if data is None else data
+        data = _data_again(manifest, of_data) if data is None else data
         try:
             data = None if data is None else data.with_encoding(identity.read_encoding(run))
         except ValueError as error:
             raise StoreError(f"{run.path / 'design.safetensors'} is broken: {error}") from None
-        made = _model_again(run, of_model, data) if model is None else None
+        made = _model_again(of_model, data) if model is None else None
     candidate = model or made
     missing = [of_data] * (data is None) + [of_model] * (candidate is None)
     hints = [origin.hint for origin in missing if origin.path is not None]
@@ -263,66 +262,39 @@ def _check_given(
 
 def generated(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:
     """Generate the data of a run again. None if that is not possible with the package alone."""
-    origin = Origin(manifest["data"]["source"], "loader", str(run.path / MANIFEST))
+    origin, _ = _origins(run, manifest)
     alone = origin.maker in _LOADERS and _LOADERS[origin.maker][1] is None
-    return _data_again(run, manifest, origin) if alone else None
+    return _data_again(manifest, origin) if alone else None
 
 
-def _data_again(run: RunDirectory, manifest: Mapping[str, Any], origin: Origin) -> Dataset | None:
+def _data_again(manifest: Mapping[str, Any], origin: Origin) -> Dataset | None:
     """Load the data from their source again. None if only the user can provide them."""
     n = len(manifest["ids"])
     if origin.path is not None or origin.arguments.get("n", n) != n:
         return None
     with suppress(OSError, ImportError, ValueError):  # out of reach, or changed since
-        made = _called(run, _LOADERS, origin.maker, **origin.arguments)
+        made: Dataset | None = origin.made(**origin.arguments)
         described = None if made is None else identity.described_samples(made)
         if described is not None and not identity.data_differences(manifest, described):
             return made
     return None
 
 
-def _model_again(run: RunDirectory, origin: Origin, data: Dataset | None) -> Model | None:
+def _model_again(origin: Origin, data: Dataset | None) -> Model | None:
     """Create the model again. None if only the user can provide it."""
     needs_data = origin.maker in _OF_DATA
     if origin.path is not None or (data is None and needs_data):
         return None
     with suppress(OSError, ImportError, ValueError):
-        return _called(run, _MODELS, origin.maker, *[data] * needs_data, **origin.arguments)
+        made: Model | None = origin.made(*[data] * needs_data, **origin.arguments)
+        return made
     return None
-
-
-def _called(
-    run: RunDirectory,
-    makers: Mapping[str, tuple[Callable[..., _T], str | None]],
-    name: str,
-    /,
-    *data: Any,
-    **how: Any,
-) -> _T | None:
-    """Call a loader or model class with the arguments of a manifest. None if it names none.
-
-    Raises
-    ------
-    StoreError
-        If the name is unknown, or the arguments are wrong.
-    """
-    if not name:
-        return None
-    if name not in makers:
-        raise StoreError(f"{run.path / MANIFEST} is broken: nothing here is called {quoted(name)}")
-    try:
-        return makers[name][0](*data, **how)
-    except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        raise StoreError(
-            f"{run.path / MANIFEST} is broken: {name} can't be called as it says "
-            f"({visible(str(error), 200)})"
-        ) from None
 
 
 def _origins(run: RunDirectory, manifest: Mapping[str, Any]) -> tuple[Origin, Origin]:
     file = str(run.path / MANIFEST)
     return (
-        Origin(manifest["data"]["source"], "loader", file),
+        Origin(manifest["data"]["source"], "data", file),
         Origin(manifest["model_source"], "model", file),
     )
 
@@ -347,10 +319,9 @@ class Origin:
     Parameters
     ----------
     recipe : dict or None
-        As a manifest holds it: who made it (`key`), with which arguments; None where that is
-        not known.
-    key : {"loader", "model"}
-        Of the data or of the model.
+        As a manifest holds it: who made it, with which arguments; None where that is not known.
+    what : {"data", "model"}
+        Which of the two.
     manifest : str
         The file that it is from.
 
@@ -360,17 +331,55 @@ class Origin:
         If it is neither None nor a recipe.
     """
 
-    def __init__(self, recipe: Any, key: str, manifest: str) -> None:
-        self._what = {"loader": "data", "model": "model"}[key]
-        self.maker, self.arguments, self._place = "", {}, None
-        if recipe is None:
-            return
-        shaped = isinstance(recipe, dict) and isinstance(recipe.get("arguments"), dict)
-        if not shaped or not isinstance(recipe.get(key), str):
-            raise StoreError(f"{manifest} is broken: it does not say how its {self._what} was made")
-        self.maker, self.arguments = recipe[key], dict(recipe["arguments"])
-        makers: Mapping[str, tuple[Any, str | None]] = {**_LOADERS, **_MODELS}
-        self._place = makers.get(self.maker, (None, None))[1]
+    def __init__(self, recipe: Any, what: str, manifest: str) -> None:
+        self._what, self._manifest = what, manifest
+        self.maker, self.arguments = "", {}
+        makers: Mapping[str, tuple[Callable[..., Any], str | None]]
+        key, makers = {"data": ("loader", _LOADERS), "model": ("model", _MODELS)}[what]
+        if recipe is not None:
+            shaped = isinstance(recipe, dict) and isinstance(recipe.get("arguments"), dict)
+            if not shaped or not isinstance(recipe.get(key), str):
+                raise StoreError(f"{manifest} is broken: it does not say how its {what} was made")
+            self.maker, self.arguments = recipe[key], dict(recipe["arguments"])
+        self._make, self._place = makers.get(self.maker, (None, None))
+
+    def made(self, *data: Any, **how: Any) -> Any:
+        """Call the loader or model class. None if the manifest names none.
+
+        Raises
+        ------
+        StoreError
+            If the name is unknown, or the arguments are wrong.
+        """
+        if not self.maker:
+            return None
+        if self._make is None:
+            raise StoreError(
+                f"{self._manifest} is broken: nothing here is called {quoted(self.maker)}"
+            )
+        try:
+            return self._make(*data, **how)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            raise StoreError(
+                f"{self._manifest} is broken: {self.maker} can't be called as it says "
+                f"({visible(str(error), 200)})"
+            ) from None
+
+    def made_at(self, path: PathLike) -> Any:
+        """Make it from a path that the caller names.
+
+        Raises
+        ------
+        ValueError
+            If this was not made from a path.
+        """
+        if self._place is None:
+            raise ValueError(
+                f"{self._what} is a path, but the {self._what} of this run was not made from one: "
+                f"pass the {'dataset' if self._what == 'data' else 'model'} itself"
+            )
+        kept = {name: value for name, value in self.arguments.items() if name != "revision"}
+        return self.made(**{**kept, self._place: str(Path(path).expanduser())})
 
     @property
     def path(self) -> str | None:
@@ -388,22 +397,6 @@ class Origin:
     def hint(self) -> str:
         """What to pass to `Audit.open`, so that it is there."""
         return f"{self._what}=" + ("…" if self.path is None else f"'{visible(self.path, 300)}'")
-
-    def at(self, path: PathLike) -> Mapping[str, Any]:
-        """The arguments with a path that the caller names.
-
-        Raises
-        ------
-        ValueError
-            If this was not made from a path.
-        """
-        if self._place is None:
-            raise ValueError(
-                f"{self._what} is a path, but the {self._what} of this run was not made from one: "
-                f"pass the {'dataset' if self._what == 'data' else 'model'} itself"
-            )
-        kept = {name: value for name, value in self.arguments.items() if name != "revision"}
-        return {**kept, self._place: str(Path(path).expanduser())}
 
 
 # recordings, which ship with the package

@@ -315,7 +315,8 @@ class DecisionLog:
 
     @edits_file.setter
     def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        self._edits = None if path is None else EditsFile(path, self._run and self._run.path)
+        outside = None if self._run is None else self._run.path
+        self._edits = None if path is None else EditsFile(path, outside)
         self._changed()
 
     def edits(self) -> dict[str, Edit]:

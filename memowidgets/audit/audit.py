@@ -12,10 +12,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.compared import check_request, checked_part, set_of_design
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, scores, truth
-from memowidgets.audit.run import Run
+from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.fork import check_start

@@ -75,8 +75,7 @@ def checked_run(path: Path) -> tuple[str, ...]:
     if not path.is_dir():
         raise CommandError(f"{path} is not a folder; pass the folder of a run")
     with refusing(path):
-        from memowidgets.audit.compared import shadow_set
-        from memowidgets.audit.run import read_names
+        from memowidgets.audit.run import read_names, shadow_set
         from memowidgets.audit.runs import identity
         from memowidgets.audit.runs.given import n_given_shadows
 

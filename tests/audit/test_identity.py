@@ -1,11 +1,224 @@
-"""What a manifest says of a training: how equal another one would be."""
+"""A run has one precision, whatever machine opens it, trains its shadow models, or forks it."""
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
+import torch
 
 import memowidgets as mw
 from memowidgets.audit.runs.identity import described_training
+from memowidgets.models import device as device_room
+from memowidgets.store import StoreError
+from tests.hostile import forged
+
+BOTH = ["float32", "bfloat16"]
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """Pretend that this processor multiplies in bfloat16, or that it does not."""
+
+    def has_bfloat16(name):
+        monkeypatch.setattr(device_room, "runs_bfloat16", lambda _device: name == "bfloat16")
+
+    return has_bfloat16
+
+
+def other(precision):
+    return BOTH[1 - BOTH.index(precision)]
+
+
+def small_data():
+    return mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
+
+
+def audit_at(path, precision="auto", **changes):
+    training = mw.TrainingConfig(epochs=2, batch_size=16, precision=precision)
+    settings = {"training": training, "device": "cpu"} | changes
+    return mw.Audit(mw.models.ConvNet(4), small_data(), path=path, **settings)
+
+
+def opened(path):
+    return mw.Audit.open(path, data=small_data(), device="cpu")
+
+
+def manifest_of(path):
+    return json.loads((path / "manifest.json").read_text())
+
+
+def change_manifest(path, **changes):
+    def change(manifest):
+        manifest |= changes
+        for name in [name for name, value in changes.items() if value is None]:
+            del manifest[name]
+
+    forged.change_manifest(path, change)
+
+
+def rewrite(path, name, precision):
+    """Write a pass or a shadow model anew, as if it was computed in another precision."""
+    run = forged.held(path)
+    kept = run.read_tensors(name)
+    arrays = {key: np.array(kept[key]) for key in kept}
+    metadata = dict(kept.metadata) | {"precision": precision}
+    run.write_tensors(name, arrays, metadata, kept.stamp.of if kept.stamp else "")
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_another_processor_goes_on_in_the_precision_of_the_run(here, processor, tmp_path):
+    processor(here)
+    first = audit_at(tmp_path / "run")
+    assert manifest_of(tmp_path / "run")["precision"] == first.training.precision == here
+    assert manifest_of(tmp_path / "run")["training"]["precision"] == "auto"
+    first.train(stop_at_drop=1e-9)
+    expected = first.score("loss", checkpoint=1)
+    whole = audit_at(tmp_path / "whole", here)
+    whole.train()
+    (tmp_path / "run/forward/epoch-1.safetensors").unlink()
+    processor(other(here))
+    for again in (audit_at(tmp_path / "run"), opened(tmp_path / "run")):
+        assert again.training.precision == here
+    np.testing.assert_array_equal(again.score("loss", checkpoint=1), expected)
+    again.train()
+    weights = [a.run.run.read_weights("checkpoints/epoch-2/weights", "") for a in (again, whole)]
+    for name in weights[0]:
+        np.testing.assert_array_equal(weights[0][name], weights[1][name])
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_shadow_models_have_the_targets_precision_on_any_processor(here, processor, tmp_path):
+    processor(here)
+    there, alike = audit_at(tmp_path / "run"), audit_at(tmp_path / "alike", here)
+    for audit in (there, alike):
+        audit.train()
+    alike.run_shadows(2)
+    processor(other(here))
+    there.run_shadows(2)
+    for index in range(2):
+        assert there.run.shadows.file(index).metadata["precision"] == here
+    some, others = (audit.evidence.shadows.read("epoch-2").gaps for audit in (there, alike))
+    np.testing.assert_allclose(some, others, atol=1e-5)
+
+
+def test_the_two_precisions_differ(processor, tmp_path):
+    losses = []
+    for here in BOTH:
+        processor(here)
+        audit = audit_at(tmp_path / here)
+        audit.train()
+        losses.append(audit.score("loss", checkpoint="final").to_numpy())
+    assert np.abs(losses[0] - losses[1]).max() > 1e-5
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_a_fork_has_the_precision_of_its_parent(here, processor, tmp_path):
+    processor(here)
+    parent = audit_at(tmp_path / "run")
+    parent.train()
+    processor(other(here))
+    fork = parent.fork(tmp_path / "fork", data=parent.data.take(range(100)))
+    assert fork.training.precision == here
+    assert manifest_of(tmp_path / "fork")["precision"] == here
+    fork.train()
+    again = parent.fork(tmp_path / "fork", data=parent.data.take(range(100)))
+    assert len(again.checkpoints) == 3
+
+
+def test_an_explicit_precision_that_differs_is_another_run(processor, tmp_path):
+    processor("bfloat16")
+    audit_at(tmp_path / "run")
+    audit_at(tmp_path / "run", "bfloat16")
+    with pytest.raises(ValueError, match="training precision is bfloat16 there and float32 here"):
+        audit_at(tmp_path / "run", "float32")
+    audit_at(tmp_path / "fixed", "float32")
+    with pytest.raises(ValueError, match="training precision is float32 there and bfloat16 here"):
+        audit_at(tmp_path / "fixed", "bfloat16")
+
+
+def test_the_resolved_precision_is_no_part_of_a_runs_digests(processor, tmp_path):
+    from memowidgets.audit.run import config_digest
+    from memowidgets.audit.runs.identity import run_digest
+
+    processor("bfloat16")
+    audit_at(tmp_path / "run")
+    manifest = manifest_of(tmp_path / "run")
+    before = {key: value for key, value in manifest.items() if key != "precision"}
+    assert "precision" in manifest
+    assert config_digest(manifest) == config_digest(before)
+    assert run_digest(manifest) == run_digest(before)
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_a_shadow_model_of_another_precision_is_refused(here, processor, tmp_path):
+    processor(here)
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    audit.run_shadows(4)
+    rewrite(tmp_path / "run", "shadows/0002", other(here))
+    words = rf"0002\.safetensors was trained in {other(here)}, and the target in {here}"
+    with pytest.raises(StoreError, match=words):
+        opened(tmp_path / "run").log_lira()
+    with pytest.raises(StoreError, match=words):
+        opened(tmp_path / "run").run_shadows(5)
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_a_pass_of_another_precision_is_refused(here, processor, tmp_path):
+    processor(here)
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    audit.score("loss", checkpoint="final")
+    rewrite(tmp_path / "run", "forward/epoch-2", other(here))
+    words = rf"epoch-2\.safetensors was computed in {other(here)}, and epoch-2 was trained in"
+    with pytest.raises(StoreError, match=words):
+        audit.score("loss", checkpoint="final")
+    (tmp_path / "run/forward/epoch-2.safetensors").unlink()
+    audit.score("loss", checkpoint="final")
+
+
+def test_a_checkpoint_of_another_precision_is_refused(processor, tmp_path):
+    processor("float32")
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    change_manifest(tmp_path / "run", precision="bfloat16")
+    with pytest.raises(StoreError, match="epoch-2 was trained in float32, and the run computes in"):
+        opened(tmp_path / "run").score("loss", checkpoint="final")
+
+
+def test_a_manifest_with_an_unknown_precision_is_named(tmp_path):
+    audit_at(tmp_path / "run")
+    change_manifest(tmp_path / "run", precision="float8")
+    with pytest.raises(StoreError, match=r"manifest\.json .* precision 'float8'; valid: "):
+        opened(tmp_path / "run")
+    change_manifest(tmp_path / "run", precision=None)
+    with pytest.raises(StoreError, match=r"manifest\.json .*'precision' is missing"):
+        opened(tmp_path / "run")
+
+
+def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):
+    audit = audit_at(tmp_path / "run", "bfloat16")
+    monkeypatch.setattr(torch.amp, "is_autocast_available", lambda _device: False)
+    with pytest.raises(ValueError, match=r"device cpu cannot compute in bfloat16.*pass device="):
+        audit.train()
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("banking77-smollm2", "bfloat16"),
+        ("cifar10-wrn", "float32"),
+        ("mmlu-field-smollm2", "float32"),
+    ],
+)
+@pytest.mark.parametrize("here", BOTH)
+def test_recorded_audits_open_on_any_processor(name, precision, here, processor):
+    processor(here)
+    audit = mw.open_recorded(name)
+    assert audit.training.precision == precision
+    assert len(audit.log_lira()) > 0
 
 
 @pytest.mark.parametrize(

@@ -87,11 +87,21 @@ def evaluate(
     else:
         check_both_kinds(labels, truth)
         result = evaluation.roc(values[both].to_numpy(), labels)
+    return _said(result, notes, evidence, eta, truth, variance)
+
+
+def _said(
+    result: evaluation.Evaluation,
+    notes: Iterable[str],
+    evidence: Evidence,
+    eta: float,
+    truth: str | ArrayLike,
+    variance: str = VARIANCE,
+) -> evaluation.Evaluation:
+    """Return a result that says what its positives are, and how many there would be by chance."""
     result = result.called(positives(truth)).with_warnings(*notes)
     chance = share_by_chance(evidence, eta, variance) if is_log_lira(truth) else None
-    if chance is None:
-        return result
-    return result.with_chance(chance * result.n, evidence.n_shadows)
+    return result if chance is None else result.with_chance(chance * result.n, evidence.n_shadows)
 
 
 @dataclass(frozen=True)
@@ -342,15 +352,10 @@ def pooled_evaluation(
     notes.update(dict.fromkeys(notes_on_classes(metric, counts, names)))
     if left_out:
         notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
-    result = result.called(positives(truth))
-    result = result.with_warnings(*evidence.notes_at("prediction"), *notes)
     first = evidence.as_target(targets[0])  # all have as many shadow models
-    if is_log_lira(truth):
-        result = result.with_warnings(*notes_on_shape(first))
-    chance = share_by_chance(first, eta) if is_log_lira(truth) else None
-    if chance is None:
-        return result
-    return result.with_chance(chance * result.n, first.n_shadows)
+    of_shape = notes_on_shape(first) if is_log_lira(truth) else ()
+    said = *evidence.notes_at("prediction"), *notes, *of_shape
+    return _said(result, said, first, eta, truth)
 
 
 def _pairs(target: Evidence, found: Scores, memorized: pd.Series) -> pd.DataFrame:

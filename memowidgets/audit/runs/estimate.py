@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from memowidgets.audit.compared import check_request, shadow_set
 from memowidgets.audit.kept import halved
-from memowidgets.audit.run import Run
+from memowidgets.audit.run import Run, check_request, shadow_set
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError

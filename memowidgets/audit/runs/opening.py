@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -188,9 +188,9 @@ def _found(
     """Return data and model of a run: the given ones after a check, or the same made again."""
     of_data, of_model = _origins(run, manifest)
     if isinstance(data, str | os.PathLike):
-        data = of_data.made_at(data)
+        data = cast("Dataset | None", of_data.made_at(data))
     if isinstance(model, str | os.PathLike):
-        model = of_model.made_at(model)
+        model = cast("Model | None", of_model.made_at(model))
     _check_given(run, manifest, data, model, held_out)
     with without_the_hub():  # opening a run sends no request
         if data is None and "attributes" in manifest:
@@ -334,14 +334,16 @@ class Origin:
     def __init__(self, recipe: Any, what: str, manifest: str) -> None:
         self._what, self._manifest = what, manifest
         self.maker, self.arguments = "", {}
+        key = {"data": "loader", "model": "model"}[what]
         makers: Mapping[str, tuple[Callable[..., Any], str | None]]
-        key, makers = {"data": ("loader", _LOADERS), "model": ("model", _MODELS)}[what]
+        makers = _LOADERS if what == "data" else _MODELS
         if recipe is not None:
             shaped = isinstance(recipe, dict) and isinstance(recipe.get("arguments"), dict)
             if not shaped or not isinstance(recipe.get(key), str):
                 raise StoreError(f"{manifest} is broken: it does not say how its {what} was made")
             self.maker, self.arguments = recipe[key], dict(recipe["arguments"])
-        self._make, self._place = makers.get(self.maker, (None, None))
+        known: tuple[Callable[..., Any] | None, str | None] = makers.get(self.maker, (None, None))
+        self._make, self._place = known
 
     def made(self, *data: Any, **how: Any) -> Any:
         """Call the loader or model class. None if the manifest names none.

@@ -1,22 +1,42 @@
-"""What an audit tells the dashboard: what can be picked, and that there is something new."""
+"""What an audit tells the dashboard: what can be picked, what is new, and all of one member."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 import memowidgets as mw
-from memowidgets.audit.views.answers import AuditView
+from memowidgets.audit.numbers.truth import answered_rightly
+from memowidgets.audit.views.answers import AuditView, nearest
+from tests.audit.conftest import small_audit
+from tests.javascript import asking
+from tests.widgets.page import say
+
+DRIVER = Path(__file__).parents[1] / "widgets" / "js" / "driver.mjs"
+SAID = re.compile(r"(planted, )?(not )?memorised \((−?[\d.]+)\s([<≥])\s(−?[\d.]+)\)")
+# memorised at η = 4; of these, answered wrongly at the end; log-LiRA that one digit shows as 4.0
+RECORDED = {
+    "mmlu-field-smollm2": (35, 20, 1),
+    "banking77-smollm2": (349, 1, 5),
+    "cifar10-wrn": (326, 1, 8),
+}
 
 
-def test_the_view_says_which_scores_have_layers(finished):
-    by_layer = {c.value: c.uses_layer for c in AuditView(finished).score_choices()}
+@pytest.fixture(scope="module")
+def view(finished):
+    return AuditView(finished)
+
+
+def test_the_view_says_which_scores_have_layers(view):
+    by_layer = {c.value: c.uses_layer for c in view.score_choices()}
     assert by_layer.items() >= {
         ("psmi", True),
         ("mahalanobis", True),
@@ -25,8 +45,7 @@ def test_the_view_says_which_scores_have_layers(finished):
     }
 
 
-def test_a_revision_differs_once_there_is_more(finished):
-    view = AuditView(finished)
+def test_a_revision_differs_once_there_is_more(finished, view):
     before = view.revision()
     assert before
     assert view.revision() == before
@@ -58,8 +77,8 @@ def test_what_a_score_says_of_small_classes_is_shown(small):
     assert not [note for note in view.view("loss", *choice).warnings if "only 5" in note]
 
 
-def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished):
-    view, layer = AuditView(finished), finished.layers[-1]
+def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished, view):
+    layer = finished.layers[-1]
     with pytest.warns(UserWarning, match="fewer than 20"):
         flagged = finished.flagged("psmi", layer, "prediction", 0.0)
     other = next(name for name in finished.evidence.members if name not in flagged.index)
@@ -80,3 +99,170 @@ def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished
     assert not {"text", "question"} & set(rows)
     assert [json.loads(line)["id"] for line in lines] == list(rows.index)
     assert all(name in str(refused.value) for name in (".csv", ".jsonl"))
+
+
+# one member
+
+
+def detail(view, position, score="psmi", layer=None, checkpoint=None):
+    names = view._audit.evidence.names
+    chosen = checkpoint or names.prediction().record.name
+    return view.detail(position, score, layer or names.layer_names[-1], chosen)
+
+
+def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
+    finished.score("psmi")
+    finished.score("psmi", layer=1, checkpoint=1)
+    shutil.copytree(finished.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/scores/epoch-1")
+    found = detail(AuditView(small_audit(tmp_path / "run")), 7)
+    assert found.scores.shape == (len(found.checkpoints), len(finished.layers))
+    assert [c.value for c in found.checkpoints if c.marked] == [finished.prediction.record.name]
+    assert [c.value for c in found.layers if c.marked] == [finished.layers[-1]]
+    at = {choice.value: i for i, choice in enumerate(found.checkpoints)}
+    assert found.computed[at[finished.prediction.record.name], -1]
+    assert not found.computed[at["epoch-1"]].any()
+    for i, j in zip(*np.nonzero(found.computed), strict=True):
+        place = found.layers[j].value, found.checkpoints[i].value
+        assert found.scores[i, j] == finished.score("psmi", *place).iloc[7]
+    assert np.isnan(found.scores[~found.computed]).all()
+
+
+def test_a_score_without_layers_has_one_column(finished, view):
+    found = detail(view, 3, "loss")
+    assert [layer.value for layer in found.layers] == [""]
+    assert found.scores.shape == (len(found.checkpoints), 1)
+    at = [c.value for c in found.checkpoints].index(finished.prediction.record.name)
+    assert found.scores[at, 0] == finished.score("loss").iloc[3]
+
+
+def test_the_gaussians_are_those_behind_log_lira(finished, view):
+    log_lira = finished.log_lira()
+    for position in (0, 11, 50):
+        shadows = detail(view, position).shadows
+        name = finished.members[position]
+        if shadows is None:
+            assert name not in log_lira.index
+            continue
+        assert len(shadows.inside) + len(shadows.outside) == finished.n_shadows
+        assert shadows.fit_in[0] == pytest.approx(shadows.inside.mean(), rel=1e-4)
+        assert shadows.fit_out[0] == pytest.approx(shadows.outside.mean(), rel=1e-4)
+        ratio = norm.logpdf(shadows.target, *shadows.fit_in) - norm.logpdf(
+            shadows.target, *shadows.fit_out
+        )
+        assert shadows.log_lira == log_lira[name]
+        assert ratio == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
+
+
+def test_neighbours_are_the_nearest_by_brute_force(finished, view):
+    n = len(finished.members)
+    states = np.array(finished.representation(), dtype=np.float64).reshape(n, -1)
+    found = detail(view, 20).neighbours
+    distances = np.linalg.norm(states - states[20], axis=1)
+    distances[20] = np.inf
+    assert [row for row, _ in found] == np.argsort(distances, kind="stable")[:6].tolist()
+    assert [d for _, d in found] == pytest.approx(np.sort(distances)[:6], rel=1e-5)
+
+
+def test_few_samples_have_few_neighbours():
+    assert nearest(np.array([[0.0], [2.0]]), 0, 6) == [(1, 2.0)]
+
+
+def test_what_is_missing_is_said(tmp_path):
+    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
+    audit.train()
+    view = AuditView(audit)
+    found = detail(view, 0)
+    assert found.shadows is None
+    assert found.neighbours == []
+    assert not found.computed.any()
+    assert any("no shadow models" in note for note in found.notes)
+    assert any("nothing was scored" in note for note in found.notes)
+
+
+def test_the_dashboard_of_an_audit_decides_for_the_audit(finished, tmp_path):
+    dashboard = finished.dashboard(edits_file=tmp_path / "edits.jsonl")
+    try:
+        assert finished.edits_file == tmp_path / "edits.jsonl"
+        reply = say(dashboard, "decide", positions=[0], decision="remove", note="a patient")
+        assert "to be removed" in reply["text"]
+        assert finished.decisions.values.tolist() == [
+            [str(finished.members[0]), "remove", "a patient"]
+        ]
+        assert dashboard.decisions.equals(finished.decisions)
+        assert str(finished.members[0]) not in finished.kept().ids
+        assert "score:loss" in dashboard._rows.sorts()
+        order = dashboard._rows.order("score:loss")
+        assert order[0] == int(np.argmin(finished.score("loss").to_numpy()))
+    finally:
+        say(dashboard, "undo")
+        dashboard.close()
+        finished.edits_file = None
+
+
+# every member of the recordings
+
+
+@pytest.fixture(scope="module")
+def ask(node):
+    with asking(node, DRIVER) as ask:
+        yield ask
+
+
+@pytest.fixture(scope="module", params=RECORDED)
+def recorded(request):
+    """The name of a recording and its first view."""
+    audit = mw.open_recorded(request.param)
+    return request.param, AuditView(audit).view("psmi", "last", audit.prediction.record.name)
+
+
+def sides(texts):
+    """Whether each text says that its sample is memorised; its numbers say the same."""
+    found = []
+    for text in texts:
+        _, denied, value, sign, eta = SAID.fullmatch(text).groups()
+        shown = float(value.replace("−", "-")), float(eta.replace("−", "-"))
+        assert (sign == "≥") == (shown[0] >= shown[1]) == (not denied), text
+        found.append(not denied)
+    return np.array(found)
+
+
+def test_verdict_and_numbers_never_disagree(recorded, ask):
+    name, shown = recorded
+    canary = np.zeros(len(shown.scores)) if shown.canaries is None else shown.canaries
+    planted = [bool(one) for one in canary]
+    values = shown.log_lira.tolist()
+    cases = [[value, 4, one] for value, one in zip(values, planted, strict=True)]
+    texts = ask(what="verdicts", cases=cases)
+    assert (sides(texts) == (shown.log_lira >= 4)).all()
+    assert [text.startswith("planted, ") for text in texts] == planted
+    rounded = [value for value in values if value < 4 and f"{value:.1f}" == "4.0"]
+    assert len(rounded) == RECORDED[name][2]
+    around = np.sort(shown.log_lira)[-200:]  # η stands on a sample, as after Shift and an arrow
+    for eta in around[::20]:
+        texts = ask(what="verdicts", cases=[[value, float(eta), False] for value in around])
+        assert (sides(texts) == (around >= eta)).all()
+
+
+def test_memorised_is_not_answered_rightly(recorded):
+    name, shown = recorded
+    memorized, wrong, _ = RECORDED[name]
+    assert (shown.log_lira >= 4).sum() == memorized
+    assert ((shown.log_lira >= 4) & ~shown.right).sum() == wrong
+    audit = mw.open_recorded(name)
+    gaps = audit.score("logit_gap", checkpoint="final").to_numpy()
+    assert (shown.right == (gaps > 0)).all()
+
+
+def test_a_shadow_model_in_the_targets_place_has_answers_of_its_own():
+    audit = mw.open_recorded("mmlu-field-smollm2")
+    other = audit.as_target(2)
+    right = answered_rightly(other.evidence)
+    assert right.shape == (len(other.members),)
+    assert 0.5 < right.mean() < 1
+
+
+def test_the_answers_of_arrays_are_not_known():
+    rng = np.random.default_rng(0)
+    audit = mw.Audit.from_arrays(labels=rng.integers(0, 3, 60), logits=rng.normal(size=(60, 3)))
+    assert answered_rightly(audit.evidence) is None

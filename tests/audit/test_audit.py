@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,8 @@ def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(fini
     straight = small_audit(tmp_path)
     straight.train()
     assert weights(straight, "epoch-4") == weights(finished, "epoch-4")
+    kept, expected = (one.score("csl", checkpoint="final") for one in (finished, straight))
+    assert kept.equals(expected), "the losses that training kept"
 
 
 def test_accumulated_batches_train_like_one_of_their_size(tmp_path):
@@ -116,18 +119,12 @@ def test_a_callable_is_a_score(finished):
 
     assert finished.score(norm).name == "norm"
     assert finished.score(norm, name="size", layer=1).name == "size"
-    with pytest.raises(ValueError, match="one value for each"):
-        finished.score(lambda _x, _z, y: y[:3])
-    with pytest.raises(ValueError, match="not finite, the first for 'digit-"):
-        finished.score(lambda _x, _z, y: np.where(y == 3, np.nan, 0.0))
 
 
-def test_standard_errors_come_with_psmi_only(finished):
+def test_standard_errors_come_with_psmi(finished):
     scores, errors = finished.score("psmi", return_std=True)
     assert (errors > 0).all()
     assert errors.index.equals(scores.index)
-    with pytest.raises(ValueError, match="loss has no standard error; PSMI has"):
-        finished.score("loss", return_std=True)
 
 
 def test_log_lira_is_that_of_the_pure_room(finished):
@@ -155,10 +152,6 @@ def test_evaluation_takes_log_lira_canaries_or_a_mask(finished):
     assert finished.evaluate("psmi", truth=mask).auc == by_canaries.auc
     assert by_canaries.auc > 0.8
     assert by_canaries.n_memorized == mask.sum()
-    with pytest.raises(ValueError, match="valid: log_lira, canaries, or a mask"):
-        finished.evaluate("psmi", truth="guess")
-    with pytest.raises(ValueError, match="boolean mask over the"):
-        finished.evaluate("psmi", truth=[1, 0])
 
 
 def test_comparisons_have_a_row_for_each_choice(finished):
@@ -184,26 +177,6 @@ def test_what_is_computed_is_read_and_not_computed_again(finished, monkeypatch):
     first = finished.score("psmi", checkpoint=3)
     monkeypatch.setattr(mw.audit.numbers.scores, "PSMI", None)
     assert finished.score("psmi", checkpoint=3).equals(first)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda a: a.score("psmy"), "valid: psmi, loss, logit_gap, mahalanobis, csl, .*baseline"),
-        (lambda a: a.score("psmi", layer=4), "valid: last, 1 to 3, or a name of conv1, conv2"),
-        (lambda a: a.score("psmi", layer=0), "unknown layer 0"),
-        (lambda a: a.score("psmi", layer="fc"), "unknown layer 'fc'"),
-        (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or one"),
-        (lambda a: a.score("psmi", checkpoint="last"), "epoch-0, epoch-1, epoch-2"),
-        (lambda a: a.train(stop_at_drop=95), "share between 0 and 1, such as 0.95, not 95"),
-        (lambda a: a.run_shadows(0), "from 1, not 0"),
-        (lambda a: a.run_shadows(1, checkpoints=["end"]), "unknown checkpoint 'end'"),
-        (lambda a: a.log_lira(variance="tiny"), "shrunk"),
-    ],
-)
-def test_unknown_names_list_the_valid_ones(finished, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(finished)
 
 
 def test_gaps_at_a_checkpoint_that_shadows_did_not_keep_are_refused(finished):
@@ -279,6 +252,8 @@ def test_a_model_that_has_not_learned_its_task_is_said(tmp_path):
     assert any("above half of log(10)" in note for note in found.warnings)
     assert any("is not above chance" in note for note in found.warnings)
     assert not audit.checkpoints["learned"].any()
+    with pytest.warns(UserWarning, match="the model has not learned its task"):
+        audit.flagged()
 
 
 def test_a_training_that_diverges_ends_with_a_clear_error(tmp_path):
@@ -297,6 +272,11 @@ def test_a_training_that_diverges_ends_with_a_clear_error(tmp_path):
         ({"members": "all"}, "it has other members"),
         ({"data": small_data(seed=1)}, "the data's labels differ"),
         ({"data": small_data().take(range(399))}, "its data have 400 samples, these 399"),
+        (
+            {"data": replace(small_data(), canaries=np.arange(400) < 9)},
+            "the data's canaries differ",
+        ),
+        ({"held_out": 0.2}, "it has other held-out samples"),
     ],
 )
 def test_a_run_directory_of_another_run_is_refused_with_the_difference(finished, changes, message):
@@ -306,6 +286,8 @@ def test_a_run_directory_of_another_run_is_refused_with_the_difference(finished,
 
 def test_changed_pixels_are_named(finished):
     data = small_data()
+    with pytest.raises(ValueError, match="read-only"):  # what a run is known by
+        data.canaries[:] = ~data.canaries
     data.images[7] += 1
     message = "1 samples have another content, the first is 'digit-0007'"
     with pytest.raises(ValueError, match=message):
@@ -325,6 +307,9 @@ def test_open_without_the_data_shows_all_that_was_computed(finished):
     assert audit.log_lira().equals(finished.log_lira())
     assert audit.data[3].id == "digit-0003"
     assert not hasattr(audit.data[3], "image")
+    dashboard = audit.dashboard()
+    assert dashboard.counts["n"] == len(audit.members)
+    dashboard.close()
     with pytest.raises(StoreError, match="this needs the model and the data"):
         audit.train()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -26,8 +25,7 @@ ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory):
     made = trained(tmp_path_factory.mktemp("statements") / "run")
-    with ThreadPoolExecutor(1) as threads:
-        made.run_shadows(6, threads, keep_forward=True)
+    made.run_shadows(6, keep_forward=True)
     made.score("psmi")
     return made
 
@@ -40,18 +38,6 @@ def recording(audit, tmp_path_factory):
 
 
 # Decisions
-
-
-def test_one_text_is_not_a_list_of_ids(audit):
-    name = str(audit.members[0])
-    for text in (name, name.encode()):
-        with pytest.raises(TypeError, match=r"must be a list of ids, not one text; pass \["):
-            audit.decision_log.decide(text, "remove")
-    with pytest.raises(TypeError, match="an id must be a text, not 7"):
-        audit.decision_log.decide([7], "remove")
-    assert audit.decisions.empty
-    assert audit.decision_log.decide([name], "remove") == 1
-    audit.decision_log.undo()
 
 
 def test_an_unknown_id_is_named_and_nothing_is_decided(audit, recording):
@@ -176,8 +162,7 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
 
 def test_a_report_without_truth_does_not_deny_the_shadow_models(tmp_path):
     few = trained(tmp_path / "run")
-    with ThreadPoolExecutor(1) as threads:
-        few.run_shadows(2, threads)
+    few.run_shadows(2)
     words = few.report(tmp_path / "few.html").with_suffix(".md").read_text("utf-8")
     assert "(no log-LiRA at the end of training)" in words
     assert "(no shadow models)" not in words

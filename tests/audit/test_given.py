@@ -625,6 +625,21 @@ def bad(name: str, **changes) -> dict:
     return {name: changes.pop("turn", lambda x: x)(array)}
 
 
+def probabilities():
+    logits = arrays()["logits"].astype(np.float64)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+DIGITS = mw.data.load_digits().take(range(50))
+OTHER = np.where(np.arange(50) == 4, (DIGITS.labels + 1) % 10, DIGITS.labels)
+LOGITS = np.eye(10)[OTHER] * 9
+
+
+def shares(turn) -> dict:
+    return {"logits": None, "probabilities": turn(probabilities())}
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -681,32 +696,30 @@ def bad(name: str, **changes) -> dict:
         ({"samples": RECORDS, "labels": np.arange(N) % 4, "logits": np.zeros((N, 4))}, "3"),
         ({"samples": mw.data.load_digits().take(range(9))}, "9 samples but 240|3 columns for 10"),
         ({"seed": -1}, "seed must be a whole number from 0"),
+        ({"probabilities": probabilities()}, "logits= or probabilities="),
+        (shares(lambda p: p / 2), "in each row, but 240 rows do not, .* row 0 with 0.5"),
+        (shares(np.log), "log-probabilities.*as logits="),
+        (shares(lambda p: np.log(p)[:, 0] - 1), "not between 0 and 1.*row 0, column 0"),
+        (shares(lambda p: arrays()["logits"]), "not between 0 and 1.*as logits="),
+        (shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p)), "row 7, col.* is NaN"),
+        (shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.inf, p)), "row 7, col.* is inf"),
+        (shares(lambda p: p[:, 0]), "80 labels have no column in probabilities.* row 2: it is 2"),
+        (shares(lambda p: p[:9]), "9 rows for 240 labels"),
+        (shares(lambda p: p.T), "3 rows for 240 labels.*: transpose it"),
+        (shares(lambda p: p[:, :0]), "probabilities has no columns"),
+        (shares(lambda p: p[:, :, None]), r"must be \(n_samples, n_classes\)"),
+        (shares(lambda p: p.astype(str)), "must hold real numbers"),
+        ({"samples": DIGITS, "labels": OTHER, "logits": LOGITS},
+         "disagree on 1 labels, the first in row 4"),
+        ({"samples": DIGITS, "labels": DIGITS.labels, "logits": LOGITS + 1, "ids": NAMES[:50]},
+         "ids of their own, which differ"),
+        ({"samples": DIGITS, "labels": DIGITS.labels, "logits": LOGITS, "class_names": list("abc")},
+         "leave class_names out"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(given, words):
     with pytest.raises((ValueError, TypeError), match=re.compile(words, re.DOTALL)):
         audit_of(**given)
-
-
-def test_samples_and_labels_that_disagree_are_named():
-    data = mw.data.load_digits().take(range(50))
-    labels = data.labels.copy()
-    labels[4] = (labels[4] + 1) % 10
-    logits = np.eye(10)[labels] * 9
-    with pytest.raises(ValueError, match="disagree on 1 labels, the first in row 4"):
-        mw.Audit.from_arrays(labels, logits=logits, samples=data)
-    with pytest.raises(ValueError, match="ids of their own, which differ"):
-        mw.Audit.from_arrays(
-            data.labels, logits=logits + 1, samples=data, ids=[str(i) for i in range(50)]
-        )
-    with pytest.raises(ValueError, match="leave class_names out"):
-        mw.Audit.from_arrays(data.labels, logits=logits, samples=data, class_names=list("abc"))
-
-
-def probabilities():
-    logits = arrays()["logits"].astype(np.float64)
-    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
 
 
 def test_probabilities_in_place_of_logits_are_noticed():
@@ -754,30 +767,6 @@ def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers(tmp_p
     np.testing.assert_allclose(loss.iloc[:2], 0, atol=1e-12)
     np.testing.assert_allclose(loss.iloc[2:4], np.log(np.finfo(np.float64).eps))
     assert audit.report(tmp_path / "page.html", figures=False).is_file()
-
-
-@pytest.mark.parametrize(
-    ("turn", "words"),
-    [
-        (lambda p: p / 2, "sum to 1 in each row, but 240 rows do not, .* row 0 with 0.5"),
-        (np.log, "log-probabilities.*as logits="),
-        (lambda p: np.log(p)[:, 0] - 1, "not between 0 and 1.*row 0, column 0"),
-        (lambda p: arrays()["logits"], "not between 0 and 1.*as logits="),
-        (lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p), "row 7, column 0 is NaN"),
-        (lambda p: np.where(np.arange(N)[:, None] == 7, np.inf, p), "row 7, column 0 is inf"),
-        (lambda p: p[:, 0], "80 labels have no column in probabilities.* row 2: it is 2"),
-        (lambda p: p[:9], "9 rows for 240 labels"),
-        (lambda p: p.T, "3 rows for 240 labels.*: transpose it"),
-        (lambda p: p[:, :0], "probabilities has no columns"),
-        (lambda p: p[:, :, None], r"must be \(n_samples, n_classes\)"),
-        (lambda p: p.astype(str), "must hold real numbers"),
-    ],
-)
-def test_probabilities_that_do_not_fit_are_said(turn, words):
-    with pytest.raises((ValueError, TypeError), match=re.compile(words, re.DOTALL)):
-        audit_of(logits=None, probabilities=turn(probabilities()))
-    with pytest.raises(ValueError, match="logits= or probabilities="):
-        audit_of(probabilities=probabilities())
 
 
 def test_the_target_among_its_own_shadow_models_is_noticed():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import recording_at
 from tests.hostile.forged import held
-from tests.training.small import tiny_audit, trained
+from tests.training.small import Inline, tiny_audit, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
 N = 4
@@ -28,9 +27,8 @@ N = 4
 def both(tmp_path_factory):
     """A run whose two sets of shadow models have kept their forward passes."""
     audit = trained(tmp_path_factory.mktemp("identity") / "run")
-    with ThreadPoolExecutor(1) as threads:
-        audit.run_shadows(N, threads, keep_forward=True)
-        audit.run_shadows(N, threads, design="balanced", keep_forward=True)
+    audit.run_shadows(N, keep_forward=True)
+    audit.run_shadows(N, design="balanced", keep_forward=True)
     return audit
 
 
@@ -53,10 +51,9 @@ def alone(audit, design, path):
 
 
 def test_each_set_of_shadow_models_has_targets_of_its_own(audit, tmp_path):
-    with ThreadPoolExecutor(1) as threads:
-        audit.run_shadows(N, threads, keep_forward=True)
-        first = audit.as_target(1).score("psmi")
-        audit.run_shadows(N, threads, design="balanced", keep_forward=True)
+    audit.run_shadows(N, keep_forward=True)
+    first = audit.as_target(1).score("psmi")
+    audit.run_shadows(N, design="balanced", keep_forward=True)
     target = audit.as_target(1)
     scores = target.score("psmi")
     assert set(scores.index) <= set(target.members)
@@ -120,8 +117,7 @@ def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
 def test_a_layer_more_moves_the_arrays_in_the_file_of_an_open_target(audit):
     target = audit.as_target(1)
     before = target.score("logit_gap"), target.score("psmi")
-    with ThreadPoolExecutor(1) as threads:
-        audit.run_shadows(N, threads, design="balanced", keep_forward="all")
+    audit.run_shadows(N, design="balanced", keep_forward="all")
     np.testing.assert_array_equal(target.score("logit_gap"), before[0])
     np.testing.assert_array_equal(target.score("psmi"), before[1])
     assert len(target.score("psmi", layer=1))
@@ -178,12 +174,8 @@ def test_the_first_targets_gaps_are_those_of_the_model_it_is(audit):
     stale = np.array(kept["gap"])[::-1]
     run.write_tensors(name, {"gap": stale}, {"target": "of another model"})
     assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
-    np.testing.assert_array_equal(run.read_tensors(name)["gap"], kept_first(audit))
-
-
-def kept_first(audit):
-    record = audit.evidence.names.final()
-    return audit.run.gaps_of(record, audit.run.design.pool)
+    gaps = audit.run.gaps_of(audit.evidence.names.final(), audit.run.design.pool)
+    np.testing.assert_array_equal(run.read_tensors(name)["gap"], gaps)
 
 
 def test_the_number_of_shadow_models_counts_the_first_target(audit):
@@ -253,5 +245,5 @@ def test_data_that_are_written_to_are_noticed(what, tmp_path):
         with pytest.raises(StoreError, match=f"1 samples .* changed in place .* '{name}'"):
             work(1)
     values[7] = before
-    audit.run_references(1, ThreadPoolExecutor(1))
+    audit.run_references(1, Inline())
     assert len(audit.score("reference")) == len(gaps)

@@ -73,7 +73,7 @@ def test_a_truth_value_is_no_epoch(audit):
 def test_an_unknown_shadow_model_lists_the_others(audit):
     with pytest.raises(StoreError, match="no shadow models yet"):
         audit.as_target(0)
-    audit.run_shadows(2, processes=1)
+    audit.run_shadows(2)
     for unknown in (2, -1, "1", True):
         with pytest.raises(ValueError, match=rf"unknown shadow model {unknown!r}; valid: 0, 1"):
             audit.as_target(unknown)
@@ -98,38 +98,9 @@ def test_a_target_on_the_whole_pool_does_not_ask_for_shadow_models_on_halves(
 
 
 def test_few_shadow_models_have_no_curve(audit):
-    audit.run_shadows(6, processes=1)
+    audit.run_shadows(6)
     with pytest.raises(ValueError, match="there are 6 in all; train at least 8"):
         audit.shadow_curve(eta=1.0)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda a: a.evaluate("psmi", eta=float("nan")), ValueError, "a number, not nan"),
-        (lambda a: a.train(stop_at_drop="a lot"), TypeError, "0.95, not 'a lot'"),
-        (lambda a: a.run_shadows("ten"), TypeError, "from 1, not 'ten'"),
-        (lambda a: a.run_shadows(True), TypeError, "from 1, not True"),
-        (lambda a: a.run_shadows(float("nan")), ValueError, "from 1, not nan"),
-        (lambda a: a.data.with_canaries(-1), ValueError, "from 0, not -1"),
-        (lambda a: a.data.with_canaries(2.5), ValueError, "from 0, not 2.5"),
-        (lambda a: a.data.with_canaries(2.5, kind="ood"), ValueError, "from 0, not 2.5"),
-        (lambda a: mw.TrainingConfig(epochs=True), TypeError, "epochs must be a number, not True"),
-        (
-            lambda a: mw.Audit(mw.models.ConvNet(), a.data, path="unused", seed="a"),
-            TypeError,
-            "seed must be a whole number from 0, not 'a'",
-        ),
-        (
-            lambda a: mw.Audit(mw.models.ConvNet(), a.data, path="unused", seed=float("inf")),
-            ValueError,
-            "seed must be a whole number from 0, not inf",
-        ),
-    ],
-)
-def test_bad_numbers_are_refused_with_what_is_right(audit, call, error, message):
-    with pytest.raises(error, match=message):
-        call(audit)
 
 
 def test_a_checkpoint_before_training_gets_a_whole_sentence(data, settings, tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.training.design import draw_noise
 
 NOISE = 0.2
 
@@ -70,3 +71,17 @@ def test_it_is_shown_wherever_it_is_on(data, tmp_path):
 def test_it_is_a_share(noise):
     with pytest.raises(ValueError, match="label_noise must be a"):
         mw.TrainingConfig(label_noise=noise)
+
+
+def test_canaries_keep_their_label(tmp_path):
+    data = mw.data.load_digits().take(range(200)).with_canaries(40, seed=0)
+    training = mw.TrainingConfig(epochs=1, label_noise=0.3)
+    audit = mw.Audit(mw.models.ConvNet(4), data, path=tmp_path / "run", training=training)
+    flipped = audit.data.labels != data.labels
+    assert not flipped[data.canaries].any()
+    assert flipped.sum() == round(0.3 * len(audit.run.design.pool))
+    assert (audit.kept().labels == data.labels).all()
+    again = mw.Audit.open(tmp_path / "run", data=data)
+    np.testing.assert_array_equal(again.data.labels, audit.data.labels)
+    of_most = draw_noise(data, np.arange(200), 0.99, 0)
+    assert len(of_most.positions) == 160, "all that are no canaries"

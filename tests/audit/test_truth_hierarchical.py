@@ -227,12 +227,3 @@ def test_shadow_models_without_gaps_at_the_prediction_checkpoint(recorded, monke
         warnings.simplefilter("error")
         assert audit.log_lira(variance="hierarchical").equals(found)  # said once
     assert found.attrs["covariates"] is None
-
-
-def test_bad_input(recorded):
-    with pytest.raises(TypeError, match="eta must be a number"):
-        recorded.probability_memorized("4")
-    with pytest.raises(ValueError, match="'hierarchical'"):
-        recorded.evaluate("loss", variance="bayes")
-    with pytest.raises(ValueError, match="'hierarchical'"):
-        recorded.shadow_curve("loss", variance=["bayes"])

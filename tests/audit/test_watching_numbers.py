@@ -7,11 +7,21 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import memowidgets as mw
-from memowidgets.store import RunDirectory
-from tests.audit.test_watching import CLASSES, STEPS, WIDTH, N, mlp, samples, seeded, trained
+from tests.audit.test_watching import (
+    CLASSES,
+    STEPS,
+    WIDTH,
+    Changing,
+    N,
+    forward_of,
+    mlp,
+    samples,
+    seeded,
+    trained,
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +32,6 @@ def data():
 @pytest.fixture(scope="module")
 def others():
     return samples(seed=1)
-
-
-def forward_of(watch, name="epoch-0"):
-    return RunDirectory(watch.audit.path).read_tensors(f"forward/{name}")
 
 
 # Held-out samples
@@ -81,50 +87,7 @@ def test_held_out_texts_are_a_dataset_of_ours(tmp_path):
     assert watch.audit.checkpoints["test_loss"].iloc[0] == pytest.approx(loss.item(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        (lambda data: Subset(data, range(3, 9)), ValueError, "6 held-out samples are members too"),
-        (lambda data: DataLoader(data, shuffle=True), ValueError, "loader that shuffles"),
-        (
-            mw.data.TextDataset.from_texts(["a", "b", "c"], [0, 1, 2]),
-            TypeError,
-            "TextDataset there and PairDataset here",
-        ),
-    ],
-    ids=["members", "shuffled", "kind"],
-)
-def test_what_is_not_held_out_is_refused(given, error, message, data, tmp_path):
-    held_out = given(data) if callable(given) else given
-    with pytest.raises(error, match=message):
-        mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=held_out)
-
-
 # Rows that are not always the same
-
-
-class Changing(Dataset):
-    """Rows that change in their inputs or labels, from a row on, when told to."""
-
-    def __init__(self, what, start=0, *, on=True):
-        self.what, self.start, self.on, self.base = what, start, on, samples()
-
-    def __len__(self):
-        return N
-
-    def __getitem__(self, i):
-        x, y = self.base[i]
-        if self.on and i >= self.start:
-            x = x + torch.randn(WIDTH) if self.what == "inputs" else x
-            y = torch.randint(CLASSES, ()) if self.what == "labels" else y
-        return x, y
-
-
-@pytest.mark.parametrize(("what", "start"), [("inputs", 0), ("inputs", 20), ("labels", 0)])
-def test_rows_that_change_are_refused_wherever_they_are(what, start, tmp_path):
-    torch.manual_seed(0)
-    with pytest.raises(ValueError, match=r"row \d+ of the data differs each time"):
-        mw.watch(mlp(), Changing(what, start), tmp_path / "run", STEPS)
 
 
 def test_augmentation_that_is_switched_on_later_is_noticed(tmp_path):

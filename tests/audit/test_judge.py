@@ -1,17 +1,19 @@
-"""Every shadow model in its turn as the target, pooled; and several designs in one run."""
+"""What evaluations say of chance, and every shadow model in its turn as the target, pooled."""
 
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.views.answers import AuditView
-from memowidgets.evaluation import roc
+from memowidgets.evaluation import chance_note, roc
+from memowidgets.memorization.chance import ByChance
+from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from tests.training.small import tiny_audit, trained
 
@@ -19,10 +21,9 @@ from tests.training.small import tiny_audit, trained
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory):
     made = trained(tmp_path_factory.mktemp("pooled") / "run")
-    with ThreadPoolExecutor(1) as threads:
-        made.run_shadows(4, threads)
-        chosen = made.data.canaries | (np.arange(len(made.data)) % 4 == 0)
-        made.run_shadows(6, threads, design="canaries", audited=chosen, keep_forward=True)
+    made.run_shadows(4)
+    chosen = made.data.canaries | (np.arange(len(made.data)) % 4 == 0)
+    made.run_shadows(6, design="canaries", audited=chosen, keep_forward=True)
     return made
 
 
@@ -58,12 +59,6 @@ def test_some_targets_are_pooled(audit):
     everything = audit.evaluate_pooled("loss", truth="canaries")
     some = audit.evaluate_pooled("loss", truth="canaries", targets=[0, 3])
     assert 0 < some.n < everything.n
-    with pytest.raises(ValueError, match="targets must be 'all' or indices"):
-        audit.evaluate_pooled("loss", targets="some")
-    with pytest.raises(ValueError, match="targets must be 'all' or indices"):
-        audit.evaluate_pooled("loss", targets=[])
-    with pytest.raises(ValueError, match="unknown shadow model 77; valid: 0, 1"):
-        audit.evaluate_pooled("loss", targets=[77])
 
 
 def test_the_truth_comes_from_the_design_in_use(audit):
@@ -109,8 +104,7 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
 
 
 def test_two_sets_of_one_design_are_told_apart_by_their_key(audit):
-    with ThreadPoolExecutor(1) as threads:
-        audit.run_shadows(2, threads, design="canaries", audited=list(audit.members[:30]))
+    audit.run_shadows(2, design="canaries", audited=list(audit.members[:30]))
     keys = [key for key in audit.shadow_sets if key.startswith("canaries")]
     with pytest.raises(ValueError, match=r"2 sets of shadow models are of the design 'canaries'"):
         audit.use_shadows("canaries")
@@ -122,9 +116,8 @@ def test_two_sets_of_one_design_are_told_apart_by_their_key(audit):
 def test_an_opened_sample_follows_the_design(audit, tmp_path):
     shutil.copytree(audit.path, tmp_path / "run")
     own = tiny_audit(tmp_path / "run")
-    with ThreadPoolExecutor(1) as threads:
-        own.use_shadows("halves")
-        own.run_shadows(6, threads)
+    own.use_shadows("halves")
+    own.run_shadows(6)
     view = AuditView(own)
     sets = [key for key, n in own.shadow_sets.items() if n == 6]
     known = []
@@ -151,8 +144,6 @@ def test_figures_by_eta_pool_all_targets(audit):
         row = table[(table["metric"] == metric) & table["eta"].eq(eta)].iloc[0]
         assert (row["auc"], row["n"]) == (pytest.approx(pooled.auc), pooled.n)
     assert "roc_by_eta" in figures
-    with pytest.raises(ValueError, match="targets must be 'own' or 'all'"):
-        audit.figures(targets="some")
 
 
 def test_pairs_that_are_left_out_are_counted(audit):
@@ -167,5 +158,80 @@ def test_canaries_can_be_left_out(audit):
     ordinary = pairs[~pairs.index.isin(audit.data.ids[audit.data.canaries])]
     found = audit.evaluate_pooled("psmi", eta=eta, with_canaries=False)
     assert (found.n, found.n_memorized) == (len(ordinary), ordinary["m"].sum())
-    with pytest.raises(ValueError, match="needs with_canaries=True"):
-        audit.evaluate_pooled("psmi", truth="canaries", with_canaries=False)
+
+
+# on recordings: the errors that METHOD.md measured, and what chance alone would give
+
+
+@pytest.fixture(scope="module")
+def cifar():
+    audit = mw.open_recorded("cifar10-wrn")
+    audit.use_shadows("canaries")
+    return audit
+
+
+def deviation(found):
+    return np.nanstd(found.groups.areas(found.scores, found.memorized), ddof=1)
+
+
+def test_models_add_to_the_error_of_samples(cifar):
+    found = cifar.evaluate_pooled("loss", with_canaries=False, progress=Progress())
+    by_sample = roc(found.scores, found.memorized, groups=found.groups.of_row)
+    assert deviation(by_sample) == pytest.approx(0.0159, rel=0.06)  # of 1000 draws: ± 2 % each
+    assert deviation(found) == pytest.approx(0.0218, rel=0.06)
+
+
+def test_one_target_is_by_sample_alone_and_no_positive_is_said(cifar):
+    one = cifar.evaluate_pooled("loss", targets=[3], eta=2.0, progress=Progress())
+    assert any("one model" in note for note in one.warnings)
+    with pytest.raises(ValueError, match=r"none of the \d+ pairs .* is memorised at η = 1e\+09: "):
+        cifar.evaluate_pooled("loss", eta=1e9, targets=[0, 1], progress=Progress())
+
+
+def test_pooled_evaluations_say_what_chance_would_give(cifar):
+    found = cifar.evaluate_pooled("loss", targets=[0, 1], progress=Progress())
+    assert found.by_chance is not None
+    assert "chance alone would give" in found.warnings[-1]
+    planted = cifar.evaluate_pooled("loss", truth="canaries", targets=[0], progress=Progress())
+    assert planted.by_chance is None
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return mw.open_recorded("mmlu-field-smollm2")
+
+
+def test_an_evaluation_says_how_many_chance_would_give(recorded):
+    found = recorded.evaluate("psmi")
+    _, members, gaps, _ = member_gaps(recorded.evidence)
+    assert found.by_chance == pytest.approx(ByChance.of(gaps, members).share(4.0) * found.n)
+    assert found.warnings[-1] == chance_note(found.by_chance, found.n_memorized, 32)
+    assert "more than a quarter" not in found.warnings[-1]
+    low = recorded.evaluate("psmi", eta=1.0)
+    assert low.by_chance > found.by_chance
+    assert recorded.evaluate("psmi", truth=recorded.log_lira() >= 4).by_chance is None
+
+
+def test_many_by_chance_are_warned_of():
+    found = roc([1.0, 2.0, 3.0, 4.0], [True, True, False, False])
+    assert found.by_chance is None
+    assert "more than a quarter" not in found.with_chance(0.5, 8).warnings[-1]
+    noisy = found.with_chance(0.51, 8)
+    assert noisy.by_chance == 0.51
+    for fact in ("8 shadow models", "0.5 of the 2 memorised", "more than a quarter", "raise η"):
+        assert fact in noisy.warnings[-1]
+
+
+def test_the_dashboard_says_it_too(recorded):
+    view = AuditView(recorded)
+    shown = view.view("loss", "last", recorded.prediction.record.name)
+    (note,) = shown.notes
+    assert note.startswith("At η = 4, with 32 shadow models, chance alone would give 0.3 of the 35")
+    assert shown.warnings == ()  # so little is good news
+
+
+def test_many_by_chance_are_a_warning(recorded, monkeypatch):
+    monkeypatch.setattr("memowidgets.audit.numbers.truth.share_by_chance", lambda *_: 0.02)
+    shown = AuditView(recorded).view("loss", "last", recorded.prediction.record.name)
+    assert shown.notes == ()
+    assert any("20.0 of the 35 memorised" in text for text in shown.warnings)

@@ -71,8 +71,9 @@ def test_a_truth_value_is_no_epoch(audit):
 
 
 def test_an_unknown_shadow_model_lists_the_others(audit):
-    with pytest.raises(StoreError, match="no shadow models yet"):
-        audit.as_target(0)
+    for asks in (audit.log_lira, lambda: audit.as_target(0)):
+        with pytest.raises(StoreError, match=r"no shadow models yet; call run_shadows\(64\)"):
+            asks()
     audit.run_shadows(2)
     for unknown in (2, -1, "1", True):
         with pytest.raises(ValueError, match=rf"unknown shadow model {unknown!r}; valid: 0, 1"):

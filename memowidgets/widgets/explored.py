@@ -413,13 +413,20 @@ class Judged:
         return found
 
 
-def counted(flagged: Bools, memorized: Bools | None) -> dict[str, int]:
-    """Return how many samples are flagged, and how many of them rightly where that is known."""
-    n, n_flagged = len(flagged), int(flagged.sum())
+def counted(flagged: Bools, memorized: Bools | None, among: Bools | None = None) -> dict[str, int]:
+    """Return how many samples are flagged, and how many of them rightly where that is known.
+
+    `among` is a mask of the samples that count, by default all.
+    """
+    n = len(flagged)
+    if among is not None:  # NumPy counts a mask faster than it takes samples out of one
+        n, flagged = int(np.count_nonzero(among)), flagged & among
+        memorized = None if memorized is None else memorized & among
+    n_flagged = int(np.count_nonzero(flagged))
     if memorized is None:
         return {"n": n, "flagged": n_flagged}
-    hits = int((flagged & memorized).sum())
-    missed = int(memorized.sum()) - hits
+    hits = int(np.count_nonzero(flagged & memorized))
+    missed = int(np.count_nonzero(memorized)) - hits
     return {
         "n": n,
         "flagged": n_flagged,

@@ -153,11 +153,10 @@ class Rows:
 
     def counts(self, tau: float | None, among: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of these rows each filter shows."""
-        memorized = None if self.memorized is None else self.memorized[among]
-        found = counted(self.flagged(tau)[among], memorized)
+        found = counted(self.flagged(tau), self.memorized, among)
         found["all"] = found.pop("n")
         found["not flagged"] = found["all"] - found["flagged"]
-        if memorized is not None:
+        if self.memorized is not None:
             found["hit"], found["false alarm"] = found["hits"], found["false_alarms"]
         return {name: found[name] for name in self.filters()}
 

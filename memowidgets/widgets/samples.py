@@ -156,7 +156,7 @@ class SampleReader:
     editable = False
     notice = ""  # what is said once above all samples
 
-    def __init__(self, samples: Sequence[Any]) -> None:
+    def __init__(self, samples: Any) -> None:
         self._samples = samples
         self._ids = getattr(samples, "ids", None)  # a dataset's: without making the sample
 
@@ -188,10 +188,10 @@ class SampleReader:
         return carried if (carried >= 0).any() else None
 
     def _is_canary(self, position: int) -> bool:
-        canaries = getattr(self._samples, "canaries", None)
-        if canaries is None:
+        if not hasattr(self._samples, "canaries"):
             return bool(value_of(self._samples[position], "canary"))
-        return bool(canaries[position])
+        canaries = self._samples.canaries  # a dataset's: without making the sample
+        return canaries is not None and bool(canaries[position])
 
 
 def reader_for(samples: Any) -> SampleReader:
@@ -280,7 +280,7 @@ class _ImageArray(SampleReader):
                 "images must have the shape (n, height, width) or (n, height, width, channels) "
                 f"with 1, 3 or 4 channels, not {images.shape}"
             )
-        super().__init__(images)  # type: ignore[arg-type]
+        super().__init__(images)
         self._top = float(images.max()) if images.dtype.kind == "f" else None
         self.notice = _too_dark(images)
 
@@ -351,6 +351,9 @@ class _Questions(SampleReader):
         return Card(str(value_of(known[position], "question")), options, canary=canary)
 
     def text(self, position: int) -> str:
+        known: Any = self._samples
+        if hasattr(known, "questions"):  # a search reads all of them
+            return "\n".join([known.questions[position], *known.choices[position]])
         card = self.card(position)
         return "\n".join([card.text or "", *card.options])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
@@ -23,12 +23,13 @@ def cores() -> int:
     return int(cpu_count())
 
 
-def on_all_cores(work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
-    """Return what `work` returns for each piece; nothing depends on the number of cores."""
+def on_all_cores(work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> Iterator[Found]:
+    """Yield what `work` returns for each piece, in their order; the cores do not change it."""
     if len(pieces) == 1:
-        return [work(pieces[0])]
+        yield work(pieces[0])
+        return
     with one_thread_each(), ThreadPoolExecutor(min(cores(), len(pieces))) as pool:
-        return list(pool.map(work, pieces))
+        yield from pool.map(work, pieces)
 
 
 def one_thread_each() -> AbstractContextManager[Any]:

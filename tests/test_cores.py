@@ -16,18 +16,18 @@ def threads():
 
 def test_results_come_in_the_order_of_the_pieces():
     expected = [piece**2 for piece in range(100)]
-    assert on_all_cores(lambda piece: piece**2, range(100)) == expected
-    assert on_all_cores(lambda piece: piece + 1, [4]) == [5]
+    assert list(on_all_cores(lambda piece: piece**2, range(100))) == expected
+    assert list(on_all_cores(lambda piece: piece + 1, [4])) == [5]
 
 
 def test_an_error_of_a_piece_is_raised_and_the_limit_ends(two_threads):
     with pytest.raises(ZeroDivisionError):
-        on_all_cores(lambda piece: 1 // piece, [2, 1, 0])
+        list(on_all_cores(lambda piece: 1 // piece, [2, 1, 0]))
     assert threads() == 2
 
 
 def test_each_piece_has_one_thread_of_linear_algebra(two_threads):
-    assert on_all_cores(lambda _: threads(), range(3)) == [1, 1, 1]
+    assert list(on_all_cores(lambda _: threads(), range(3))) == [1, 1, 1]
     assert threads() == 2
 
 

@@ -166,17 +166,6 @@ def stays(array: Array) -> bool:
     return is_tensor(array) and array.device.type not in _ON_THE_CPU
 
 
-def pieces(array: Array, start: int, stop: int, bytes_a_row: int, least: int = 64) -> list[slice]:
-    """Return slices that cut rows into pieces for one core each; a device works by itself.
-
-    They are as many as keep two or four cores busy, of `least` rows or more.
-    """
-    if stays(array):
-        return [slice(start, stop)]
-    size = max(min(PIECE_BYTES // bytes_a_row, (stop - start + 3) // 4), least)
-    return [slice(a, min(a + size, stop)) for a in range(start, stop, size)]
-
-
 def _as_float(chunk: Array, bits: int) -> Array:
     if is_tensor(chunk) and not stays(chunk):
         chunk = to_numpy(chunk)

@@ -7,7 +7,6 @@ each fold of directions uses those of the other folds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -281,15 +280,6 @@ class Moments:
     own: Array
     mixed: Array
     common: Array
-
-    @classmethod
-    def joined(cls, parts: Sequence[Moments]) -> Moments:
-        """Return the moments of all samples, from those of some at a time."""
-        xp = namespace(parts[0].own)
-        own, mixed = (
-            xp.concatenate([getattr(part, name) for part in parts], -1) for name in ("own", "mixed")
-        )
-        return cls(own, mixed, parts[0].common)
 
     def product(self, i: int, j: int) -> Any:
         """Return the sums (FOLDS, n) of the product of variables i and j, counted own first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,22 +11,22 @@ from scipy.sparse import csc_array
 from memowidgets.checks import is_tensor, to_numpy
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
+    PIECE_BYTES,
     Array,
     Floats,
     Frame,
     Ints,
     like,
     namespace,
-    pieces,
     refuse_rows,
     row_chunks,
+    stays,
 )
 from memowidgets.metrics.controls import (
     FEW_CLASSES,
     FOLDS,
     LEAST_SIZE,
     Controls,
-    Moments,
     Shapes,
     components,
     corrected,
@@ -230,20 +229,11 @@ class Fitted:
         """Whether all rows were equal, so that no direction tells classes apart."""
         return not bool(self.tables.sharpness.any())
 
-    @_REPORTED
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
-        scores, errors = np.empty(len(codes)), np.empty(len(codes))
-        for start, stop in _chunks(X, self.frame, len(self.onto), self.tables.n_classes):
-            cut = _cut(X, start, stop, len(self.onto))
-            parts = on_all_cores(lambda rows: self._summed(X, codes, rows), cut)
-            sums = Moments.joined([moments for moments, _ in parts])
-            if self.controls is None:
-                found = plain(sums)
-            else:
-                xp = namespace(sums.own)
-                found = corrected(sums, xp.concatenate([means for _, means in parts], 1))
-            scores[start:stop], errors[start:stop] = map(to_numpy, found)
+        pieces = row_pieces(X, self.frame, len(self.onto), self.tables.n_classes)
+        found = list(on_all_cores(lambda rows: self._score_rows(X, codes, rows), pieces))
+        scores, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
         if not (np.isfinite(scores).all() and np.isfinite(errors).all()):
             refuse_rows(X, scores + errors)
         if X.shape[1] == 1:  # all directions are the same, up to rounding
@@ -251,19 +241,20 @@ class Fitted:
         return scores, errors
 
     @_REPORTED
-    def _summed(self, X: Array, codes: Ints, cut: slice) -> tuple[Moments, Array | None]:
-        """Return the moments of some rows, and the means of their controls."""
-        rows = self.frame.rows(X, cut.start, cut.stop)
-        m, projected, labels = self.tables.mean.shape[1], None, like(rows, codes[cut])
+    def _score_rows(self, X: Array, codes: Ints, piece: slice) -> tuple[Floats, Floats]:
+        rows = self.frame.rows(X, piece.start, piece.stop)
+        m, projected, labels = self.tables.mean.shape[1], None, like(rows, codes[piece])
         if self.kept is not None:
-            projected = self.kept.of(_probe(rows), cut)
+            projected = self.kept.of(_probe(rows), piece)
         if projected is None:
             projected = rows @ self.onto.T
-        products = moments(projected[:, :m], labels, self.tables)
+        found = moments(projected[:, :m], labels, self.tables)
         if self.controls is None:
-            return products, None
-        along = self.controls.along(projected[:, m:])
-        return products, self.controls.means(rows, along, labels)
+            mean, error = plain(found)
+        else:
+            along = self.controls.along(projected[:, m:])
+            mean, error = corrected(found, self.controls.means(rows, along, labels))
+        return to_numpy(mean), to_numpy(error)
 
 
 def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bool) -> Fitted:
@@ -315,7 +306,8 @@ def fill_directions(theta: Float32s, seed: int) -> None:
         np.random.default_rng(stream).standard_normal(out=part, dtype=np.float32)
         part /= np.sqrt(np.einsum("md,md->m", part, part))[:, None]
 
-    on_all_cores(fill, range(0, len(theta), _AT_ONCE))
+    for _ in on_all_cores(fill, range(0, len(theta), _AT_ONCE)):
+        pass
 
 
 def _summed(
@@ -328,36 +320,38 @@ def _summed(
         kept = Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
 
     @_REPORTED
-    def sums_over(cut: slice) -> ClassSums:
-        rows = frame.rows(X, cut.start, cut.stop)
-        out = None if kept is None else kept.projections[cut]
+    def sums_over(piece: slice) -> ClassSums:
+        rows = frame.rows(X, piece.start, piece.stop)
+        out = None if kept is None else kept.projections[piece]
         projected = namespace(rows).matmul(rows, onto.T, out=out)
         if kept is not None:
-            kept.probed[cut] = _probe(rows)
-        sums = ClassSums.of(origin, projected, codes[cut])
-        return sums.with_rows(rows, codes[cut], cut.start) if with_rows else sums
+            kept.probed[piece] = _probe(rows)
+        sums = ClassSums.of(origin, projected, codes[piece])
+        return sums.with_rows(rows, codes[piece], piece.start) if with_rows else sums
 
     total = ClassSums.none(origin, X.shape[1] if with_rows else 0)
-    for start, stop in _chunks(X, frame, len(onto), len(near)):
-        for sums in on_all_cores(sums_over, _cut(X, start, stop, len(onto), 4 * len(near))):
-            total += sums
+    for sums in on_all_cores(sums_over, row_pieces(X, frame, len(onto), len(near))):
+        total += sums
     if not total.finite():
         refuse_rows(X)
     return total, kept
 
 
-def _chunks(X: Array, frame: Frame, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
-    """Yield bounds of rows whose features, projections and products fit in the memory limit."""
-    as_they_are = frame.neutral and str(X.dtype).endswith("float32")
-    features = (4 if as_they_are else 28) * X.shape[1]
-    variables = min(n_classes, FEW_CLASSES) + 1
-    products = 8 * FOLDS * variables * 2 * variables
-    return row_chunks(X.shape[0], features + 4 * width + products)
+def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice]:
+    """Return slices of rows, each for one core: with their projections they fit in its cache.
 
-
-def _cut(X: Array, start: int, stop: int, width: int, least: int = 64) -> list[slice]:
-    """Return slices of rows for one core each: rows and projections fit in its cache."""
-    return pieces(X, start, stop, 4 * (X.shape[1] + width), least)
+    There are at least four where there is work for them. A piece has more rows than classes, so
+    that its sums are smaller than itself. A device works by itself on as much as memory allows.
+    """
+    n, d = X.shape
+    if stays(X):
+        copied = 4 if frame.neutral and str(X.dtype).endswith("float32") else 28
+        variables = min(n_classes, FEW_CLASSES) + 1
+        products = 8 * FOLDS * variables * 2 * variables
+        return [slice(*chunk) for chunk in row_chunks(n, copied * d + 4 * width + products)]
+    fitting = PIECE_BYTES // (4 * (d + width))
+    rows = max(min(fitting, -(-n // 4)), 4 * n_classes, 64)
+    return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
 def _probe(rows: Array) -> Array:

@@ -311,7 +311,7 @@ def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:
     projected = project(X, rows, _TESTED_DIRECTIONS, seed)
     classes = np.unique(labels, return_inverse=True)[1]
     every = [classes, *(rng.permutation(classes) for _ in range(_SHUFFLES))]
-    means = on_all_cores(lambda codes: mean_along(projected, codes), every)
+    means = list(on_all_cores(lambda codes: mean_along(projected, codes), every))
     return bool(means[0] > max(means[1:]))
 
 

@@ -28,6 +28,7 @@ import cloudpickle
 import numpy as np
 from safetensors import SafetensorError
 
+from memowidgets.cores import cores
 from memowidgets.files import write_whole
 from memowidgets.models.device import count_devices
 from memowidgets.training.cost import Timing
@@ -126,7 +127,7 @@ class Pool:
     @property
     def slots(self) -> int:
         """Number of orders to have in hand."""
-        return int(self._asked or getattr(self._executor, "_max_workers", 0) or _cores())
+        return int(self._asked or getattr(self._executor, "_max_workers", 0) or cores())
 
     @property
     def running(self) -> int:
@@ -205,7 +206,7 @@ class LocalPool(Pool):
         from loky import ProcessPoolExecutor
 
         self._opened = time.time()
-        threads = max(1, _cores() // self.slots)
+        threads = max(1, cores() // self.slots)
         kind, _, index = self._device.partition(":")
         gpus = [self._device] if index else [f"{kind}:{i}" for i in range(count_devices(kind))]
         self._executor = ProcessPoolExecutor(
@@ -497,7 +498,7 @@ def default_processes(device: str) -> int:
     """Return the best number of local processes: one per GPU, else one per core."""
     kind, _, index = device.partition(":")
     if kind == "cpu":
-        return _cores()
+        return cores()
     return 1 if index else max(1, count_devices(kind))
 
 
@@ -517,9 +518,3 @@ def _order_of(payload: bytes, device: str | None = None) -> Order:
 def _said(error: BaseException) -> str:
     said = first_line(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def _cores() -> int:
-    from loky import cpu_count
-
-    return int(cpu_count(only_physical_cores=False))

@@ -188,6 +188,7 @@ def test_a_notebook(notebook_page, app):
         restart_the_kernel(notebook)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_voila(voila_page):
     voila = voila_page([DASHBOARD], fragment="top")

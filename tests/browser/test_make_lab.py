@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.browser.harness import empty_settings, serving_lab
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,7 @@ def asked_at_start(page):
     return page.locator(".Toastify__toast").all_inner_texts()
 
 
+@pytest.mark.slow
 def test_it_asks_nothing(chromium, tmp_path):
     """With the options of `make lab`, for somebody who never started it before."""
     asked = ["make", "--silent", "--no-print-directory", f"--eval={OPTIONS}", "print-options"]

@@ -89,6 +89,7 @@ def eventually(page, look, wanted):
         page.wait_for_timeout(50)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     page = marimo_page("dark")

@@ -13,7 +13,7 @@ import traitlets
 import memowidgets as mw
 from tests.widgets.fake_source import FakeSource
 
-SEED, ROUNDS = 20260, 400
+SEED, ROUNDS = 20260, 150
 
 VALUES = [
     None, True, False, 0, 1, -1, 10**400, 2**63, 0.5, float("nan"), float("inf"), -float("inf"),

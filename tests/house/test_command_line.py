@@ -553,10 +553,10 @@ def asked(address):
 
 
 @contextmanager
-def shown(chromium, address, **options):
+def shown(chromium, address):
     """The page in a browser; an error in it, or a request to anywhere else, is a failure."""
     root = address.split("?token=")[0]
-    context = chromium.new_context(viewport={"width": 1400, "height": 900}, **options)
+    context = chromium.new_context(viewport={"width": 1400, "height": 900})
     page, problems = context.new_page(), []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text)
@@ -607,12 +607,6 @@ def test_the_dashboard_is_served_and_seen(run, open_folder, chromium):
                 assert library not in page.content()
             assert_only_http_listens(process, root)
             assert_only_the_owner_reads(folder)
-        with shown(chromium, address, color_scheme="dark") as page:
-            assert page.evaluate("document.body.dataset.jpThemeLight") == "false"
-            background = page.evaluate(
-                "getComputedStyle(document.body).getPropertyValue('--jp-layout-color1')"
-            )
-            assert background.strip() != "white"
         assert stopped(process, signal.SIGTERM) == 0
         assert list(open_folder.iterdir()) == []
 
@@ -631,11 +625,14 @@ def test_the_page_can_ask_nobody_else_and_ctrl_c_leaves_nothing(run, tmp_path, c
     long = tmp_path / ("folder" * 20)  # longer than the path of a Unix socket may be
     long.mkdir()
     with serving(run, long) as (process, address):
-        context = chromium.new_context()
+        context = chromium.new_context(color_scheme="dark")
         page, left = context.new_page(), []
         page.set_default_timeout(240_000)
         page.goto(address)
         page.locator(".mw-card").first.wait_for()
+        assert page.evaluate("document.body.dataset.jpThemeLight") == "false"
+        background = "getComputedStyle(document.body).getPropertyValue('--jp-layout-color1')"
+        assert page.evaluate(background).strip() != "white"
         context.on("requestfinished", lambda request: left.append(request.url)
                    if "elsewhere" in request.url else None)  # fmt: skip
         refused = page.evaluate(OUTSIDE)

@@ -265,6 +265,7 @@ def closed(playground):
     return playground
 
 
+@pytest.mark.slow
 def test_a_round_of_guess_first_is_played_by_keyboard_to_its_end(visit):
     page = visit("live/watch")
     view, step = page.locator(".mw-play"), page.locator(".mw-watch-next")

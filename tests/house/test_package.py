@@ -77,7 +77,7 @@ x = np.random.default_rng(0).normal(size=(200, 8)) + 4 * y[:, None]
 p = 1 / (1 + np.exp(2 - x.mean(axis=1)))
 for audit in (
     mw.Audit.from_arrays(y, representations=x, probabilities=p, path="arrays"),
-    *map(mw.open_recorded, ("mmlu-field-smollm2", "cifar10-wrn", "banking77-smollm2")),
+    mw.open_recorded("digits"),  # with pictures; the demo has texts
 ):
     audit.score("psmi"), audit.score("loss"), audit.flagged(tau=0.0)
     dashboard = audit.dashboard()
@@ -101,10 +101,11 @@ assert not gone & set(sys.modules), gone & set(sys.modules)
 """
 
 EXTRA_OF = """
+import numpy as np
 from memowidgets.__main__ import main
 data = mw.data.load_digits().take(range(100))
-audit = mw.open_recorded("banking77-smollm2")
-charts = audit.figures()
+x = np.random.default_rng(0).normal(size=(60, 4))
+charts = mw.Audit.from_arrays(np.arange(60) % 2, representations=x, log_lira=x[:, 0]).figures()
 for extra, call in {
     "train": lambda: mw.Audit(mw.models.ConvNet(), data, path="run"),
     "train ": lambda: mw.watch(None, data, path="watched", steps_per_epoch=4),

@@ -6,14 +6,15 @@ import pytest
 
 from tests.notebooks.running import FEWER, MOST, NOTEBOOKS, check_notebook
 
-BROWSER = "01_quickstart"  # tests/browser/test_quickstart.py runs it
-QUICK = ("05_teaching", "06_choosing_tau", "08_which_score", "09_out_of_fold")
+# tests/browser/test_quickstart.py and tests/teaching/test_lesson.py run these.
+ELSEWHERE = ("01_quickstart", "05_teaching")
+QUICK = ("06_choosing_tau", "08_which_score", "09_out_of_fold")
 OTHERS = ("02_llm_mcq", "03_cifar10", "04_find_and_fix", "07_text_and_tables")
 
 
 def test_every_notebook_is_run():
     assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted(
-        (BROWSER, *QUICK, *OTHERS)
+        (*ELSEWHERE, *QUICK, *OTHERS)
     )
 
 

@@ -19,7 +19,7 @@ CODE = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
 
 
 def test_running_all_cells_leaves_the_playgrounds_as_they_were():
-    """Else point 0 is in another class already when the hint says to move it there."""
+    """Without a warning; and point 0 is in its class still when the hint says to move it."""
     names, made = {}, set()
     for cell in nbformat.read(lesson.NOTEBOOK, as_version=4).cells:
         if cell.cell_type == "code":

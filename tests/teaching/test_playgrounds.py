@@ -115,15 +115,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "value", "error", "facts"), REFUSED)
-def test_a_setting_that_is_refused_changes_nothing(
-    open_playground, kind, name, value, error, facts
-):
+@pytest.mark.parametrize("kind", ALL)
+def test_a_setting_that_is_refused_changes_nothing(open_playground, kind):
     playground = open_playground(kind, **({"n": 90} if kind is PSMIPlayground else {}))
     before = playground._repr_mimebundle_()[0]["text/html"]
-    with pytest.raises(error, match=facts):
-        setattr(playground, name, value)
-    assert playground._repr_mimebundle_()[0]["text/html"] == before
+    for _, name, value, error, facts in (row for row in REFUSED if row[0] is kind):
+        with pytest.raises(error, match=facts):
+            setattr(playground, name, value)
+        assert playground._repr_mimebundle_()[0]["text/html"] == before
 
 
 ENDING = """

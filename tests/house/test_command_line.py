@@ -455,10 +455,15 @@ def test_without_out_the_demo_writes_into_a_folder_of_its_own(
     assert folder.stat().st_mode & 0o077 == 0
 
 
-def test_the_demo_shows_notes_of_patients(tmp_path, capsys):
+def test_the_demo_shows_notes_of_patients_and_imports_no_torch(tmp_path):
     """Labels are in the JSON file only where samples are in the page, whose texts are packed."""
-    status, _, err = said(capsys, "demo", "--no-browser", "--out", tmp_path)
-    assert (status, err) == (0, "")
+    code = (
+        "import memowidgets as mw, sys; from memowidgets.__main__ import main; "
+        "audit = mw.open_recorded('mmlu-field-smollm2'); audit.evaluate('psmi'); "
+        "audit.dashboard().close(); said = main(['demo', '--no-browser', '--out', sys.argv[1]]); "
+        "print(said, [m for m in ('torch', 'vl_convert', 'transformers') if m in sys.modules])"
+    )
+    assert printed(code, tmp_path).splitlines()[-1] == "0 []"
     worst = mw.open_recorded(DEMO).flagged("psmi", tau=0.0).iloc[0]
     first = json.loads((tmp_path / f"{DEMO}.json").read_text("utf-8"))["samples"][0]
     assert (first["id"], first["label"]) == (worst.name, worst["label"])

@@ -136,17 +136,6 @@ def test_without_the_extras(code, tmp_path):
     printed(WITHOUT + code, gone, options=("-W", "error::RuntimeWarning"), cwd=tmp_path)
 
 
-def test_with_torch_a_recording_and_the_demo_do_not_import_it(tmp_path):
-    """Its import takes seconds, and nothing is trained."""
-    code = (
-        "import memowidgets as mw, sys; from memowidgets.__main__ import main; "
-        "audit = mw.open_recorded('mmlu-field-smollm2'); audit.evaluate('psmi'); "
-        "audit.dashboard().close(); main(['demo', '--no-browser', '--out', sys.argv[1]]); "
-        "print([m for m in ('torch', 'vl_convert', 'transformers') if m in sys.modules])"
-    )
-    assert printed(code, tmp_path).splitlines()[-1] == "[]"
-
-
 @pytest.fixture(scope="module")
 def loaded_by_the_rooms():
     """All modules that are loaded once every room is imported."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -180,20 +181,8 @@ def test_the_guard_of_this_test_sees_a_request(tmp_path, guarded):
     assert "hf.co" in asked.read_text()
 
 
-def test_the_hub_is_offline_within_the_block_and_as_before_after_it():
-    constants = pytest.importorskip("huggingface_hub.constants")
-    before = constants.HF_HUB_OFFLINE
-    with without_the_hub():
-        assert constants.HF_HUB_OFFLINE
-        assert not hub_may_be_asked()
-        with without_the_hub():
-            pass
-        assert constants.HF_HUB_OFFLINE, "an inner block has ended the outer one"
-    assert constants.HF_HUB_OFFLINE is before
-    assert hub_may_be_asked()
-
-
-def test_blocks_of_several_threads_end_in_any_order():
+def test_the_hub_is_offline_within_blocks_and_as_before_after_the_last():
+    """Of one inside another, of one that fails, and of two threads that end in any order."""
     constants = pytest.importorskip("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE
     inside, leave = threading.Barrier(2), threading.Event()
@@ -205,17 +194,14 @@ def test_blocks_of_several_threads_end_in_any_order():
 
     other = threading.Thread(target=stay)
     other.start()
-    with without_the_hub():
+    with suppress(KeyError), without_the_hub():
+        with without_the_hub():
+            pass
+        assert not hub_may_be_asked(), "an inner block has ended the outer one"
         inside.wait(30)
+        raise KeyError
     assert constants.HF_HUB_OFFLINE, "the other thread's block is still open"
     leave.set()
     other.join(30)
     assert constants.HF_HUB_OFFLINE is before
-
-
-def test_a_block_that_fails_ends_like_any_other():
-    constants = pytest.importorskip("huggingface_hub.constants")
-    before = constants.HF_HUB_OFFLINE
-    with pytest.raises(KeyError), without_the_hub():
-        raise KeyError
-    assert constants.HF_HUB_OFFLINE is before
+    assert hub_may_be_asked()

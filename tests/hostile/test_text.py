@@ -124,72 +124,69 @@ BAD_QUESTIONS = [
 ]
 
 
-def assert_secret(error):
+def from_file(name, text, read):
+    """Write a file in the folder of the test, and read it."""
+
+    def call(folder):
+        (folder / name).write_text(text)
+        read(folder)
+
+    return call
+
+
+def records(*rows, **relabel):
+    def call(_folder):
+        data = mw.data.MCQDataset.from_records(rows)
+        if relabel:
+            data.relabel(**relabel)
+
+    return call
+
+
+def new_words(words):
+    def call(_folder):
+        rows = [GOOD, GOOD | {"answer": 1, "question": "Why?"}]
+        data = mw.data.MCQDataset.from_records(rows)
+        data.with_texts({str(data.ids[0]): words})
+
+    return call
+
+
+def texts(*labels, **given):
+    return lambda _folder: mw.data.TextDataset.from_texts(["a", "b"], [0, 1], *labels, **given)
+
+
+NAMED = [GOOD | {"name": name, "answer": i % 2} for i, name in enumerate((SECRET, "a", "b"))]
+LINES = [
+    f'"{SECRET}?",SECRET a,b,c,d,SECRET e',
+    f'"{SECRET}?",SECRET a,b,c,d',
+    f'"{SECRET}?",SECRET a,SECRET a,c,d,"SECRET',
+]
+NO_HEADER = f'"{SECRET} for three weeks; which ward should take her?","{EVIL}a",b,A\n'
+REFUSED = [  # what is refused, and a fact that the error does name
+    *((records(GOOD, GOOD | change), "row 1") for change in BAD_QUESTIONS),
+    (records(*NAMED, by="name", options=["a", "b"]), "one of the 2 options"),
+    *((new_words(words), "the question")
+      for words in ((SECRET, [SECRET, SECRET]), (SECRET, [SECRET]), ("", [SECRET, "b"]))),
+    *((from_file("astronomy_test.csv", f"Which?,a,b,c,d,A\n{line}\n",
+                 lambda folder: mw.data.fetch_mcq("mmlu", source=folder)), "line 2")
+      for line in LINES),
+    (from_file("table.csv", NO_HEADER,
+               lambda folder: mw.data.MCQDataset.from_csv(folder / "table.csv")), "'question'"),
+    (records(GOOD | {"id": EVIL}, GOOD | {"id": EVIL}), "ids"),
+    (texts(ids=[EVIL, EVIL]), "U"),
+    (texts([EVIL, EVIL]), "U"),
+    (lambda folder: texts()(folder).with_texts({EVIL * 9: ("new", ())}), "U"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "fact"), REFUSED)
+def test_an_error_about_data_holds_nothing_of_a_sample_and_nothing_hidden(call, fact, tmp_path):
+    with pytest.raises(ValueError, match=fact) as error:
+        call(tmp_path)
     for secret in ("SECRET", "Brindlow", "tremor"):
-        assert secret not in str(error), str(error)
-    assert_harmless(error)
-
-
-@pytest.mark.parametrize("change", BAD_QUESTIONS)
-def test_an_error_about_a_question_holds_nothing_of_it(change):
-    with pytest.raises(ValueError, match="row 1") as error:
-        mw.data.MCQDataset.from_records([GOOD, GOOD | change])
-    assert_secret(error.value)
-
-
-def test_an_attribute_that_is_no_option_is_not_quoted():
-    named = enumerate((SECRET, "a", "b"))
-    rows = [GOOD | {"name": name, "answer": number % 2} for number, name in named]
-    with pytest.raises(ValueError, match="is not one of the 2 options") as error:
-        mw.data.MCQDataset.from_records(rows).relabel(by="name", options=["a", "b"])
-    assert_secret(error.value)
-
-
-def test_new_words_for_a_question_are_not_quoted():
-    data = mw.data.MCQDataset.from_records([GOOD, GOOD | {"answer": 1, "question": "Why?"}])
-    name = str(data.ids[0])
-    for words in ((SECRET, [SECRET, SECRET]), (SECRET, [SECRET]), ("", [SECRET, "b"])):
-        with pytest.raises(ValueError, match="the question") as error:
-            data.with_texts({name: words})
-        assert_secret(error.value)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        f'"{SECRET}?",SECRET a,b,c,d,SECRET e',
-        f'"{SECRET}?",SECRET a,b,c,d',
-        f'"{SECRET}?",SECRET a,SECRET a,c,d,"SECRET',
-    ],
-)
-def test_an_error_about_a_file_of_questions_holds_nothing_of_them(tmp_path, line):
-    (tmp_path / "astronomy_test.csv").write_text(f"Which?,a,b,c,d,A\n{line}\n")
-    with pytest.raises(ValueError, match="line 2") as error:
-        mw.data.fetch_mcq("mmlu", source=tmp_path)
-    assert_secret(error.value)
-
-
-def test_a_table_without_a_header_shows_no_sample(tmp_path):
-    long = f"{SECRET} for three weeks; which ward should take her?"
-    (tmp_path / "table.csv").write_text(f'"{long}","{EVIL}a",b,A\n')
-    with pytest.raises(ValueError, match="has no column 'question'") as error:
-        mw.data.MCQDataset.from_csv(tmp_path / "table.csv")
-    assert_secret(error.value)
-
-
-def test_ids_in_errors_are_visible():
-    with pytest.raises(ValueError, match="ids must be unique") as error:
-        mw.data.MCQDataset.from_records([GOOD | {"id": EVIL}, GOOD | {"id": EVIL}])
+        assert secret not in str(error.value), str(error.value)
     assert_harmless(error.value)
-    texts = mw.data.TextDataset.from_texts(["a", "b"], [0, 1])
-    for call in (
-        lambda: mw.data.TextDataset.from_texts(["a", "b"], [0, 1], ids=[EVIL, EVIL]),
-        lambda: mw.data.TextDataset.from_texts(["a", "b"], [0, 1], [EVIL, EVIL]),
-        lambda: texts.with_texts({EVIL * 9: ("new", ())}),
-    ):
-        with pytest.raises(ValueError, match="U") as error:
-            call()
-        assert_harmless(error.value)
 
 
 # A run whose names are somebody else's

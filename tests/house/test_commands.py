@@ -147,14 +147,13 @@ def test_who_hands_tests_to_workers_knows_which_need_a_browser(request):
         assert needs_browser(item.nodeid) == wanted, item.nodeid
 
 
-@pytest.mark.parametrize(("ci", "says"), [(None, "1 skipped"), ("1", "1 error")])
-def test_without_chromium_browser_tests_are_skipped_but_fail_in_ci(tmp_path, ci, says):
+def test_without_chromium_browser_tests_are_skipped(tmp_path):
     clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
-    env = clean | {"CHROMIUM": "/nowhere/chromium"} | ({"CI": ci} if ci else {})
     test = "tests/browser/test_harness.py::test_a_widget_is_shown_and_answers"
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'temp'}", test],
-        cwd=ROOT, env=env, capture_output=True, text=True, check=False,
+        cwd=ROOT, env=clean | {"CHROMIUM": "/nowhere/chromium"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "no Chromium: install chromium, or name a Chrome in $CHROMIUM" in result.stdout
-    assert says in result.stdout.splitlines()[-1]
+    assert "1 skipped" in result.stdout.splitlines()[-1]

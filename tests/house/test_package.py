@@ -25,7 +25,6 @@ from tests.programs import printed
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-STATIC = ROOT / "memowidgets" / "widgets" / "static"
 LARGEST = 19_000_000  # recorded audits are most of it
 HEAVY = ("torch", "transformers", "peft", "altair", "sklearn", "pandas", "anywidget", "distributed")
 
@@ -270,7 +269,9 @@ def test_the_wheel_alone_trains_scores_and_shows(wheel_file, tmp_path):
 
 
 def front_ends():
-    return sorted(f for f in STATIC.rglob("*") if f.suffix in {".js", ".css"})
+    """Those of the report, the playgrounds and the widgets."""
+    files = (ROOT / "memowidgets").glob("*/static/**/*")
+    return sorted(f for f in files if f.suffix in {".js", ".css"})
 
 
 @pytest.mark.parametrize("file", front_ends(), ids=lambda f: f.name)

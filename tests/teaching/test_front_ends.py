@@ -22,12 +22,6 @@ from memowidgets.widgets import frontend
 NAMES = ("watch", "psmi", "lira", "theorem")
 
 
-def test_every_file_is_small():
-    sizes = {file.name: file.stat().st_size for file in STATIC.iterdir()}
-    assert {name: size for name, size in sizes.items() if size >= 50_000} == {}
-    assert {f"{name}_view.js" for name in NAMES} <= set(sizes)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_joined_module_is_one_and_asks_nobody(node, name, tmp_path):
     file = tmp_path / "joined.mjs"

@@ -120,6 +120,8 @@ def test_rates_and_their_intervals():
         assert (low, high) == pytest.approx((exact.low, exact.high), abs=1e-9)
     nothing = roc(scores, truth).at(-np.inf)
     assert (nothing.flagged, nothing.hits, nothing.false_alarms) == (0, 0, 0)
+    lowest = roc([1.0, 2.0], [False, True]).at(1.0)
+    assert (lowest.flagged, lowest.hits, lowest.false_alarms) == (1, 0, 1)
     for k in range(10):
         exact = binomtest(k, 9).proportion_ci(0.95, "exact")
         assert clopper_pearson(k, 9) == pytest.approx((exact.low, exact.high), abs=1e-9)

@@ -251,10 +251,14 @@ def test_two_scores_are_compared_by_the_same_draws_of_both():
     p_value = 2 * norm.sf(abs(found.difference) / error)
     assert found.p_value == pytest.approx(max(p_value, left_out.p_value(found.difference)))
     assert found.z == pytest.approx(np.sign(found.difference) * norm.isf(found.p_value / 2))
-    with pytest.raises(ValueError, match="different samples or models"):
-        compare(both[0], roc(worse, truth, groups=samples))
-    with pytest.raises(ValueError, match="different samples or models"):
-        compare(both[0], roc(worse, truth, groups=models, models=samples))
+    for other in (
+        {"groups": samples},
+        {"groups": samples, "models": models[::-1]},
+        {"groups": models, "models": samples},
+    ):
+        for pair in ((both[0], roc(worse, truth, **other)), (roc(worse, truth, **other), both[0])):
+            with pytest.raises(ValueError, match="different samples or models"):
+                compare(*pair)
 
 
 def test_models_without_samples_are_refused():

@@ -322,6 +322,8 @@ def test_offline_looks_at_the_models_outside_alone():
     gaps, members, target = made(m=12, n=9)
     members[:] = np.arange(12)[:, None] < 2
     log_lira(gaps, members, target, "per-sample", "offline")  # ten outside are enough
+    with pytest.warns(UserWarning, match="9 of 9 samples .* inside or outside"):
+        log_lira(gaps, members, target, "per-sample")
     members[:] = np.arange(12)[:, None] < 8
     with pytest.warns(UserWarning, match="9 of 9 samples have fewer than 8 shadow models outside"):
         log_lira(gaps, members, target, "per-sample", "offline")

@@ -52,6 +52,8 @@ def test_means_of_controls_are_exact(n_classes):
     products = projections.moments(X @ found.onto[:m].T, y, tables)
     assert (np.einsum("fiin->fin", products.own)[:, :, :9] != 0).any(axis=2).all()
     assert (np.einsum("fzz->fz", products.common) > 0).all()
+    alone = projections.moments(X[:, :8], y, PSMI(8, "plain").fit(X, y)._fitted.tables)
+    assert (alone.own.shape, alone.common.shape) == ((1, 1, 1, 400), (1, 1, 1))
 
 
 def test_agrees_with_the_published_package():

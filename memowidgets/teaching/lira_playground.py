@@ -11,6 +11,7 @@ import numpy as np
 import traitlets
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import whole_number
 from memowidgets.memorization import log_lira
 from memowidgets.memorization.densities import Densities, OwnMean
 from memowidgets.memorization.gaps import Side, moments
@@ -23,7 +24,6 @@ from memowidgets.teaching.playground import (
     real,
     uniforms,
     whole,
-    whole_within,
 )
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ _FEW = (
 
 
 def _checked_models(name: str, value: Any) -> int:
-    number = whole_within(name, value, 4, MOST_MODELS)
+    number = whole_number(name, value, 4, MOST_MODELS)
     if number % 2:
         raise ValueError(f"{name} must be even, half of them in and half out, not {number}")
     return number

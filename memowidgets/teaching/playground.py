@@ -14,7 +14,7 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
-from memowidgets.checks import real_number
+from memowidgets.checks import real_number, whole_number
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import Newest
@@ -64,17 +64,6 @@ def _mixed(words: NDArray[Any]) -> NDArray[np.uint32]:
     return np.asarray(words ^ (words >> np.uint32(15)), dtype=np.uint32)
 
 
-def whole_within(name: str, value: Any, low: int, high: int, *, allowed: Sequence[int] = ()) -> int:
-    """Return an integer after checking its limits or the allowed values."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if allowed and value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
-    return int(value)
-
-
 class Setting(traitlets.Any):
     """A trait that both sides share, with the check of its value: `check(name, value)`."""
 
@@ -96,7 +85,14 @@ def real(default: float, low: float, high: float) -> Setting:
 
 def whole(default: int, low: int, high: int, *, allowed: Sequence[int] = ()) -> Setting:
     """Return a setting that is an integer within limits, or one of those that are allowed."""
-    return Setting(default, partial(whole_within, low=low, high=high, allowed=allowed))
+
+    def check(name: str, value: Any) -> int:
+        number = whole_number(name, value, low, high)
+        if allowed and number not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {number}")
+        return number
+
+    return Setting(default, check)
 
 
 STATIC = Path(__file__).parent / "static"

@@ -10,9 +10,10 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
+from memowidgets.checks import whole_number
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.fitted import fill_directions
-from memowidgets.teaching.playground import STYLE, Playground, front_end, real, whole, whole_within
+from memowidgets.teaching.playground import STYLE, Playground, front_end, real, whole
 from memowidgets.widgets.widget import validate
 
 if TYPE_CHECKING:
@@ -182,41 +183,6 @@ def lift(cloud: Cloud, dimension: int, seed: int = 0) -> Floats:
     return np.concatenate([cloud.points, (within or 1.0) * noise], axis=1)
 
 
-@dataclass(frozen=True)
-class Lifted:
-    """PSMI of a cloud in a number of dimensions.
-
-    Attributes
-    ----------
-    dimension : int
-    psmi, std : (n,) float64
-        Of each point, and its standard error, in nats.
-    """
-
-    dimension: int
-    psmi: Floats
-    std: Floats
-
-    def summary(self, chosen: int) -> dict[str, Any]:
-        """Return the chosen point's value, the others' quantiles and the share below 0."""
-        others = np.delete(self.psmi, chosen)
-        low, middle, high = np.quantile(others, [0.05, 0.5, 0.95])
-        return {
-            "dimension": self.dimension,
-            "psmi": float(self.psmi[chosen]),
-            "std": float(self.std[chosen]),
-            "others": [float(low), float(middle), float(high)],
-            "below": float((self.psmi <= 0).mean()),
-        }
-
-
-def lifted(cloud: Cloud, dimension: int, seed: int = 0) -> Lifted:
-    """Compute `metrics.PSMI` of the cloud after adding noise dimensions."""
-    X = lift(cloud, dimension, seed)
-    found = PSMI(random_state=seed).fit(X, cloud.labels)
-    return Lifted(dimension, *found.score_samples(X, cloud.labels, return_std=True))
-
-
 N_DIRECTIONS = 256
 
 
@@ -310,14 +276,14 @@ class PSMIPlayground(Playground):
     ) -> None:
         if (points is None) != (labels is None):
             raise ValueError("points and labels need each other: give both, or neither")
-        self._seed = whole_within("seed", seed, 0, 2**31 - 1)
+        self._seed = whole_number("seed", seed, 0, 2**31 - 1)
         if points is None or labels is None:
-            cloud = make_cloud(whole_within("n", n, 6, MOST_POINTS), seed=self._seed)
+            cloud = make_cloud(whole_number("n", n, 6, MOST_POINTS), seed=self._seed)
         else:
             cloud = Cloud.of(points, labels)
         self._now = self._first = cloud
         self._told = _packed(cloud)
-        whole_within("selected", selected, 0, len(cloud.labels) - 1)
+        whole_number("selected", selected, 0, len(cloud.labels) - 1)
         self._scored: Cloud | None = None
         self._round = 0
         directions = np.empty((N_DIRECTIONS, 2), dtype=np.float32)
@@ -377,7 +343,7 @@ class PSMIPlayground(Playground):
     @validate("selected")
     def _check_selected(self, proposal: Any) -> int:
         last = MOST_POINTS if self._held else len(self._now.labels) - 1
-        return whole_within("selected", proposal["value"], 0, last)
+        return whole_number("selected", proposal["value"], 0, last)
 
     @traitlets.observe("points", "labels")
     def _set_by_python(self, _change: Any) -> None:
@@ -449,9 +415,22 @@ def _packed(cloud: Cloud) -> dict[str, Any]:
 def _in_dimensions(cloud: Cloud, chosen: int, seed: int, number: int) -> list[dict[str, Any]]:
     """Return what the page gets: the cloud's PSMI in increasing numbers of dimensions.
 
-    The number of the computation makes the page hear of a result that equals the last one.
+    That is the chosen point's value, the others' quantiles and the share at or below 0. The number
+    of the computation makes the page hear of a result that equals the last one.
     """
-    return [
-        lifted(cloud, dimension, seed).summary(chosen) | {"round": number}
-        for dimension in DIMENSIONS
-    ]
+    found = []
+    for dimension in DIMENSIONS:
+        X = lift(cloud, dimension, seed)
+        fitted = PSMI(random_state=seed).fit(X, cloud.labels)
+        psmi, std = fitted.score_samples(X, cloud.labels, return_std=True)
+        found.append(
+            {
+                "dimension": dimension,
+                "psmi": float(psmi[chosen]),
+                "std": float(std[chosen]),
+                "others": np.quantile(np.delete(psmi, chosen), [0.05, 0.5, 0.95]).tolist(),
+                "below": float((psmi <= 0).mean()),
+                "round": number,
+            }
+        )
+    return found

@@ -11,6 +11,7 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
+from memowidgets.checks import whole_number
 from memowidgets.evaluation import Evaluation, clopper_pearson, roc
 from memowidgets.metrics import PSMI
 from memowidgets.teaching.playground import (
@@ -22,7 +23,6 @@ from memowidgets.teaching.playground import (
     real,
     uniforms,
     whole,
-    whole_within,
 )
 
 Floats = NDArray[np.float64]
@@ -157,15 +157,6 @@ class Judged:
         }
 
 
-def by_separation(mixture: Mixture) -> list[dict[str, float]]:
-    """Return the mean PSMI of outliers and of others at several separations."""
-    found = []
-    for separation in SEPARATIONS:
-        judged = Judged.of(replace(mixture, separation=separation), n_directions=128)
-        found.append({"separation": separation, **judged.means()})
-    return found
-
-
 def _rate_of(name: str, flagged: Bools) -> dict[str, Any]:
     """Return a share with its interval; NaN and no interval where there is nothing to flag."""
     found: dict[str, Any] = {name: _mean(flagged)}
@@ -281,8 +272,8 @@ class TheoremPlayground(Playground):
         self._judged: tuple[Mixture, Judged] | None = None
         self._swept: Mixture | None = None
         size = {
-            "n": whole_within("n", n, 100, 5000),
-            "seed": whole_within("seed", seed, 0, 999_999),
+            "n": whole_number("n", n, 100, 5000),
+            "seed": whole_number("seed", seed, 0, 999_999),
         }
         super().__init__(
             epsilon=epsilon,
@@ -369,5 +360,9 @@ def _of(mixture: Mixture) -> dict[str, Any]:
 
 
 def _at_every_separation(swept: Mixture) -> dict[str, Any]:
-    """Return what the page gets: the means at every separation."""
-    return {"of": _of(swept), "means": [_without_nan(point) for point in by_separation(swept)]}
+    """Return what the page gets: the mean PSMI of each kind of samples at several separations."""
+    means = []
+    for separation in SEPARATIONS:
+        judged = Judged.of(replace(swept, separation=separation), n_directions=128)
+        means.append(_without_nan({"separation": separation, **judged.means()}))
+    return {"of": _of(swept), "means": means}

@@ -90,12 +90,12 @@ REFUSED = [
     (PSMIPlayground, "labels", np.zeros(90), TypeError, "whole numbers"),
     (PSMIPlayground, "labels", np.arange(90) // 45 * 2, ValueError, "class 1 has 0"),
     (PSMIPlayground, "labels", np.arange(90) % 5, ValueError, "0 and 3"),
-    (PSMIPlayground, "selected", 90, ValueError, "0 and 89"),
-    (PSMIPlayground, "selected", 1.5, TypeError, "whole number"),
+    (PSMIPlayground, "selected", 90, ValueError, "0 to 89"),
+    (PSMIPlayground, "selected", 1.5, ValueError, "whole number"),
     (PSMIPlayground, "angle", 181, ValueError, "0 to 180"),
     (PSMIPlayground, "dimension", 3, ValueError, "2, 4, 8"),
     (LiRAPlayground, "n_shadows", 7, ValueError, "even"),
-    (LiRAPlayground, "n_shadows", 2, ValueError, "4 and 256"),
+    (LiRAPlayground, "n_shadows", 2, ValueError, "4 to 256"),
     (LiRAPlayground, "n_shadows", True, TypeError, "whole number"),
     (LiRAPlayground, "variance", "own", ValueError, "'per-sample', 'global', 'shrunk'"),
     (LiRAPlayground, "target_gap", np.inf, ValueError, "target_gap"),
@@ -111,7 +111,7 @@ REFUSED = [
     (MemorizationPlayground, "rho", 1.0, ValueError, "rho.*0.99"),
     (MemorizationPlayground, "n", 10, ValueError, "n.*30.*400"),
     (MemorizationPlayground, "classes", 4, ValueError, "classes.*3"),
-    (MemorizationPlayground, "seed", 0.5, TypeError, "seed.*0.5"),
+    (MemorizationPlayground, "seed", 0.5, ValueError, "seed.*0.5"),
 ]
 
 

@@ -328,7 +328,8 @@ def test_the_explorer_gets_what_the_widget_sends():
     scored = content.scored
     explorer = ThresholdExplorer(scored.scores, log_lira=scored.log_lira, title=scored.title)
     try:
-        sent, truth = explorer._data, explorer._truth
+        shown = explorer.get_state()
+        sent, truth = shown["_data"], shown["_truth"]
     finally:
         explorer.close()
     made = wire(content)["explorer"]

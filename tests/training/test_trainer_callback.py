@@ -158,33 +158,10 @@ def recorded(data, tokenizer, tmp_path_factory):
 # What is recorded
 
 
-class InTheAuditsOrder(Trainer):
-    """Takes the samples as `audit.train` does."""
-
-    order: list[int]
-
-    def _get_train_sampler(self, *_args):
-        return AllEpochs(self.order, len(self.train_dataset))
-
-
-class AllEpochs(torch.utils.data.Sampler):
-    def __init__(self, order, n):
-        self.order, self.n, self.epoch = order, n, 0
-
-    def __len__(self):
-        return self.n
-
-    def __iter__(self):
-        yield from self.order[self.epoch * self.n : (self.epoch + 1) * self.n]
-        self.epoch += 1
-
-
 @pytest.mark.parametrize(("adapters", "rho"), [(False, 0.6), (True, 0.03)])
 def test_the_callback_gives_the_audit_that_train_gives(
-    adapters, rho, data, tokenizer, tmp_path, monkeypatch
+    adapters, rho, data, tokenizer, tmp_path, in_the_audits_order
 ):
-    from memowidgets.training.learner import Learner
-
     model = tiny(len(tokenizer), attention_dropout=0.0)
     if adapters:
         model = with_adapters(model)
@@ -203,22 +180,11 @@ def test_the_callback_gives_the_audit_that_train_gives(
         precision="float32",
     )
     ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
-    order, original = [], Learner._samples
-
-    def noted(learner):
-        samples = original(learner)
-        order.extend(samples.tolist())
-        return samples
-
-    monkeypatch.setattr(Learner, "_samples", noted)
     ours.train(stop_at_drop=rho)
     interrupted_at = ours.prediction.record.step
     ours.train()
-    assert sorted(order[:N]) == list(range(N))
-
     theirs = make_audit(model, tokenizer, data, tmp_path / "theirs", training=plan)
     callback = mw.training.MemorizationCallback(theirs, rho)
-    InTheAuditsOrder.order = order
     course = {
         "num_train_epochs": 5,
         "per_device_train_batch_size": 3,
@@ -228,7 +194,7 @@ def test_the_callback_gives_the_audit_that_train_gives(
     }
     live = copy.deepcopy(model)
     rows = script_rows(data, tokenizer)
-    stopped = trainer(live, rows, tmp_path / "out", callback, kind=InTheAuditsOrder, **course)
+    stopped = trainer(live, rows, tmp_path / "out", callback, kind=in_the_audits_order, **course)
     stopped.train()
     assert callback.interrupted.step == interrupted_at == stopped.state.global_step
     assert theirs.prediction.record.step == interrupted_at
@@ -238,7 +204,7 @@ def test_the_callback_gives_the_audit_that_train_gives(
     whole = make_audit(model, tokenizer, data, tmp_path / "whole", training=plan)
     callback = mw.training.MemorizationCallback(whole, None)
     live = copy.deepcopy(model)
-    trainer(live, rows, tmp_path / "out", callback, kind=InTheAuditsOrder, **course).train()
+    trainer(live, rows, tmp_path / "out", callback, kind=in_the_audits_order, **course).train()
     write_stop(whole.run.run, StopRule(rho))
     assert whole.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
     for column in ("epoch", "step", "prediction", "learned"):

@@ -28,7 +28,6 @@ from tests.models.test_sequence_classifier import (
 )
 from tests.training.test_trainer_callback import (
     QUIET,
-    InTheAuditsOrder,
     assert_same_weights,
     trained_weights,
 )
@@ -86,10 +85,8 @@ def begin(audit, model, rows, tokenizer, folder, **changes):
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_the_callback_gives_the_audit_that_train_gives(
-    family, data, tokenizer, tmp_path, monkeypatch
+    family, data, tokenizer, tmp_path, in_the_audits_order
 ):
-    from memowidgets.training.learner import Learner
-
     model = tiny(family, len(tokenizer), **no_dropout(family))
     plan = mw.TrainingConfig(
         epochs=3,
@@ -101,24 +98,13 @@ def test_the_callback_gives_the_audit_that_train_gives(
         precision="float32",
     )
     ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
-    order, original = [], Learner._samples
-
-    def noted(learner):
-        chosen = original(learner)
-        order.extend(chosen.tolist())
-        return chosen
-
-    monkeypatch.setattr(Learner, "_samples", noted)
     ours.train()
-    assert sorted(order[:N]) == list(range(N))
-
     theirs = make_audit(model, tokenizer, data, tmp_path / "theirs", training=plan)
     callback = mw.training.MemorizationCallback(theirs, None)
-    InTheAuditsOrder.order = order
     live, course = copy.deepcopy(model), {"max_grad_norm": 0.0, "lr_scheduler_type": "linear"}
     rows = script_rows(data, tokenizer)
     made = trainer(
-        live, rows, tokenizer, tmp_path / "out", callback, kind=InTheAuditsOrder, **course
+        live, rows, tokenizer, tmp_path / "out", callback, kind=in_the_audits_order, **course
     )
     made.train()
     assert theirs.checkpoints.index.tolist() == ours.checkpoints.index.tolist()

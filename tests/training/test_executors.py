@@ -490,15 +490,6 @@ def test_a_notebooks_model_is_packed_once_and_unpacked_once_by_each_dask_worker(
     assert len(audit.as_target(3).score("psmi")) > 0
 
 
-def test_half_a_dask_cluster_dies_and_the_run_goes_on(client, audit, straight):
-    def kill_one():
-        pid = next(iter(client.run(os.getpid).values()))
-        os.kill(pid, signal.SIGKILL)
-
-    audit.run_shadows(12, client.get_executor(), progress=after(2, kill_one))
-    assert_first(audit, straight, 12, atol=1e-3)
-
-
 def too_small(_really, flag):
     def train(job, index, progress):
         Path(flag).touch()
@@ -591,6 +582,36 @@ def test_an_order_that_the_dask_scheduler_forgot_is_given_again(two_workers, aud
     assert len(given) == 2
 
 
+def pretend(library, version):
+    from memowidgets.training import worker as there
+
+    there.library_versions()[library] = version
+
+
+def test_a_dask_worker_with_other_code_is_left_out(two_workers, audit, straight):
+    client, (other, _) = two_workers
+    client.run(pretend, "memowidgets' code", "0.1", workers=[other])
+    with pytest.warns(UserWarning, match="memowidgets' code 0.1 instead of") as told:
+        audit.run_shadows(6, client.get_executor())
+    assert len(left_out(told)) == 1
+    assert_first(audit, straight, 6, atol=1e-3)
+    client.run(pretend, "memowidgets' code", "0.1")
+    with (
+        pytest.warns(UserWarning, match="trains no more"),
+        pytest.raises(StoreError, match=r"0\.1 instead of .*6 finished shadow models"),
+    ):
+        audit.run_shadows(8, client.get_executor())
+
+
+def test_half_a_dask_cluster_dies_and_the_run_goes_on(client, audit, straight):
+    def kill_one():
+        pid = next(iter(client.run(os.getpid).values()))
+        os.kill(pid, signal.SIGKILL)
+
+    audit.run_shadows(12, client.get_executor(), progress=after(2, kill_one))
+    assert_first(audit, straight, 12, atol=1e-3)
+
+
 def test_a_model_that_killed_a_dask_worker_is_trained_by_another_and_never_by_a_third(
     two_workers, audit, straight, monkeypatch
 ):
@@ -623,27 +644,6 @@ def test_orders_for_a_dask_worker_that_starts_again_elsewhere_are_given_again(
         audit.run_shadows(6, client.get_executor())
     assert_first(audit, straight, 6, atol=1e-3)
     assert other not in client.nthreads()
-
-
-def pretend(library, version):
-    from memowidgets.training import worker as there
-
-    there.library_versions()[library] = version
-
-
-def test_a_dask_worker_with_other_code_is_left_out(two_workers, audit, straight):
-    client, (other, _) = two_workers
-    client.run(pretend, "memowidgets' code", "0.1", workers=[other])
-    with pytest.warns(UserWarning, match="memowidgets' code 0.1 instead of") as told:
-        audit.run_shadows(6, client.get_executor())
-    assert len(left_out(told)) == 1
-    assert_first(audit, straight, 6, atol=1e-3)
-    client.run(pretend, "memowidgets' code", "0.1")
-    with (
-        pytest.warns(UserWarning, match="trains no more"),
-        pytest.raises(StoreError, match=r"0\.1 instead of .*6 finished shadow models"),
-    ):
-        audit.run_shadows(8, client.get_executor())
 
 
 def test_a_dask_client_that_is_closed_is_named(audit):

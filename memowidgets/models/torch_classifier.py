@@ -175,6 +175,34 @@ class TorchClassifier(ImageModel):
 
     def build(self, data: Dataset) -> nn.Module:
         """Create a module, and check on one sample that its logits match the classes."""
+        module = self._new(data)
+        self._try(module, data)
+        self.layer_names(module)
+        self._try_layers(module, data)
+        _BUILT.update(module.modules())
+        return module
+
+    def skeleton(self, data: Dataset) -> nn.Module:
+        """Return the module's names and shapes; with weights if it cannot be created without.
+
+        No sample runs through it: that takes a second where there are no weights, because torch
+        then imports its compiler.
+        """
+        import torch
+        from torch.nn.parameter import is_lazy
+
+        try:
+            with torch.device("meta"):
+                module = self._new(data)
+        except (RuntimeError, NotImplementedError, ValueError):  # its code uses values
+            module = None
+        if module is None or any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+            with torch.random.fork_rng(devices=[]):
+                return self.build(data)
+        return module
+
+    def _new(self, data: Dataset) -> nn.Module:
+        """Return what the user's function makes, if it is a module with weights of its own."""
         from torch import nn
 
         self.check_data(data)
@@ -190,21 +218,7 @@ class TorchClassifier(ImageModel):
                 "could be captured; return the module itself"
             )
         _check_fresh(module)
-        self._try(module, data)
-        self.layer_names(module)
-        self._try_layers(module, data)
-        _BUILT.update(module.modules())
         return module
-
-    def skeleton(self, data: Dataset) -> nn.Module:
-        """Return the module's names and shapes; with weights if it cannot be created without."""
-        import torch
-
-        try:
-            return super().skeleton(data)
-        except (RuntimeError, NotImplementedError, ValueError):  # its code uses values
-            with torch.random.fork_rng(devices=[]):
-                return self.build(data)
 
     def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.evidence import Evidence, Need, cannot
-from memowidgets.audit.numbers import judge, scores, truth
+from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.estimate import estimate
@@ -1211,7 +1211,7 @@ class Audit:
             reliability of both, and where that allows it the disattenuated ρ with its interval.
         """
         evidence = self._with_truth(checkpoint, variance, others=True)
-        return truth.compared_definitions_of(
+        return definitions.compared_definitions_of(
             evidence, checkpoint, variance, n_bootstrap, random_state
         )
 
@@ -1471,7 +1471,7 @@ class Audit:
         """
         # any of the variances, so with the covariates of "hierarchical"
         needs = judge.needs_of(self.evidence, metric, checkpoint, variance=truth.HIERARCHICAL)
-        return judge.shadow_curve(
+        return definitions.shadow_curve(
             self.evidence_with(needs),
             metric,
             layer,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets import evaluation, memorization
+from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.numbers.scores import Metric, score
+from memowidgets.audit.numbers.truth import against, member_gaps
+from memowidgets.checks import real_number, several, whole_number
+from memowidgets.memorization.densities import Variance
 
 if TYPE_CHECKING:
     import altair as alt
@@ -148,6 +154,37 @@ def compared_definitions(
     return MemorizationComparison(values, table, note)
 
 
+def compared_definitions_of(
+    evidence: Evidence,
+    checkpoint: str | float,
+    variance: str,
+    n_bootstrap: int,
+    random_state: int,
+) -> MemorizationComparison:
+    """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
+    whole_number("n_bootstrap", n_bootstrap, 2)
+    record = evidence.names.record(checkpoint)
+    _, members, gaps, _ = member_gaps(evidence, record.name)
+    target, others = evidence.target_gaps(record), None
+    columns, of_others = evidence.other_columns, evidence.checkpoints[record.name].others
+    if len(columns) > 1 and of_others is not None:  # where the target's gaps are known
+        shadows = evidence.shadows.read(record.name)
+        others = shadows.gaps[:, columns], shadows.members[:, columns], of_others
+    compared = against(evidence, record, variance)
+    return compared_definitions(
+        evidence.members,
+        gaps,
+        members,
+        target,
+        others,
+        variance,
+        n_bootstrap,
+        random_state,
+        log_lira=lambda shadows: compared.log_lira(target, shadows),
+        pairs=evidence.shadows.are_pairs,
+    )
+
+
 def _note_on_reliability(table: pd.DataFrame) -> str:
     """Say which definitions are too noisy for a disattenuated ρ, and that ρ is too low."""
     each = pd.concat([table.set_index(side)[f"reliability_{side}"] for side in ("a", "b")])
@@ -172,41 +209,64 @@ def _common(halves: list[pd.DataFrame]) -> list[pd.DataFrame] | None:
     return [half[known] for half in halves] if known.sum() > 1 else None
 
 
-def curve_over_shadows(
-    m: int,
-    log_lira: LogLiRA,
-    scores: Floats,
-    rows: NDArray[np.int64],
+def shadow_curve(
+    evidence: Evidence,
+    metric: str | Metric,
+    layer: str | int,
+    checkpoint: str | float,
     eta: float,
+    variance: str | Sequence[str],
     sizes: Sequence[int] | None,
     repeats: int,
     random_state: int,
-    *,
-    pairs: bool,
 ) -> pd.DataFrame:
-    """Compare disjoint subsets of m shadow models, as `Audit.shadow_curve` describes."""
-    most = 2 * (m // 4) if pairs else m // 2
-    chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
-    bad = [size for size in sizes or () if size < _FEWEST or size > most]
-    if most < _FEWEST:
-        raise ValueError(
-            f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and there are "
-            f"{m} in all; train at least {2 * _FEWEST}"
-        )
-    if bad or not chosen:
-        raise ValueError(
-            f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models, because two "
-            "disjoint subsets are compared"
-        )
-    known = int((~np.isnan(log_lira(slice(None)))).sum())
-    rng = np.random.default_rng(random_state)
+    """Compare disjoint subsets of the shadow models, as `Audit.shadow_curve` describes."""
+    whole_number("repeats", repeats, 1)
+    if sizes is not None:
+        sizes = [whole_number("a size", size) for size in several("sizes", sizes)]
+    found = score(evidence, metric, layer, checkpoint)
+    record = evidence.names.record("final")
+    target, eta = evidence.target_gaps(record), real_number("eta", eta)
+    pairs = evidence.shadows.are_pairs
 
-    def drawn(size: int) -> list[dict[str, float]]:
-        values = [log_lira(half) for half in disjoint(rng, m, size, pairs=pairs)]
-        between = _between(values[0], values[1], eta)
-        return [_alone(one, scores, rows, eta, known) | between for one in values]
+    def curve(one: str) -> pd.DataFrame:
+        compared = against(evidence, record, one)
+        m = len(compared.gaps)
+        most = 2 * (m // 4) if pairs else m // 2
+        chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
+        bad = [size for size in sizes or () if size < _FEWEST or size > most]
+        if most < _FEWEST:
+            raise ValueError(
+                f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and "
+                f"there are {m} in all; train at least {2 * _FEWEST}"
+            )
+        if bad or not chosen:
+            raise ValueError(
+                f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models, because "
+                "two disjoint subsets are compared"
+            )
+        known = int((~np.isnan(compared.log_lira(target))).sum())
+        rng = np.random.default_rng(random_state)
 
-    return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
+        def drawn(size: int) -> list[dict[str, float]]:
+            halves = disjoint(rng, m, size, pairs=pairs)
+            values = [compared.log_lira(target, half) for half in halves]
+            between = _between(values[0], values[1], eta)
+            return [_alone(one, found.mu, found.rows, eta, known) | between for one in values]
+
+        return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
+
+    if isinstance(variance, str) and variance != "all":
+        table = curve(variance)
+        table.attrs["enough"] = enough_shadows(table)
+        return table
+    chosen = get_args(Variance) if isinstance(variance, str) else several("variance", variance)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
+        curves = {one: curve(one) for one in chosen}
+    table = pd.concat([part.assign(variance=one) for one, part in curves.items()])
+    table.attrs["enough"] = {one: enough_shadows(part) for one, part in curves.items()}
+    return table.reset_index(drop=True)
 
 
 def enough_shadows(curve: pd.DataFrame, gain: float = 0.02, agree: float = 0.7) -> int | None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -15,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import evaluation
 from memowidgets.audit.evidence import REFERENCES, Evidence, Need
 from memowidgets.audit.kept import Scores
-from memowidgets.audit.numbers.definitions import curve_over_shadows, enough_shadows
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -30,7 +26,6 @@ from memowidgets.audit.numbers.scores import (
 )
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
-    against,
     is_log_lira,
     lacking,
     memorized_members,
@@ -40,8 +35,7 @@ from memowidgets.audit.numbers.truth import (
     share_by_chance,
     truth_needs,
 )
-from memowidgets.checks import real_number, several, whole_number
-from memowidgets.memorization.densities import Variance
+from memowidgets.checks import several, whole_number
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
@@ -203,53 +197,6 @@ def needs_of(
     if answers and evidence.has_logits:
         found.append(Need("losses", evidence.names.record(checkpoint).name))
     return found
-
-
-def shadow_curve(
-    evidence: Evidence,
-    metric: str | Metric,
-    layer: str | int,
-    checkpoint: str | float,
-    eta: float,
-    variance: str | Sequence[str],
-    sizes: Sequence[int] | None,
-    repeats: int,
-    random_state: int,
-) -> pd.DataFrame:
-    """Tabulate what fewer shadow models would find, as `Audit.shadow_curve` describes."""
-    whole_number("repeats", repeats, 1)
-    wanted = None
-    if sizes is not None:
-        wanted = [whole_number("a size", size) for size in several("sizes", sizes)]
-    found = score(evidence, metric, layer, checkpoint)
-    record = evidence.names.record("final")
-    target = evidence.target_gaps(record)
-
-    def curve(one: str) -> pd.DataFrame:
-        compared = against(evidence, record, one)
-        return curve_over_shadows(
-            len(compared.gaps),
-            partial(compared.log_lira, target),
-            found.mu,
-            found.rows,
-            real_number("eta", eta),
-            wanted,
-            repeats,
-            random_state,
-            pairs=evidence.shadows.are_pairs,
-        )
-
-    if isinstance(variance, str) and variance != "all":
-        table = curve(variance)
-        table.attrs["enough"] = enough_shadows(table)
-        return table
-    chosen = get_args(Variance) if isinstance(variance, str) else several("variance", variance)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
-        curves = {one: curve(one) for one in chosen}
-    table = pd.concat([part.assign(variance=one) for one, part in curves.items()])
-    table.attrs["enough"] = {one: enough_shadows(part) for one, part in curves.items()}
-    return table.reset_index(drop=True)
 
 
 def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:

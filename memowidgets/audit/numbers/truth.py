@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import GIVEN, NotGivenError
-from memowidgets.checks import real_number, warn_user, whole_number
+from memowidgets.checks import real_number, warn_user
 from memowidgets.evaluation import chance_note, is_much_by_chance
 from memowidgets.memorization.chance import ByChance, note_on_shape
 from memowidgets.memorization.densities import checked_variance
 from memowidgets.metrics import logit_gap
 from memowidgets.training.rho import Record
-
-if TYPE_CHECKING:
-    from memowidgets.audit.numbers.definitions import MemorizationComparison
 
 VARIANCE, HIERARCHICAL = "shrunk", "hierarchical"
 _FEWEST_CALIBRATED = 8  # shadow models, in `python -m benchmarks hierarchical`
@@ -220,39 +217,6 @@ def _state(evidence: Evidence, checkpoint: str, early: str | None = None) -> tup
     """Return a value that changes when log-LiRA at a checkpoint may."""
     names = [checkpoint] if early in (None, GIVEN) else [checkpoint, str(early)]
     return evidence.shadows.state, tuple(evidence.checkpoints[name].state for name in names)
-
-
-def compared_definitions_of(
-    evidence: Evidence,
-    checkpoint: str | float,
-    variance: str,
-    n_bootstrap: int,
-    random_state: int,
-) -> MemorizationComparison:
-    """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
-    from memowidgets.audit.numbers.definitions import compared_definitions
-
-    whole_number("n_bootstrap", n_bootstrap, 2)
-    record = evidence.names.record(checkpoint)
-    _, members, gaps, _ = member_gaps(evidence, record.name)
-    target, others = evidence.target_gaps(record), None
-    columns, of_others = evidence.other_columns, evidence.checkpoints[record.name].others
-    if len(columns) > 1 and of_others is not None:  # where the target's gaps are known
-        shadows = evidence.shadows.read(record.name)
-        others = shadows.gaps[:, columns], shadows.members[:, columns], of_others
-    compared = against(evidence, record, variance)
-    return compared_definitions(
-        evidence.members,
-        gaps,
-        members,
-        target,
-        others,
-        variance,
-        n_bootstrap,
-        random_state,
-        log_lira=lambda shadows: compared.log_lira(target, shadows),
-        pairs=evidence.shadows.are_pairs,
-    )
 
 
 def asks_model_for_others(evidence: Evidence) -> bool:

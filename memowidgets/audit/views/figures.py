@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from memowidgets import charts
 from memowidgets.audit.evidence import REFERENCES, Evidence
+from memowidgets.audit.numbers.definitions import compared_definitions_of
 from memowidgets.audit.numbers.judge import area, checked_targets, evaluate, pooled_evaluation
 from memowidgets.audit.numbers.scores import (
     BASELINE,
@@ -26,7 +27,6 @@ from memowidgets.audit.numbers.scores import (
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     asks_model_for_others,
-    compared_definitions_of,
     is_log_lira,
     log_lira,
     memorized_members,

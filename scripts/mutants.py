@@ -53,7 +53,7 @@ IDENTITY_TESTS = (
     "tests/audit/test_identity.py",
     "tests/audit/test_kept.py",
     "tests/audit/test_run_damaged.py",
-    "tests/audit/test_opening_refused.py",
+    "tests/audit/test_opening.py",
 )
 # A room's tests, those of other rooms that hold a part of it, and the examples in its docstrings.
 TESTS: dict[str, tuple[str, ...]] = {

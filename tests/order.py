@@ -41,7 +41,7 @@ SECONDS = {
     "hostile/test_damage": 45,
     "house/test_package": 45,
     "models/test_causal_lm": 45,
-    "audit/test_identity_of_precision": 40,
+    "audit/test_identity": 40,
     "house/test_command_line": 40,
     "notebooks/test_notebooks[03_cifar10]": 40,
     "hostile/test_no_request": 35,

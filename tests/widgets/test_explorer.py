@@ -15,6 +15,7 @@ import pytest
 
 from memowidgets.evaluation import compare, roc
 from memowidgets.widgets import SampleInspector, ThresholdExplorer
+from memowidgets.widgets.standin import picture
 from tests.widgets.fake_source import scores_like_psmi
 from tests.widgets.page import say_all
 
@@ -157,9 +158,9 @@ def test_the_stand_in_holds_numbers(explorer):
     low, high = point.precision_interval
     assert f"{point.precision:.3f} ({low:.3f} to {high:.3f})" in data["text/html"]
     source = r'alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)"'
-    picture = re.search(source, data["text/html"])
-    assert picture[1].endswith(f"ROC curve, AUC {auc:.3f}")
-    drawn = ET.fromstring(base64.b64decode(picture[2]))
+    shown = re.search(source, data["text/html"])
+    assert shown[1].endswith(f"ROC curve, AUC {auc:.3f}")
+    drawn = ET.fromstring(base64.b64decode(shown[2]))
     circle = drawn.find("{*}circle")
     assert float(circle.get("cy")) == pytest.approx(196 - 170 * point.tpr, abs=0.06)
     assert "application/vnd.jupyter.widget-view+json" in data
@@ -308,3 +309,29 @@ def test_work_under_way_keeps_no_closed_widget_alive():
         gc.collect()
         time.sleep(0.01)
     assert gone() is None
+
+
+# The picture for places where no widget can run
+
+BAR = re.compile(r'<rect x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"/>')
+
+
+def bars(memorized):
+    scores = np.r_[np.full(26, 0.5), 1.0]
+    image = picture(scores, memorized, 0.7, None)
+    drawing = base64.b64decode(re.search(r"base64,([^\"]+)", image)[1]).decode()
+    return [(float(y), float(height), fill) for y, height, fill in BAR.findall(drawing)]
+
+
+def test_both_kinds_in_one_bin_are_seen():
+    (up, tall, red), *others = bars(np.r_[np.full(17, True), np.full(10, False)])
+    down, deep, grey = max(others, key=lambda bar: bar[1])
+    assert tall / deep == pytest.approx(17 / 9, rel=0.01)
+    assert up + tall == pytest.approx(down, abs=0.11)
+    assert red != grey
+
+
+def test_without_ground_truth_it_has_one_side():
+    found = bars(None)
+    assert len({fill for _, _, fill in found}) == 1
+    assert len({round(y + height, 1) for y, height, _ in found}) == 1

@@ -1,17 +1,32 @@
-"""Background threads are used again, and keep nothing of a job that is done."""
+"""Background threads are used again, keep nothing of a job that is done, and end quietly."""
 
 from __future__ import annotations
 
 import gc
 import os
+import platform
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
+import psutil
 import pytest
 
-from memowidgets.widgets.threads import in_background
+from memowidgets.widgets.threads import give_back, in_background, watch
+
+
+@pytest.fixture(autouse=True)
+def _others_are_idle():
+    """Wait until the threads of earlier tests have ended their jobs."""
+    resting, deadline = ("memowidgets-idle", "memowidgets-watch"), time.monotonic() + 60
+    while any(
+        thread.name.startswith("memowidgets-") and thread.name not in resting
+        for thread in threading.enumerate()
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def ident_of_next() -> int:
@@ -86,3 +101,41 @@ def test_a_process_that_ends_meanwhile_ends_quietly():
         [sys.executable, "-c", ENDING], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
+
+
+BLOCK, BLOCKS = 100_000, 600  # bytes; smaller than what glibc maps on its own
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
+def test_freed_blocks_below_one_that_is_held_go_back():
+    process = psutil.Process()
+    blocks = [bytes(BLOCK) for _ in range(BLOCKS)]
+    for block in range(len(blocks)):  # bytes(n) is zeros that are not yet in memory
+        blocks[block] = b"x" * BLOCK
+    held = blocks[::50]
+    del blocks
+    before = process.memory_info().rss
+    give_back()
+    assert before - process.memory_info().rss > BLOCK * BLOCKS / 2
+    assert len(held) == BLOCKS / 50
+
+
+def test_a_watch_ends_with_its_owner():
+    class Owner:
+        seen = 0
+
+    def look(owner):
+        owner.seen += 1
+
+    owner = Owner()
+    watch(owner, look, 0.001)
+    deadline = time.monotonic() + 60
+    while owner.seen < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert owner.seen >= 3
+    reference = weakref.ref(owner)
+    del owner
+    while reference() is not None and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.001)
+    assert reference() is None

@@ -17,7 +17,7 @@ from torch import nn
 import memowidgets as mw
 from memowidgets.audit.runs import identity
 from memowidgets.store import StoreError
-from memowidgets.training.probe import is_probe, made_probe, probe_differences
+from memowidgets.training.probe import _first_apart, is_probe, made_probe, probe_differences
 from tests.training import user_programs
 
 HERE = Path(__file__).parent
@@ -121,6 +121,17 @@ def test_each_setting_of_an_optimizer_shows(data, one, other):
     same, changed = probe_of(data, optimizer=one), probe_of(data, optimizer=other)
     assert probe_differences(same, probe_of(data, optimizer=one)) == []
     assert len(probe_differences(same, changed)) == 1
+
+
+def test_a_difference_is_said_as_a_share_of_the_larger():
+    there = {"optimizer": [[0.5, 0.2]]}
+    for move, how in (([0.51, 0.2], "1.96% in length"), ([0.5, 0.3], "in direction")):
+        (said,) = probe_differences(there, {"optimizer": [move]})
+        assert said.endswith(how)
+    for size, place, how in ((0.98, 0.2, "2.00% in size"), (1.0, 0.3, "in direction")):
+        assert _first_apart({"w": (1.0, 0.2)}, {"w": (size, place)}, 1e-5).endswith(how)
+    large, rounded = {"w": (100.0, 0.0), "b": (5e-7, 0.0)}, {"w": (100.0, 0.0), "b": (0.0, 0.0)}
+    assert _first_apart(large, rounded, 1e-5) == ""
 
 
 def test_a_frozen_part_shows(data):

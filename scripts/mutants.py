@@ -16,7 +16,6 @@ import ast
 import copy
 import importlib
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -354,23 +353,31 @@ def _noted(tree: Path, tests: tuple[str, ...], names: str = "") -> Notes:
 
 
 def _in_a_fork(work: Callable[[], int], limit: float) -> int | None:
-    """Call `work` in a forked process group, and return its exit code; None if it takes longer."""
+    """Call `work` in a forked process group, and return its exit code; None if it takes longer.
 
-    def alone() -> None:
-        os.setsid()
-        silent = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(silent, stream)
-        os._exit(work())
-
-    process = multiprocessing.get_context("fork").Process(target=alone)
-    process.start()
-    process.join(limit)
+    A process of multiprocessing would look like a worker to what is tested.
+    """
+    child = os.fork()
+    if not child:
+        code = int(pytest.ExitCode.INTERNAL_ERROR)
+        try:
+            os.setsid()
+            silent = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(silent, stream)
+            code = work()
+        finally:
+            os._exit(code)
+    ends, done, status = time.monotonic() + limit, 0, 0
+    while not done and time.monotonic() < ends:
+        time.sleep(0.02)
+        done, status = os.waitpid(child, os.WNOHANG)
     with suppress(ProcessLookupError):  # what it left running is ended too
-        os.killpg(process.pid, signal.SIGKILL)
-    late = process.exitcode is None
-    process.join()
-    return None if late else process.exitcode
+        os.killpg(child, signal.SIGKILL)
+    if not done:
+        os.waitpid(child, 0)
+        return None
+    return os.waitstatus_to_exitcode(status)
 
 
 def _pytest(tree: Path, files: list[str], plugin: object) -> int:

@@ -33,7 +33,7 @@ collect_ignore = ["memowidgets/training/lightning_callback.py"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What is left out unless asked for."""
     parser.addoption(
-        "--slow", action="store_true", help="run what takes half a minute or more, too"
+        "--slow", action="store_true", help="run what takes long and seldom finds a fault, too"
     )
     parser.addoption(
         "--screenshots",

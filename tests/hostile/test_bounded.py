@@ -20,14 +20,6 @@ from tests.hostile.forged import change_manifest
 PIL = pytest.importorskip("PIL.Image", reason="no Pillow")
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    audit = small_audit(tmp_path_factory.mktemp("bounded") / "run")
-    audit.train()
-    audit.score("psmi", checkpoint="final")
-    return audit
-
-
 @pytest.fixture
 def altered(made, tmp_path):
     """A copy of the run whose manifest says something else of its source."""

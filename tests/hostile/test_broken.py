@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import types
 from pathlib import Path
 
@@ -15,26 +14,13 @@ from memowidgets.commands.runs import CommandError, checked_run
 from memowidgets.models.prefix import Prefix
 from memowidgets.report import exports
 from memowidgets.store import MissingError, RunDirectory, StoreError
-from tests.audit.conftest import small_audit, small_data
+from tests.audit.conftest import small_data
 from tests.hostile.forged import KINDS, put
 
 DEEP = "[" * 100_000
 NOT_JSON = [
     "", "{", "null", "7", '"x"', "[]", "[1, 2]", DEEP, "\x00", "1" * 5000, b"\xff\xfe\x00",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    audit = small_audit(tmp_path_factory.mktemp("broken") / "run")
-    audit.train()
-    audit.score("psmi", checkpoint="final")
-    return Path(audit.path)
-
-
-@pytest.fixture
-def run(made, tmp_path):
-    return shutil.copytree(made, tmp_path / "run")
 
 
 def use(run):
@@ -192,7 +178,7 @@ def test_a_report_on_a_read_only_disk_is_one_sentence(made, tmp_path, monkeypatc
         raise OSError(30, "Read-only file system", "/somewhere/.unfinished-1")
 
     monkeypatch.setattr(exports, "fill", full)
-    audit = mw.Audit.open(made, data=small_data(), device="cpu")
+    audit = mw.Audit.open(made.path, data=small_data(), device="cpu")
     with pytest.raises(OSError, match=r"^the report .*page\.html cannot be written \(Read-only"):
         audit.report(tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

@@ -53,6 +53,7 @@ def test_no_python_at_all(tmp_path):
     assert "there is no Python called 'python-that-is-not-there': install Python 3.11" in line
 
 
+@pytest.mark.slow
 def test_no_package_index(tmp_path):
     result = make(
         "lab", f"PYTHON={sys.executable}", f"VENV={tmp_path}/venv",

@@ -298,6 +298,7 @@ def test_each_question_of_the_lesson_stands_below_what_it_asks_about(site):
         assert found == asked[lesson.PARTS[part]] != [], page
 
 
+@pytest.mark.slow
 def test_answers_of_an_abandoned_round_are_not_taken_for_new_ones(visit):
     page = visit("live/watch")
     view, step = page.locator(".mw-play"), page.locator(".mw-watch-next")

@@ -127,7 +127,10 @@ assert main(["doctor", "--device", "cuda"]) == 2
 """
 
 
-@pytest.mark.parametrize("code", [PLAIN, EXTRA_OF], ids=["works", "says which extra"])
+@pytest.mark.parametrize(
+    "code",
+    [pytest.param(PLAIN, marks=pytest.mark.slow, id="works"), pytest.param(EXTRA_OF, id="says")],
+)
 def test_without_the_extras(code, tmp_path):
     from memowidgets.extras import LIBRARIES
 
@@ -253,6 +256,7 @@ print(mw.__file__)
 """
 
 
+@pytest.mark.slow
 def test_the_wheel_alone_trains_scores_and_shows(wheel_file, tmp_path):
     """The wheel alone is new; what it depends on is this environment's, which takes minutes.
 

@@ -8,14 +8,19 @@ from tests.notebooks.running import FEWER, MOST, NOTEBOOKS, check_notebook
 
 # tests/browser/test_quickstart.py and tests/teaching/test_lesson.py run these.
 ELSEWHERE = ("01_quickstart", "05_teaching")
-QUICK = ("06_choosing_tau", "08_which_score", "09_out_of_fold")
-OTHERS = ("02_llm_mcq", "03_cifar10", "04_find_and_fix", "07_text_and_tables")
+HERE = (
+    "02_llm_mcq",
+    "03_cifar10",
+    "04_find_and_fix",
+    "06_choosing_tau",
+    "07_text_and_tables",
+    "08_which_score",
+    "09_out_of_fold",
+)
 
 
 def test_every_notebook_is_run():
-    assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted(
-        (*ELSEWHERE, *QUICK, *OTHERS)
-    )
+    assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted((*ELSEWHERE, *HERE))
 
 
 def test_what_the_tests_shorten_is_there():
@@ -25,9 +30,8 @@ def test_what_the_tests_shorten_is_there():
     assert all(many in text for many in FEWER)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
-)
+@pytest.mark.parametrize("name", HERE)
 def test_it_runs(name, tmp_path):
     check_notebook(name, tmp_path)

@@ -37,12 +37,12 @@ def train(path: Path, epochs: int) -> None:
     audit_of(path, epochs).train()
 
 
-def train_and_fill(path: Path, said: Path, epochs: int, processes: int) -> None:
+def train_and_fill(path: Path, said: Path, epochs: int, processes: int, n: int = 8) -> None:
     """What a user's script does; what goes wrong is written to a file."""
     sys.stderr = said.open("w")  # the end of the process closes it
     audit = audit_of(path, epochs)
     audit.train()
-    audit.run_shadows(8, processes=processes)
+    audit.run_shadows(n, processes=processes)
 
 
 def audit_of(path: Path, epochs: int):
@@ -119,9 +119,46 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
 
     resumed = audit_of(killed, 2)
     resumed.run_shadows(8, Inline())
-    read = resumed.evidence.shadows.read("epoch-2"), undisturbed.evidence.shadows.read("epoch-2")
-    np.testing.assert_array_equal(read[0].members, read[1].members)
-    np.testing.assert_array_equal(read[0].gaps, read[1].gaps)
+    same_shadows(resumed, undisturbed)
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(tmp_path):
+    rng, killed, said = np.random.default_rng(0), tmp_path / "killed", tmp_path / "said"
+    audit_of(killed, 2).train()
+    shutil.copytree(killed, tmp_path / "straight")
+    whole: dict[Path, bytes] = {}
+    for victims in ("parent", "workers", "all", "parent"):
+        process = forked(train_and_fill, killed, said, 2, 2, 1000)
+        wanted = len(whole) + int(rng.integers(1, 4))
+        wait_for(lambda n=wanted: len(finished(killed)) >= n, process)
+        time.sleep(rng.uniform(0, 0.2))
+        workers = workers_of(process)
+        for worker in workers * (victims in ("workers", "all")):
+            worker.kill()
+        time.sleep(rng.uniform(0, 0.2) * (victims == "workers"))
+        process.kill()
+        process.join()
+        assert not psutil.wait_procs(workers, timeout=30)[1], "workers outlive their parent"
+        found = finished(killed)
+        assert whole.items() <= found.items(), "a finished shadow model was lost or made again"
+        whole = found
+    audits = audit_of(killed, 2), audit_of(tmp_path / "straight", 2)
+    for audit in audits:
+        audit.run_shadows(len(whole) + 2, Inline())
+    same_shadows(*audits)
+    assert not list(killed.rglob(".unfinished-*"))
+
+
+def same_shadows(*audits: mw.Audit) -> None:
+    one, other = (audit.evidence.shadows.read("epoch-2") for audit in audits)
+    np.testing.assert_array_equal(one.members, other.members)
+    np.testing.assert_array_equal(one.gaps, other.gaps)
+
+
+def finished(path: Path) -> dict[Path, bytes]:
+    """The shadow models that are there."""
+    return {file: file.read_bytes() for file in (path / "shadows").glob("[0-9]*.safetensors")}
 
 
 def train_references(path: Path, n: int) -> None:

@@ -625,7 +625,6 @@ def open_folder():
     shutil.rmtree(folder)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_page_can_ask_nobody_else_and_ctrl_c_leaves_nothing(run, tmp_path, chromium):
     long = tmp_path / ("folder" * 20)  # longer than the path of a Unix socket may be

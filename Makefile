@@ -8,9 +8,9 @@ NOTEBOOK ?= notebooks/01_quickstart.ipynb
 TORCH_INDEX ?=
 LAB_ARGS ?=
 TEST_ARGS ?=
-# Workers of `make test`: two more than cores, because a worker often waits for a browser or another
+# Workers of `make test`: one more than cores, because a worker often waits for a browser or another
 # process; four at most, each with one thread.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH_ARGS ?=
 
 # Where it is set, every process would compile the package again.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,7 @@ from memowidgets.metrics.controls import (
 from memowidgets.metrics.projections import Tables, moments
 
 _BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
+_SUMMED_ROWS = 512  # summed in float32, before float64 takes over
 _RESOLVED = 1e-10  # least variance of a class, relative to squared distances between classes
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
@@ -44,6 +47,7 @@ _FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is
 _AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
 _KEPT_BYTES = 128_000_000  # maximum size of the projections that are kept for scoring
+Found = TypeVar("Found")
 _REPORTED = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # as not finite
 
 
@@ -93,14 +97,18 @@ class ClassSums:
     def of(cls, origin: Array, projected: Array, codes: Ints) -> ClassSums:
         """Sum over projections (n, width) of samples whose class indices are `codes`."""
         n_classes, width = origin.shape
-        member, places = _members(projected, codes, n_classes), like(projected, codes)
-        first, second = np.empty((n_classes, width)), np.empty((n_classes, width))
-        for left in range(0, width, _BLOCK):
-            block = slice(left, left + _BLOCK)
-            deviation = projected[:, block] - origin[:, block][places]
-            first[:, block] = to_numpy(member @ deviation)
-            deviation *= deviation
-            second[:, block] = to_numpy(member @ deviation)
+        first, second = np.zeros((n_classes, width)), np.zeros((n_classes, width))
+        at_once = len(codes) if is_tensor(projected) else _SUMMED_ROWS
+        for top in range(0, len(codes), at_once):
+            rows = slice(top, top + at_once)
+            member = _members(projected, codes[rows], n_classes)
+            places = like(projected, codes[rows])
+            for left in range(0, width, _BLOCK):
+                block = slice(left, left + _BLOCK)
+                deviation = projected[rows, block] - origin[:, block][places]
+                first[:, block] += to_numpy(member @ deviation)
+                deviation *= deviation
+                second[:, block] += to_numpy(member @ deviation)
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
         return replace(cls.none(origin, 0), counts=counts, first=first, second=second)
 
@@ -232,7 +240,7 @@ class Fitted:
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
         pieces = row_pieces(X, self.frame, len(self.onto), self.tables.n_classes)
-        found = list(on_all_cores(lambda rows: self._score_rows(X, codes, rows), pieces))
+        found = list(_each(X, lambda rows: self._score_rows(X, codes, rows), pieces))
         scores, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
         if not (np.isfinite(scores).all() and np.isfinite(errors).all()):
             refuse_rows(X, scores + errors)
@@ -330,7 +338,7 @@ def _summed(
         return sums.with_rows(rows, codes[piece], piece.start) if with_rows else sums
 
     total = ClassSums.none(origin, X.shape[1] if with_rows else 0)
-    for sums in on_all_cores(sums_over, row_pieces(X, frame, len(onto), len(near))):
+    for sums in _each(X, sums_over, row_pieces(X, frame, len(onto), len(near))):
         total += sums
     if not total.finite():
         refuse_rows(X)
@@ -352,6 +360,11 @@ def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice
     fitting = PIECE_BYTES // (4 * (d + width))
     rows = max(min(fitting, -(-n // 4)), 4 * n_classes, 64)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
+
+
+def _each(X: Array, work: Callable[[slice], Found], pieces: list[slice]) -> Iterator[Found]:
+    """Yield what `work` returns for each piece: at the same time, but one by one on a device."""
+    return map(work, pieces) if stays(X) else on_all_cores(work, pieces)
 
 
 def _probe(rows: Array) -> Array:

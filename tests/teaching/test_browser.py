@@ -258,7 +258,8 @@ def the_mixture(notebook):
     width = histogram.bounding_box()["width"]
     drag(page, histogram, (0.7 * width, 150), (0.5 * width, 150))
     eventually(notebook, "theorem.tau < -0.5")
-    spoken = view.locator(".mw-spoken").text_content()
+    said = "() => document.querySelector('.mw-play-theorem .mw-spoken').textContent"
+    spoken = settled(page, said, 500)
     let_go = re.search(r"τ (\S+):", spoken)[1].replace("−", "-")
     eventually(notebook, f"abs(theorem.tau - {let_go}) < 0.006")  # the drag has come to its end
     what_is_spoken_follows_python(notebook, "theorem", "tau", -1.5, "τ {}", "theorem.tau")

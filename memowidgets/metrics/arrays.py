@@ -18,7 +18,6 @@ Ints = NDArray[np.int64]
 
 COPIED_BYTES = 2**25  # maximum size of a chunk of rows with its intermediate results
 MOST_ROWS = 16_384
-PIECE_BYTES = 2**22  # maximum size of the rows that a core works on at a time: its cache
 _ON_THE_CPU = ("cpu", "mps")  # tensors that NumPy works on: MPS has no float64
 _CENTRE_ABOVE = 16.0  # squared distance from the origin, in units of the total variance
 _SAFE = (1e-6, 1e6)  # magnitudes whose squares float32 can represent

@@ -13,7 +13,7 @@ from scipy.sparse import csc_array
 from memowidgets.checks import is_tensor, to_numpy
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
-    PIECE_BYTES,
+    COPIED_BYTES,
     Array,
     Floats,
     Frame,
@@ -38,6 +38,7 @@ from memowidgets.metrics.controls import (
 from memowidgets.metrics.projections import Tables, moments
 
 _BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
+_PIECE_ROWS = 1024  # with fewer, a product of wide rows waits for its directions from memory
 _SUMMED_ROWS = 512  # summed in float32, before float64 takes over
 _RESOLVED = 1e-10  # least variance of a class, relative to squared distances between classes
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
@@ -346,10 +347,10 @@ def _summed(
 
 
 def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice]:
-    """Return slices of rows, each for one core: with their projections they fit in its cache.
+    """Return slices of rows, each for one core, at least four where there is work for them.
 
-    There are at least four where there is work for them. A piece has more rows than classes, so
-    that its sums are smaller than itself. A device works by itself on as much as memory allows.
+    A piece has more rows than classes, so that its sums are smaller than itself. A device works by
+    itself on as much as memory allows.
     """
     n, d = X.shape
     if stays(X):
@@ -357,8 +358,8 @@ def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice
         variables = min(n_classes, FEW_CLASSES) + 1
         products = 8 * FOLDS * variables * 2 * variables
         return [slice(*chunk) for chunk in row_chunks(n, copied * d + 4 * width + products)]
-    fitting = PIECE_BYTES // (4 * (d + width))
-    rows = max(min(fitting, -(-n // 4)), 4 * n_classes, 64)
+    fitting = COPIED_BYTES // (4 * (d + width))
+    rows = max(min(_PIECE_ROWS, fitting, -(-n // 4)), 4 * n_classes, 64)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 

@@ -225,7 +225,7 @@ def test_chunks_do_not_matter(monkeypatch):
     first = score(X, y)
     monkeypatch.setattr("memowidgets.metrics.arrays.COPIED_BYTES", 2**20)
     monkeypatch.setattr("memowidgets.metrics.arrays.MOST_ROWS", 100)
-    monkeypatch.setattr("memowidgets.metrics.fitted.PIECE_BYTES", 2**13)
+    monkeypatch.setattr("memowidgets.metrics.fitted._PIECE_ROWS", 100)
     monkeypatch.setattr(projections, "_SCRATCH_BYTES", 2**17)
     np.testing.assert_allclose(score(X, y), first, atol=1e-5)
 

@@ -319,6 +319,7 @@ def fill_directions(theta: Float32s, seed: int) -> None:
         pass
 
 
+@_REPORTED
 def _summed(
     X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
 ) -> tuple[ClassSums, Kept | None]:

@@ -261,7 +261,8 @@ class PSMI:
             allowed = tol * _spread(scores, codes)
             if error <= allowed or m >= self.max_directions:
                 break
-            wanted = m * min((error / max(allowed, 1e-300)) ** 2 * 1.05, 8.0)
+            far = min(error / max(allowed, 1e-300), 3.0)  # 0 is allowed where most scores are equal
+            wanted = m * min(far**2 * 1.05, 8.0)
             blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
             m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
         if error > allowed and self.tol is not None:

@@ -468,6 +468,24 @@ def test_not_finite(bad):
         estimator.score_samples(X, y)
 
 
+@pytest.mark.parametrize("d", [20, 700])
+def test_rows_whose_sums_cancel_are_refused_without_a_warning(d):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6000, d)).astype(np.float32), np.arange(6000) % 4
+    X[5], X[4321] = np.inf, -np.inf  # of one class, in two pieces
+    with pytest.raises(ValueError, match=r"row 5, column 0 \(2 of 6000"):
+        PSMI(256).fit(X, y)
+
+
+def test_most_rows_of_a_class_are_equal():
+    y = np.arange(400) % 4
+    X = 3 * np.eye(8)[y]
+    X[:30] += np.random.default_rng(0).normal(size=(30, 8))
+    estimator = PSMI().fit(X, y)
+    assert estimator.n_directions_ == estimator.max_directions  # their spread is 0
+    assert np.isfinite(estimator.score_samples(X, y)).all()
+
+
 @pytest.mark.parametrize("tol", [None, 0.1])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e30])
 def test_rows_that_are_all_equal_say_nothing(value, tol):

@@ -464,12 +464,10 @@ class Run:
         steps: Mapping[str, int],
         plan: ShadowDesign | ReferenceDesign,
         keep: bool | str | int | Sequence[str | int] = False,
-        known: Mapping[str, int] | None = None,
     ) -> ShadowJob:
         """Return all that a worker needs to train any shadow or reference model.
 
-        `steps` are those of the checkpoints at which it is asked, by name, and `known` those of all
-        checkpoints of the target. By default these are the ones that are there.
+        `steps` are those of the checkpoints at which it is asked, by name.
         """
         forward = None
         if keep is not False:
@@ -480,7 +478,7 @@ class Run:
             self.design,
             self.seed,
             steps,
-            known or {record.name: record.step for record in self.names.found},
+            {record.name: record.step for record in self.names.found},
             plan,
             self.references.config if plan.kind is REFERENCE else config_digest(self.manifest),
             forward,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memowidgets.files import size_in_words
 from memowidgets.store import MANIFEST, StoreError, run_at
 from memowidgets.training.checkpoint import disk_use
 from memowidgets.visible import visible
@@ -199,7 +200,6 @@ def about_in(path: Path) -> dict[str, str]:
 DEPTH = 4
 _COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size", "deletable")
 _WIDEST = 40
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def listing(folder: Path) -> list[str]:
@@ -228,8 +228,8 @@ def listing(folder: Path) -> list[str]:
             problems.append(f"{name}: {error}")
             continue
         size, again = disk_use(run)
-        deletable = _in_units(sum(again.values())) if again else "–"
-        cells = (*known, _in_units(size), deletable)
+        deletable = size_in_words(sum(again.values())) if again else "–"
+        cells = (*known, size_in_words(size), deletable)
         rows.append((name, *(visible(cell, _WIDEST) for cell in cells)))
         can_be_deleted |= bool(again)
     if len(rows) == 1:
@@ -259,14 +259,6 @@ def _runs(folder: Path, depth: int) -> Iterator[Path]:
         return
     for entry in entries:
         yield from _runs(entry, depth - 1)
-
-
-def _in_units(total: float) -> str:
-    """Return a number of bytes as text."""
-    unit = 0
-    while total >= 1000 and unit < len(_UNITS) - 1:
-        total, unit = total / 1000, unit + 1
-    return f"{total:.0f} {_UNITS[unit]}" if unit < 2 else f"{total:.1f} {_UNITS[unit]}"
 
 
 _CHECKED = ("psmi", "reference")

@@ -314,13 +314,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self.compute()
 
     def _hear_check(self, _content: object) -> None:
-        """Say how long the offered check takes; once that is known, make it."""
+        """Make the offered check."""
         offered = self._source.offered_check()
         with self._lock:
             if offered is None or self._progress is not None:
-                return
-            if not offered.time:
-                self._begin(self._source.time_check)
                 return
             marked = [c["value"] for c in self._choices["checkpoints"] if c["marked"]]
             with self._silently():

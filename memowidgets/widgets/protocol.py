@@ -97,7 +97,7 @@ class Check:
     models : int
         Number of short trainings that it takes.
     time : str
-        How long they take, as in ``about 40 s``; "" if that was not timed.
+        How long they take, as in ``about 40 s``; "" if that is not known.
     """
 
     metric: str
@@ -106,8 +106,8 @@ class Check:
 
     @property
     def offer(self) -> str:
-        """Label of the button that makes it, or that times it first."""
-        return f"Check ({self.time})" if self.time else "Check: how long?"
+        """Label of the button that makes it."""
+        return f"Check ({self.time})" if self.time else "Check"
 
     @property
     def in_words(self) -> str:
@@ -231,10 +231,6 @@ class DashboardSource(Protocol):
 
     def offered_check(self) -> Check | None:
         """Return at once which better prediction `view` could make, None if there is none."""
-        ...
-
-    def time_check(self, progress: Progress | None = None) -> None:
-        """Estimate the seconds of the offered check, which takes some seconds itself."""
         ...
 
     def view(

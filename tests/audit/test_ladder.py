@@ -11,7 +11,6 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.audit.numbers.ladder import next_steps, offer, time_of_check
-from memowidgets.audit.views.answers import AuditView
 from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=6, checkpoint_every=1, batch_size=4, lr=6e-3)
@@ -71,7 +70,6 @@ def test_the_first_step_has_the_number_flagged_and_the_trainings(trained):
     assert len(said) == 1
     assert numbers(said[0])[:3] == [flagged, len(trained.members), models]
     assert "run_references(2)" in said[0]
-    assert "estimate(n_references=2)" in said[0], "the time is not known"
     loss = trained.score("loss")
     lowest = int(np.ceil(0.05 * len(loss)))
     assert numbers(offer(trained.evidence, "loss"))[0] == pytest.approx(lowest, abs=1)
@@ -87,14 +85,7 @@ def test_the_time_is_that_of_the_targets_steps(trained):
     expected = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
     assert time_of_check(evidence) == f"about {expected}"
     assert expected in next_steps(evidence)[0]
-    assert "estimate" not in next_steps(evidence)[0]
     assert time_of_check(timed(evidence, 0.0)) == ""
-
-
-def test_the_dashboard_knows_the_time_without_timing(trained, monkeypatch):
-    monkeypatch.setattr(mw.Audit, "estimate", lambda *_, **__: pytest.fail("it was timed"))
-    check = AuditView(trained).offered_check()
-    assert check.time == time_of_check(trained.evidence) != ""
 
 
 def test_the_second_step_counts_what_both_scores_find(checked):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import memowidgets as mw
@@ -278,24 +277,15 @@ def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
     assert detail.scores[detail.computed].tolist() == [two.scores[3]]
 
 
-@pytest.mark.parametrize("known", ["about 40 s", ""])
-def test_the_dashboard_makes_a_check(audit, referenced, monkeypatch, known):
-    """One click trains and shows both predictions; where the time is not known, one more times."""
+def test_the_dashboard_makes_a_check(audit, referenced, monkeypatch):
     models = 2 * per_round(audit)
     made = mw.Audit.run_references
     monkeypatch.setattr(mw.Audit, "run_references", lambda self, n, **_: made(self, n, Inline()))
-    monkeypatch.setattr(answers, "time_of_check", lambda _: known)
-    monkeypatch.setattr(
-        mw.Audit,
-        "estimate",
-        lambda *_, **__: pd.DataFrame({"seconds": {"reference models": 40.2}}),
-    )
+    monkeypatch.setattr(answers, "time_of_check", lambda _: "about 40 s")
     audit.score("psmi")
     dashboard = audit.dashboard()
     trainings = f"with {models} more short trainings"
     offers = [["Check (about 40 s)", f"{trainings} (about 40 s)"], []]
-    if not known:
-        offers.insert(0, ["Check: how long?", trainings])
     assert dashboard._check_offer == offers[0]
     dashboard.checkpoint = "epoch-2"
     for offer in offers[1:]:

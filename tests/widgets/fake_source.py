@@ -6,7 +6,6 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -146,10 +145,6 @@ class FakeSource:
     def offered_check(self) -> Check | None:
         done = self.check is None or any(one[0] == self.check.metric for one in self.done)
         return None if done else self.check
-
-    def time_check(self, progress: Progress | None = None) -> None:
-        time.sleep(self.seconds)
-        self.check = replace(self.check, time="about 40 s")
 
     def revision(self) -> object:
         return None

@@ -377,16 +377,12 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
 
 
-def test_a_check_is_timed_and_then_made(widget_page):
+def test_a_check_is_made(widget_page):
     offered = DASHBOARD.replace("seconds=1.5", 'seconds=1, check=Check("logit_gap", 2)')
     shown = widget_page(["from memowidgets.widgets import Check", offered])
     page = shown.page
     page.wait_for_selector(".mw-card")
     button = page.locator(".mw-offer")
-    assert "how long?" in button.inner_text()
-    button.click()
-    page.wait_for_function("document.querySelector('.mw-offer').innerText.includes('about 40 s')")
-    page.locator(".mw-message").get_by_text("2 more short trainings (about 40 s)").wait_for()
     shown.screenshots("widgets-check", of=".mw-bar", widths=[1440, 960, 600])
     button.click()
     button.wait_for(state="hidden")

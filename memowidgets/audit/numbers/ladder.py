@@ -20,8 +20,8 @@ from memowidgets.audit.numbers.scores import (
     opening_tau,
     score,
 )
+from memowidgets.progress import duration_in_words
 from memowidgets.store import StoreError
-from memowidgets.training.cost import spoken
 from memowidgets.training.design import ReferenceDesign
 
 CHECK, CHECKED_BY = "reference", 2  # the score of a check, and its models for each member
@@ -55,20 +55,14 @@ def next_steps(
     if evidence.kind != "run" or evidence.has_ground_truth or len(evidence.names.found) < 2:
         return ()
     if not evidence.references.indices:
-        call = f"audit.run_references({CHECKED_BY})"
-        known = time_of_check(evidence)
-        time = (
-            "" if known else f"; audit.estimate(n_references={CHECKED_BY}) says how long it takes"
-        )
-        return (f"{offer(evidence, metric, found)}, {call}{time}",)
+        return (f"{offer(evidence, metric, found)}, audit.run_references({CHECKED_BY})",)
     if len(evidence.pool) == len(evidence.member_rows):
         return _agreement(evidence, metric, found)
     share = len(evidence.pool) / 2 / len(evidence.member_rows)  # of the target's steps, in each
-    known = _time(_seconds(evidence, JUDGED_BY * share * evidence.names.last_step))
-    how_long = known or f"audit.estimate({JUDGED_BY}) says how long that takes"
+    how_long = _time(_seconds(evidence, JUDGED_BY * share * evidence.names.last_step))
     said = (
         "shadow models tell which samples are memorised, and judge both scores in one ROC: "
-        f"audit.run_shadows({JUDGED_BY}) trains {JUDGED_BY} ({how_long})"
+        f"audit.run_shadows({JUDGED_BY}) trains {JUDGED_BY}{f' ({how_long})' if how_long else ''}"
     )
     return (*_agreement(evidence, metric, found), said)
 
@@ -146,4 +140,4 @@ def _seconds(evidence: Evidence, steps: float) -> float | None:
 def _time(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    return "a few seconds" if seconds < _FEW_SECONDS else f"about {spoken(seconds)}"
+    return "a few seconds" if seconds < _FEW_SECONDS else f"about {duration_in_words(seconds)}"

@@ -38,12 +38,12 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
+from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
-from memowidgets.progress import Progress
+from memowidgets.progress import Progress, duration_in_words
 from memowidgets.store import PackedRun, StoreError
-from memowidgets.training.cost import announced, spoken
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Check, Choice, SampleDetail, ScoreView, ShadowGaps
 
@@ -81,7 +81,6 @@ class AuditView:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._cache = Cache()
-        self._time = ""
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
@@ -123,12 +122,7 @@ class AuditView:
             models = self._audit.run.references_to_train(CHECKED_BY)
         except (ValueError, StoreError):  # it was not trained, or nothing is left to train on
             return None
-        return Check(CHECK, models, self._time or time_of_check(evidence))
-
-    def time_check(self, _progress: Progress | None = None) -> None:
-        """Estimate the seconds of the reference models, as `Audit.estimate` does."""
-        table = self._audit.estimate(n_shadows=1, n_references=CHECKED_BY)
-        self._time = f"about {spoken(float(table['seconds']['reference models']))}"
+        return Check(CHECK, models, time_of_check(evidence))
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
@@ -159,9 +153,11 @@ class AuditView:
         if not n:
             return ""
         seconds, size = self._audit.run.pass_cost()
-        known = announced(None if seconds is None else n * seconds, 0, n * (size or 0), 0)
         passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
-        return f"{passes}: {known}" if size else passes
+        if size is None:
+            return passes
+        time = "" if seconds is None else f"about {duration_in_words(n * seconds)}, "
+        return f"{passes}: {time}{size_in_words(n * size)} of disk"
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None

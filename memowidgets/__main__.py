@@ -63,12 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     view.add_argument("--no-browser", action="store_true", help="only print the address")
     _add_places(view)
     view.set_defaults(run=_view, parser=view)
-    check = commands.add_parser("check", help="check what PSMI flags with two short trainings")
-    check.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    at_once = "trainings at the same time (default: one for each core or GPU)"
-    check.add_argument("--processes", type=int, metavar="N", help=at_once)
-    _add_places(check)
-    check.set_defaults(run=_check, parser=check)
     _add_report(commands.add_parser("report", help="write a run's report: one offline page"))
     audits = commands.add_parser("audits", help="list the runs in a folder")
     audits.add_argument("folder", type=Path, metavar="FOLDER")
@@ -157,14 +151,6 @@ def _view(chosen: argparse.Namespace) -> int:
         data=chosen.data,
         model=chosen.model,
     )
-    return 0
-
-
-def _check(chosen: argparse.Namespace) -> int:
-    from memowidgets.commands import check
-
-    say = partial(print, flush=True)
-    check(chosen.run_dir, say, chosen.data, chosen.model, chosen.processes)
     return 0
 
 

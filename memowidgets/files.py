@@ -13,6 +13,7 @@ from pathlib import Path
 
 UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 _LARGEST_READ = 2**30  # bytes; the manifest of a million samples has a twentieth of it
 _LONGEST_NAME = 255  # bytes of a name of a file or folder, on all usual file systems
 _LONGEST_PATH = 4095
@@ -199,3 +200,17 @@ def check_outside_runs(path: str | os.PathLike[str]) -> None:
                 f"{path} lies in the run directory {folder}, which holds only what the run itself "
                 "writes: choose a place outside of it"
             )
+
+
+def size_in_words(n: float) -> str:
+    """Return a number of bytes in words.
+
+    Examples
+    --------
+    >>> size_in_words(812), size_in_words(40_300), size_in_words(1_250_000)
+    ('812 B', '40 kB', '1.2 MB')
+    """
+    unit = 0
+    while n >= 1000 and unit < len(_UNITS) - 1:
+        n, unit = n / 1000, unit + 1
+    return f"{n:.0f} {_UNITS[unit]}" if unit < 2 else f"{n:.1f} {_UNITS[unit]}"

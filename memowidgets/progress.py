@@ -96,6 +96,19 @@ class Progress:
         return (now - self._started) / finished * (total - done)
 
 
+def duration_in_words(seconds: float) -> str:
+    """Return a duration in words.
+
+    Examples
+    --------
+    >>> [duration_in_words(seconds) for seconds in (5.2, 300, 7300)]
+    ['5 s', '5 min', '2.0 h']
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 _APART = 0.05  # seconds between two pictures of a bar
 _SHORT_SECONDS = 2.0  # shorter work leaves no line in a log file
 

@@ -52,7 +52,6 @@ SECONDS = {
     "charts/test_figures": 28,
     "metrics/test_psmi": 45,
     "audit/test_audit": 30,
-    "audit/test_estimate": 20,
     "audit/test_opening_recorded": 20,
     "house/test_commands": 20,
     "models/test_torch_classifier": 20,

@@ -16,7 +16,6 @@ from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
 from memowidgets.audit.runs import opening
-from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import as_code, check_version, warn_user
@@ -722,54 +721,6 @@ class Audit:
             files.fill(models, job, processes, report, executor)
             files.note_trained(models)
 
-    def estimate(
-        self, n_shadows: int = 100, n_references: int = 1, processes: int | None = None
-    ) -> pd.DataFrame:
-        """Estimate what the rest of the training will take on this machine.
-
-        Worker processes start as `run_shadows` starts them, and train throw-away models for a few
-        steps at the same time. The target's steps are timed in this process. This takes a few
-        seconds, and longer for a large model. It changes nothing in the run directory. If models of
-        the same kind exist, their recorded seconds are used instead of timed steps. They may come
-        from another machine.
-
-        Parameters
-        ----------
-        n_shadows : int
-            Number of shadow models in all, those on disk included, as for `run_shadows`.
-        n_references : int
-            Number of reference models in all for each member, as for `run_references`.
-        processes : int, optional
-            Number of models trained at once. Default: as for `run_shadows`.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by work (``"target"``, ``"shadow models"``, ``"reference models"`` and
-            ``"on disk"``), with what is left of it. ``models`` is the number of models to train,
-            and ``processes`` the number of them that are trained at once. ``seconds`` is from the
-            call to its end, ``disk_mb`` the size of the new files, and ``memory_mb`` the peak
-            memory of all worker processes together (of a GPU if they compute on one), in 10⁶
-            bytes. ``basis`` says whether the seconds are from timed or from recorded trainings, or
-            why nothing is left. The row ``"on disk"`` is what the run directory holds by now, and
-            its ``basis`` says what of it can be deleted.
-
-        Raises
-        ------
-        ValueError
-            If a number is below 1.
-        StoreError
-            If the audit cannot train, or a worker process was killed.
-
-        Notes
-        -----
-        The estimate is for shadow models with the default settings of `run_shadows`. Its row
-        includes the forward passes of the target that `run_shadows` makes at its end. Processes
-        count libraries that they share each for itself, so ``memory_mb`` is too high rather than
-        too low. ``python -m benchmarks estimate`` compares the estimate with what then happens.
-        """
-        return estimate(self._run_for("estimate"), n_shadows, n_references, processes)
-
     @property
     def shadow_sets(self) -> dict[str, int]:
         """Number of shadow models of each design, by the key of its set."""
@@ -942,8 +893,7 @@ class Audit:
         Notes
         -----
         A flagged member is a prediction. Two reference models check it in two short trainings
-        (`run_references`), and only shadow models tell which members are memorised. `estimate`
-        says how long each of them takes.
+        (`run_references`), and only shadow models tell which members are memorised.
         """
         from memowidgets.audit.views.listing import listed_members
 

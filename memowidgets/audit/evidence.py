@@ -770,7 +770,6 @@ _WORK = {
         "; gaps of models of your own that never saw a sample go into reference_gaps=",
     ),
     "use_shadows": ("have shadow models", ""),
-    "estimate": ("estimate the cost of training", ""),
     "as_target": ("take a shadow model as its target", ""),
     "fork": ("be forked", ", on the data that kept() gives"),
     "compare_fork": ("be compared with a fork", ""),

@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,21 @@ class Run:
         if self.kind != "run" and not reads:
             raise self.cannot(work)
 
+    def check_at_hand(self) -> Model:
+        """Return the model, if it and the data are at hand.
+
+        Raises
+        ------
+        StoreError
+            If they are not.
+        """
+        if self.model is None or not self.can_ask:
+            raise StoreError(
+                f"this needs the model and the data of {self.path}: "
+                "Audit.open(path, data=…, model=…)"
+            )
+        return self.model
+
     def refuse_recorded(self, instead: str) -> None:
         """Refuse to train what a Trainer trains: the two would not go on from each other."""
         if read_course(self.run) is not None:
@@ -213,15 +229,34 @@ class Run:
         Raises
         ------
         ValueError, StoreError
-            If none can be trained: the target was not, or elsewhere, or nothing is left to train
-            on.
+            If none can be trained: the target was not, or elsewhere, its model or data are not at
+            hand, or nothing is left to train on.
         """
+        self.check_can("run_references")
         self.refuse_recorded("its reference models are trained elsewhere")
-        if self.names.prediction().record.step == 0:
-            raise ValueError("the target was not trained yet")
-        plan = self.references.plan
+        self.check_at_hand()
+        plan, files = self.references.plan, self.references.files
         plan.check(self.design, self.seed, n)
-        return n * plan.per_round - len(self.references.files)
+        is_there = self.names.prediction().record.name in files.checkpoints()
+        return n * plan.per_round - (len(files) if is_there else 0)
+
+    def seconds_of_a_reference(self) -> float | None:
+        """Return the seconds of the steps of a reference model; None if they are not known.
+
+        They follow from the seconds that the target took to its checkpoints. The median between two
+        of them leaves out what a process imports at its first step.
+        """
+        of_a_step, before = [], 0
+        for record in self.names.found:
+            if record.seconds > 0:
+                of_a_step.append(record.seconds / (record.step - before))
+            before = record.step
+        if not of_a_step:
+            return None
+        members, share = len(self.design.members), 0.5  # one half of the members, or other samples
+        if self.references.plan.per_round == 1:
+            share = min(1.0, (len(self.design.pool) - members) / members)
+        return share * self.names.prediction().record.step * median(of_a_step)
 
     def processes_for_references(self, models: int) -> int | None:
         """Return 1 where so many are trained before a second process starts, else None."""
@@ -464,12 +499,10 @@ class Run:
         steps: Mapping[str, int],
         plan: ShadowDesign | ReferenceDesign,
         keep: bool | str | int | Sequence[str | int] = False,
-        known: Mapping[str, int] | None = None,
     ) -> ShadowJob:
         """Return all that a worker needs to train any shadow or reference model.
 
-        `steps` are those of the checkpoints at which it is asked, by name, and `known` those of all
-        checkpoints of the target. By default these are the ones that are there.
+        `steps` are those of the checkpoints at which it is asked, by name.
         """
         forward = None
         if keep is not False:
@@ -480,7 +513,7 @@ class Run:
             self.design,
             self.seed,
             steps,
-            known or {record.name: record.step for record in self.names.found},
+            {record.name: record.step for record in self.names.found},
             plan,
             self.references.config if plan.kind is REFERENCE else config_digest(self.manifest),
             forward,
@@ -496,11 +529,7 @@ class Run:
             If the model or the data are not at hand, or the data were changed since.
         """
         self.check_can("repeat")
-        if self.model is None or not self.can_ask:
-            raise StoreError(
-                f"this needs the model and the data of {self.path}: "
-                "Audit.open(path, data=…, model=…)"
-            )
+        model = self.check_at_hand()
         contents = zip(self.data.content_hashes(), self.manifest["content"], strict=True)
         changed = self.data.labels != self._labels
         changed |= np.array([now != before for now, before in contents], dtype=np.bool_)
@@ -512,7 +541,7 @@ class Run:
                 "another path"
             )
         check_available(torch_device(self.device), self.precision)
-        return Recipe(self.model, self.data, self.training, self.device, self._anywhere)
+        return Recipe(model, self.data, self.training, self.device, self._anywhere)
 
 
 def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> Names:

@@ -1,12 +1,11 @@
 """Commands of ``python -m memowidgets`` that need no notebook."""
 
 from memowidgets.commands.device_check import check_device, write_report
-from memowidgets.commands.runs import CommandError, check, listing, opened, refusing
+from memowidgets.commands.runs import CommandError, listing, opened, refusing
 from memowidgets.commands.view import demo, view
 
 __all__ = [
     "CommandError",
-    "check",
     "check_device",
     "demo",
     "listing",

@@ -26,15 +26,14 @@ from memowidgets.visible import first_line, visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
-    from memowidgets.training.cost import Timing
     from memowidgets.training.rho import Record
 
 
 _N_SHADOWS = 4
 _OFF = 0.01  # largest difference of a logit gap by rounding, in standard deviations of all gaps
 _SAME_ORDER = {"PSMI": 0.98, "log-LiRA": 0.9}  # least rank correlation of two trainings
-_OF_A_PROCESS = 2**29  # memory that CUDA itself takes in each process
 _PSMI_SHAPE = (4000, 512)
+_STEPS = 20
 _SAMPLES, _EPOCHS = 400, 4
 _FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
 _SHARED = ("here", "there", "said", "fix", "numbers")
@@ -95,9 +94,8 @@ def check_device(name: str) -> Iterator[Check]:
     ------
     Check
         One row as soon as it is known: the device, equal logit gaps from the same weights, equal
-        order of PSMI and log-LiRA after training, bfloat16, deterministic training, the times of a
-        training step, a pass and PSMI, the peak memory, and the number of shadow models that fit
-        at once.
+        order of PSMI and log-LiRA after training, bfloat16, deterministic training, and the times
+        of a training step, a pass and PSMI.
 
     Raises
     ------
@@ -259,26 +257,33 @@ def _repeated(folder: Path, device: str) -> Check:
     return Check(what, "", "bit for bit", f"with {setting}")
 
 
-def _timed(audit: Audit) -> Timing:
-    """Time a few steps and a pass of a throw-away model."""
-    from memowidgets.training.cost import take_times
-    from memowidgets.training.design import ShadowDesign
+def _timed(audit: Audit) -> tuple[float, float]:
+    """Return the seconds of a training step, and of a pass for each sample."""
+    from memowidgets.models.device import torch_device, wait_for
+    from memowidgets.training.learner import Learner
 
-    last = _last(audit)
-    return take_times(audit.run.job({last.name: last.step}, ShadowDesign()), Progress())
+    members, quiet = audit.run.design.members, Progress()
+    learner = Learner(audit.run.recipe(), members, audit.run.seed)
+
+    def seconds(work: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        work()
+        wait_for(torch_device(audit.run.device))
+        return time.perf_counter() - start
+
+    seconds(lambda: learner.advance(1, quiet, "timing steps"))  # to warm up
+    step = seconds(lambda: learner.advance(1 + _STEPS, quiet, "timing steps")) / _STEPS
+    of_all = min(seconds(lambda: learner.look_at(members)) for _ in range(2))
+    return step, of_all / len(members)
 
 
 def _times(here: Audit, there: Audit, device: str) -> Iterator[Check]:
-    """Time a training step, a pass and PSMI, and count the shadow models that fit."""
-    one, other = _timed(here), _timed(there)
+    """Time a training step, a pass and PSMI."""
+    (step, sample), (on_device, sample_on_device) = _timed(here), _timed(there)
     advice = "none is needed: so small a network is faster on the CPU, a larger one need not be"
-    yield _time("training step", one.step, other.step, advice)
-    yield _time("pass, each sample", one.sample, other.sample, advice)
+    yield _time("training step", step, on_device, advice)
+    yield _time("pass, each sample", sample, sample_on_device, advice)
     yield _psmi(device)
-    memory = {"cpu_process_bytes": float(one.memory), "device_bytes": float(other.memory)}
-    small, large = (f"{timing.memory / 2**20:.0f} MiB" for timing in (one, other))
-    yield Check("peak memory", small, large, "of this process, and on the device", numbers=memory)
-    yield _fitting(device, other)
 
 
 def _psmi(device: str) -> Check:
@@ -318,24 +323,6 @@ def _spoken(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds * 1e6:.0f} us"
-
-
-def _fitting(device: str, timing: Timing) -> Check:
-    """Estimate how many shadow models of this network fit at once, each in a process."""
-    from memowidgets.models.device import free_bytes, free_memory, torch_device
-
-    what = "shadow models at once"
-    free_memory(torch_device(device))
-    free = free_bytes(torch_device(device))
-    if free is None:
-        return Check(what, "", "unknown", "the device does not tell its free memory")
-    n = free // (timing.memory + _OF_A_PROCESS)
-    numbers = {"shadow_models": float(n), "free_bytes": float(free)}
-    said = (
-        "fit into its memory: run_shadows(n, processes=…); python -m benchmarks device times them"
-    )
-    fix = "" if n else "end other programs that use the device"
-    return Check(what, "", str(n), said, fix, wrong=n == 0, numbers=numbers)
 
 
 def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> None:

@@ -6,11 +6,12 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memowidgets.files import size_in_words
 from memowidgets.store import MANIFEST, StoreError, run_at
 from memowidgets.training.checkpoint import disk_use
 from memowidgets.visible import visible
@@ -199,7 +200,6 @@ def about_in(path: Path) -> dict[str, str]:
 DEPTH = 4
 _COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size", "deletable")
 _WIDEST = 40
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def listing(folder: Path) -> list[str]:
@@ -228,8 +228,8 @@ def listing(folder: Path) -> list[str]:
             problems.append(f"{name}: {error}")
             continue
         size, again = disk_use(run)
-        deletable = _in_units(sum(again.values())) if again else "–"
-        cells = (*known, _in_units(size), deletable)
+        deletable = size_in_words(sum(again.values())) if again else "–"
+        cells = (*known, size_in_words(size), deletable)
         rows.append((name, *(visible(cell, _WIDEST) for cell in cells)))
         can_be_deleted |= bool(again)
     if len(rows) == 1:
@@ -259,76 +259,3 @@ def _runs(folder: Path, depth: int) -> Iterator[Path]:
         return
     for entry in entries:
         yield from _runs(entry, depth - 1)
-
-
-def _in_units(total: float) -> str:
-    """Return a number of bytes as text."""
-    unit = 0
-    while total >= 1000 and unit < len(_UNITS) - 1:
-        total, unit = total / 1000, unit + 1
-    return f"{total:.0f} {_UNITS[unit]}" if unit < 2 else f"{total:.1f} {_UNITS[unit]}"
-
-
-_CHECKED = ("psmi", "reference")
-
-
-def check(
-    path: Path,
-    say: Callable[[str], None],
-    data: Path | None = None,
-    model: Path | None = None,
-    processes: int | None = None,
-) -> None:
-    """Train two reference models for each member, and say what they find of what PSMI flags.
-
-    Parameters
-    ----------
-    path : Path
-        The run directory.
-    say : callable
-        Function that prints a line.
-    data, model : Path, optional
-        Where the run's data and model were loaded from.
-    processes : int, optional
-        Number of reference models trained at once, as for `Audit.run_references`.
-
-    Raises
-    ------
-    CommandError
-        If the run can't be opened or can't train reference models.
-    """
-    audit = opened(path, data, model)
-    with refusing(path):
-        from memowidgets.audit.numbers.ladder import CHECKED_BY, next_steps, offer
-        from memowidgets.audit.numbers.scores import SCORES
-        from memowidgets.audit.views.answers import AuditView
-
-        with _said(say):
-            audit.score(_CHECKED[0])
-        if AuditView(audit).offered_check() is not None:
-            say(offer(audit.evidence))
-        audit.run_references(CHECKED_BY, processes=processes)
-        for line in next_steps(audit.evidence):
-            say(line)
-        if audit.evidence.has_ground_truth:
-            truth, named = "log_lira", "memorised samples"
-        elif audit.data.canaries is not None and audit.data.canaries.any():
-            truth, named = "canaries", "canaries"
-        else:
-            return
-        for metric in _CHECKED:
-            with _said(say):
-                found = audit.evaluate(metric, truth=truth)
-            low, high = found.auc_interval
-            auc = f"{found.auc:.3f} ({low:.3f} to {high:.3f})"
-            say(f"AUC for {named}, {SCORES[metric].title}: {auc}")
-
-
-@contextmanager
-def _said(say: Callable[[str], None]) -> Iterator[None]:
-    """Print warnings as lines."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for text in dict.fromkeys(str(one.message) for one in found):
-        say(f"warning: {visible(text)}")

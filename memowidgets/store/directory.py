@@ -654,7 +654,7 @@ class RunDirectory:
             with suppress(OSError):
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or (what is not None and left_over.is_relative_to(self.path / what)):
-                    shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
+                    left_over.unlink()
 
 
 @lru_cache(maxsize=10_000)

@@ -65,7 +65,7 @@ SHADOW = Kind(
 REFERENCE = Kind(
     "reference model",
     "run_references",
-    "1",
+    "2",
     "they are asked at the prediction checkpoint; run_references trains them again for it where "
     "that has changed since",
     "references",

@@ -39,18 +39,8 @@ import cloudpickle
 
 from memowidgets.files import make_private
 from memowidgets.models.device import DeviceError
-from memowidgets.progress import Cancelled, Progress
+from memowidgets.progress import Cancelled, Progress, duration_in_words
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.cost import (
-    Timing,
-    announced,
-    mean_seconds,
-    model_bytes,
-    model_seconds,
-    slowest,
-    spoken,
-    work_seconds,
-)
 from memowidgets.training.pools import LocalPool, Pool, PoolLostError
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.worker import Result, WorkerKilledError
@@ -65,6 +55,7 @@ if TYPE_CHECKING:
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
 _POLL_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 1.0  # interval for checking the claims of other processes
+_LAST = 8  # models whose mean seconds say when the next one is done
 
 
 class Claims:
@@ -182,7 +173,7 @@ class Filling:
         self._left: list[int] = []
         self._in_hand: dict[Future[Result], int] = {}
         self._since: dict[int, float] = {}  # when each one in hand was ordered
-        self._seconds: list[float] = []  # that each one took
+        self._seconds = files.seconds()[-_LAST:]  # that each one took
         self._warned: set[str] = set()
         self._killed: set[int] = set()
         self._next_look = 0.0
@@ -191,7 +182,6 @@ class Filling:
         """Train the missing ones of n shadow models; wait for those that other processes train."""
         self._left = list(missing)
         try:
-            self._announce(n)
             while self._left:
                 self._order()
                 self._collect()
@@ -208,35 +198,6 @@ class Filling:
     def _report(self, n: int, detail: str) -> None:
         done = n - len(self._left)
         self._progress.report(done, n, f"training {self._kind.noun}s", detail)
-
-    def _announce(self, n: int) -> None:
-        """Say what the work will take, from recorded seconds or from a few timed steps."""
-        recorded, timing = self._files.seconds(), None
-        if not recorded:
-            timing = self._timed(n)
-        seconds = mean_seconds(recorded)
-        if timing is not None:
-            seconds = model_seconds(timing, self._job)
-        self._seconds = [] if seconds is None else [seconds]
-        left = len(self._left)
-        running = max(1, min(self._pool.running, left))
-        whole = None if seconds is None else work_seconds(seconds, left, running)
-        memory = 0 if timing is None else running * timing.memory
-        disk = left * model_bytes(timing, self._job)
-        self._report(n, announced(whole, len(recorded), disk, memory))
-
-    def _timed(self, n: int) -> Timing | None:
-        """Return what local processes timed; None if they can't, which training will explain."""
-        waiting: list[Future[Timing]] = []
-        with suppress(Exception):
-            waiting = self._pool.timed()
-        while not all(future.done() for future in waiting):
-            wait(waiting, timeout=_POLL_SECONDS)
-            self._check()
-            self._report(n, "timing a few steps")
-        if not waiting or any(future.exception() is not None for future in waiting):
-            return None
-        return slowest([future.result() for future in waiting])
 
     def _order(self) -> None:
         """Claim and order as many as the pool can take, and drop those that others finished."""
@@ -313,7 +274,7 @@ class Filling:
             self._files.write(index, result.trained, self._job)
             self._claims.forget(index)
             self._left.remove(index)
-            self._seconds = [*self._seconds[-7:], result.trained.seconds]
+            self._seconds = [*self._seconds, result.trained.seconds][-_LAST:]
             return
         error: BaseException = (
             RefusedError(
@@ -412,10 +373,10 @@ class Filling:
             return f"waiting for {len(self._left)} that another process trains"
         running = min(n, self._pool.running)
         said = f"{running} in hand" if running else f"{n} waiting for a worker"
-        seconds = mean_seconds(self._seconds)
-        if seconds is None or not running:
+        if not (self._seconds and running):
             return said
+        seconds = sum(self._seconds) / len(self._seconds)
         oldest = min(self._since[index] for index in self._in_hand.values())
         following = max(0.0, seconds - (time.monotonic() - oldest))
         rest = (len(self._left) - running) * seconds / running + following
-        return f"{said}, next in {spoken(following)}, {spoken(rest)} left"
+        return f"{said}, next in {duration_in_words(following)}, {duration_in_words(rest)} left"

@@ -164,15 +164,6 @@ class Learner:
         """Number of steps of the whole training."""
         return self.recipe.settings.total_steps(len(self.members))
 
-    def optimizer_bytes(self) -> dict[str, int]:
-        """Return the bytes of each array of the optimizer's state, by name."""
-        return {
-            f"{i}.{key}": int(value.nbytes)
-            for i, entries in self._optimizer.state_dict()["state"].items()
-            for key, value in entries.items()
-            if hasattr(value, "detach")
-        }
-
     def forget_optimizer(self) -> int:
         """Free the memory that only training needs; return the bytes of the module."""
         self.__dict__.pop("_optimizer", None)
@@ -213,7 +204,7 @@ class Learner:
                 state.setdefault(int(index), {})[key] = _tensor(arrays[name])
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
-        self.load_weights(weights_in(arrays))
+        self.load_weights(_below(WEIGHTS, arrays))
         if "groups" in metadata:
             self._optimizer.load_state_dict(
                 {"state": state, "param_groups": json.loads(metadata["groups"])}
@@ -294,11 +285,6 @@ class Learner:
             order = epoch_order(self.members, lengths, self.recipe.settings.batch_size, rng)
             self._order = (epoch, order)
         return self._order[1][index * size : (index + 1) * size]
-
-
-def weights_in(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the weights in the arrays of `Learner.state`."""
-    return _below(WEIGHTS, state)
 
 
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

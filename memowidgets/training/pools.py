@@ -31,7 +31,6 @@ from safetensors import SafetensorError
 from memowidgets.cores import cores
 from memowidgets.files import write_whole
 from memowidgets.models.device import count_devices
-from memowidgets.training.cost import Timing
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.worker import (
     Order,
@@ -42,7 +41,6 @@ from memowidgets.training.worker import (
     library_versions,
     packed,
     start_local,
-    timed,
 )
 from memowidgets.visible import first_line
 
@@ -139,10 +137,6 @@ class Pool:
         source = self._payload if with_job else None
         return self._executor.submit(fulfil, replace(self._order, index=index), source)
 
-    def timed(self) -> list[Future[Timing]]:
-        """Let local processes time a few steps at the same time; others are not asked."""
-        return []
-
     def result(self, future: Future[Result]) -> Result:
         """Return a worker's result; any exception here is one of the pool."""
         return future.result()
@@ -205,7 +199,6 @@ class LocalPool(Pool):
     def _start(self) -> None:
         from loky import ProcessPoolExecutor
 
-        self._opened = time.time()
         threads = max(1, cores() // self.slots)
         kind, _, index = self._device.partition(":")
         gpus = [self._device] if index else [f"{kind}:{i}" for i in range(count_devices(kind))]
@@ -226,11 +219,6 @@ class LocalPool(Pool):
         """Order a shadow model; the worker reads the job from the folder that all share."""
         del with_job
         return self._executor.submit(fulfil, replace(self._order, index=index), self._source)
-
-    def timed(self) -> list[Future[Timing]]:
-        """Let each process time a few steps, all at the same time."""
-        about = self._order, self._source, self._samples.folder, self.slots, self._opened
-        return [self._executor.submit(timed, *about) for _ in range(self.slots)]
 
     def result(self, future: Future[Result]) -> Result:
         """Return a worker's result, which shows that not every process dies at its first."""

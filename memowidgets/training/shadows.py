@@ -302,7 +302,7 @@ class ShadowSet:
 
     def _none(self) -> StoreError:
         return self._why_none or StoreError(
-            f"{self._run.path} has no {self._kind.noun}s yet; call {self._kind.call}"
+            f"{self._run.path} has no {self._kind.noun}s yet; call audit.{self._kind.call}"
             f"({self._kind.usual})"
         )
 

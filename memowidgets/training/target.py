@@ -311,22 +311,12 @@ class TargetTraining:
                 *(self._run, passes, learner.module, weights, learner.step, epoch, Progress()),
                 seconds=seconds,
             )
-        write_state(self._run, record.name, record.weights, *learner.state())
+        arrays, notes = learner.state()
+        self._run.write_tensors(f"checkpoints/{record.name}/resume", arrays, notes, record.weights)
+        for other in self._run.place("checkpoints").glob("*/resume.safetensors"):
+            if other.parent.name != record.name:
+                self._run.forget(f"checkpoints/{other.parent.name}/resume")
         return record
-
-
-def write_state(
-    run: RunDirectory,
-    name: str,
-    weights: str,
-    arrays: Mapping[str, NDArray[Any]],
-    notes: Mapping[str, str],
-) -> None:
-    """Write the state to resume from at a checkpoint, and then delete the previous one."""
-    run.write_tensors(f"checkpoints/{name}/resume", arrays, notes, weights)
-    for other in run.place("checkpoints").glob("*/resume.safetensors"):
-        if other.parent.name != name:
-            run.forget(f"checkpoints/{other.parent.name}/resume")
 
 
 def start_of(name: str) -> str:

@@ -27,7 +27,6 @@ from memowidgets.models.bases import Bases
 from memowidgets.models.device import resolve_device
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training.cost import Timing, take_times
 from memowidgets.training.probe import check_functions
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _IDLE_SECONDS = 60.0
-_MEET_SECONDS = 60.0  # that a process waits for the others before it times a few steps
 _MOST_JOBS = 2  # jobs that a worker stores, so two audits at once
 _CODE = "memowidgets' code"
 _MUST_AGREE = ("memowidgets", _CODE, "torch", "Python")
@@ -143,37 +141,6 @@ def fulfil(order: Order, source: Source = None) -> Result:
 def given(payload: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the job as it is: Dask's task that every order depends on."""
     return payload
-
-
-def timed(order: Order, source: Source, folder: str, n: int, since: float) -> Timing:
-    """Time a few steps of the job in this process, while `n` processes do the same.
-
-    Parameters
-    ----------
-    order : Order
-        What to train, and where.
-    source : bytes or str
-        The job, or its path.
-    folder : str
-        Folder in which the processes wait for each other.
-    n : int
-        Number of processes.
-    since : float
-        Time at which the processes were started, as `time.time` tells it.
-    """
-    start = time.time() - since
-    job = _job(order.job, source)
-    if job is None:
-        raise ValueError("this worker has no job")
-    job = _on_device(job, order)
-    if n > 1:  # all compute at the same time
-        (Path(folder) / f"ready-{os.getpid()}").touch(mode=0o600)
-        end = time.monotonic() + _MEET_SECONDS
-        while len(list(Path(folder).glob("ready-*"))) < n and time.monotonic() < end:
-            time.sleep(0.01)
-    with _at_work():
-        found = take_times(job, Progress())
-    return replace(found, start=start + found.start)
 
 
 def packed(error: BaseException) -> bytes:

@@ -5,20 +5,20 @@ from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspected import Extra
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.protocol import (
-    Check,
     Choice,
     DashboardSource,
+    Missing,
     SampleDetail,
     ScoreView,
     ShadowGaps,
 )
 
 __all__ = [
-    "Check",
     "Choice",
     "Dashboard",
     "DashboardSource",
     "Extra",
+    "Missing",
     "SampleDetail",
     "SampleInspector",
     "ScoreView",

@@ -29,7 +29,7 @@ from memowidgets.widgets.threads import give_back, in_background, watch
 from memowidgets.widgets.widget import created, displayed, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memowidgets.progress import Step
     from memowidgets.widgets.explored import Given
@@ -55,7 +55,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     One widget whose page composes bar, explorer and inspector over one set of traits. What is
     computed already shows at once, and so does what the source calls quick. The rest waits for
     Compute, which works in a thread of its own: the kernel stays free, and Cancel acts between
-    two batches. If the source can tell that it has new results, the bar offers to show them.
+    two batches. Where a score needs models that are not trained yet, its button says how many and
+    how long that takes. If the source can tell that it has new results, the bar offers to show
+    them.
 
     Parameters
     ----------
@@ -107,7 +109,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    _check_offer = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    _button = traitlets.Unicode("Compute").tag(sync=True)
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
@@ -162,8 +164,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             }
             self._by_layer = {choice.value for choice in choices["metrics"] if choice.uses_layer}
             self._choices = {name: packed_choices(offered) for name, offered in choices.items()}
-            check = self._source.offered_check()
-            self._check_offer = [] if check is None else [check.offer, f"with {check.in_words}"]
             for name, offered in choices.items():
                 if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
                     marked = (choice.value for choice in offered if choice.marked)
@@ -313,22 +313,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _hear_compute(self, _content: object) -> None:
         self.compute()
 
-    def _hear_check(self, _content: object) -> None:
-        """Say how long the offered check takes; once that is known, make it."""
-        offered = self._source.offered_check()
-        with self._lock:
-            if offered is None or self._progress is not None:
-                return
-            if not offered.time:
-                self._begin(self._source.time_check)
-                return
-            marked = [c["value"] for c in self._choices["checkpoints"] if c["marked"]]
-            with self._silently():
-                self.metric = offered.metric
-                self.checkpoint = marked[0] if marked else self.checkpoint
-            self.comparing = True  # both predictions in one ROC, where there is a truth
-            self.compute()
-
     def _hear_cancel(self, _content: object) -> None:
         self.cancel()
 
@@ -389,16 +373,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def compute(self) -> None:
         """Compute what is picked, in a thread. Show at once what is computed already."""
         with self._lock:
-            if self._progress is None:
-                self._begin(partial(self._source.view, *self._choice))
-
-    def _begin(self, work: Callable[[Progress], ScoreView | None]) -> None:
-        """Do some work in a thread, and show the view that it returns, if any."""
-        progress = self._progress = Progress(_throttled(self._show_step))
-        self._say(self._old_view().strip(), "wait")
-        self._work = NO_WORK | {"busy": True, "what": "starting"}
-        now = partial(self._compute_now, self._choice, work, progress)
-        self._computing = in_background(now, "memowidgets-compute")
+            if self._progress is not None:
+                return
+            progress = self._progress = Progress(_throttled(self._show_step))
+            self._say(self._old_view().strip(), "wait")
+            self._work = NO_WORK | {"busy": True, "what": "starting"}
+            now = partial(self._compute_now, self._choice, progress)
+            self._computing = in_background(now, "memowidgets-compute")
 
     def cancel(self) -> None:
         """Ask the running work to stop. What it finished is kept."""
@@ -442,16 +423,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._source.let_go()
         give_back()
 
-    def _compute_now(
-        self, pick: Pick, work: Callable[[Progress], ScoreView | None], progress: Progress
-    ) -> None:
+    def _compute_now(self, pick: Pick, progress: Progress) -> None:
         view: ScoreView | None = None
         said = ("", "note")
         try:
-            view = work(progress)
-            timed = None if view is not None else self._source.offered_check()
-            if timed is not None:
-                said = (f"It takes {timed.in_words}: press Check again to begin.", "note")
+            view = self._source.view(*pick, progress)
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar
@@ -537,11 +513,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _wait_for_compute(self) -> None:
         self.computed = False
         self._dimmed = self._shown is not None
-        advice = "other work is under way"
-        if self._progress is None:
-            cost = self._source.cost(*self._choice)
-            advice = f"press Compute ({cost})" if cost else "press Compute"
-        self._say(f"Not computed yet: {advice}.{self._old_view()}", "wait")
+        missing = self._source.missing(*self._choice)
+        self._button = "" if missing.why_not else missing.button
+        said = f"Not computed yet: press {missing.button}"
+        if missing.cost:
+            said += f" ({missing.cost})"
+        if missing.why_not:
+            said = f"Cannot be computed: {missing.why_not}"
+        elif self._progress is not None:
+            said = "Not computed yet: other work is under way"
+        self._say(f"{said}.{self._old_view()}", "wait")
 
     def _fresh(self) -> None:
         self.computed = True
@@ -619,12 +600,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         return self._source.detail(position, *(self._shown or self._choice))
 
     def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
-        """Pick a layer and a checkpoint, and compute there unless it is computed already."""
+        """Pick a layer and a checkpoint, and compute there, unless that trains models."""
         with self._lock:
             with self._silently():
                 self.layer, self.checkpoint = layer or self.layer, checkpoint
             self._picked()
-            if not self.computed:
+            missing = self._source.missing(*self._choice)
+            if not (self.computed or missing.trains or missing.why_not):
                 self.compute()
 
     @traitlets.observe("tau")

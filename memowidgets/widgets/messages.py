@@ -133,12 +133,6 @@ class Compute(TypedDict):
     type: Literal["compute"]
 
 
-class AskCheck(TypedDict):
-    """Time the offered check, or make it if it was timed."""
-
-    type: Literal["check"]
-
-
 class Cancel(TypedDict):
     """Cancel the work."""
 
@@ -185,7 +179,6 @@ FromPage = (
     | ComputeAt
     | AskLogLira
     | Compute
-    | AskCheck
     | Cancel
     | Refresh
     | Knock

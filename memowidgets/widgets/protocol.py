@@ -87,39 +87,25 @@ class ScoreView:
 
 
 @dataclass(frozen=True)
-class Check:
-    """A better prediction that a source offers to make.
+class Missing:
+    """What is missing of a choice, and how `DashboardSource.view` makes it.
 
     Attributes
     ----------
-    metric : str
-        Its score, which is one of the choices.
-    models : int
-        Number of short trainings that it takes.
-    time : str
-        How long they take, as in ``about 40 s``; "" if that was not timed.
+    button : str
+        Label of the button that makes it.
+    cost : str
+        What it takes, as in ``1 forward pass over 356 members``; "" if that is not known.
+    trains : bool
+        Whether models are trained for it, which never begins by itself.
+    why_not : str
+        Why it cannot be made; "" if it can.
     """
 
-    metric: str
-    models: int
-    time: str = ""
-
-    @property
-    def offer(self) -> str:
-        """Label of the button that makes it, or that times it first."""
-        return f"Check ({self.time})" if self.time else "Check: how long?"
-
-    @property
-    def in_words(self) -> str:
-        """What it takes.
-
-        Examples
-        --------
-        >>> Check("reference", 2).in_words, Check("reference", 1, "about 40 s").in_words
-        ('2 more short trainings', '1 more short training (about 40 s)')
-        """
-        trainings = f"{self.models} more short training{'' if self.models == 1 else 's'}"
-        return f"{trainings} ({self.time})" if self.time else trainings
+    button: str = "Compute"
+    cost: str = ""
+    trains: bool = False
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
@@ -211,7 +197,7 @@ class DashboardSource(Protocol):
         ...
 
     def score_choices(self) -> Sequence[Choice]:
-        """Scores that can be computed."""
+        """Scores to choose from; `missing` says which of them cannot be computed, and why."""
         ...
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
@@ -225,16 +211,8 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def cost(self, score: str, layer: str, checkpoint: str) -> str:
-        """Return the seconds and the disk that `view` takes, "" if they are not known, at once."""
-        ...
-
-    def offered_check(self) -> Check | None:
-        """Return at once which better prediction `view` could make, None if there is none."""
-        ...
-
-    def time_check(self, progress: Progress | None = None) -> None:
-        """Estimate the seconds of the offered check, which takes some seconds itself."""
+    def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
+        """Return at once what `view` makes before it answers, for a choice that is not computed."""
         ...
 
     def view(

@@ -44,10 +44,9 @@ def test_a_device_that_computes_as_the_cpu_does_is_well(device, capsys):
     assert "bit for bit" in rows["trained twice"][1]
     for what in ("training step", "pass, each sample", "PSMI of 60 x 8"):
         assert "times as" in rows[what][1]
-    assert int(rows["shadow models at once"][1][51:64]) > 0
 
 
-def test_the_report_has_versions_timings_and_memory_and_names_nobody(
+def test_the_report_has_versions_timings_and_names_nobody(
     device, hardware, tmp_path, monkeypatch, capsys
 ):
     file = tmp_path / "report.json"
@@ -66,7 +65,6 @@ def test_the_report_has_versions_timings_and_memory_and_names_nobody(
     for what in ("training step", "pass, each sample", "PSMI of 60 x 8"):
         assert min(checks[what]["numbers"].values()) > 0
         assert set(checks[what]["numbers"]) == {"cpu_seconds", "device_seconds"}
-    assert checks["peak memory"]["numbers"]["cpu_process_bytes"] > 2**20
     assert checks["trained twice"]["verdict"] == "wrong"
     assert "invalid image" in checks["trained twice"]["said"]
     for private in (str(tmp_path), "libcuda.so", "annes-laptop", str(Path.home())):
@@ -88,11 +86,7 @@ def test_a_device_that_errs_is_wrong_and_there_is_a_fix(device, hardware, capsys
     assert "rounding explains 0.01; fix: update the device's driver" in row
 
 
-def test_a_small_and_a_lost_device_end_the_table_with_a_sentence(device, hardware, capsys):
-    hardware.free = 2**20
-    code, rows = table(device, capsys)
-    assert code == 1
-    assert rows["shadow models at once"][0] == "WRONG"
+def test_a_lost_device_ends_the_table_with_a_sentence(device, hardware, capsys):
     hardware.lost = True
     code, rows = table(device, capsys)
     assert code == 1

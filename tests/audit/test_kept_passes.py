@@ -211,10 +211,10 @@ def test_compute_says_what_it_takes(tmp_path):
     audit.train()
     view, layer = AuditView(audit), audit.layers[-1]
     n = len(audit.members)
-    assert view.cost("psmi", layer, "epoch-1") == f"1 forward pass over {n} members"
+    assert view.missing("psmi", layer, "epoch-1").cost == f"1 forward pass over {n} members"
     audit.score("psmi", checkpoint="epoch-1")
-    assert view.cost("psmi", layer, "epoch-1") == ""
-    said = view.cost("psmi_mean", layer, "epoch-3")
+    assert view.missing("psmi", layer, "epoch-1").cost == ""
+    said = view.missing("psmi_mean", layer, "epoch-3").cost
     file = tmp_path / "run/forward/epoch-1.safetensors"
     assert said.startswith(f"2 forward passes over {n} members: about ")
     assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said

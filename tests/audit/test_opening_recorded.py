@@ -270,7 +270,6 @@ def test_a_recording_shows_its_samples_and_says_what_its_page_says(name, make, p
         (lambda audit: audit.run_shadows(8), "cannot train shadow models"),
         (lambda audit: audit.run_references(1), "cannot train reference models"),
         (lambda audit: audit.score("reference"), "cannot train reference models"),
-        (lambda audit: audit.estimate(8), "cannot estimate"),
     ],
 )
 def test_what_needs_weights_is_not_advised(folder, work, said):

@@ -262,6 +262,9 @@ def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
     assert {"guess", "p_label"} <= set(flagged)
     dashboard = audit.dashboard()
     assert dashboard.state["metric"] == "psmi"
+    dashboard.metric = "reference"
+    assert "was recorded by mw.watch" in dashboard._message["text"], "it is listed with the reason"
+    assert (dashboard.computed, dashboard._button) == (False, "")
     dashboard.close()
     page = audit.report(tmp_path / "audit.html")
     assert page.exists()

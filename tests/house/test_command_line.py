@@ -30,7 +30,6 @@ from memowidgets.store import FORMAT, PackedRun, RunDirectory
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import visible
 from tests.programs import printed
-from tests.training.small import Inline
 
 RECORDING = opening.RECORDINGS / "mmlu-field-smollm2"
 ANSI = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil"
@@ -92,9 +91,7 @@ def refused(capsys, tmp_path, path):
     return lines.pop()
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["doctor"], ["demo"], ["view"], ["check"], ["report"], ["audits"]]
-)
+@pytest.mark.parametrize("command", [[], ["doctor"], ["demo"], ["view"], ["report"], ["audits"]])
 def test_help_fits_a_screen(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stopped:
@@ -325,58 +322,6 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
     assert len(lines) == 7  # the last says what is deletable
     assert max(map(len, lines)) < 900
-
-
-def of_digits(path, members="half"):
-    """An audit of data whose loader is known, so that the command line finds them."""
-    data = mw.data.load_digits(canaries=0.05, seed=0)
-    training = mw.TrainingConfig(epochs=2, batch_size=32, lr=6e-3)
-    model = mw.models.ConvNet(4)
-    return mw.Audit(model, data, path, training, device="cpu", members=members, held_out=None)
-
-
-@pytest.mark.parametrize("members", ["half", "all"])
-def test_a_check_trains_two_references_and_compares_both_scores(
-    tmp_path, capsys, monkeypatch, members
-):
-    made = mw.Audit.run_references
-    here = lambda self, n, processes: made(self, n, Inline(), processes)  # noqa: E731
-    monkeypatch.setattr(mw.Audit, "run_references", here)
-    audit = of_digits(tmp_path / "run", members=members)
-    audit.train()
-    flagged = int((audit.score("psmi") <= 0).sum())
-    rounds = 1 if members == "half" else 2
-    status, out, _ = said(capsys, "check", audit.path, "--processes", 1)
-    assert status == 0
-    assert f"{flagged} of {len(audit.members)}" in out.splitlines()[0]
-    assert f"{2 * rounds} more short trainings" in out.splitlines()[0]
-    assert len(audit.run.references.files.indices()) == 2 * rounds
-    for metric in ("psmi", "reference"):
-        assert f"{audit.evaluate(metric, truth='canaries').auc:.3f}" in out
-    again = said(capsys, "check", audit.path)
-    assert again[1] == "".join(out.splitlines(keepends=True)[1:]), "nothing is trained twice"
-
-
-def test_a_check_that_cannot_be_made_is_one_line(run, tmp_path, capsys):
-    of_digits(tmp_path / "untrained")
-    data = mw.data.load_digits()
-    own = mw.data.ImageDataset.from_arrays(data.images[:60], data.labels[:60])
-    mw.Audit(mw.models.ConvNet(4), own, tmp_path / "own", device="cpu").train(stop_at_drop=0.1)
-    mw.Audit.from_arrays(
-        labels=np.arange(40) % 2,
-        logits=3.0 * np.eye(2)[np.arange(40) % 2],
-        path=tmp_path / "arrays",
-    )
-    for path, fact in [
-        (tmp_path / "none", "none"),
-        (tmp_path / "untrained", "train()"),
-        (tmp_path / "own", "data="),
-        (tmp_path / "arrays", "representations"),
-        (run, "recorded audit"),
-    ]:
-        status, out, err = said(capsys, "check", path)
-        assert (status, out) == (2, ""), path
-        assert fact in err.splitlines()[-1]
 
 
 def test_a_file_that_vanishes_and_a_closed_folder_are_no_end(run, tmp_path, capsys, monkeypatch):

@@ -22,7 +22,7 @@ import memowidgets as mw
 from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training import cost, pools, worker
+from memowidgets.training import pools, worker
 from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked
@@ -107,6 +107,32 @@ def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit):
         audit.run_shadows(5, closed)
     audit.run_shadows(5, Inline())
     assert audit.n_shadows == 5
+
+
+class Slow(ThreadPoolExecutor):
+    """Takes a second for a model, so that progress is reported meanwhile."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        def slowly():
+            time.sleep(1)
+            return fn(*args, **kwargs)
+
+        return super().submit(slowly)
+
+
+def test_progress_says_the_time_left_after_the_first_model(audit):
+    """It is that of the models trained so far, also of an earlier call."""
+    said = {}
+
+    def note(step):
+        if "in hand" in step.detail:
+            said.setdefault(step.done, step.detail)
+
+    for n in (2, 3):
+        with Slow(1) as executor:
+            audit.run_shadows(n, executor, progress=Progress(note))
+    assert said[0] == "1 in hand"
+    assert all(said[done].endswith(" left") for done in (1, 2))
 
 
 class Uncancelled(Inline):
@@ -657,7 +683,3 @@ def test_a_dask_client_that_is_closed_is_named(audit):
     cluster.close()
     with pytest.raises(StoreError, match=r"client is closed.* 0 finished"):
         audit.run_shadows(3, executor)
-
-
-def test_times_are_spoken():
-    assert [cost.spoken(s) for s in (5.2, 300, 7300)] == ["5 s", "5 min", "2.0 h"]

@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import memowidgets as mw
 from benchmarks.recording import export
 from memowidgets.audit.run import Run
-from memowidgets.audit.views import answers
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
@@ -204,7 +202,9 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
 
 def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
     assert "reference" not in audit.metrics
-    with pytest.raises(StoreError, match=r"no reference models yet; call run_references\(1\)"):
+    with pytest.raises(
+        StoreError, match=r"no reference models yet; call audit.run_references\(2\)"
+    ):
         audit.score("reference")
     assert "reference" in referenced.metrics
     assert "reference" in mw.Audit.open(referenced.path, data=DIGITS).metrics
@@ -260,12 +260,10 @@ def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
 def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
     view = AuditView(audit)
     choices = {choice.value for choice in view.score_choices()}
-    assert "reference" in choices, "it can be trained"
-    assert "reference+csl" not in choices
+    assert {"reference", "reference+csl", "reference+psmi+csl"} <= choices, "they can be trained"
     before = view.revision()
     audit.run_references(1, Inline())
     assert view.revision() != before
-    assert "reference" in {choice.value for choice in view.score_choices()}
     layer = audit.layers[-1]
     one = view.view("reference", layer, EPOCH)
     assert view.is_computed("reference", layer, EPOCH)
@@ -278,57 +276,99 @@ def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
     assert detail.scores[detail.computed].tolist() == [two.scores[3]]
 
 
-@pytest.mark.parametrize("known", ["about 40 s", ""])
-def test_the_dashboard_makes_a_check(audit, referenced, monkeypatch, known):
-    """One click trains and shows both predictions; where the time is not known, one more times."""
-    models = 2 * per_round(audit)
+def in_this_process(monkeypatch):
     made = mw.Audit.run_references
-    monkeypatch.setattr(mw.Audit, "run_references", lambda self, n, **_: made(self, n, Inline()))
-    monkeypatch.setattr(answers, "time_of_check", lambda _: known)
-    monkeypatch.setattr(
-        mw.Audit,
-        "estimate",
-        lambda *_, **__: pd.DataFrame({"seconds": {"reference models": 40.2}}),
-    )
+    here = lambda self, n, progress: made(self, n, Inline(), None, progress)  # noqa: E731
+    monkeypatch.setattr(mw.Audit, "run_references", here)
+
+
+@pytest.mark.parametrize("metric", ["reference", "reference+csl"])
+def test_the_dashboard_trains_them_on_a_click_alone(audit, referenced, monkeypatch, metric):
+    in_this_process(monkeypatch)
+    models = 2 * per_round(audit)
     audit.score("psmi")
     dashboard = audit.dashboard()
-    trainings = f"with {models} more short trainings"
-    offers = [["Check (about 40 s)", f"{trainings} (about 40 s)"], []]
-    if not known:
-        offers.insert(0, ["Check: how long?", trainings])
-    assert dashboard._check_offer == offers[0]
+    assert dashboard.wait(10)
+    assert any("trainings on other samples" in note for note in dashboard._notes)
+    dashboard.metric = metric
     dashboard.checkpoint = "epoch-2"
-    for offer in offers[1:]:
-        dashboard._hear_check(None)
-        dashboard.wait()
-        assert dashboard._check_offer == offer
-    assert (dashboard.metric, dashboard.checkpoint) == ("reference", EPOCH)
+    dashboard._pick_and_compute("", EPOCH)
+    assert dashboard._button.startswith(f"Check with {models} short trainings, ")
+    assert dashboard._button in dashboard._message["text"]
+    dashboard.state = dashboard.state
+    assert dashboard.wait(10)
+    assert not dashboard.computed
+    assert not audit.evidence.references.indices
+    dashboard._hear_compute(None)
+    assert dashboard.wait(60)
     assert dashboard.computed
-    assert dashboard.comparing
-    assert audit.score("reference").equals(referenced.score("reference"))
-    assert "reference+csl" in dashboard._labels["metric"]
+    assert audit.score(metric).equals(referenced.score(metric))
+    assert not any("trainings on other samples" in note for note in dashboard._notes)
     dashboard.close()
 
 
-@pytest.mark.parametrize("why", ["not trained", "nothing left", "recorded", "there"])
-def test_no_check_is_offered_where_none_can_be_made(referenced, tmp_path, why):
-    if why == "there":
-        found = referenced
-    elif why == "recorded":
-        about = {"title": "digits", "data": "none", "command": "none"}
-        export(referenced.path, tmp_path / "recording", about, {})
-        found = recording_at(tmp_path / "recording")
-    else:
-        rows = [0, 1] if why == "nothing left" else range(60)
-        data = digits_at(rows)
-        found = mw.Audit(
-            mw.models.ConvNet(4), data, tmp_path, TRAINING, members="all", held_out=None
+def test_what_was_trained_before_is_not_offered_again(audit):
+    with pytest.raises(StoreError):
+        audit.run_references(2, Failing(per_round(audit)))
+    assert audit.run.references_to_train(2) == per_round(audit)
+
+
+def test_training_keeps_its_seconds_and_a_fork_does_not_count_what_it_copied(referenced, tmp_path):
+    first, *later = referenced.evidence.names.found
+    assert first.seconds == 0
+    assert all(record.seconds > 0 for record in later)
+    fork = referenced.fork(tmp_path / "fork", data=DIGITS, start="prediction")
+    fork.train()
+    assert fork.evidence.names.record(EPOCH).seconds == 0
+    assert fork.evidence.names.found[-1].seconds > 0
+
+
+def test_the_time_is_that_of_the_targets_own_steps(audit, monkeypatch):
+    """Each step took two seconds; the mean would count what the first one imports."""
+    names, reached = audit.run.names, audit.prediction.record.step
+    taken = {1: 99.0}
+    steps = np.diff([record.step for record in names.found], prepend=0)
+    found = tuple(
+        replace(record, seconds=taken.get(i, 2.0 * n))
+        for i, (record, n) in enumerate(zip(names.found, steps, strict=True))
+    )
+    monkeypatch.setattr(Run, "names", replace(names, found=found))
+    own = int(audit.run.references.plan.members(audit.run.design, audit.run.seed, 0).sum())
+    share = 0.5 if per_round(audit) == 2 else own / len(audit.members)
+    assert audit.run.seconds_of_a_reference() == pytest.approx(2 * reached * share)
+    monkeypatch.setattr(Run, "seconds_of_a_reference", lambda _: 20.0)
+    models = 2 * per_round(audit)
+    said = AuditView(audit).missing("reference", "", EPOCH).button
+    assert said == f"Check with {models} short trainings, about {20 * models} s"
+    monkeypatch.setattr(Run, "seconds_of_a_reference", lambda _: None)
+    assert AuditView(audit).missing("reference", "", EPOCH).button.endswith("trainings")
+
+
+@pytest.mark.parametrize("why", ["another checkpoint", "nothing left", "no data"])
+def test_where_none_can_be_trained_the_score_is_listed_with_the_reason(audit, tmp_path, why):
+    checkpoint, reason = EPOCH, f"asked at {EPOCH}"
+    if why == "another checkpoint":
+        checkpoint = "epoch-2"
+    elif why == "nothing left":
+        audit = mw.Audit(
+            mw.models.ConvNet(4),
+            digits_at([0, 1]),
+            tmp_path / "few",
+            TRAINING,
+            members="all",
+            held_out=None,
         )
-        if why == "nothing left":
-            found.train()
-            with pytest.raises(ValueError, match="reference model 0"):
-                found.run_references(1, Inline())
-    assert AuditView(found).offered_check() is None
+        audit.train()
+        reason = "reference model 0 would train on"
+    else:
+        audit, reason = mw.Audit.open(audit.path), "needs the model and the data"
+    view = AuditView(audit)
+    assert "reference" in {choice.value for choice in view.score_choices()}
+    found = view.missing("reference", "", checkpoint)
+    assert reason in found.why_not
+    assert not found.trains
+    with pytest.raises((StoreError, ValueError)):
+        view.view("reference", "", checkpoint)
 
 
 # Files

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
-from memowidgets.widgets import Check, Choice, SampleDetail, ScoreView, ShadowGaps
+from memowidgets.widgets import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
 
 STROKES = (
     "01111110100000011000000110000001100000011000000110000001 01111110",
@@ -86,8 +85,8 @@ class FakeSource:
         Whether the recommended choice is there from the start.
     fail : str
         What to raise instead of an answer; empty for none.
-    check : Check or None
-        What is offered until its score is there. To time it takes `seconds` too.
+    missing_of : mapping of str to Missing
+        What is missing of scores that are not computed.
     """
 
     def __init__(
@@ -98,9 +97,9 @@ class FakeSource:
         seconds: float = 2.0,
         computed: bool = True,
         fail: str = "",
-        check: Check | None = None,
+        missing_of: Mapping[str, Missing] | None = None,
     ) -> None:
-        self.check = check
+        self.missing_of = missing_of or {}
         images, labels = digit_like(n)
         self.data = ImageDataset.from_arrays(images, labels)
         self.data = self.data.with_canaries(max(1, n // 20))
@@ -139,17 +138,9 @@ class FakeSource:
         del score, layer, checkpoint
         return False
 
-    def cost(self, score: str, layer: str, checkpoint: str) -> str:
-        del score, layer, checkpoint
-        return ""
-
-    def offered_check(self) -> Check | None:
-        done = self.check is None or any(one[0] == self.check.metric for one in self.done)
-        return None if done else self.check
-
-    def time_check(self, progress: Progress | None = None) -> None:
-        time.sleep(self.seconds)
-        self.check = replace(self.check, time="about 40 s")
+    def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
+        del layer, checkpoint
+        return self.missing_of.get(score, Missing())
 
     def revision(self) -> object:
         return None

@@ -377,23 +377,40 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
 
 
-def test_a_check_is_timed_and_then_made(widget_page):
-    offered = DASHBOARD.replace("seconds=1.5", 'seconds=1, check=Check("logit_gap", 2)')
-    shown = widget_page(["from memowidgets.widgets import Check", offered])
+CHECK = "Check with 2 short trainings, about 40 s"
+
+
+def test_models_are_trained_on_a_click_alone_and_their_score_appears(widget_page):
+    of = f"missing_of={{'logit_gap': Missing({CHECK!r}, trains=True)}}"
+    offered = DASHBOARD.replace("seconds=1.5", f"seconds=1.5, {of}")
+    shown = widget_page(["from memowidgets.widgets import Missing", offered])
     page = shown.page
     page.wait_for_selector(".mw-card")
-    button = page.locator(".mw-offer")
-    assert "how long?" in button.inner_text()
-    button.click()
-    page.wait_for_function("document.querySelector('.mw-offer').innerText.includes('about 40 s')")
-    page.locator(".mw-message").get_by_text("2 more short trainings (about 40 s)").wait_for()
+    page.get_by_role("radio", name="Logit gap").click()
+    button = page.get_by_role("button", name=CHECK, exact=True)
+    button.wait_for()
+    page.get_by_text(f"Not computed yet: press {CHECK}.").wait_for()
     shown.screenshots("widgets-check", of=".mw-bar", widths=[1440, 960, 600])
+    assert not shown.python("dashboard.computed"), "it does not begin by itself"
     button.click()
-    button.wait_for(state="hidden")
-    shown.eventually("dashboard.metric", "logit_gap")
+    page.get_by_role("progressbar", name="progress").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled; what was finished is kept.").wait_for()
+    button.click()
+    page.locator(".mw-axis-title", has_text="logit_gap").wait_for()
     shown.eventually("dashboard.computed", True)
-    assert shown.python("dashboard.comparing")
-    assert button.is_hidden(), "it was made"
+
+
+def test_a_score_that_cannot_be_computed_says_why_and_has_no_button(widget_page):
+    of = "missing_of={'logit_gap': Missing(why_not='nothing can be trained here')}"
+    offered = DASHBOARD.replace("seconds=1.5", f"seconds=1, {of}")
+    page = widget_page(["from memowidgets.widgets import Missing", offered]).page
+    page.wait_for_selector(".mw-card")
+    page.get_by_role("radio", name="Logit gap").click()
+    page.get_by_text("Cannot be computed: nothing can be trained here.").wait_for()
+    assert page.locator(".mw-compute").is_hidden()
+    page.get_by_role("radio", name="PSMI").click()
+    page.get_by_role("button", name="✓ computed").wait_for()
 
 
 def test_compute_can_be_cancelled_and_may_fail(dashboard):

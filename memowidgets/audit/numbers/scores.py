@@ -130,7 +130,8 @@ class NamedScore:
     of_evidence : callable, optional
         Takes what is `Asked`; returns `Scores`. For scores from more than one forward pass.
     needs : tuple of str, optional
-        Kinds of evidence that `of_evidence` uses. Those of the other functions are known.
+        Kinds of evidence that `of_evidence` uses, such as reference models. Those of the other
+        functions are known.
     passes : {"here", "so far", "none"}
         At which checkpoints it needs the forward pass.
     uses_layer : bool
@@ -244,12 +245,13 @@ def _reference(asked: Asked) -> Scores:
 
 
 def _reference_and_csl(asked: Asked) -> Scores:
-    return Scores.of_all(mean_rank(np.stack([_reference(asked).mu, _csl(asked).mu])))
+    so_far = _csl(asked)  # first: models that are trained do not help where it is undefined
+    return Scores.of_all(mean_rank(np.stack([_reference(asked).mu, so_far.mu])))
 
 
 def _reference_and_psmi_and_csl(asked: Asked) -> Scores:
-    psmi = asked.of("psmi")
-    others = [found.mu[psmi.rows] for found in (_reference(asked), _csl(asked))]
+    psmi, so_far = asked.of("psmi"), _csl(asked)
+    others = [found.mu[psmi.rows] for found in (_reference(asked), so_far)]
     return Scores(psmi.rows, mean_rank(np.stack([psmi.mu, *others])), notes=psmi.notes)
 
 
@@ -300,9 +302,9 @@ EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
 PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
 
-def metrics_of(evidence: Evidence) -> tuple[str, ...]:
-    """Return the names of the scores that the evidence allows."""
-    there = set(evidence.kinds)
+def metrics_of(evidence: Evidence, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the names of the scores that the evidence allows, with `more` kinds of it."""
+    there = {*evidence.kinds, *more}
     return tuple(name for name, known in SCORES.items() if set(known.needs) <= there)
 
 
@@ -332,6 +334,13 @@ def needs(
     return found
 
 
+def lacks_references(evidence: Evidence, metric: str, record: Record) -> bool:
+    """Return whether a score needs reference models that are not there at a checkpoint."""
+    models = evidence.references
+    there = bool(models.indices) and record.name in models.checkpoints
+    return REFERENCES in SCORES[metric].needs and not there
+
+
 def is_computed(
     evidence: Evidence,
     metric: str,
@@ -341,7 +350,7 @@ def is_computed(
     """Return whether `score` answers without computing anything, be it by an error."""
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
     known = SCORES[metric]
-    if REFERENCES in known.needs and record.name not in evidence.references.checkpoints:
+    if lacks_references(evidence, metric, record):
         return False
     if known.needs == (REFERENCES,):
         return True

@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import LOGITS, Evidence
+from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
-from memowidgets.audit.numbers.ladder import CHECK, CHECKED_BY, next_steps, time_of_check
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -38,14 +37,14 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
+from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
-from memowidgets.progress import Progress
+from memowidgets.progress import Progress, duration_in_words
 from memowidgets.store import PackedRun, StoreError
-from memowidgets.training.cost import announced, spoken
 from memowidgets.visible import visible
-from memowidgets.widgets.protocol import Check, Choice, SampleDetail, ScoreView, ShadowGaps
+from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
@@ -55,6 +54,8 @@ _ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
 NEIGHBOURS = 6
 _ROWS_AT_ONCE = 4096
+_REFERENCES = 2  # models for each member that a click trains
+_FEW_SECONDS = 10.0  # to start the processes takes about as long
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
@@ -81,7 +82,6 @@ class AuditView:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._cache = Cache()
-        self._time = ""
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
@@ -106,29 +106,13 @@ class AuditView:
         ]
 
     def score_choices(self) -> Sequence[Choice]:
-        """Scores that there is evidence for, and reference models where they can be trained."""
-        there = metrics_of(self._audit.evidence)
-        offered = [] if self.offered_check() is None else [CHECK]
+        """Scores that there is evidence for, and those that need reference models."""
+        evidence = self._audit.evidence
+        more = (REFERENCES,) if evidence.kind in ("run", "watched") else ()
         return [
             Choice(name, SCORES[name].title, name == "psmi", uses_layer=name in PER_LAYER)
-            for name in dict.fromkeys([*there, *offered])
+            for name in metrics_of(evidence, more)
         ]
-
-    def offered_check(self) -> Check | None:
-        """Two reference models, if there are none and the run can train them."""
-        evidence = self._audit.evidence
-        if evidence.kind != "run" or not evidence.can_ask or evidence.references.indices:
-            return None
-        try:
-            models = self._audit.run.references_to_train(CHECKED_BY)
-        except (ValueError, StoreError):  # it was not trained, or nothing is left to train on
-            return None
-        return Check(CHECK, models, self._time or time_of_check(evidence))
-
-    def time_check(self, _progress: Progress | None = None) -> None:
-        """Estimate the seconds of the reference models, as `Audit.estimate` does."""
-        table = self._audit.estimate(n_shadows=1, n_references=CHECKED_BY)
-        self._time = f"about {spoken(float(table['seconds']['reference models']))}"
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
@@ -137,10 +121,11 @@ class AuditView:
     def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
         evidence = self._audit.evidence
-        wanted = scores.needs(evidence, score, evidence.names.record(checkpoint))
-        if score not in PER_LAYER or not all(
-            evidence.checkpoints[one.checkpoint].has(one) for one in wanted
-        ):
+        record = evidence.names.record(checkpoint)
+        wanted = scores.needs(evidence, score, record)
+        if score not in PER_LAYER or scores.lacks_references(evidence, score, record):
+            return False
+        if not all(evidence.checkpoints[one.checkpoint].has(one) for one in wanted):
             return False
         try:
             values = scores.states(evidence, layer, checkpoint).size
@@ -148,29 +133,43 @@ class AuditView:
             return False
         return bool(values <= _QUICK_VALUES)
 
-    def cost(self, score: str, _layer: str, checkpoint: str) -> str:
-        """What `view` has to make, from the last forward pass; empty if it needs none."""
+    def missing(self, score: str, _layer: str, checkpoint: str) -> Missing:
+        """What `view` has to make: reference models, or forward passes, as long as the last one."""
         evidence = self._audit.evidence
-        offered = self.offered_check()
-        if offered is not None and score == offered.metric:
-            return offered.in_words
         record = evidence.names.record(checkpoint)
+        if scores.lacks_references(evidence, score, record):
+            return self._missing_references(record.name)
         n = len(evidence.missing(scores.needs(evidence, score, record)))
         if not n:
-            return ""
+            return Missing()
         seconds, size = self._audit.run.pass_cost()
-        known = announced(None if seconds is None else n * seconds, 0, n * (size or 0), 0)
         passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
-        return f"{passes}: {known}" if size else passes
+        if size is None:
+            return Missing(cost=passes)
+        time = "" if seconds is None else f"about {duration_in_words(n * seconds)}, "
+        return Missing(cost=f"{passes}: {time}{size_in_words(n * size)} of disk")
+
+    def _missing_references(self, checkpoint: str) -> Missing:
+        """The short trainings that check a prediction, or why there are none."""
+        run, predicted = self._audit.run, self._audit.evidence.names.prediction().record.name
+        try:
+            n = run.references_to_train(_REFERENCES)
+        except (ValueError, StoreError) as error:
+            return Missing(why_not=str(error))
+        if checkpoint != predicted:
+            return Missing(why_not=f"reference models are asked at {predicted}, the prediction")
+        said, each = f"Check with {n} short trainings", run.seconds_of_a_reference()
+        if each is not None:
+            few = n * each < _FEW_SECONDS
+            said += ", a few seconds" if few else f", about {duration_in_words(n * each)}"
+        return Missing(said, trains=True)
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> ScoreView:
         """Return the numbers behind a choice, computed if need be."""
-        offered, names = self.offered_check(), self._audit.evidence.names
-        is_predicted = names.record(checkpoint) == names.prediction().record
-        if offered is not None and score == offered.metric and is_predicted:
-            self._audit.run_references(CHECKED_BY, progress=progress or Progress())
+        if self.missing(score, layer, checkpoint).trains:
+            self._audit.run_references(_REFERENCES, progress=progress or Progress())
         needs = needs_of(self._audit.evidence, score, checkpoint, answers=True)
         evidence = self._audit.evidence_with(needs, progress)
         found = scores.score(evidence, score, layer, checkpoint, progress)
@@ -197,7 +196,7 @@ class AuditView:
             notes=(
                 *remarks,
                 *scores.notes_on_zero(evidence, score, found),
-                *(next_steps(evidence, score, found) if evidence.references.indices else ()),
+                *self._note_on_checking(evidence),
             ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
@@ -348,6 +347,15 @@ class AuditView:
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
         place = f", {layer_label(layer, last=False)}" if score in PER_LAYER else ""
         return f"{SCORES[score].title}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
+
+    def _note_on_checking(self, evidence: Evidence) -> tuple[str, ...]:
+        """How a prediction is checked, where neither a truth nor reference models do."""
+        if evidence.has_ground_truth or evidence.references.indices or evidence.kind != "run":
+            return ()
+        if not self._missing_references(evidence.names.prediction().record.name).trains:
+            return ()
+        title = SCORES["reference"].title
+        return (f"Short trainings on other samples check this prediction: choose “{title}”.",)
 
     def _probabilities(self, evidence: Evidence, checkpoint: str) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""

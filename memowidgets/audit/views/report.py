@@ -24,7 +24,6 @@ from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
-from memowidgets.audit.numbers.ladder import next_steps
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import answered_rightly, log_lira, notes_on_chance
 from memowidgets.audit.views.figures import audit_figures
@@ -222,11 +221,7 @@ class _Gathering:
             labels=evidence.labels[found.rows] if include_samples else None,
             probabilities=None if of_classes is None else of_classes[found.rows],
             others=self._others(metric, checkpoint, found.rows),
-            notes=(
-                *found.notes,
-                *scores.notes_on_zero(evidence, metric, found),
-                *next_steps(evidence, metric, found),
-            ),
+            notes=(*found.notes, *scores.notes_on_zero(evidence, metric, found)),
             natural=SCORES[metric].tau,
             right=None if right is None else right[found.rows],
             below=below_class(found.mu, evidence.labels[found.rows]),
@@ -497,4 +492,4 @@ def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
         facts += [("warning", note) for note in evidence.notes_at("prediction")]
     facts.append(("reference models", str(len(evidence.references.indices))))
     facts.append(("shadow models", str(evidence.n_shadows)))
-    return [*facts, *(("next", step) for step in next_steps(evidence))]
+    return facts

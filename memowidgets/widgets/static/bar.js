@@ -79,8 +79,6 @@ export class Bar {
     this.deviceBox.classList.add("mw-has-device");
     this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
     this.ears.on(this.compute, "click", () => this.ask({ type: "compute" }));
-    this.check = html("button", { type: "button", class: "mw-button mw-offer" });
-    this.ears.on(this.check, "click", () => this.ask({ type: "check" }));
     this.cancel = html("button", { type: "button", class: "mw-button mw-cancel" }, "Cancel");
     this.ears.on(this.cancel, "click", () => {
       this.cancel.disabled = true;
@@ -99,7 +97,7 @@ export class Bar {
     this.message = html("p", { class: "mw-message", role: "status" });
     this.warnings = html("ul", { class: "mw-warnings", "aria-label": "Warnings" });
     this.share = new Share(model, this.ears);
-    const actions = html("div", { class: "mw-row mw-actions" }, this.refresh, this.check, this.compute, this.work, this.cancel, this.share.element);
+    const actions = html("div", { class: "mw-row mw-actions" }, this.refresh, this.compute, this.work, this.cancel, this.share.element);
     const row = html("div", { class: "mw-row mw-bar-row" });
     row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
     row.append(this.deviceBox, actions);
@@ -111,7 +109,7 @@ export class Bar {
     for (const name of ["checkpoint", "layer", "metric"]) {
       this.ears.onModel(`change:${name}`, () => this.showChosen());
     }
-    for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings", "_notes", "_check_offer"]) {
+    for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings", "_notes", "_button"]) {
       this.ears.onModel(`change:${name}`, () => this.show());
     }
     this.ears.onModel("msg:custom", (content) => this.hear(content));
@@ -246,12 +244,9 @@ export class Bar {
     this.refresh.hidden = busy || !this.model.get("outdated");
     this.compute.disabled = busy || computed || asked;
     this.compute.classList.toggle("mw-wanted", !busy && !computed && !asked);
-    this.compute.textContent = asked ? "waiting …" : computed && !busy ? "✓ computed" : "Compute";
-    this.compute.hidden = busy;
-    const [offer = "", cost = ""] = this.model.get("_check_offer") ?? [];
-    this.check.hidden = busy || offer === "" || !computed;
-    this.check.textContent = offer;
-    this.check.title = cost;
+    const label = this.model.get("_button") ?? "Compute"; // "" where nothing can be computed
+    this.compute.textContent = asked ? "waiting …" : computed && !busy ? "✓ computed" : label;
+    this.compute.hidden = busy || (label === "" && !computed && !asked);
     this.cancel.hidden = !busy;
     this.root.classList.toggle("mw-busy", busy);
     this.work.hidden = !busy;

@@ -129,12 +129,6 @@
  */
 
 /**
- * Time the offered check, or make it if it was timed.
- * @typedef {object} AskCheck
- * @property {"check"} type
- */
-
-/**
  * Cancel the work.
  * @typedef {object} Cancel
  * @property {"cancel"} type
@@ -542,7 +536,7 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | AskCheck | Cancel | Refresh | Knock | Share | Address} FromPage */
+/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
 
 /** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Heard | Shared | StateNow} FromKernel */
 

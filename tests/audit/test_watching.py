@@ -716,7 +716,6 @@ def single(module, inputs):
     [
         ({"steps_per_epoch": None}, ValueError, r"steps_per_epoch is missing, .* len\(loader\)"),
         ({"steps_per_epoch": 0}, ValueError, "a whole number from 1, not 0"),
-        ({"steps_per_epoch": float("inf")}, ValueError, "a whole number from 1, not inf"),
         ({"checkpoint_every": 0}, ValueError, "a positive number of epochs, such as 0.2, not 0"),
         ({"stop_at_drop": 95}, ValueError, "a share between 0 and 1"),
         ({"layers": ["0", "nowhere"]}, ValueError, "no layer 'nowhere'; it has 0, 1, 2"),
@@ -903,21 +902,15 @@ def test_a_share_that_is_held_out_is_drawn_as_in_an_audit(data, tmp_path):
     assert [int(label) for _, label in mine] == watch.audit.member_data.labels.tolist()
 
 
-@pytest.mark.parametrize(
-    "broken", [{"layers": ["nowhere"]}, {"checkpoint_every": 0}, "data", "nan"]
-)
-def test_a_refused_start_leaves_no_folder_and_no_finished_run_is_deleted(data, tmp_path, broken):
-    options = broken if isinstance(broken, dict) else {}
-    held_out = data if broken == "data" else None  # nothing would be held out
+def test_a_refused_start_leaves_no_folder_and_no_finished_run_is_deleted(data, tmp_path):
     module = mlp()
-    if broken == "nan":
-        nn.init.constant_(module[0].weight, float("nan"))
-    with pytest.raises((ValueError, FloatingPointError)):
-        mw.watch(module, data, tmp_path / "run", STEPS, held_out=held_out, **options)
+    nn.init.constant_(module[0].weight, float("nan"))
+    with pytest.raises(FloatingPointError):
+        mw.watch(module, data, tmp_path / "run", STEPS)
     assert not (tmp_path / "run").exists()
     mw.watch(mlp(), data, tmp_path / "run", STEPS)
-    with pytest.raises((ValueError, FloatingPointError)):
-        mw.watch(module, data, tmp_path / "run", STEPS, held_out=held_out, **options)
+    with pytest.raises(ValueError, match="weights differ"):
+        mw.watch(module, data, tmp_path / "run", STEPS)
     assert len(mw.Audit.open(tmp_path / "run").checkpoints) == 1
 
 

@@ -454,7 +454,8 @@ def watched(keep: Results) -> None:
     loader = DataLoader(data, batch_size=8, shuffle=True)
     path = keep.folder / "watched"
     keep.keep("without steps", lambda: mw.watch(module, data, path))
-    watch = mw.watch(module, data, path, len(loader), checkpoint_every=0.5, stop_at_drop=0.3)
+    settings: dict[str, Any] = {"checkpoint_every": 0.5, "stop_at_drop": 0.3}
+    watch = mw.watch(module, data, path, len(loader), layers=["0", "2.input"], **settings)
     for _epoch in range(2):
         for inputs, labels in loader:
             nn.functional.cross_entropy(module(inputs), labels).backward()

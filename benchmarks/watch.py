@@ -5,10 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import json
-import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,22 +16,19 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import memowidgets as mw
-from benchmarks.measure import Namespace, Row, interleaved, trees
+from benchmarks.measure import Namespace, Row, interleaved
 
 TURNS = 3
 BATCH = 50
 IMAGES, MORE_IMAGES, LARGE_IMAGES, TEXTS = 300, 1500, 100, 500
 GOAL = "≤ 1.05×"
-SECONDS = 12  # of processor time, which a whole training takes unwatched
 
 
-def rows(arguments: Namespace) -> list[Row]:
-    """Measure checkpoints of mw.watch and of the callback, in float32, and a whole training."""
-    whole = [row for tree in trees(arguments) for row in _whole_training(*tree)]
+def rows(_arguments: Namespace) -> list[Row]:
+    """Measure checkpoints of mw.watch and of the callback, in float32."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         place = Path(folder)
         return [
-            *whole,
             _smallest(place),
             _watched_images(place, IMAGES),
             _watched_images(place, MORE_IMAGES),
@@ -43,73 +36,6 @@ def rows(arguments: Namespace) -> list[Row]:
             _watched_tokens(place),
             _called_back(place),
         ]
-
-
-# A script as its user would write it, in a process of its own: what `mw.watch` imports counts.
-_SCRIPT = """
-import json, sys, tempfile, time
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-watched, limit, steps = sys.argv[1] == "watched", float(sys.argv[2]), int(sys.argv[3])
-torch.set_num_threads(1)
-torch.manual_seed(0)
-data = TensorDataset(torch.randn(2000, 3, 16, 16), torch.arange(2000) % 10)
-loader = DataLoader(data, batch_size=50, shuffle=True)
-module = nn.Sequential(
-    nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1, stride=2),
-    nn.ReLU(), nn.Flatten(), nn.Linear(2048, 64), nn.ReLU(), nn.Linear(64, 10),
-)
-optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
-for images, labels in loader:  # the first steps load libraries
-    nn.functional.cross_entropy(module(images), labels).backward()
-    optimizer.zero_grad()
-with tempfile.TemporaryDirectory() as folder:
-    wall, processor = time.perf_counter(), time.process_time()
-    if watched:
-        import memowidgets as mw
-
-        watch = mw.watch(
-            module, data, folder, len(loader), checkpoint_every="auto", stop_at_drop=None
-        )
-    done = 0
-    while done < steps and time.process_time() - processor < limit:
-        for images, labels in loader:
-            nn.functional.cross_entropy(module(images), labels).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            done += 1
-            if watched:
-                watch.step()
-            if done == steps:
-                break
-    if watched:
-        watch.end()
-    took = time.perf_counter() - wall, time.process_time() - processor
-    print(json.dumps([*took, done, len(watch.audit.checkpoints) if watched else 0]))
-"""
-
-
-def _whole_training(imports: str, which: str) -> list[Row]:
-    """A training of 12 s or more, with checkpoints at "auto" and without, in pairs."""
-
-    def run(kind: str, steps: int = 10**9, limit: float = 1e9) -> list[float]:
-        command = [sys.executable, "-c", imports + _SCRIPT, kind, str(limit), str(steps)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found: list[float] = json.loads(done.stdout.splitlines()[-1])
-        return found
-
-    steps = int(run("plain", limit=SECONDS)[2])
-    pairs = [(run("watched", steps), run("plain", steps)) for _ in range(TURNS)]
-    made = "/".join(str(int(ours[3])) for ours, _ in pairs)
-    found = []
-    for place, clock in enumerate(("by the clock", "of processor time")):
-        ratio = statistics.median(ours[place] / plain[place] for ours, plain in pairs)
-        mine, other = (statistics.median(pair[k][place] for pair in pairs) for k in (0, 1))
-        what = f'watch: a training at "auto"{which}, {made} checkpoints, {clock}'
-        found.append(Row(what, f"{mine:.2f} s", f"{other:.2f} s", f"{ratio:.3f}×", GOAL))
-    return found
 
 
 def _smallest(folder: Path) -> Row:

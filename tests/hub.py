@@ -1,7 +1,7 @@
 """A hub on this machine, with as much of the Hugging Face hub's protocol as downloads need.
 
 It knows repositories, revisions and commits, answers large files by a redirect to another path, and
-goes wrong on request: `Hub.goes_wrong` names the next answers to spoil, and how.
+goes wrong on request: `Hub.goes_wrong` names the answers to spoil, and how.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ _FILE = re.compile(rf"/(?:(datasets)/)?({_REPOSITORY})/resolve/([^/]+)/(.+)")
 class Repository:
     """The files of each commit, and the commit that each branch is at.
 
-    `gated` answers anybody without a token by 401, and anybody with one by 403. Large files are in
-    Xet if there is an `xet`, the address of its server, and behind a redirect otherwise.
+    `gated` answers by 401. Large files are behind a redirect.
     """
 
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
     gated: bool = False
-    xet: str = ""
 
     def push(self, files: dict[str, bytes], branch: str = "main") -> str:
         """Make a commit of these files, and return its name."""
@@ -48,21 +46,6 @@ class Repository:
         return found if found in self.commits else None
 
 
-@dataclass
-class Fault:
-    """What happens instead of the next `times` answers to requests that match a pattern."""
-
-    pattern: str
-    how: str
-    times: int = 1
-
-    def takes(self, request: str) -> bool:
-        if self.times and re.search(self.pattern, request):
-            self.times -= 1
-            return True
-        return False
-
-
 class Hub:
     """Repositories by name, and a record of every request.
 
@@ -71,21 +54,14 @@ class Hub:
     address : str
         For ``HF_ENDPOINT``.
     asked : list of str
-        Method and path of each request, and its range.
-    tokens : dict of set of str
-        Tokens that were sent to each host, "" for none.
-    renamed : dict of str
-        New names of repositories, which the hub answers by a redirect to them.
+        Method and path of each request.
     """
 
     def __init__(self) -> None:
         self.models: dict[str, Repository] = {}
         self.datasets: dict[str, Repository] = {}
         self.asked: list[str] = []
-        self.tokens: dict[str, set[str]] = {}
-        self.renamed: dict[str, str] = {}
-        self.faults: list[Fault] = []
-        self._mutex = threading.Lock()
+        self.faults: list[tuple[str, str]] = []
         self.address = self.files = ""
 
     def model(self, name: str, files: dict[str, bytes]) -> Repository:
@@ -94,23 +70,20 @@ class Hub:
     def dataset(self, name: str, files: dict[str, bytes], branch: str = "main") -> Repository:
         return self._added(self.datasets, name, files, branch)
 
-    def goes_wrong(self, pattern: str, how: str, times: int = 1) -> None:
-        """Spoil the next answers to requests, as in ``"GET .*model.safetensors"``.
+    def goes_wrong(self, pattern: str, how: str) -> None:
+        """Spoil the answers to requests, as in ``"GET .*model.safetensors"``.
 
-        `how` is ``"429"`` or any other status, ``"html"``, ``"drop"`` (the connection ends in the
-        middle of the body) or ``"hang up"`` (it ends before the answer begins).
+        `how` is ``"500"`` or any other status, or ``"html"``.
         """
-        self.faults.append(Fault(pattern, how, times))
+        self.faults.append((pattern, how))
 
     def requests(self, pattern: str) -> list[str]:
         return [line for line in self.asked if re.search(pattern, line)]
 
-    def heard(self, request: str, host: str = "", token: str = "") -> str | None:
+    def heard(self, request: str) -> str | None:
         """Write a request down, and return what must go wrong with it."""
-        with self._mutex:
-            self.asked.append(request)
-            self.tokens.setdefault(host.partition(":")[0], set()).add(token)
-            return next((fault.how for fault in self.faults if fault.takes(request)), None)
+        self.asked.append(request)
+        return next((how for pattern, how in self.faults if re.search(pattern, request)), None)
 
     def blob(self, digest: str) -> bytes | None:
         repositories = (*self.models.values(), *self.datasets.values())
@@ -146,29 +119,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = urlsplit(self.path).path  # still quoted: a branch's name may contain a slash
-        wanted = self.headers.get("Range")
-        request = f"{self.command} {unquote(path)}" + (f" {wanted}" if wanted else "")
-        host, token = (self.headers.get(name) or "" for name in ("Host", "Authorization"))
-        fault = self.hub.heard(request, host, token)
-        new = next((n for n in self.hub.renamed if f"/{n}/" in f"{unquote(path)}/"), None)
-        if fault in ("drop", "hang up"):
-            self.close_connection = True
-        if fault == "hang up":
-            self.connection.close()
-        elif fault == "html":
+        fault = self.hub.heard(f"{self.command} {unquote(path)}")
+        if fault == "html":
             self._say(200, b"<!doctype html><title>Log in</title>", {"Content-Type": "text/html"})
-        elif fault is not None and fault.isdigit():
-            self._say(int(fault), b"", {"Retry-After": "0"})
-        elif new is not None:
-            self._say(307, headers={"Location": self.path.replace(new, self.hub.renamed[new], 1)})
-        elif "/xet-read-token/" in path:
-            self._say(200, headers=self._xet_access(path))
+        elif fault is not None:
+            self._say(int(fault))
         elif path.startswith("/cdn/"):
-            self._blob(path.removeprefix("/cdn/"), drop=fault == "drop")
+            self._blob(path.removeprefix("/cdn/"))
         elif found := _API.fullmatch(path):
             self._api(*_unquoted(found))
         elif found := _FILE.fullmatch(path):
-            self._file(*_unquoted(found), drop=fault == "drop")
+            self._file(*_unquoted(found))
         else:
             self._say(404)
 
@@ -185,8 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, headers={"X-Error-Code": "RepoNotFound"})
             return None
         if repository.gated:
-            status = 403 if self.headers.get("Authorization") else 401
-            self._say(status, headers={"X-Error-Code": "GatedRepo"})
+            self._say(401, headers={"X-Error-Code": "GatedRepo"})
             return None
         return repository
 
@@ -205,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
             siblings = [{"rfilename": path} for path in files]
             self._json({"id": name, "sha": commit, "siblings": siblings, "private": False})
 
-    def _file(self, kind: str | None, name: str, revision: str, path: str, *, drop: bool) -> None:
+    def _file(self, kind: str | None, name: str, revision: str, path: str) -> None:
         repository = self._allowed(kind or "models", name)
         if repository is None:
             return
@@ -220,54 +180,28 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.endswith(_LARGE):
             digest = _sha(content)
             linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content))}
-            if repository.xet:
-                route = f"{self.hub.address}/api/{kind or 'models'}/{name}/xet-read-token/{commit}"
-                linked |= {"X-Xet-Hash": digest, "X-Xet-Refresh-Route": route}
             self._say(302, headers=headers | linked | {"Location": f"{self.hub.files}/{digest}"})
         else:
-            self._content(content, headers | {"ETag": f'"{_git(content)}"'}, drop=drop)
+            self._say(200, content, headers | {"ETag": f'"{_git(content)}"'})
 
-    def _xet_access(self, path: str) -> dict[str, str]:
-        """Return where the Xet server of a repository is."""
-        repositories = self.hub.datasets | self.hub.models
-        server = next(r.xet for n, r in repositories.items() if f"/{n}/" in unquote(path))
-        access = {"X-Xet-Cas-Url": server, "X-Xet-Access-Token": "xet_of_a_test"}
-        return access | {"X-Xet-Token-Expiration": "9999999999"}
-
-    def _blob(self, digest: str, *, drop: bool) -> None:
+    def _blob(self, digest: str) -> None:
         content = self.hub.blob(digest)
         if content is None:
             self._say(404)
         else:
-            self._content(content, {"ETag": f'"{digest}"'}, drop=drop)
-
-    def _content(self, content: bytes, headers: dict[str, str], *, drop: bool) -> None:
-        first = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-        start = int(first[1]) if first else 0
-        if start:
-            headers = headers | {
-                "Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"
-            }
-        rest = content[start:]
-        self._say(206 if start else 200, rest, headers, sent=len(rest) // 2 if drop else None)
+            self._say(200, content, {"ETag": f'"{digest}"'})
 
     def _json(self, said: object) -> None:
         self._say(200, json.dumps(said).encode(), {"Content-Type": "application/json"})
 
-    def _say(
-        self,
-        status: int,
-        body: bytes = b"",
-        headers: dict[str, str] | None = None,
-        sent: int | None = None,
-    ) -> None:
+    def _say(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body if sent is None else body[:sent])
+            self.wfile.write(body)
 
 
 def _unquoted(found: re.Match[str]) -> list[str | None]:

@@ -521,9 +521,9 @@ class Audit:
     def recorder(
         self,
         stop_at_drop: float | None = None,
-        layers: str | int | Iterable[str | int] = "all",
+        layers: str | int | Iterable[str | int] = "last",
         over_last: int = 1,
-        checkpoint_every: float | str | None = None,
+        checkpoint_every: float | None = None,
         keep: str = "all",
     ) -> Recorder:
         """Return what keeps the checkpoints of a target that is trained elsewhere.
@@ -534,13 +534,13 @@ class Audit:
         ----------
         stop_at_drop : float, optional
             ρ, by which the checkpoint "prediction" is chosen from now on.
-        layers : "all", one, or several
+        layers : "last", "all", one, or several
             Layers whose hidden states are kept, as in `score`.
         over_last : int
             As in `train`.
-        checkpoint_every : float or "auto", optional
+        checkpoint_every : float, optional
             Epochs between two checkpoints, as in `mw.watch`. Default: the `TrainingConfig`'s.
-        keep : {"all", "prediction+final", "logits"}
+        keep : {"all", "prediction+final"}
             Where weights and representations are kept, as in `mw.watch`.
 
         Returns

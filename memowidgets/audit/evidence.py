@@ -588,10 +588,12 @@ class Evidence:
                 f"keep_forward=[{layer!r}]) keeps it"
             )
         there = [name.removeprefix(_LAYER) for name in made if name.startswith(_LAYER)]
+        why = self.checkpoints[record.name].left_out
+        if not why and self.kind == "run":
+            why = "MemorizationCallback(layers=…) says which layers are kept"
         raise NotKeptError(
             f"the hidden states of layer {visible(layer, 40)} at {record.name} were not "
-            f"kept; those of {listed(there) or 'no layer'} are there"
-            + (f": {left_out}" if (left_out := self.checkpoints[record.name].left_out) else "")
+            f"kept; those of {listed(there) or 'no layer'} are there" + (f": {why}" if why else "")
         )
 
     def logits(self, record: Record) -> NDArray[np.float32]:

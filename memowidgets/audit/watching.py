@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -29,7 +28,7 @@ from memowidgets.training.design import Design, draw_design
 from memowidgets.training.forward import unwrapped
 from memowidgets.training.inputs import Batches, Pairs, called, pairs_of
 from memowidgets.training.passes import Looker, check_head, tensors_of, tried
-from memowidgets.training.recorder import Recorder, checked_every, in_the_first_process
+from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
 
@@ -48,7 +47,7 @@ def watch(
     steps_per_epoch: int | None = None,
     forward: Callable[[Any, Any], Any] | None = None,
     layers: str | Sequence[str] = "auto",
-    checkpoint_every: float | str = 0.2,
+    checkpoint_every: float = 0.2,
     stop_at_drop: float | None = 0.95,
     *,
     keep: str = "all",
@@ -66,8 +65,9 @@ def watch(
 
     Call it before the loop, when the module is on its device. It makes a pass over the data, and
     another every `checkpoint_every` epochs. A pass stores the logits and the representations of
-    every sample. It leaves the module, its mode, gradients, optimizer and all random states as
-    they were, bit for bit: the loop ends with the weights that it would end with unwatched.
+    every sample, of the last layer unless `layers` names others. It leaves the module, its mode,
+    gradients, optimizer and all random states as they were, bit for bit: the loop ends with the
+    weights that it would end with unwatched.
 
     Parameters
     ----------
@@ -91,20 +91,16 @@ def watch(
     layers : "auto" or sequence of str
         Parts of the module whose output is a representation, first to last, as in
         ``module.named_modules()``; a name that ends in ``.input`` is what goes into a part.
-        ``"auto"`` takes what goes into the last linear layer, and, before it, the outputs of up to
-        three parts with weights, evenly spread (children of the module; elements of its sequences).
-    checkpoint_every : float or "auto"
-        Epochs between two passes. ``"auto"`` looks every 0.2 epochs whether a pass would keep the
-        seconds of all passes under 5 % of the training's; a pass at step 0 and one in `Watch.end`
-        are made in any case. Which checkpoints there are then depends on the machine. A training of
-        few epochs leaves no time for early ones: give it a number.
+        ``"auto"`` is one layer, the last: what goes into the last linear layer.
+    checkpoint_every : float
+        Epochs between two passes.
     stop_at_drop : float or None
         ρ: `Watch.step` says True at the first checkpoint where the median loss of the samples has
         dropped by this share (paper, Section 4.3). None never does.
-    keep : {"all", "prediction+final", "logits"}
-        Where representations are kept: at every checkpoint; at the prediction checkpoint and the
-        last one; nowhere. Logits and losses are kept at every checkpoint. ``"prediction+final"``
-        keeps those that the ρ rule may still choose until `Watch.end`.
+    keep : {"all", "prediction+final"}
+        Where representations are kept: at every checkpoint, or at the prediction checkpoint and the
+        last one. Logits and losses are kept at every checkpoint. ``"prediction+final"`` keeps those
+        that the ρ rule may still choose until `Watch.end`.
     held_out : float, sequence of ids, mask, Dataset, torch dataset or DataLoader, optional
         Samples that the loop does not train on: those of `data` with these ids or in this mask, a
         share of `data` that is drawn by `seed` (train on ``watch.audit.member_data``), or others of
@@ -185,8 +181,6 @@ def watch(
     plan = _checked_plan(steps_per_epoch, checkpoint_every)
     stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
 
-    began = time.monotonic()
-
     def begin() -> tuple[Run, Recorder, int]:
         _check_given(module, forward, data, class_names, ids, batch_size)
         check_version(version)
@@ -217,7 +211,6 @@ def watch(
             check=lambda step: _check_forward(recorder, inner, step),
             may_wait=True,
         )
-        recorder.budget.add(time.monotonic() - began)
         return run, recorder, step
 
     return Watch(module, path, plan, begin)
@@ -387,7 +380,7 @@ def _checked_plan(steps: Any, every: Any) -> CheckpointPlan:
             "an epoch, such as len(loader) without gradient accumulation"
         )
     steps = whole_number("steps_per_epoch, the number of optimizer steps in an epoch,", steps, 1)
-    return CheckpointPlan(steps, checked_every(every)[0])
+    return CheckpointPlan(steps, every)
 
 
 def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
@@ -427,15 +420,16 @@ class _Rows:
     """
 
     def __init__(self, first: Callable[[], None]) -> None:
-        self.seen, self.began, self._first = 0, 0.0, first
+        self.seen, self._first = 0, first
+        self._has_begun = False
 
     def __call__(self, module: nn.Module, inputs: Any, named: Any) -> None:
         """Add the first axis of the first tensor that the module is called with."""
         if not module.training:
             return
-        if not self.began:
+        if not self._has_begun:
+            self._has_begun = True
             self._first()
-            self.began = time.monotonic()
         values: Any = (*inputs, *named.values())
         while isinstance(values, tuple | list | Mapping):
             values = next(iter(values.values() if isinstance(values, Mapping) else values), None)
@@ -511,8 +505,6 @@ class Watch:
             self._check_steps_per_epoch()
             if self._recorder is not None:
                 self._recorder.wait_no_more(self.steps - 1)  # the loop calls only a part
-                # what the user did before the loop is no training
-                self._recorder.budget.begin(self._rows.began or None)
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
@@ -580,7 +572,7 @@ class Watch:
         return self._plan.steps_per_epoch
 
     def _recorded(self, *, goes_on: bool = False, ends: bool = False) -> bool:
-        """Record the present step if it is due and there is time, or if the training ends there.
+        """Record the present step if it is due, or if the training ends there.
 
         Returns whether ρ is reached. Only the first process records.
         """
@@ -589,10 +581,7 @@ class Watch:
             return self.reached
         if goes_on:
             recorder.continue_at(self._module, self.steps)
-        due = self._plan.epoch_at(self.steps) is not None
-        if due and not ends and not recorder.affords(self.steps):
-            return self.reached
-        if due or ends:
+        if ends or self._plan.epoch_at(self.steps) is not None:
             recorder.record(self._module, self.steps)
         if ends:
             recorder.finish(self.steps)

@@ -100,8 +100,6 @@ def fetch_mcq(
         If there is no such path, or no file of the split in it.
     ConnectionError
         If the hub cannot be reached, or answers with something else.
-    PermissionError
-        If the hub's local copies cannot be written.
     ImportError
         If a library for the hub, or for its Parquet files, is missing.
 

@@ -68,8 +68,6 @@ def fetch_cifar10(
         If there is no such path, or no file of the split in it.
     ConnectionError
         If the hub cannot be reached, or answers with something else.
-    PermissionError
-        If the hub's local copies cannot be written.
     ImportError
         If a library for the hub, or Pillow for pictures in files, is missing.
 

@@ -90,8 +90,7 @@ class CausalLM(TokenModel):
         ConnectionError
             If the name is not a folder and the hub cannot provide it.
         PermissionError
-            If the hub requires that you first accept the model's licence, or if its local copies
-            cannot be written.
+            If the hub requires that you first accept the model's licence.
         ValueError
             If the dtype or the revision is unknown, the model needs its own code, or its weights
             are not in safetensors (checked when they are first read).

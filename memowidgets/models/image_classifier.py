@@ -105,8 +105,7 @@ class ImageClassifier(TransformerModel, ImageModel):
         ConnectionError
             If the name is not a folder and the hub cannot provide it.
         PermissionError
-            If the hub requires that you first accept the model's licence, or if its local copies
-            cannot be written.
+            If the hub requires that you first accept the model's licence.
         ValueError
             If transformers has no classifier of this kind, the folder has no image processor, or
             the head is for several labels at once or for regression.

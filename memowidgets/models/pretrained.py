@@ -7,30 +7,19 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from memowidgets.files import write_whole
 from memowidgets.models.device import free_main_memory
-from memowidgets.network import (
-    asking_the_hub,
-    check_revision,
-    hub_errors,
-    hub_may_be_asked,
-    is_of_download,
-    reason_of,
-    refusal,
-    without_the_hub,
-    without_the_hub_for,
-)
+from memowidgets.network import check_revision, failure, hub_errors, hub_may_be_asked
 from memowidgets.stamps import digest, digest_of, is_settled, state_of
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
     from torch import nn
 
@@ -112,10 +101,10 @@ def check_download(name: str, commit: str) -> None:
     ValueError
         With the file.
     """
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import try_to_load_from_cache
 
-    config = hf_hub_download(name, "config.json", revision=commit, local_files_only=True)
-    for file in sorted(Path(config).parent.glob("*.safetensors")):
+    config = try_to_load_from_cache(name, "config.json", revision=commit)
+    for file in sorted(Path(str(config)).parent.glob("*.safetensors")):
         blob = file.resolve()
         if _SHA256.fullmatch(blob.name) and file_digest(blob) != blob.name:
             raise ValueError(
@@ -173,7 +162,7 @@ class Pretrained:
         self, name: str, kind: str, commit: str | None = None, dtype: str = "float32"
     ) -> None:
         self.name, self.kind, self.commit, self.dtype = name, kind, commit, dtype
-        self._local = not hub_may_be_asked()
+        self._copy: Path | None = None  # the hub's local copy, if nothing else may be read
         self._origin: dict[str, str] | None = None
 
     @classmethod
@@ -194,7 +183,7 @@ class Pretrained:
         ValueError
             If there is no such revision, or a folder is given one.
         """
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
         name = str(name_or_path)
         check_revision(revision)
@@ -203,15 +192,14 @@ class Pretrained:
                 raise ValueError(f"{name} is a folder, which has no revisions; leave revision out")
             return cls(name, kind, None, dtype)
 
-        def ask() -> tuple[Path, bool]:
-            with asking_the_hub():
-                local = not hub_may_be_asked()
-                at = hf_hub_download(name, "config.json", revision=revision, local_files_only=local)
-                return Path(at), local
-
-        at, local = _explained(name, kind, ask)
-        found = cls(name, kind, at.parent.name, dtype)
-        found._local = local
+        # the library's own local_files_only asks the hub which programs call it
+        find = hf_hub_download if hub_may_be_asked() else try_to_load_from_cache
+        at = _explained(name, kind, lambda: find(name, "config.json", revision=revision))
+        if not isinstance(at, str):
+            raise ConnectionError(f"{name} is neither a folder with a model nor on this machine")
+        folder = Path(at).parent
+        found = cls(name, kind, folder.name, dtype)
+        found._copy = None if hub_may_be_asked() else folder
         return found
 
     @property
@@ -298,14 +286,7 @@ class Pretrained:
         """
         self.origin()
 
-        def here_or_there() -> Any:
-            if self.commit is not None and not self._local:
-                with suppress(OSError, ValueError), without_the_hub():
-                    return self._load(cut, **changes)
-            return self._load(cut, **changes)
-
-        with self._asking():
-            model = _explained(self.name, self.kind, here_or_there)
+        model = _explained(self.name, self.kind, lambda: self._load(cut, **changes))
         if self.commit is not None:
             check_download(self.name, self.commit)
         return cast("nn.Module", model)
@@ -327,17 +308,18 @@ class Pretrained:
         if cut is None:
             self._check_memory(self._skeleton(**changes))
             kind = getattr(transformers, self.kind)
-            load = partial(kind.from_pretrained, self.name, **options, **changes)
+            load = partial(kind.from_pretrained, **options, **changes)
         else:
             skeleton = self._skeleton(**changes)
             kind, config = type(skeleton), skeleton.config
             without_prefix(skeleton, *cut)
             self._check_memory(skeleton)
-            load = partial(_above(kind, cut).from_pretrained, self.name, config=config, **options)
+            load = partial(_above(kind, cut).from_pretrained, config=config, **options)
         with _quiet():
             model, found = load(output_loading_info=True, ignore_mismatched_sizes=bool(changes))
         if cut is not None:
             model.__class__ = kind
+        model.name_or_path = self.name  # which an adapter names as its base
         if not changes:
             return model
         head = tuple(f"{part}." for part in head_names(model))
@@ -376,18 +358,14 @@ class Pretrained:
             return getattr(transformers, self.kind).from_config(config)
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
-        with self._asking():
-            work = partial(load, self.name, **self._options())
-            return _explained(self.name, self.kind, work)
-
-    def _asking(self) -> AbstractContextManager[None]:
-        """Return a context in which the hub is asked only if it was when the model was found."""
-        return without_the_hub() if self._local else nullcontext()
+        return _explained(self.name, self.kind, lambda: load(**self._options()))
 
     def _options(self) -> dict[str, Any]:
-        pinned = {} if self.commit is None else {"revision": self.commit}
-        local = not hub_may_be_asked()
-        return {"trust_remote_code": False, "local_files_only": local, **pinned}
+        """Return what names the files for transformers."""
+        of_hub = self.commit is not None and self._copy is None
+        which = {"revision": self.commit} if of_hub else {"local_files_only": True}
+        place = str(self._copy or self.name)
+        return {"pretrained_model_name_or_path": place, "trust_remote_code": False, **which}
 
 
 def _above(kind: type[Any], cut: tuple[int, int]) -> Any:
@@ -424,16 +402,12 @@ def _explained(name: str, kind: str, load: Callable[[], Any]) -> Any:
 
     failures: tuple[type[Exception], ...] = (ValueError, RuntimeError, *hub_errors())
     try:
-        with without_the_hub_for(name):
-            return load()
+        return load()
     except SafetensorError as error:
         raise ValueError(
-            f"the weights of {name} are not whole ({reason_of(error)}); get the files again"
+            f"the weights of {name} are not whole ({first_line(error)}); get the files again"
         ) from error
     except failures as error:
-        known = refusal(name, error)
-        if known is not None:
-            raise known from error
         if "custom code" in str(error) or "trust_remote_code" in str(error):
             raise ValueError(
                 f"{name} comes with its own code, which is never run; load it yourself and "
@@ -448,9 +422,7 @@ def _explained(name: str, kind: str, load: Callable[[], Any]) -> Any:
                 "can run code. If you trust it, convert it (load it, then save_pretrained), or "
                 f"load it yourself and pass it to {CLASSES[kind]}.from_model"
             ) from error
-        if is_of_download(error):
-            raise ConnectionError(
-                f"{name} is neither a folder with a model nor available on the hub "
-                f"({reason_of(error)})"
-            ) from error
+        if isinstance(error, hub_errors()):
+            missing = f"{name} is neither a folder with a model nor available on the hub"
+            raise failure(error, name, missing) from error
         raise

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COURSE = "trainer.json"
 RHO = "rho.json"
 _WEIGHTS = ("weights.safetensors", "adapter_model.safetensors")
-KEEP = ("all", "prediction+final", "logits")
+KEEP = ("all", "prediction+final")
 
 
 def read_records(run: RunDirectory) -> list[Record]:
@@ -137,9 +137,9 @@ class Course:
     weights : dict of str to str
         Digest of the weights by checkpoint. It is written last, so a checkpoint that is named here
         was whole once.
-    keep : {"all", "prediction+final", "logits"}
-        Where weights and representations are kept: at each checkpoint; where the ρ rule predicts
-        and at the end; nowhere. Logits and losses are kept at each.
+    keep : {"all", "prediction+final"}
+        Where weights and representations are kept: at each checkpoint, or where the ρ rule predicts
+        and at the end. Logits and losses are kept at each.
     """
 
     steps_per_epoch: int
@@ -171,12 +171,9 @@ def left_out(run: RunDirectory) -> str:
     course = read_course(run)
     if course is None or course.keep == KEEP[0]:
         return ""
-    where = (
-        "at the prediction checkpoint and the last one" if course.keep != "logits" else "nowhere"
-    )
     return (
-        f'it was recorded with keep="{course.keep}", so weights and representations are kept '
-        f"{where}"
+        f'it was recorded with keep="{course.keep}", so weights and representations are kept at '
+        "the prediction checkpoint and the last one"
     )
 
 

@@ -232,6 +232,11 @@ class CheckpointPlan:
     epochs : float, optional
         Epochs in the whole training. By default they follow from `total`.
 
+    Raises
+    ------
+    ValueError
+        If `every` is not a positive number.
+
     Examples
     --------
     >>> plan = CheckpointPlan(steps_per_epoch=7, every=0.5)
@@ -248,6 +253,10 @@ class CheckpointPlan:
         total: int | None = None,
         epochs: float | None = None,
     ) -> None:
+        if not 0 < real_number("checkpoint_every", every) < math.inf:
+            raise ValueError(
+                f"checkpoint_every must be a positive number of epochs, such as 0.2, not {every!r}"
+            )
         self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
         known = None if total is None else total / steps_per_epoch
         self._epochs = known if epochs is None else epochs

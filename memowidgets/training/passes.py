@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 INPUT = ".input"
 _MASK = "attention_mask"
 _HEAD = ""  # no part has this name
-_MOST_BEFORE = 3
 _LARGEST = 8192
 _SIDES = (4, 2, 1)
 _TRIED = 2  # samples
@@ -81,7 +79,7 @@ class Capture:
     layers : sequence of Layer
         Layers to capture.
     head : str or None
-        Name of the part that `auto_layers` takes for the last linear layer.
+        Name of the part that `last_layer` takes for the last linear layer.
 
     Attributes
     ----------
@@ -194,8 +192,8 @@ def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, 
     return tuple(found)
 
 
-def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
-    """Choose layers: what goes into the last linear layer, and up to three parts before it.
+def last_layer(module: nn.Module, run: Any) -> Layer:
+    """Return the last layer: what goes into the last linear layer that runs.
 
     Parameters
     ----------
@@ -204,13 +202,6 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     run : callable
         Function that runs it on two samples.
 
-    Returns
-    -------
-    tuple of Layer
-        First to last.
-    str
-        Name of the last linear layer that runs.
-
     Raises
     ------
     ValueError
@@ -218,15 +209,11 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     """
     import torch
 
-    order: list[str] = []
-    took: dict[str, Tensor | None] = {}
-    gave: dict[str, Tensor | None] = {}
+    gave: dict[str, Tensor | None] = {}  # in the order in which parts ran last
 
-    def note(name: str, _part: nn.Module, inputs: Any, output: Any) -> None:
-        if name in order:
-            order.remove(name)
-        order.append(name)
-        took[name], gave[name] = first_tensor(inputs), first_tensor(output)
+    def note(name: str, _part: nn.Module, _inputs: Any, output: Any) -> None:
+        gave.pop(name, None)
+        gave[name] = first_tensor(output)
 
     parts = [(name, part) for name, part in module.named_modules() if name]
     hooks = [part.register_forward_hook(partial(note, name)) for name, part in parts]
@@ -235,28 +222,17 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     finally:
         for hook in hooks:
             hook.remove()
-    n = len(logits)
 
     def gives_logits(name: str) -> bool:
         values = gave[name]
         return values is not None and torch.equal(values.float(), logits.float())
 
-    head = _last_linear(module, order, gives_logits)
-    before = order[: order.index(head)]
-
-    def is_layer(name: str) -> bool:
-        values, last = gave.get(name), took[head]
-        if name not in before or values is None or values.ndim < 2 or len(values) != n:
-            return False
-        return last is None or values.shape != last.shape or not bool((values == last).all())
-
-    found = sorted(filter(is_layer, weighty(module, head)), key=before.index)
-    layers = [Layer(found[i], found[i], averages=True) for i in evenly(len(found), _MOST_BEFORE)]
-    return (*layers, Layer(head + INPUT, head, is_input=True, averages=True)), head
+    head = _last_linear(module, list(gave), gives_logits)
+    return Layer(head + INPUT, head, is_input=True, averages=True)
 
 
 def check_head(module: nn.Module, head: str, n_classes: int) -> None:
-    """Raise if what `auto_layers` takes for the head cannot be it.
+    """Raise if what `last_layer` takes for the head cannot be it.
 
     Raises
     ------
@@ -298,38 +274,6 @@ def _last_linear(
         "the forward pass runs no linear layer, before which layers='auto' looks; name layers with "
         f"layers=, such as {listed(order, 5)}"
     )
-
-
-def weighty(module: nn.Module, head: str) -> list[str]:
-    """Return the parts with weights: the elements of sequences, else children.
-
-    Parts with an embedding, and those that contain the head, are left out; of the latter the parts
-    are taken instead.
-    """
-    from torch import nn
-
-    found: list[str] = []
-
-    def collect(inside: nn.Module, prefix: str) -> None:
-        for child, part in inside.named_children():
-            name = prefix + child
-            if name == head or not any(True for _ in part.parameters()):
-                continue
-            is_element = isinstance(inside, nn.ModuleList | nn.Sequential)
-            opened = head.startswith(f"{name}.") or _is_sequence(part)
-            if opened or (not is_element and any(map(_is_sequence, part.modules()))):
-                collect(part, f"{name}.")
-            elif not any(isinstance(p, nn.Embedding | nn.EmbeddingBag) for p in part.modules()):
-                found.append(name)
-
-    collect(module, "")
-    return found
-
-
-def _is_sequence(part: nn.Module) -> bool:
-    from torch import nn
-
-    return isinstance(part, nn.ModuleList | nn.Sequential) and len(part) > 1
 
 
 def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
@@ -410,18 +354,6 @@ def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
         elif isinstance(inside, nn.LayerNorm):
             widths[nn.Linear].add(inside.normalized_shape[-1])
     return last in widths[nn.Linear] and first not in widths[nn.Conv2d]
-
-
-def evenly(n: int, most: int) -> list[int]:
-    """Return up to `most` of n positions, evenly spread, the last among them.
-
-    Examples
-    --------
-    >>> evenly(12, 3), evenly(2, 3)
-    ([3, 7, 11], [0, 1])
-    """
-    few = min(most, n)
-    return [math.ceil((k + 1) * n / few) - 1 for k in range(few)]
 
 
 @dataclass(frozen=True)
@@ -591,7 +523,8 @@ def tried(
             )
         n_classes = logits.shape[1]
         if isinstance(layers, str) and layers == "auto":
-            return n_classes, *auto_layers(module, run)
+            last = last_layer(module, run)
+            return n_classes, (last,), last.part
         return n_classes, named_layers(module, layers), None
 
 

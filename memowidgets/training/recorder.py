@@ -6,8 +6,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -51,116 +51,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-AUTO = "auto"
-SHARE = 0.05  # of the training's time, which checkpoints at "auto" stay under
-_PLANNED = 0.8 * SHARE  # the rest is for what no clock here sees: imports, a count at each step
-_STEP = 0.2  # epochs between the steps at which "auto" decides
-_MB = 1e6
-_SHORT, _FEW_BYTES = 0.5, 5e6  # of a checkpoint of which nothing is said
+_SHORT, _FEW_BYTES = 0.5, 5e6  # seconds and bytes of a checkpoint of which nothing is said
 _SAID_AT = 2  # checkpoints after which their cost is said: the first one warms up
 _SMALL = 2**24  # bytes of a pass that is written at once, which takes less than mapping its file
 
 Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
 _T = TypeVar("_T")
-
-
-def checked_every(every: Any) -> tuple[float, bool]:
-    """Return the epochs between two possible checkpoints, and whether time decides among them.
-
-    Raises
-    ------
-    ValueError
-        If they are neither "auto" nor a positive number.
-    """
-    if isinstance(every, str) and every == AUTO:
-        return _STEP, True
-    number = isinstance(every, int | float) and not isinstance(every, bool)
-    if not number or not 0 < every < math.inf:
-        raise ValueError(
-            f'checkpoint_every must be "{AUTO}" or a positive number of epochs, such as 0.2, not '
-            f"{every!r}"
-        )
-    return float(every), False
-
-
-class Budget:
-    """Seconds of a training, and of the checkpoints that are recorded of it.
-
-    Attributes
-    ----------
-    made : int
-        Number of checkpoints that were made, not found.
-    seconds : float
-        Seconds of the last one.
-    size : int
-        Bytes of the last one.
-    """
-
-    def __init__(self) -> None:
-        self.made, self.seconds, self.size = 0, 0.0, 0
-        self._recording = 0.0  # seconds of everything but the training
-        self._began, self._aside = time.monotonic(), 0.0
-
-    def begin(self, at: float | None = None) -> None:
-        """Begin to count the seconds of training, at a time of `time.monotonic`. Default: now."""
-        self._began, self._aside = time.monotonic() if at is None else at, 0.0
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Count the block as recording, not as training."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            took = time.monotonic() - start
-            self._recording += took
-            self._aside += took
-
-    def add(self, whole: float) -> None:
-        """Count the seconds of the beginning, of which the first checkpoint was a part."""
-        self._recording = max(self._recording, whole)
-
-    @property
-    def trained(self) -> float:
-        """Seconds of training since it began, without those of recording."""
-        return max(0.0, time.monotonic() - self._began - self._aside)
-
-    def affords(self) -> bool:
-        """Return whether a checkpoint now, and one at the end, stay under the share."""
-        return self._recording + 2 * self.seconds <= _PLANNED * self.trained
-
-    def report(self, every: float, per_epoch: int, total: int | None, *, by_time: bool) -> str:
-        """Return what checkpoints take in time and on disk; empty if that is next to nothing.
-
-        Parameters
-        ----------
-        every : float
-            Epochs between two checkpoints.
-        per_epoch, total : int
-            Steps in an epoch, and in the whole training if that is known.
-        by_time : bool
-            Whether they come as their share of the time allows.
-        """
-        if self.seconds < _SHORT and self.size < _FEW_BYTES:
-            return ""
-        each = f"memowidgets: a checkpoint takes {self.seconds:.2g} s and {_mb(self.size)}"
-        if by_time:
-            return f"{each}; checkpoints come so that they stay under {SHARE:.0%} of the time"
-        number, of = 1 / every, "an epoch"
-        if total is not None:
-            number, of = total / (per_epoch * every) + 1, "in all"
-        share = self.seconds / self.trained if self.made > 1 and self.trained else 0.0
-        took = f", {share:.0%} of the time of training" if share else ""
-        more = f'checkpoint_every="{AUTO}" stays under {SHARE:.0%}, and ' if share > SHARE else ""
-        return (
-            f"{each}; {number:.0f} checkpoints {of} take {number * self.seconds:.2g} s{took}, and "
-            f'{_mb(number * self.size)} on disk. {more}keep="prediction+final" or "logits" keeps '
-            "less"
-        )
-
-
-def _mb(size: float) -> str:
-    return f"{size / _MB / 1000:.1f} GB" if size >= 1e9 else f"{size / _MB:.3g} MB"
 
 
 @dataclass(frozen=True)
@@ -227,10 +123,9 @@ class Recorder:
         Run directory for the checkpoints.
     passes : Passes
         How samples are fed to the module.
-    every : float or "auto"
-        Epochs between two checkpoints. "auto" takes those whose seconds stay under `SHARE` of the
-        training's.
-    keep : {"all", "prediction+final", "logits"}
+    every : float
+        Epochs between two checkpoints.
+    keep : {"all", "prediction+final"}
         Where weights and representations are kept, see `Course`.
     stop : StopRule, optional
         Rule by which the prediction checkpoint is chosen. Default: that of the run.
@@ -240,38 +135,27 @@ class Recorder:
         self,
         run: RunDirectory,
         passes: Any,
-        every: float | str,
+        every: float,
         keep: str = KEEP[0],
         stop: StopRule | None = None,
     ) -> None:
         if keep not in KEEP:
             raise ValueError(f"unknown keep {keep!r}; valid: {', '.join(KEEP)}")
         self.run, self.passes, self.keep = run, passes, keep
-        self._every, self._by_time = checked_every(every)
+        self._plan = CheckpointPlan(1, every)
         self._stop = stop
         self._rule = stop or read_stop(run, has_records=False)
-        self.budget = Budget()
-        self._plan = CheckpointPlan(1, self._every)
+        self._made = 0  # checkpoints by this process, without those that were there
         self._records: list[Record] = []  # of this training, as far as it is known
         self.waits = False  # for the weights that were recorded at the step where it begins
-        self._found: set[int] = set()  # steps of checkpoints that were there when it began
 
     def follow(self, steps_per_epoch: int, total_steps: int | None = None) -> None:
         """Plan the checkpoints only, in a process that does not record."""
-        self._plan = CheckpointPlan(steps_per_epoch, self._every, total_steps)
+        self._plan = CheckpointPlan(steps_per_epoch, self._plan.every, total_steps)
 
     def is_due(self, step: int) -> bool:
         """Return whether a step can be a checkpoint: 0, every so many epochs, a known end."""
         return self._plan.epoch_at(step) is not None
-
-    def affords(self, step: int) -> bool:
-        """Return whether there is time for a checkpoint that is due; always without "auto".
-
-        Only the process that records knows. One that is on disk already takes next to none.
-        """
-        if not self._by_time or step in (0, self._plan.total) or self.budget.affords():
-            return True
-        return step in self._found
 
     def recorded(self, step: int) -> Record | None:
         """Return the checkpoint of a step in the run directory, if there is one."""
@@ -402,20 +286,16 @@ class Recorder:
                 )
             before = course or Course(steps_per_epoch, 1)
             end = self._plan.total or before.total_steps
-            self._found = {record.step for record in records}
             begun = Course(steps_per_epoch, end, before.weights, self.keep)
             if begun != course:
                 write_course(self.run, begun)
         self._records = _up_to(records, step, digest)
-        self.budget.begin()
         return step
 
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
         digest = self.passes.weights(unwrapped(module)).digest
-        records, self.waits = read_records(self.run), False
-        self._records, self._found = _up_to(records, step, digest), {r.step for r in records}
-        self.budget.begin()
+        self._records, self.waits = _up_to(read_records(self.run), step, digest), False
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
         """Record a checkpoint, unless it exists with the same weights.
@@ -428,14 +308,11 @@ class Recorder:
         StoreError
             If another training was recorded here meanwhile.
         """
-        made = self.budget.made
-        start = time.monotonic()
-        with self.budget.recording(), preserved(device_of(module)):
+        made, start = self._made, time.monotonic()
+        with preserved(device_of(module)):
             record = self._recorded(module, step, progress)
-        if self.budget.made > made:
-            self.budget.seconds = time.monotonic() - start
-        if made < self.budget.made == _SAID_AT:
-            self._say()
+        if made < self._made == _SAID_AT:
+            self._say(record, time.monotonic() - start)
         return record
 
     def _recorded(self, module: nn.Module, step: int, progress: Progress | None) -> Record:
@@ -460,7 +337,6 @@ class Recorder:
             before = [record for record in records if record.step <= own]
             if len(before) < len(records):
                 forget_checkpoints(self.run, records[len(before) :])
-                self._found.clear()
             elif len(records) > 1 and all(  # the first part of a digest is of trained weights
                 r.weights.partition("-")[0] == weights.digest.partition("-")[0] for r in records
             ):
@@ -470,19 +346,14 @@ class Recorder:
                 )
             with self.run.together(), shown(progress) as report:
                 epoch = self._plan.epoch_of(step)
-                made = write_checkpoint(
-                    self.run, self.passes, module, weights, step, epoch, report, self.keep
-                )
+                made = write_checkpoint(self.run, self.passes, module, weights, step, epoch, report)
                 self._records = [*before, made]
                 end = self._plan.total or max(1, step)
                 digests = {record.name: record.weights for record in self._records}
                 course = Course(self._plan.steps_per_epoch, end, digests, self.keep)
                 write_course(self.run, course)
                 self._thin(ended=step == self._plan.total)
-        self.budget.made += 1
-        files = [self.run.place(f"{forward_of(made.name)}.safetensors")]
-        files += self.run.place(f"checkpoints/{made.name}").iterdir()
-        self.budget.size = sum(file.stat().st_size for file in files if file.is_file())
+        self._made += 1
         return made
 
     def finish(self, step: int) -> None:
@@ -524,13 +395,20 @@ class Recorder:
                 if file.name != own:
                     file.unlink()
 
-    def _say(self) -> None:
+    def _say(self, record: Record, seconds: float) -> None:
+        """Say what a checkpoint takes in time and on disk, unless that is next to nothing."""
         from tqdm.auto import tqdm
 
-        of = self._plan.steps_per_epoch, self._plan.total
-        found = self.budget.report(self._every, *of, by_time=self._by_time)
-        if found:
-            tqdm.write(found)
+        files = [self.run.place(f"{forward_of(record.name)}.safetensors")]
+        files += self.run.place(f"checkpoints/{record.name}").iterdir()
+        size = sum(file.stat().st_size for file in files if file.is_file())
+        if seconds < _SHORT and size < _FEW_BYTES:
+            return
+        tqdm.write(
+            f"memowidgets: a checkpoint takes {seconds:.2g} s and {size / 1e6:.3g} MB on disk, "
+            f"{1 / self._plan.every:.3g} times an epoch; a larger checkpoint_every= makes fewer, "
+            'and keep="prediction+final" keeps less of them'
+        )
 
     def _there(self) -> list[Record]:
         """Return the checkpoints in the run directory, which are those of this training as a rule.
@@ -566,7 +444,6 @@ def write_checkpoint(
     step: int,
     epoch: float,
     progress: Progress,
-    keep: str = KEEP[0],
     seconds: float = 0.0,
 ) -> Record:
     """Write weights, pass and record of a module at a step, in place of what is there.
@@ -575,10 +452,9 @@ def write_checkpoint(
     """
     name, digest = name_of(epoch), weights.digest
     run.forget(forward_of(name), f"scores/{name}")
-    is_small = keep == "logits"
-    for file, content in weights.notes.items() if not is_small else ():
+    for file, content in weights.notes.items():
         run.write_text(f"checkpoints/{name}/{file}", json.dumps(content, indent=1))
-    if weights.file and not is_small:
+    if weights.file:
         digest = run.write_weights(f"checkpoints/{name}/{weights.file}", weights.arrays)
     place = forward_of(name) if passes.layer_names else outputs_of(name)
     made_in: dict[str, str] = {}
@@ -586,8 +462,6 @@ def write_checkpoint(
         arrays: dict[str, FloatArray] = {}
 
         def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
-            if is_small:
-                shapes = {k: shape for k, shape in shapes.items() if not k.startswith(LAYER)}
             if not arrays:  # a pass that ran out of memory begins again in smaller batches
                 made_in["precision"] = precision
                 if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:

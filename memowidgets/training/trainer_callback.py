@@ -38,17 +38,17 @@ class MemorizationCallback(TrainerCallback):
         ρ: interrupt at the first checkpoint where the median loss of the members has dropped by
         this share (paper, Section 4.3), and save the Trainer's state there, unless its
         ``save_strategy`` is ``"no"``. None records without interrupting.
-    layers : "all", one, or several
+    layers : "last", "all", one, or several
         Layers whose hidden states are stored for scores. Each takes 4 bytes per member and value of
-        the hidden state, at every checkpoint. ``"last"`` is enough for the usual PSMI.
+        the hidden state, at every checkpoint.
     over_last : int
         Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
         loss is noisy.
-    checkpoint_every : float or "auto", optional
+    checkpoint_every : float, optional
         Epochs between two checkpoints, as in `mw.watch`. Default: the audit's `TrainingConfig`'s.
-    keep : {"all", "prediction+final", "logits"}
-        Where weights and hidden states are kept: at every checkpoint; at the prediction checkpoint
-        and the last one; nowhere. Losses and logits are kept at every checkpoint.
+    keep : {"all", "prediction+final"}
+        Where weights and hidden states are kept: at every checkpoint, or at the prediction
+        checkpoint and the last one. Losses and logits are kept at every checkpoint.
 
     Attributes
     ----------
@@ -95,10 +95,10 @@ class MemorizationCallback(TrainerCallback):
         self,
         audit: Any,
         stop_at_drop: float | None = 0.95,
-        layers: str | int | Iterable[str | int] = "all",
+        layers: str | int | Iterable[str | int] = "last",
         over_last: int = 1,
         *,
-        checkpoint_every: float | str | None = None,
+        checkpoint_every: float | None = None,
         keep: str = "all",
     ) -> None:
         self._recorder = audit.recorder(stop_at_drop, layers, over_last, checkpoint_every, keep)
@@ -154,9 +154,7 @@ class MemorizationCallback(TrainerCallback):
         _warn(self._recorder.prediction(step))
 
     def _reaches(self, model: nn.Module, step: int) -> bool:
-        """Record a checkpoint if there is time for it, and return whether to interrupt here."""
-        if not self._recorder.affords(step):
-            return False
+        """Record a checkpoint, and return whether to interrupt here."""
         seen_before = self._resumed and self._recorder.recorded(step) is not None
         record = self._recorder.record(model, step, self._progress)
         chosen = self._recorder.prediction(step)

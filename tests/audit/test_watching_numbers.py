@@ -156,7 +156,7 @@ def test_features_before_the_logits_are_not_taken_for_logits(data, tmp_path):
 def test_the_head_is_the_one_that_gives_the_logits(data, tmp_path):
     module = Auxiliary()
     watch = mw.watch(module, data, tmp_path / "run", STEPS)
-    assert watch.audit.layers[-1] == "head.input"
+    assert watch.audit.layers == ("head.input",)
     np.testing.assert_allclose(
         forward_of(watch)["layer.head.input"],
         module.body(data.tensors[0]).detach().numpy(),
@@ -178,7 +178,7 @@ class Sentences(nn.Module):
 
 class Maskless(Sentences):
     def forward(self, ids):
-        return super().forward(ids, ids != 0)
+        return self.head(self.mix(self.words(ids))).mean(dim=1)
 
 
 def sentences():
@@ -191,15 +191,15 @@ def padded(pairs, *, mask):
     return (ids, (ids != 0).long()) if mask else ids, torch.tensor([y for _, y in pairs])
 
 
-def rows_by_batch_size(module, *, mask, folder, **settings):
-    """Layer "mix" one by one, and in batches."""
+def rows_by_batch_size(module, *, mask, folder, layers=("mix",), **settings):
+    """Its layer one by one, and in batches."""
     found = []
     for size in (1, 7):
         loader = DataLoader(
             sentences(), batch_size=size, collate_fn=lambda pairs: padded(pairs, mask=mask)
         )
-        watch = mw.watch(module, loader, folder / str(size), 5, **settings)
-        found.append(forward_of(watch)["layer.mix"])
+        watch = mw.watch(module, loader, folder / str(size), 5, layers=layers, **settings)
+        found.append(forward_of(watch)[f"layer.{watch.audit.layers[0]}"])
     return found
 
 
@@ -217,8 +217,8 @@ def test_a_mask_is_found_wherever_a_part_receives_it(tmp_path):
 
 
 def test_a_mean_over_padding_is_said(tmp_path):
-    with pytest.warns(UserWarning, match="no attention_mask, so the mean at 'mix' includes paddi"):
-        rows_by_batch_size(Maskless(), mask=False, folder=tmp_path)
+    with pytest.warns(UserWarning, match="attention_mask, so the mean at 'head.input' includes"):
+        rows_by_batch_size(Maskless(), mask=False, folder=tmp_path, layers="auto")
 
 
 class ChannelsLast(nn.Module):
@@ -236,7 +236,7 @@ def test_large_images_are_pooled_over_their_places_and_not_their_channels(tmp_pa
     torch.manual_seed(0)
     images, module = torch.rand(6, 3, 16, 16), ChannelsLast()
     data = TensorDataset(images, torch.arange(6) % 2)
-    watch = mw.watch(module, data, tmp_path / "run", 5)
+    watch = mw.watch(module, data, tmp_path / "run", 5, layers=["wide"])
     wide = module.wide(images.permute(0, 2, 3, 1)).detach().permute(0, 3, 1, 2)
     pooled = nn.functional.adaptive_avg_pool2d(wide, 4).flatten(1)
     np.testing.assert_allclose(forward_of(watch)["layer.wide"], pooled, rtol=1e-5)

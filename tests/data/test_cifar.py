@@ -135,22 +135,6 @@ def test_bad_sources_are_named(tmp_path, name, content, split, error, facts):
         fetch_cifar10(tmp_path / "nowhere")
 
 
-def test_the_hub_is_asked_for_data_only_and_its_absence_is_said(monkeypatch):
-    asked = {}
-
-    def refuse(repository, **options):
-        asked[repository] = options
-        raise ConnectionResetError("no route to host")
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
-    monkeypatch.setattr("memowidgets.network._unreached", lambda: None)
-    with pytest.raises(ConnectionError, match=r"no route to host.*connect to the network"):
-        fetch_cifar10()
-    options = asked["uoft-cs/cifar10"]
-    assert options["repo_type"] == "dataset"
-    assert all(pattern.endswith(".parquet") for pattern in options["allow_patterns"])
-
-
 def test_planted_canaries_are_in_half_of_the_models_and_never_in_what_all_train_on(batches):
     data = fetch_cifar10(batches)
     for seed in range(25):

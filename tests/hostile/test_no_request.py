@@ -7,15 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import memowidgets as mw
-from memowidgets.network import hub_may_be_asked, without_the_hub
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -179,29 +176,3 @@ def test_the_guard_of_this_test_sees_a_request(tmp_path, guarded):
     look_up = "import socket\ntry:\n socket.getaddrinfo('hf.co', 443)\nexcept OSError: pass"
     assert run(look_up, tmp_path, environment).returncode == 0
     assert "hf.co" in asked.read_text()
-
-
-def test_the_hub_is_offline_within_blocks_and_as_before_after_the_last():
-    """Of one inside another, of one that fails, and of two threads that end in any order."""
-    constants = pytest.importorskip("huggingface_hub.constants")
-    before = constants.HF_HUB_OFFLINE
-    inside, leave = threading.Barrier(2), threading.Event()
-
-    def stay():
-        with without_the_hub():
-            inside.wait(30)
-            leave.wait(30)
-
-    other = threading.Thread(target=stay)
-    other.start()
-    with suppress(KeyError), without_the_hub():
-        with without_the_hub():
-            pass
-        assert not hub_may_be_asked(), "an inner block has ended the outer one"
-        inside.wait(30)
-        raise KeyError
-    assert constants.HF_HUB_OFFLINE, "the other thread's block is still open"
-    leave.set()
-    other.join(30)
-    assert constants.HF_HUB_OFFLINE is before
-    assert hub_may_be_asked()

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import memowidgets as mw
-from memowidgets.models import pretrained
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.training.learner import Learner, Recipe
 from tests.models.small import llama_folder
@@ -88,22 +87,3 @@ def test_the_dtype_comes_back_when_a_run_is_opened(folder, data, tmp_path):
     mw.Audit(model, data, path=tmp_path / "run")
     again = mw.Audit.open(tmp_path / "run", data=data, model=folder)
     assert again.run.model.settings() == model.settings()
-
-
-@pytest.mark.parametrize("is_here", [True, False])
-def test_the_hub_is_asked_only_for_what_this_machine_lacks(is_here, monkeypatch):
-    """Each shadow model loads the weights again: those that are here need no request."""
-    asked = []
-
-    def load(_name, **options):
-        asked.append((not options["local_files_only"], options["revision"]))
-        if options["local_files_only"] and not is_here:
-            raise OSError("not in the cache")
-        return "the model", {}
-
-    monkeypatch.setattr(pretrained.Pretrained, "_skeleton", lambda _self: None)
-    monkeypatch.setattr(pretrained.Pretrained, "_check_memory", lambda *_: None)
-    monkeypatch.setattr(pretrained, "check_download", lambda *_: None)
-    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", load)
-    assert pretrained.Pretrained("someone/model", "AutoModelForCausalLM", "c" * 40)() == "the model"
-    assert asked == [(False, "c" * 40)] if is_here else [(False, "c" * 40), (True, "c" * 40)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given
@@ -15,52 +13,6 @@ import memowidgets as mw
 from memowidgets.store import NotKeptError, RunDirectory
 from memowidgets.training import recorder
 from memowidgets.training.rho import Record, StopRule
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(recorder.time, "monotonic", lambda: now.seconds)
-    return now
-
-
-def test_at_auto_all_checkpoints_stay_under_the_share_of_training(clock):
-    """A simulated training of 1 s steps, where a checkpoint takes 2 s and the beginning 5."""
-    kept = recorder.Budget()
-    with kept.recording():
-        clock.seconds += 5
-    kept.seconds = 2.0
-    kept.begin()
-    spent, made = 5.0, []
-    for step in range(1, 1001):
-        clock.seconds += 1
-        if kept.affords():
-            with kept.recording():
-                clock.seconds += 2
-            spent += 2
-            made.append(step)
-        assert not made or spent + 2 <= recorder.SHARE * step
-    assert made[0] == 225
-    assert len(made) == 16
-
-
-@pytest.mark.parametrize("every", ["often", 0, -1.0, True, float("inf"), None])
-def test_a_distance_of_checkpoints_that_is_none_is_refused(every):
-    with pytest.raises(ValueError, match="auto"):
-        recorder.checked_every(every)
-
-
-def test_what_checkpoints_take_is_said_with_its_numbers(clock):
-    kept = recorder.Budget()
-    kept.begin()
-    clock.seconds += 4
-    kept.made, kept.seconds, kept.size = 2, 1.0, 30_000_000
-    said = kept.report(0.2, 10, None, by_time=False)
-    assert all(fact in said for fact in ("1 s", "30 MB", "25%", "150 MB", "auto", "keep="))
-    assert "1.5 GB" in kept.report(0.2, 10, 100, by_time=False)  # 51 checkpoints
-    kept.seconds, kept.size = 0.01, 1000
-    assert not kept.report(0.2, 10, None, by_time=False)
-
 
 losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
 
@@ -106,16 +58,15 @@ def layers_at(path):
     }
 
 
-@pytest.mark.parametrize("keep", ["prediction+final", "logits"])
-def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp_path, keep):
+def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp_path):
     whole = trained(tmp_path / "all", checkpoint_every=0.5)
-    trained(tmp_path / "run", checkpoint_every=0.5, keep=keep)
+    trained(tmp_path / "run", checkpoint_every=0.5, keep="prediction+final")
     part = mw.Audit.open(tmp_path / "run")
     assert part.checkpoints.equals(whole.checkpoints)
     prediction = whole.run.names.prediction().record.name
     last = whole.checkpoints.index[-1]
     assert prediction != last
-    there = {prediction, last} if keep != "logits" else set()
+    there = {prediction, last}
     assert {name for name, layers in layers_at(tmp_path / "run").items() if layers} == there
     for name in whole.checkpoints.index:
         assert part.score("loss", checkpoint=name).equals(whole.score("loss", checkpoint=name))
@@ -124,18 +75,24 @@ def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp
         else:
             with pytest.raises(NotKeptError, match=name) as refused:
                 part.score("psmi", checkpoint=name)
-            assert f'keep="{keep}"' in str(refused.value)
+            assert 'keep="prediction+final"' in str(refused.value)
 
 
 def test_a_run_goes_on_only_with_the_keep_that_it_has(tmp_path):
-    trained(tmp_path / "run", epochs=1, keep="logits")
-    with pytest.raises(ValueError, match="logits") as refused:
+    trained(tmp_path / "run", epochs=1, keep="prediction+final")
+    with pytest.raises(ValueError, match=r"prediction\+final") as refused:
         trained(tmp_path / "run", epochs=1)
     assert '"all"' in str(refused.value)
     with pytest.raises(ValueError, match="some"):
         trained(tmp_path / "other", keep="some")
 
 
-def test_at_auto_step_0_and_the_end_are_always_recorded(tmp_path):
-    audit = trained(tmp_path / "run", epochs=1, checkpoint_every="auto")
-    assert audit.checkpoints["step"].tolist() == [0, 6]
+def test_what_a_checkpoint_takes_is_said_once_unless_it_is_next_to_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    trained(tmp_path / "quiet", epochs=1)
+    assert "MB" not in "".join(capsys.readouterr())
+    monkeypatch.setattr(recorder, "_SHORT", 0.0)
+    trained(tmp_path / "run", epochs=1)
+    said = "".join(capsys.readouterr())
+    assert said.count("MB on disk, 5 times an epoch") == 1

@@ -150,7 +150,7 @@ def recorded(data, tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, folder / "run")
-    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
+    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None, layers="all")
     trainer(model, script_rows(data, tokenizer), folder / "out", callback).train()
     return audit, model
 
@@ -383,14 +383,13 @@ def test_a_pass_that_was_deleted_is_made_again_in_its_own_precision(
         audit.score("loss", checkpoint=2)
 
 
-@pytest.mark.parametrize(("keep", "weights"), [("prediction+final", 2), ("logits", 0)])
-def test_weights_and_states_that_were_not_kept_are_not_made_up(record, tmp_path, keep, weights):
-    audit, _, _ = record(options={"keep": keep})
-    assert len(list((tmp_path / "run").glob("checkpoints/*/weights.safetensors"))) <= weights
+def test_weights_and_states_that_were_not_kept_are_not_made_up(record, tmp_path):
+    audit, _, _ = record(options={"keep": "prediction+final"})
+    assert len(list((tmp_path / "run").glob("checkpoints/*/weights.safetensors"))) <= 2
     assert len(audit.checkpoints) == 4
     assert len(audit.score("loss", checkpoint=0)) == N
     for _ in ("with the pass", "without it"):
-        with pytest.raises(NotKeptError, match=keep.replace("+", r"\+")):
+        with pytest.raises(NotKeptError, match=r"prediction\+final"):
             audit.score("psmi", checkpoint=0)
         (tmp_path / "run/forward/epoch-0.safetensors").unlink(missing_ok=True)
 
@@ -407,10 +406,10 @@ def test_held_out_samples_are_looked_at_too_and_must_not_be_trained_on(
     assert len(audit.score("psmi", checkpoint="final")) == 27
 
 
-def test_the_hidden_states_of_some_layers_are_kept(record):
-    audit, _, _ = record(options={"layers": "last"})
+def test_the_hidden_states_of_the_last_layer_are_kept(record):
+    audit, _, _ = record()
     assert np.isfinite(audit.score("psmi", checkpoint="final")).all()
-    with pytest.raises(StoreError, match="layer 1 at epoch-3 were not kept; those of 2 are there"):
+    with pytest.raises(NotKeptError, match=r"layer 1 at epoch-3 .* those of 2 are.*layers="):
         audit.score("psmi", layer=1, checkpoint="final")
 
 
@@ -454,28 +453,6 @@ def test_checkpoints_of_another_course_are_replaced(record):
     assert losses[1].index.tolist() == ["epoch-0", "epoch-1", "epoch-2"]
     assert (losses[0].iloc[1:3] != losses[1].iloc[1:]).all()
     assert (scores[0] != scores[1]).all()
-
-
-def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(record, tmp_path):
-    course = {"save_strategy": "steps", "save_steps": 10}
-    audit, _, _ = record(StopAt(12), **course)
-    record(audit=audit, resume=str(tmp_path / "out/checkpoint-10"), **course)
-    assert audit.checkpoints["step"].tolist() == [0, 9, 18, 27]
-
-
-def test_two_trainings_are_not_mixed_into_one(record, data, tokenizer, tmp_path):
-    audit = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run")
-
-    class Between(TrainerCallback):
-        """Another training begins in the middle of this one."""
-
-        def on_step_end(self, args, state, control, **kwargs):
-            if state.global_step == 19:
-                record(audit=audit, learning_rate=1e-3, max_steps=9)
-
-    with pytest.raises(StoreError, match="another training since epoch-2 "):
-        record(Between(), audit=audit)
-    assert audit.checkpoints["step"].tolist() == [0, 9]
 
 
 def test_rho_that_was_not_reached_is_said(record):
@@ -679,40 +656,30 @@ def test_other_models_are_refused(fresh, record, tokenizer):
         record(audit=audit, model=model)
 
 
-@pytest.mark.parametrize("broken", ["rows", "loss"])
 def test_a_refused_start_leaves_no_folder_and_the_same_audit_starts_again(
-    record, data, tokenizer, tmp_path, broken
+    record, data, tokenizer, tmp_path
 ):
     model, rows = tiny(len(tokenizer)), script_rows(data, tokenizer)
-    weight = model.get_output_embeddings().weight
-    before = weight.detach().clone()
     audit = make_audit(model, tokenizer, data, tmp_path / "runs" / "run")
-    if broken == "loss":
-        torch.nn.init.constant_(weight, float("nan"))
-    with pytest.raises(FloatingPointError if broken == "loss" else ValueError):
-        record(audit=audit, model=model, rows=rows[:8] if broken == "rows" else rows)
+    with pytest.raises(ValueError, match="members are in no row"):
+        record(audit=audit, model=model, rows=rows[:8])
     assert not (tmp_path / "runs").exists()
-    with torch.no_grad():
-        weight.copy_(before)
     record(audit=audit, model=model, max_steps=9)
     assert mw.Audit.open(audit.path).checkpoints["step"].tolist() == [0, 9]
 
 
-def test_a_run_of_another_training_is_not_mixed_with(fresh, record):
+def test_a_recorded_training_is_not_trained_on_by_the_audit(fresh, record):
     audit, model = fresh
     record(audit=audit, model=model)
     with pytest.raises(ValueError, match="has another training, which had other weights"):
         record(audit=audit, model=model)  # trained already: its step 0 is not that step 0
-    with pytest.raises(ValueError, match="had 9 steps an epoch, this one has 5"):
-        record(audit=audit, per_device_train_batch_size=8)
     with pytest.raises(StoreError, match="was recorded from a Trainer: resume it with trainer"):
         audit.train()
 
 
-@pytest.mark.parametrize("members", ["half", "all"])
-def test_shadow_models_are_refused(record, data, tokenizer, tmp_path, members):
+def test_shadow_models_are_refused(record, data, tokenizer, tmp_path):
     model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run", members=members)
+    audit = make_audit(model, tokenizer, data, tmp_path / "run", members="half")
     rows = script_rows(audit.member_data, tokenizer)
     record(audit=audit, model=model, rows=rows, max_steps=1)
     with pytest.raises(StoreError, match="reference models must be trained as their target was"):
@@ -726,16 +693,6 @@ def test_a_run_that_the_audit_trained_is_not_recorded_into(fresh, record):
     audit.train()
     with pytest.raises(StoreError, match=r"has checkpoints of audit.train\(\)"):
         record(audit=audit, model=model)
-
-
-def test_a_training_that_began_without_the_callback_is_refused(
-    fresh, record, data, tokenizer, tmp_path
-):
-    audit, model = fresh
-    course = {"save_strategy": "steps", "save_steps": 5}
-    trainer(model, script_rows(data, tokenizer), tmp_path / "out", StopAt(5), **course).train()
-    with pytest.raises(ValueError, match=r"continues from step 5, but .* lacks step 0"):
-        record(audit=audit, resume=True, **course)
 
 
 # Several processes

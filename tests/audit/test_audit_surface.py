@@ -120,18 +120,6 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: begun(a, seed="a"), "seed must be a whole number from 0, not 'a'"),
         (lambda a: begun(a, seed=float("inf")), "seed must be a whole number from 0, not inf"),
         (lambda a: begun(a, seed=-1), "seed must be a whole number from 0, not -1"),
-        # a scoreboard
-        (lambda a: mw.scoreboard([]), "no audit"),
-        (lambda a: mw.scoreboard({"a": []}), "no audit"),
-        (lambda a: mw.scoreboard([a, "b"]), "of audits, not of str"),
-        (lambda a: mw.scoreboard(3), "audits must be several values"),
-        (lambda a: mw.scoreboard({"a": [a, a]}, ["loss"]), "'a' has the same audit twice"),
-        (lambda a: mw.scoreboard([a], ["psmy"]), "unknown score 'psmy'"),
-        (lambda a: mw.scoreboard([a], ["loss", "csl"], against="lose"), "'lose'.* loss, csl"),
-        (lambda a: mw.scoreboard([a], "psmi"), "several names"),
-        (lambda a: mw.scoreboard([a], truth="lira"), "log_lira, canaries"),
-        (lambda a: mw.scoreboard([a], {"x": 3}), "function of an audit"),
-        (lambda a: mw.scoreboard([a], {"x": lambda _: [np.nan]}), "one finite value for each"),
         # models, settings and data
         (lambda _: mw.TrainingConfig(epochs=True), "epochs must be a number, not True"),
         (lambda _: mw.TrainingConfig(lr=[0.1]), r"lr must be a number, not \[0.1\]"),

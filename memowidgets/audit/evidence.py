@@ -773,7 +773,6 @@ _WORK = {
     "estimate": ("estimate the cost of training", ""),
     "as_target": ("take a shadow model as its target", ""),
     "fork": ("be forked", ", on the data that kept() gives"),
-    "compare_fork": ("be compared with a fork", ""),
     "repeat": ("make a pass over the samples again", ""),
 }
 

@@ -106,7 +106,6 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: a.evaluate_pooled("psmi", truth="canaries", with_canaries=False),
          "needs with_canaries=True"),
         (lambda a: a.evaluate_pooled("loss", progress="x"), "progress must be a Progress, not str"),
-        (lambda a: a.compare_fork("fork"), "fork must be an Audit.*not 'fork'"),
         (lambda a: a.decision_log.decide(3, "keep"), "names must be a list of ids, not .* int"),
         (lambda a: mw.evaluation.compare(a.evaluate("psmi"), "loss"), "not 'loss'"),
         (lambda _: mw.evaluation.compare("psmi", "loss"), "takes two evaluations"),

@@ -315,7 +315,6 @@ def decided(keep: Results, audit: Any, path: Path | None, training: bool = True)
             keep.keep(f"fork {start}: train", fork.train)
             keep.keep(f"fork {start}: checkpoints", lambda f=fork: f.checkpoints)
             keep.keep(f"fork {start}: psmi", lambda f=fork: f.score("psmi"))
-            keep.keep(f"fork {start}: compared", lambda f=fork: audit.compare_fork(f))
 
 
 # ---------------------------------------------------------------- the parts

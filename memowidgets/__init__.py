@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         training,
         widgets,
     )
-    from memowidgets.audit import Audit, open_recorded, scoreboard, watch
+    from memowidgets.audit import Audit, open_recorded, watch
     from memowidgets.training import TrainingConfig
 
 __version__ = "0.2.0"
@@ -32,7 +32,6 @@ _NAMES = {
     "Audit": "memowidgets.audit",
     "TrainingConfig": "memowidgets.training",
     "open_recorded": "memowidgets.audit",
-    "scoreboard": "memowidgets.audit",
     "watch": "memowidgets.audit",
 }
 
@@ -46,7 +45,6 @@ __all__ = [
     "metrics",
     "models",
     "open_recorded",
-    "scoreboard",
     "teaching",
     "training",
     "watch",

@@ -10,7 +10,6 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "decisions.csv"
-_FORK = "compared-fork.json"
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
@@ -114,9 +112,6 @@ class DecisionLog:
         Why decisions are only in memory. Empty if they are stored.
     unread : str
         Why earlier decisions could not be read. Empty if they could.
-    of_fork : str
-        How many samples were newly memorised in a fork, which is said beside any advice to remove.
-        Empty until one is compared.
     version : int
         Number that increases with every change.
 
@@ -150,7 +145,7 @@ class DecisionLog:
         self._steps: list[_Step] = []
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._lock = threading.RLock()
-        self.problem, self.unread, self.of_fork, self.version = "", "", "", 0
+        self.problem, self.unread, self.version = "", "", 0
 
     # Reading
 
@@ -604,19 +599,7 @@ def _checked_note(note: str) -> str:
 def log_of(data: Dataset, run: RunDirectory | None = None) -> DecisionLog:
     """Return the decisions on these samples: those of a run directory, or new ones in memory."""
     texts = isinstance(data, MCQDataset | TextDataset | WithheldDataset)
-    names = data.class_names
-    log = DecisionLog(run, data.ids, texts=texts, class_names=names)
-    if run is not None and run.has_file(_FORK):
-        with suppress(StoreError):  # then the advice to remove is the general one
-            log.of_fork = str(run.read_note(_FORK).get("said", ""))
-    return log
-
-
-def say_of_fork(log: DecisionLog, run: RunDirectory, sentence: str) -> None:
-    """Say beside the advice to remove what a fork showed, now and when the run is opened again."""
-    log.of_fork = f"In a fork of this audit that was trained: {sentence}"
-    with suppress(StoreError, OSError):  # in a folder that can't be written
-        run.write_note(_FORK, {"said": log.of_fork})
+    return DecisionLog(run, data.ids, texts=texts, class_names=data.class_names)
 
 
 def kept(data: Dataset, log: DecisionLog) -> Dataset:

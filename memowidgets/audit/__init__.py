@@ -8,17 +8,15 @@ from memowidgets.extras import later
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit, open_recorded
-    from memowidgets.audit.board import scoreboard
     from memowidgets.audit.views.figures import figures_by_setting
     from memowidgets.audit.watching import Watch, watch
 
-__all__ = ["Audit", "Watch", "figures_by_setting", "open_recorded", "scoreboard", "watch"]
+__all__ = ["Audit", "Watch", "figures_by_setting", "open_recorded", "watch"]
 
 # a loop that is watched waits for what it imports, and pandas and widgets take a second
 __getattr__ = later(
     __name__,
     dict.fromkeys(__all__, "memowidgets.audit.audit")
-    | {"scoreboard": "memowidgets.audit.board"}
     | {"figures_by_setting": "memowidgets.audit.views.figures"}
     | dict.fromkeys(("Watch", "watch"), "memowidgets.audit.watching"),
 )

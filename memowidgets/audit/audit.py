@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
@@ -18,9 +17,9 @@ from memowidgets.audit.run import Run, check_request, checked_part, set_of_desig
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.checks import as_code, check_version, warn_user
+from memowidgets.checks import check_version, warn_user
 from memowidgets.data import Dataset
-from memowidgets.decisions import DecisionLog, kept, log_of, say_of_fork
+from memowidgets.decisions import DecisionLog, kept, log_of
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memowidgets.audit.numbers.definitions import MemorizationComparison
-    from memowidgets.audit.runs.fork import ForkComparison
     from memowidgets.charts import Figures
     from memowidgets.widgets import Dashboard
 
@@ -1641,9 +1639,8 @@ class Audit:
     ) -> Self:
         """Begin a new audit with the same model, settings and seed, on other data.
 
-        Members and held-out samples are the same, by id, as far as they are in `data`, so that
-        the two targets can be compared. New samples join the pool. The fork has its own shadow
-        models.
+        Members and held-out samples are the same, by id, as far as they are in `data`. New samples
+        join the pool. The fork has its own shadow models.
 
         Parameters
         ----------
@@ -1681,88 +1678,6 @@ class Audit:
 
         run = self._run_for("fork")
         return self.of(forked(run, path, self.kept() if data is None else data, start))
-
-    def compare_fork(
-        self,
-        fork: Audit,
-        checkpoint: str | float = "final",
-        variance: str = truth.VARIANCE,
-        *,
-        shadows: Literal["parent", "fork"] = "parent",
-        eta: float = 4.0,
-        layer: str | int = "last",
-        n_neighbors: int = 5,
-    ) -> ForkComparison:
-        """Compare what this audit's members give away under its target and under a fork's.
-
-        Removing memorised samples can expose others that were safe before (Carlini et al., "The
-        privacy onion effect", NeurIPS 2022). The comparison counts them, among the neighbours of
-        samples that were removed, relabelled or changed, and elsewhere.
-
-        Parameters
-        ----------
-        fork : Audit
-            Made from this audit by `fork`, and trained.
-        checkpoint : str, float
-            Checkpoint at which this target, its shadow models and the fork's target are compared.
-        variance : {"shrunk", "per-sample", "global", "hierarchical"}
-            As in `log_lira`.
-        shadows : {"parent", "fork"}
-            Shadow models that the fork's target is compared with. This audit's ("parent") have
-            trained on the removed samples too, so these have a value. The fork's own never did:
-            they say what the new target memorises of its own members. Removed samples have no
-            value then, and relabelled and changed samples are judged as they are now.
-        eta : float
-            Log-LiRA from which on a sample counts as memorised.
-        layer : str, int
-            Layer whose representation at the prediction checkpoint says which samples are near.
-        n_neighbors : int
-            Number of neighbours of each removed, relabelled or changed sample, among the kept ones.
-
-        Returns
-        -------
-        ForkComparison
-            A DataFrame by id: ``fate`` ("kept", "removed", "relabelled", or "changed": in these
-            two, with the parent's shadow models, `after` is that of the sample as it was),
-            ``before`` and ``after``, its log-LiRA under either target, and ``near``, whether it is
-            a kept sample near one that was not. ``.summary`` counts by group, ``.sentence`` says
-            how many samples are newly memorised, and ``.chart`` draws both values.
-
-        Raises
-        ------
-        ValueError
-            If it is not a fork of this audit, or not trained that far.
-        StoreError
-            If there are no shadow models to compare with, or the samples are not at hand.
-
-        Notes
-        -----
-        From then on the dashboard and the report of this audit say the sentence wherever a sample
-        is to be removed, also when the audit is opened again. A fork that was not compared is not
-        looked for: the comparison takes a forward pass of the fork's target.
-        """
-        from memowidgets.audit.runs.fork import check_family, compared
-
-        if not isinstance(fork, Audit):
-            raise TypeError(f"fork must be an Audit, such as fork() returns, not {as_code(fork)}")
-        if shadows not in ("parent", "fork"):
-            raise ValueError(f"unknown shadows {as_code(shadows)}; valid: 'parent', 'fork'")
-        run_of_fork = fork._run_for("compare_fork")
-        check_family(self._run_for("compare_fork"), run_of_fork)
-        of_fork = shadows == "fork"
-        for audit in (self, fork) if of_fork else (self,):
-            if not audit.has_ground_truth:
-                raise StoreError(
-                    f"{audit.path} has no shadow models to compare with: call run_shadows(…) on it"
-                )
-        self.evidence.names.layer(layer)
-        own = fork.log_lira(checkpoint, variance) if of_fork else None
-        evidence = self._with_truth(checkpoint, variance)
-        with suppress(ValueError, StoreError):  # the table says why neighbours are not known
-            evidence = self.evidence_with(judge.needs_of(evidence, "psmi", truth=None))
-        found = compared(run_of_fork, evidence, checkpoint, variance, own, layer, n_neighbors, eta)
-        say_of_fork(self._log, self._run_for("compare_fork").run, found.sentence)
-        return found
 
 
 def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:

@@ -774,7 +774,6 @@ _WORK = {
     "use_shadows": ("have shadow models", ""),
     "as_target": ("take a shadow model as its target", ""),
     "fork": ("be forked", ", on the data that kept() gives"),
-    "compare_fork": ("be compared with a fork", ""),
     "repeat": ("make a pass over the samples again", ""),
 }
 

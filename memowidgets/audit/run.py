@@ -197,9 +197,9 @@ class Run:
     def check_can(self, work: str) -> None:
         """Raise if this is a watched run or a recording, which can't do some work.
 
-        A recording has shadow models to choose from, and forks to be compared with.
+        A recording has shadow models to choose from.
         """
-        reads = self.kind == "recording" and work in ("use_shadows", "compare_fork")
+        reads = self.kind == "recording" and work == "use_shadows"
         if self.kind != "run" and not reads:
             raise self.cannot(work)
 

@@ -3,7 +3,6 @@
 from memowidgets.charts.gallery import FORMATS, Figures
 from memowidgets.charts.learning import loss_and_accuracy, over_training, training_curves
 from memowidgets.charts.memorized import (
-    fork_scatter,
     histograms_of_log_lira,
     memorization_scatter,
     shadow_curves,
@@ -12,7 +11,6 @@ from memowidgets.charts.predictions import (
     auc_by_eta,
     auc_by_layer,
     auc_by_setting,
-    ranks,
     roc_curves,
     roc_panels,
     roc_table,
@@ -24,12 +22,10 @@ __all__ = [
     "auc_by_eta",
     "auc_by_layer",
     "auc_by_setting",
-    "fork_scatter",
     "histograms_of_log_lira",
     "loss_and_accuracy",
     "memorization_scatter",
     "over_training",
-    "ranks",
     "roc_curves",
     "roc_panels",
     "roc_table",

@@ -208,8 +208,6 @@ class Content:
         Digests of model, data and run.
     about : mapping of str to str
         What the owner of the audit says of it, by the names of the record's fields.
-    of_fork : str
-        How many samples were newly memorised in a fork, where one was compared.
     by_class : bool
         Whether the rule by class flags, in place of τ.
     """
@@ -236,7 +234,6 @@ class Content:
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
-    of_fork: str = ""
     remarks: Sequence[str] = ()
     about: Mapping[str, str] = field(default_factory=dict)
     by_class: bool = False

@@ -444,7 +444,7 @@ def decided(content: Content) -> str:
     left = content.decided(flagged=True)["undecided"]
     open_ones = f"{whole(left)} flagged {verb(left, 'sample is', 'samples are')} undecided"
     text = f"Decided so far: {', '.join(parts)}; {open_ones}."
-    return f"{text} {content.of_fork or ONION}" if made["remove"] else text
+    return f"{text} {ONION}" if made["remove"] else text
 
 
 def between(interval: tuple[float, float]) -> str:

@@ -197,10 +197,10 @@ class TargetTraining:
                 self._design.members, capture=True, progress=progress, allocate=allocate
             )
 
-    def look(self, name: str, positions: NDArray[np.int64], data: Dataset | None = None) -> Forward:
+    def look(self, name: str, positions: NDArray[np.int64]) -> Forward:
         """Run a checkpoint over any samples, without capturing representations."""
         with self._loaded.alone():
-            return self._trained(name).look_at(positions, data=data)
+            return self._trained(name).look_at(positions)
 
     def start_from(self, parent: RunDirectory, last: Record) -> None:
         """Start with another run's checkpoints up to one of them, and continue from there.

@@ -81,7 +81,6 @@ class Deciding:
             "undo": self.log.undo_levels,
             "decided": len(self.log),
             "problem": readable(self.log.problem),
-            "ofFork": self.log.of_fork,
         }
 
     def decide(

@@ -322,8 +322,6 @@ def test_open_with_the_data_continues(tmp_path):
         mw.Audit.open(tmp_path, data=small_data(seed=1))
     with pytest.raises(ValueError, match="same ids are in another order"):
         mw.Audit.open(tmp_path, data=small_data().take(np.arange(len(small_data()))[::-1]))
-    with pytest.raises(ValueError, match="model settings is"):
-        mw.Audit.open(tmp_path, data=small_data(), model=mw.models.ConvNet(4))
 
 
 def test_bundled_data_are_loaded_again(tmp_path):

@@ -8,11 +8,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.edits import Edit
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
@@ -155,91 +153,6 @@ def test_shadow_models_are_its_own(finished, tmp_path):
     assert finished.n_shadows == 20
     assert set(fork.log_lira().index) <= set(fork.members)
     assert fork.evidence.shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)
-
-
-def test_what_members_give_away_before_and_after(finished, tmp_path):
-    worst = finished.log_lira().nlargest(8).index
-    kept = finished.data.take(np.flatnonzero(~np.isin(finished.data.ids, worst)))
-    fork = finished.fork(tmp_path / "fork", data=kept)
-    with pytest.raises(ValueError, match="not trained to the end"):
-        finished.compare_fork(fork)
-    fork.train()
-    table = finished.compare_fork(fork)
-    assert set(table.index[table["fate"] == "removed"]) == set(worst)
-    assert set(table["fate"]) == {"removed", "kept"}
-    assert table.sentence in finished.decision_log.of_fork
-    assert table.sentence in mw.Audit.open(finished.path, data=finished.data).decision_log.of_fork
-    pd.testing.assert_series_equal(table["before"], finished.log_lira(), check_names=False)
-    _, members, gaps, _ = member_gaps(finished.evidence)
-    logits = (
-        fork.run.target().look("epoch-4", np.arange(len(members[0])), finished.member_data).logits
-    )
-    gap = mw.metrics.logit_gap(logits, finished.labels)
-    expected = mw.memorization.log_lira(gaps, members, gap, "shrunk")
-    np.testing.assert_allclose(table["after"], expected[~np.isnan(expected)], rtol=1e-6)
-    removed = table[table["fate"] == "removed"]
-    assert removed["after"].mean() < removed["before"].mean() - 1  # it never saw them
-    same = finished.fork(tmp_path / "same", data=finished.data)
-    same.train()
-    unchanged = finished.compare_fork(same)
-    np.testing.assert_allclose(unchanged["after"], unchanged["before"], atol=1e-2)
-    assert not unchanged["near"].any()
-    with pytest.raises(ValueError, match="is not a fork of"):
-        fork.compare_fork(same)
-    _check_summary(table, finished, worst)
-    with pytest.raises(StoreError, match=r"fork has no shadow models.*run_shadows"):
-        finished.compare_fork(fork, shadows="fork")
-    for wrong, error, facts in (
-        ({"shadows": "both"}, ValueError, "'both'.*'parent', 'fork'"),
-        ({"eta": "4"}, TypeError, "eta"),
-        ({"n_neighbors": 0}, ValueError, "n_neighbors.*0"),
-        ({"layer": "fc"}, ValueError, "fc"),
-    ):
-        with pytest.raises(error, match=facts):
-            finished.compare_fork(fork, **wrong)
-    fork.run_shadows(8, Inline())
-    own = finished.compare_fork(fork, shadows="fork")
-    expected = fork.log_lira()
-    both = own.index.intersection(expected.index)
-    np.testing.assert_array_equal(own.loc[both, "after"], expected[both])
-    assert set(own.index[own["after"].isna()]) == set(worst)
-    assert own.summary.loc["removed", ["memorized_after", "no_longer"]].tolist() == [0, 0]
-
-
-def test_a_relabelled_member_is_one_of_its_own_fate(finished, tmp_path):
-    name, row = str(finished.members[0]), finished.data.ids.tolist().index(finished.members[0])
-    labels = finished.data.labels.copy()
-    labels[row] = (labels[row] + 1) % len(finished.data.class_names)
-    fork = finished.fork(tmp_path / "fork", data=finished.data.with_labels(labels))
-    fork.train()
-    table = finished.compare_fork(fork, n_neighbors=3)
-    assert table.index[table["fate"] == "relabelled"].tolist() == [name]
-    assert table["near"].sum() == table.summary.loc["neighbours", "n"] == 3
-    assert not table.loc[name, "near"]
-
-
-def _check_summary(table, parent, worst):
-    """Compare neighbours and counts with their definitions."""
-    states = np.asarray(parent.representation(), dtype=np.float64).reshape(len(parent.members), -1)
-    ids = parent.members
-    kept = [i for i, name in enumerate(ids) if table["fate"].get(name) == "kept"]
-    near = set()
-    for i in np.flatnonzero(np.isin(ids, worst)):
-        distances = np.linalg.norm(states[kept] - states[i], axis=1)
-        near |= {ids[kept[j]] for j in np.argsort(distances)[:5]}
-    assert set(table.index[table["near"]]) == near
-    stayed = table[table["fate"] == "kept"]
-    newly = stayed[(stayed["before"] < 4) & (stayed["after"] >= 4)]
-    counts = table.summary.loc[["neighbours", "other kept"]]
-    assert counts["newly_memorized"].sum() == len(newly)
-    assert counts["n"].sum() == len(stayed)
-    assert counts.loc["neighbours", "newly_memorized"] == newly.index.isin(list(near)).sum()
-    assert table.sentence.startswith(f"{len(newly)} of {(stayed['before'] < 4).sum()} kept")
-    page = table._repr_html_()
-    assert "newly memorised" in page
-    assert "<img" in page
-    assert "<script" not in page
-    assert not any(str(name) in page for name in worst)
 
 
 def test_a_fork_forks(stopped, tmp_path):

@@ -131,7 +131,6 @@ AREAS = pd.DataFrame(
 )
 SHADOWS = pd.DataFrame({"n_shadows": [4, 8], "auc": 0.8, "auc_low": 0.7, "auc_high": 0.9})
 LIRA = pd.DataFrame({"checkpoint": "epoch 1", "log_lira": [0.1, 7.0]})
-FORK = pd.DataFrame({"group": ["removed", "kept"], "before": [9.0, 1.0], "after": [0.5, 5.0]})
 VALUES = pd.DataFrame({"counterfactual": [0.1, 2.0], "attack_success_rate": [0.5, 0.9]})
 
 EACH = {
@@ -146,7 +145,6 @@ EACH = {
     "shadow_curves": (charts.shadow_curves, SHADOWS, "n_shadows"),
     "histograms_of_log_lira": (charts.histograms_of_log_lira, LIRA, "log_lira"),
     "memorization_scatter": (charts.memorization_scatter, VALUES, "counterfactual"),
-    "fork_scatter": (charts.fork_scatter, FORK, "after"),
 }
 
 
@@ -200,15 +198,3 @@ def test_what_can_not_be_meant_is_refused():
         charts.roc_table({})
     with pytest.raises(ValueError, match="rows without a memorised sample"):
         charts.auc_by_eta(AREAS.assign(n_memorized=[9, 0]))
-
-
-def test_of_many_samples_those_that_cross_eta_are_drawn():
-    n = 5000
-    table = pd.DataFrame(
-        {"group": "kept", "before": [0.0] * n, "after": [9.0, 30.0] + [1.0] * (n - 2)}
-    )
-    chart = charts.fork_scatter(table)
-    points = chart.layer[-1].data
-    assert len(points) == 2000
-    assert sorted(points["after"])[-2:] == [9.0, 20.0]  # 30 at the end of the axis
-    assert "5000 samples, 2000 of them drawn" in chart.description

@@ -21,7 +21,7 @@ from memowidgets.evaluation import clopper_pearson
 from memowidgets.report import checked_about, schema, without_calls, write
 from memowidgets.report.exports import escaped
 from memowidgets.report.page import wire
-from memowidgets.report.words import conclusion, decided, record, share
+from memowidgets.report.words import conclusion, record, share
 from memowidgets.visible import visible
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, by_class, hostile, partly_judged, plain, without_truth
@@ -264,11 +264,6 @@ def test_a_new_class_is_told_where_samples_are(tmp_path):
         assert "new-class" in file.read_text("utf-8"), file
     items = payload(page.read_text("utf-8"))[0]["inspector"]["items"]
     assert [item["to"].split()[0] for item in items if item["to"]] == ["new-class"]
-
-
-def test_what_a_fork_showed_stands_beside_a_removal():
-    assert "3 of 60" in decided(plain(of_fork="In a fork: 3 of 60."))
-    assert "3 of 60" not in decided(plain(of_fork="In a fork: 3 of 60.", decisions={}))
 
 
 def test_nothing_of_the_users_is_markup(tmp_path):

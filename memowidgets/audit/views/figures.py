@@ -33,7 +33,7 @@ from memowidgets.audit.numbers.truth import (
     positives,
     truth_needs,
 )
-from memowidgets.charts.look import Theme, theme_named, unvalidated
+from memowidgets.charts.look import theme_named, unvalidated
 from memowidgets.checks import real_number, several
 from memowidgets.progress import shown
 from memowidgets.store import StoreError
@@ -153,16 +153,12 @@ def figures_by_setting(
     return together.finished()
 
 
-def score_theme(theme: str) -> Theme:
-    """Return a theme that knows the scores' titles, and so gives each its colour."""
-    return replace(theme_named(theme), titles={name: known.title for name, known in SCORES.items()})
-
-
 class _Drawn:
     """Collects figures, tables and reasons for missing figures."""
 
     def __init__(self, theme: str) -> None:
-        self.theme = score_theme(theme)
+        titles = {name: known.title for name, known in SCORES.items()}  # each has its colour
+        self.theme = replace(theme_named(theme), titles=titles)
         self.charts: dict[str, Any] = {}
         self.tables: dict[str, pd.DataFrame] = {}
         self.data: dict[str, pd.DataFrame] = {}

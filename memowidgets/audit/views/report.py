@@ -170,7 +170,6 @@ class _Gathering:
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
-            of_fork=self._log.of_fork,
         )
 
     # ------------------------------------------------------------ trying

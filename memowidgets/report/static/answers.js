@@ -37,7 +37,7 @@
 /** @typedef {{content: FromKernel, buffers: ArrayBuffer[]}} Answer */
 
 /** Nothing is decided here. */
-const NO_DECISIONS = { choices: [], refused: {}, classes: [], contents: "", undo: 0, decided: 0, problem: "", ofFork: "" };
+const NO_DECISIONS = { choices: [], refused: {}, classes: [], contents: "", undo: 0, decided: 0, problem: "" };
 const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
 
 export class Answers {

@@ -265,7 +265,6 @@
  * @property {number} undo
  * @property {number} decided
  * @property {string} problem
- * @property {string} ofFork
  */
 
 /**

@@ -33,7 +33,7 @@ import { fixed, whole } from "./numbers.js";
 const ROOM = 208;
 const ONION =
   "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
-  "(Carlini et al. 2022): audit.fork trains again, and audit.compare_fork counts them.";
+  "(Carlini et al. 2022): audit again on audit.kept(), and compare how many samples a model memorises.";
 const NO_FILE =
   "An edited text needs a file of your choice, outside the run directory. In a cell, set " +
   'audit.edits_file = "somewhere/edits.jsonl" (or edits_file of the inspector), then save here.';
@@ -73,7 +73,7 @@ export class Opened {
     head.append(html("span", { class: "mw-gap" }), this.close);
     this.sample = html("div", { class: "mw-sample" });
     this.buttons = decisionButtons((decision) => this.decide(decision));
-    this.onion = html("p", { class: "mw-remark", hidden: true });
+    this.onion = html("p", { class: "mw-remark", hidden: true }, ONION);
     const top = html("div", { class: "mw-opened-top" }, head, this.buttons.group, this.relabelling.element, this.onion);
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
@@ -134,7 +134,6 @@ export class Opened {
     this.reply = reply;
     this.buttons.show(reply.decisions, item.decision, true);
     this.onion.hidden = item.decision !== "remove";
-    this.onion.textContent = reply.decisions.ofFork || ONION;
     this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
     if (focused(this.element) !== this.note) this.note.value = item.note;
     this.showEditing(reply.edit);

@@ -180,10 +180,9 @@ def test_what_is_missing_is_said(tmp_path):
     assert any("nothing was scored" in note for note in found.notes)
 
 
-def test_the_dashboard_of_an_audit_decides_for_the_audit(finished, tmp_path):
-    dashboard = finished.dashboard(edits_file=tmp_path / "edits.jsonl")
+def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
+    dashboard = finished.dashboard()
     try:
-        assert finished.edits_file == tmp_path / "edits.jsonl"
         reply = say(dashboard, "decide", positions=[0], decision="remove", note="a patient")
         assert "to be removed" in reply["text"]
         assert finished.decisions.values.tolist() == [
@@ -197,7 +196,6 @@ def test_the_dashboard_of_an_audit_decides_for_the_audit(finished, tmp_path):
     finally:
         say(dashboard, "undo")
         dashboard.close()
-        finished.edits_file = None
 
 
 # every member of the recordings

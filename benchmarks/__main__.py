@@ -28,7 +28,7 @@ from benchmarks import (
     scores,
     shadows,
     site,
-    states,
+    smollm2,
     teaching,
     trace,
     truth,
@@ -39,8 +39,7 @@ from benchmarks.measure import Row, machine, table
 
 TOPICS = {
     "psmi": scores.psmi,
-    "smollm2": states.smollm2,
-    "states": states.states,
+    "smollm2": smollm2.rows,
     "large": scores.large,
     "layers": scores.layers,
     "auc": scores.auc,

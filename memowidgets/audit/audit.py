@@ -69,10 +69,6 @@ class Audit:
     held_out : float, sequence of ids, mask, Dataset or None
         Share of the data that no model trains on, or these samples of the data, or a dataset of
         its own.
-    states : {"auto", "float32", "float16"}
-        Type that representations are kept in. ``"auto"`` is float16 where a pass over the members
-        would leave more than 1 GB in float32, which halves it. All computations use float32. A
-        score says from which of the two it was computed, and one is never taken for the other.
 
     Attributes
     ----------
@@ -123,10 +119,9 @@ class Audit:
         device: str = "auto",
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
-        states: str = "auto",
     ) -> None:
         self._run: Run | None = opening.begun_run(
-            model, data, path, training, seed, device, members, held_out, states
+            model, data, path, training, seed, device, members, held_out
         )
         self._log = log_of(data, self._run.run)
 
@@ -1025,7 +1020,7 @@ class Audit:
     ) -> NDArray[np.float32]:
         """Return a layer's output for each member, (n_members, values).
 
-        It is memory-mapped, or a copy if it is kept in float16.
+        It is memory-mapped.
 
         Raises
         ------

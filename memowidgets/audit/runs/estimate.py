@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from memowidgets.audit.kept import halved
 from memowidgets.audit.run import Run, check_request, shadow_set
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
@@ -196,8 +195,7 @@ def _row(run: Run, what: str, work: _Work, timings: _Timings | None, passes: int
     seconds = cost.work_seconds(each, work.missing, work.processes, start) + timings.closing
     seconds += passes * timings.target.build + timings.target.passes(passes, passes * members)
     n_bytes = work.missing * cost.model_bytes(timing, work.job)
-    shapes = {f"layer.{name}": (members, n) for name, n in timing.layers.items()}
-    n_bytes += passes * cost.pass_bytes(timing, members, 2 if halved(shapes, run.states) else 4)
+    n_bytes += passes * cost.pass_bytes(timing, members)
     basis = _TIMED if recorded is None else f"{len(work.recorded)} recorded"
     if work.at_most:
         basis += ", at most: the target is not trained, so the prediction checkpoint is not known"

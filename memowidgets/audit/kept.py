@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
 from memowidgets.store import RunDirectory, StoreError, Tensors
-from memowidgets.training.forward import Allocate
+from memowidgets.training.forward import Allocate, Shapes
 from memowidgets.training.rho import Record
 
 if TYPE_CHECKING:
@@ -258,13 +257,12 @@ class StoredPass:
         """Let `make` write a pass straight into the file, which appears once it has ended well."""
         with ExitStack() as stack:
 
-            @lru_cache(maxsize=1)  # a pass that ran out of memory begins again in smaller batches
-            def allocate(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
+            def allocate(shapes: Shapes) -> dict[str, NDArray[Any]]:
                 made_in = {"precision": self._precision}
-                new = self._run.new_tensors(self._name, dict(shapes), made_in, self._weights)
+                new = self._run.new_tensors(self._name, shapes, made_in, self._weights)
                 return stack.enter_context(new)
 
-            make(lambda shapes: allocate(tuple(shapes.items())))
+            make(allocate)
 
     @property
     def _of(self) -> str | None:

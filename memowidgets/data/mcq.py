@@ -612,8 +612,10 @@ class MCQDataset(Dataset):
         for row, (name, words) in zip(self._positions(texts), texts.items(), strict=True):
             where, before = f"the question {quoted(name)}", self.choices[row]
             equal = "keep" if len(set(before)) < len(before) else "error"  # as they were before
-            both = isinstance(words, tuple) and len(words) == 2
-            question, options = words if both else (words, before)
+            question: Any = words
+            options: Sequence[str] = before
+            if isinstance(words, tuple) and len(words) == 2:
+                question, options = words
             questions[row], choices[row] = checked_texts(question, options, where, equal)
             if len(choices[row]) != len(before):
                 raise ValueError(

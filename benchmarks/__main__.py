@@ -27,7 +27,7 @@ from benchmarks import (
     scores,
     shadows,
     site,
-    states,
+    smollm2,
     teaching,
     trace,
     truth,
@@ -38,8 +38,7 @@ from benchmarks.measure import Row, machine, table
 
 TOPICS = {
     "psmi": scores.psmi,
-    "smollm2": states.smollm2,
-    "states": states.states,
+    "smollm2": smollm2.rows,
     "large": scores.large,
     "layers": scores.layers,
     "auc": scores.auc,

@@ -12,30 +12,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
-from memowidgets.edits import Edit, EditsFile
 from memowidgets.store import LockedError, RunDirectory, StoreError
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
 
 if TYPE_CHECKING:
-    import os
-
     import pandas as pd
 
 FILE = "decisions.csv"
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
-NO_FILE = (
-    "edited texts need a file of your choice outside the run directory; set audit.edits_file (or "
-    "the inspector's edits_file) to its path"
-)
 HEADER = ["id", "decision", "note"]
 WITH_CLASS = [*HEADER, "to"]  # only where a sample is to be relabelled
 MOST_CHARACTERS = 10_000
@@ -97,7 +89,7 @@ class DecisionLog:
     Parameters
     ----------
     run : RunDirectory, optional
-        Where they are stored. By default they are only in memory. `edits_file` must not lie in it.
+        Where they are stored. By default they are only in memory.
     known : iterable of str, optional
         Ids of the samples that can be decided on. By default any id is valid. Decisions in the file
         on other samples stay, and can be changed.
@@ -139,10 +131,10 @@ class DecisionLog:
         self._texts, self._class_names = texts, class_names
         self._run, self._ids = run, known
         self._seen: tuple[Any, Table] = (None, {})  # state of the file, and what it held
-        self._edits: EditsFile | None = None
         self._table: Table | None = None
         self._unkept: Table = {}
-        self._steps: list[_Step] = []
+        # values before and after each step, by id
+        self._steps: list[dict[str, tuple[Decision, Decision]]] = []
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._lock = threading.RLock()
         self.problem, self.unread, self.version = "", "", 0
@@ -230,8 +222,8 @@ class DecisionLog:
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
-        if decision == "anonymise":
-            self._check_texts()
+        if decision == "anonymise" and not self._texts:
+            raise ValueError("only texts can be anonymised: keep or remove these samples")
         to = self._checked_class(decision, to)
         note = None if note is None else _checked_note(note)
         with self._lock:
@@ -243,39 +235,11 @@ class DecisionLog:
                 made = made if note is None else replace(made, note=note)
                 if made != self[name]:
                     changes[name] = made
-            return self._step(changes)
-
-    def edit(self, name: str, edit: Edit | str) -> None:
-        """Store an anonymised text in `edits_file` and decide "anonymise", as one step of undo.
-
-        Parameters
-        ----------
-        name : str
-            Id of the sample.
-        edit : Edit or str
-            The new text; for a multiple-choice sample an `Edit` with its options.
-
-        Raises
-        ------
-        TypeError
-            If the edit is neither.
-        ValueError
-            If no file is set, the file has other content, or the id is unknown.
-        OSError
-            If the file cannot be written.
-        """
-        self._check_texts()
-        if self._edits is None:
-            raise ValueError(NO_FILE)
-        edit = Edit(edit) if isinstance(edit, str) else edit
-        if not isinstance(edit, Edit):
-            raise TypeError(f"an edit must be a text or an Edit, not {type(edit).__name__}")
-        with self._lock:
-            name = self._checked(name)
-            before = self._edits.read().get(name)
-            self._edits.change({name: edit})
-            made = replace(self[name], decision="anonymise", to="")
-            self._step({name: made}, {name: (before, edit)})
+            if changes:
+                step = {name: (self[name], new) for name, new in changes.items()}
+                self._steps = [*self._steps[1 - MOST_STEPS :], step]
+                self._keep(changes)
+            return len(changes)
 
     def undo(self) -> int | None:
         """Undo the last step, except for changes that others made since.
@@ -288,35 +252,16 @@ class DecisionLog:
         with self._lock:
             if not self._steps:
                 return None
-            step = self._steps[-1]
-            self._unedit(step)  # if this fails, the step can still be undone later
-            self._steps.pop()
+            step = self._steps.pop()
             self.refresh()
-            back = {n: old for n, (old, new) in step.made.items() if self[n] == new}
+            back = {n: old for n, (old, new) in step.items() if self[n] == new}
             self._keep(back)
-            return len(back.keys() | step.edits.keys())
+            return len(back)
 
     @property
     def undo_levels(self) -> int:
         """Number of steps that can be undone."""
         return len(self._steps)
-
-    # Edited texts
-
-    @property
-    def edits_file(self) -> Path | None:
-        """File of edited texts, or None if the user has not chosen one."""
-        return None if self._edits is None else self._edits.path
-
-    @edits_file.setter
-    def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        outside = None if self._run is None else self._run.path
-        self._edits = None if path is None else EditsFile(path, outside)
-        self._changed()
-
-    def edits(self) -> dict[str, Edit]:
-        """Return the edited texts by id."""
-        return {} if self._edits is None else self._edits.read()
 
     # Listeners
 
@@ -329,10 +274,6 @@ class DecisionLog:
         self._listeners.discard(listener)
 
     # Private
-
-    def _check_texts(self) -> None:
-        if not self._texts:
-            raise ValueError("only texts can be anonymised: keep or remove these samples")
 
     def _checked_class(self, decision: str | None, to: str | None) -> str:
         """Return the class for "relabel", and nothing for any other decision, or raise."""
@@ -360,20 +301,6 @@ class DecisionLog:
     @cached_property
     def _known(self) -> frozenset[str] | None:
         return None if self._ids is None else frozenset(map(str, self._ids))
-
-    def _step(self, changes: Table, edits: EditChanges | None = None) -> int:
-        if not changes and not edits:
-            return 0
-        made = {name: (self[name], new) for name, new in changes.items()}
-        self._steps = [*self._steps[1 - MOST_STEPS :], _Step(made, edits or {})]
-        self._keep(changes)
-        return len(changes)
-
-    def _unedit(self, step: _Step) -> None:
-        if self._edits is None or not step.edits:
-            return
-        now = self._edits.read()
-        self._edits.change({n: old for n, (old, new) in step.edits.items() if now.get(n) == new})
 
     def _keep(self, changes: Table) -> None:
         self._unkept |= changes
@@ -438,17 +365,6 @@ class Listener(Protocol):
     def decisions_changed(self) -> None:
         """Handle a change of the decisions, here or elsewhere."""
         ...
-
-
-EditChanges = dict[str, tuple[Edit | None, Edit]]
-
-
-@dataclass(frozen=True)
-class _Step:
-    """Values before and after one step, by id."""
-
-    made: dict[str, tuple[Decision, Decision]]
-    edits: EditChanges
 
 
 def to_csv(table: Mapping[str, Decision]) -> str:
@@ -602,16 +518,16 @@ def log_of(data: Dataset, run: RunDirectory | None = None) -> DecisionLog:
     return DecisionLog(run, data.ids, texts=texts, class_names=data.class_names)
 
 
-def kept(data: Dataset, log: DecisionLog) -> Dataset:
-    """A dataset without the removed samples, with the anonymised texts and the new labels.
+def kept(data: Dataset, log: DecisionLog, texts: Mapping[str, Any] | None = None) -> Dataset:
+    """A dataset without the removed samples, with the new texts and the new labels.
 
     Raises
     ------
     StoreError
         If the samples are not at hand.
     ValueError
-        If a sample is to be anonymised and has no edited text, its new class is not one of the
-        classes or options, or nothing would be left.
+        If a sample is to be anonymised and has no new text, another sample has one, a new class
+        is not one of the classes or options, or nothing would be left.
     """
     if isinstance(data, WithheldDataset):
         raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
@@ -624,7 +540,8 @@ def kept(data: Dataset, log: DecisionLog) -> Dataset:
     to_edit = [name for name, decision in decided.items() if decision == "anonymise"]
     if len(removed) == len(ids):
         raise ValueError("every sample is to be removed: there is nothing left to train on")
-    edited = _anonymised(_relabelled(data, made), to_edit, log)
+    new = {} if texts is None else dict(texts)
+    edited = _anonymised(_relabelled(data, made), to_edit, new)
     _warn_of_duplicates(data, removed | set(to_edit))
     stays = np.array([name not in removed for name in ids])
     return edited if stays.all() else edited.take(np.flatnonzero(stays))
@@ -647,21 +564,24 @@ def _relabelled(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
     return data if np.array_equal(labels, data.labels) else data.with_labels(labels)
 
 
-def _anonymised(data: Dataset, names: list[str], log: DecisionLog) -> Dataset:
+def _anonymised(data: Dataset, names: list[str], texts: Mapping[str, Any]) -> Dataset:
+    """Return the data with the texts of the samples that are to be anonymised."""
+    if others := sorted(texts.keys() - set(names), key=str):
+        known = others[0] in data.ids.tolist()
+        why = "not to be anonymised: decide so first" if known else "not in the data"
+        raise ValueError(f"texts contains the sample {quoted(others[0])}, which is {why}")
     if not names:
         return data
     if not isinstance(data, MCQDataset | TextDataset):
         raise ValueError(  # noqa: TRY004 - the decision is wrong, not an argument's type
             f"{_some(names)} to be anonymised, but only texts can be: keep or remove"
         )
-    edits = log.edits()
-    without = [name for name in names if name not in edits]
+    without = [name for name in names if name not in texts]
     if without:
-        where = f"{log.edits_file} lacks" if log.edits_file else "set edits_file to the file with"
         raise ValueError(
-            f"{_some(without)} to be anonymised and without an edited text: {where} it"
+            f"{_some(without)} to be anonymised and without a new text: pass texts={{id: text}}"
         )
-    return data.with_texts({name: (edits[name].text, edits[name].options) for name in names})
+    return data.with_texts(texts)
 
 
 def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:

@@ -1,10 +1,9 @@
-"""Decisions: their file, the undo, two at once, a closed folder, edited texts, what is kept."""
+"""Decisions: their file, the undo, two at once, a closed folder, what is kept."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import stat
 import tempfile
 import threading
@@ -20,8 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import memowidgets as mw
-from memowidgets.decisions import Decision, DecisionLog, from_csv, to_csv
-from memowidgets.edits import Edit, EditsFile
+from memowidgets.decisions import Decision, DecisionLog, from_csv, kept, log_of, to_csv
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import small_audit, small_data
 
@@ -185,61 +183,6 @@ def test_a_broken_file_is_never_written_over(run):
     assert set(from_csv((run.path / "decisions.csv").read_text())) == {"a", "b"}
 
 
-# Edited texts
-
-
-def test_edited_texts_are_their_owners_alone_and_come_back(tmp_path):
-    file = EditsFile(tmp_path / "new" / "edits.jsonl")
-    edits = {"a": Edit("line\u2028break\0", ("x", "ü")), "b": Edit("=1+1")}
-    file.change(edits)
-    assert file.read() == edits
-    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
-    file.change({"a": None})
-    assert EditsFile(file.path).read() == {"b": Edit("=1+1")}
-    file.path.chmod(0o644)
-    file.change({"c": Edit("z")})
-    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
-
-
-def test_a_place_in_the_run_directory_is_refused(tmp_path, question_audit):
-    audit = question_audit
-    (tmp_path / "link").symlink_to(audit.path)
-    for place in (f"{audit.path}/edits.jsonl", tmp_path / "link" / "e.jsonl", audit.path):
-        with pytest.raises(ValueError, match=r"lies in the run directory|is a folder"):
-            audit.edits_file = place
-    assert audit.edits_file is None
-    audit.edits_file = tmp_path / "edits.jsonl"
-    (tmp_path / "edits.jsonl").symlink_to(f"{audit.path}/edits.jsonl")
-    with pytest.raises(ValueError, match="lies in the run directory"):
-        audit.decision_log.edit(str(audit.members[0]), Edit("x"))
-    with pytest.raises(ValueError, match="unknown id '1'"):
-        audit.decision_log.edit("1", Edit("x"))
-
-
-def test_a_file_of_something_else_is_not_written_over(tmp_path):
-    path = tmp_path / "diary.txt"
-    path.write_text("Dear diary\n")
-    with pytest.raises(ValueError, match=r"diary\.txt, line 1 is not an edited text"):
-        EditsFile(path).change({"a": Edit("x")})
-    assert path.read_text() == "Dear diary\n"
-
-
-def test_anonymising_asks_for_a_file_first(run, tmp_path):
-    log = DecisionLog(run)
-    with pytest.raises(ValueError, match=r"set audit\.edits_file .* to its path"):
-        log.edit("a", Edit("someone"))
-    assert len(log) == 0
-    log.edits_file = tmp_path / "edits.jsonl"
-    log.edit("a", Edit("someone"))
-    with pytest.raises(TypeError, match="must be a text or an Edit, not int"):
-        log.edit("a", 7)
-    log.edit("a", "somebody")
-    assert log["a"].decision == "anonymise"
-    assert "some" not in (run.path / "decisions.csv").read_text()
-    assert [log.undo(), log.edits()["a"]] == [1, Edit("someone")]
-    assert [log.undo(), log.edits(), len(log)] == [1, {}, 0]
-
-
 # What is kept
 
 
@@ -271,27 +214,21 @@ def test_duplicates_of_what_goes_are_named(tmp_path):
     assert len(audit.kept()) == len(twins) - 2
 
 
-def test_anonymised_questions_take_the_place_of_the_original(question_audit, tmp_path):
+def test_anonymised_questions_take_the_place_of_the_original(question_audit):
     audit = question_audit
     audit.decision_log.decide(["p0", "p1"], "anonymise")
-    with pytest.raises(ValueError, match=r"2 samples \(p0, p1\) are .* set edits_file"):
-        audit.kept()
-    audit.edits_file = tmp_path / "edits.jsonl"
-    audit.decision_log.edit("p0", Edit("Someone?", ("x", "z")))
-    with pytest.raises(ValueError, match=r"'p1' is to be anonymised .*/edits\.jsonl lacks it"):
-        audit.kept()
-    audit.decision_log.edit("p1", Edit("Anyone?", ("x", "y")))
-    left = audit.kept()
+    left = audit.kept(texts={"p0": ("Someone?", ("x", "z")), "p1": "Anyone?"})
     assert (left[0].question, left[0].choices, left[0].label) == ("Someone?", ("x", "z"), 0)
+    assert (left[1].question, left[1].choices, left[1].label) == ("Anyone?", ("x", "y"), 1)
     assert left.content_hashes()[0] != audit.data.content_hashes()[0]
     assert left.content_hashes()[2:] == audit.data.content_hashes()[2:]
     assert left.labels.tolist() == audit.data.labels.tolist()
     audit.decision_log.decide(["p1"], "undecided")
     with pytest.warns(UserWarning, match="stay: p1;"):  # it holds the text that p0 lost
-        assert audit.kept()[1].question == "Ms Smith 0?"
+        assert audit.kept(texts={"p0": "Someone?"})[1].question == "Ms Smith 0?"
 
 
-def test_anonymize_is_accepted_and_one_spelling_is_stored(question_audit, tmp_path):
+def test_anonymize_is_accepted_and_one_spelling_is_stored(question_audit):
     audit = question_audit
     assert audit.decision_log.decide(["p3"], "anonymize") == 1
     assert audit.decision_log.decide(["p3"], "anonymise") == 0
@@ -300,9 +237,7 @@ def test_anonymize_is_accepted_and_one_spelling_is_stored(question_audit, tmp_pa
     file.write_text(file.read_text().replace("anonymise", "anonymize"))  # in an editor
     assert audit.decisions["decision"].tolist() == ["anonymise"]
     assert Decision("anonymize") == Decision("anonymise")
-    audit.edits_file = tmp_path / "edits.jsonl"
-    audit.decision_log.edit("p3", Edit("Someone?", ("x", "y")))
-    assert audit.kept()[3].question == "Someone?"
+    assert audit.kept(texts={"p3": "Someone?"})[3].question == "Someone?"
     inspector = mw.widgets.SampleInspector(audit.data, decisions=audit.decision_log)
     try:
         inspector.decision = "anonymize"
@@ -311,31 +246,26 @@ def test_anonymize_is_accepted_and_one_spelling_is_stored(question_audit, tmp_pa
         inspector.close()
 
 
-def test_no_text_is_in_the_run_directory(question_audit, tmp_path):
-    audit = question_audit
-    audit.edits_file = tmp_path / "edits.jsonl"
-    audit.decision_log.edit("p0", Edit("Someone?", ("x", "z")))
-    for file in Path(audit.path).rglob("*"):
-        content = b"" if file.is_dir() else file.read_bytes()
-        assert b"Someone" not in content
-        assert b"Smith" not in content
-    line = json.loads((tmp_path / "edits.jsonl").read_text())
-    assert line == {"id": "p0", "question": "Someone?", "choices": ["x", "z"]}
-
-
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("texts", "facts"),
     [
-        (("", ("x", "y")), "the question is empty"),
-        (("q", ("x", "y", "z")), "has 2 options, but the new texts have 3"),
-        (("q", ("x", "x")), "are equal"),
+        (None, r"2 samples \(p1, p2\) are to be anonymised.* texts="),
+        ({"p1": "Anyone?"}, "'p2' is to be anonymised"),
+        ({"p1": "Anyone?", "p3": "q"}, "'p3'.*not to be anonymised"),
+        ({"p9": "q"}, "'p9'.*not in the data"),
+        ({"p1": "Anyone?", "p2": ""}, "'p2': the question is empty"),
+        ({"p1": "Anyone?", "p2": 7}, "'p2': the question must be a text, not 7"),
+        ({"p1": "Anyone?", "p2": ("q", "x", "y")}, "'p2': the question must be a text"),
+        ({"p1": "q", "p2": ("q", ("x", "y", "z"))}, "has 2 options, but the new texts have 3"),
+        ({"p1": "q", "p2": ("q", ("x", "x"))}, "are equal"),
     ],
 )
-def test_bad_edits_are_named(question_audit, tmp_path, words, error):
-    question_audit.edits_file = tmp_path / "edits.jsonl"
-    question_audit.decision_log.edit("p2", Edit(*words))
-    with pytest.raises(ValueError, match=error):
-        question_audit.kept()
+def test_new_texts_that_do_not_fit_are_named(texts, facts):
+    data = questions()
+    log = log_of(data)
+    log.decide(["p1", "p2"], "anonymise")
+    with pytest.raises(ValueError, match=facts):
+        kept(data, log, texts)
 
 
 def test_images_cannot_be_anonymised_and_strangers_are_named(audit):
@@ -371,25 +301,6 @@ def test_data_that_are_not_at_hand_are_asked_for(audit):
         opened.kept()
 
 
-def test_an_undo_that_fails_can_be_tried_again(tmp_path, monkeypatch):
-    log = DecisionLog()
-    log.edits_file = tmp_path / "edits.jsonl"
-    log.decide(["p1"], "keep")
-    log.edit("p2", Edit("a text", ("x", "y")))
-    whole = EditsFile.change
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(EditsFile, "change", full)
-    with pytest.raises(OSError, match="No space"):
-        log.undo()
-    assert log.undo_levels == 2
-    monkeypatch.setattr(EditsFile, "change", whole)
-    assert log.undo() == 1
-    assert (log["p1"].decision, log["p2"].decision, log.edits()) == ("keep", "undecided", {})
-
-
 def test_a_table_that_is_mended_ends_the_warning(run):
     log = DecisionLog(run)
     log.decide(["a"], "remove")
@@ -411,11 +322,8 @@ def test_what_is_no_text_cannot_be_decided_to_be_anonymised():
         logits = np.eye(len(data.class_names))[data.labels] * 3
         audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
         log = audit.decision_log
-        for spelling in ("anonymise", "anonymize"):
-            with pytest.raises(ValueError, match="only texts"):
-                log.decide(data.ids[:2], spelling)
         with pytest.raises(ValueError, match="only texts"):
-            log.edit(data.ids[0], "other words")
+            log.decide(data.ids[:2], "anonymize")
         assert len(log) == 0
         assert log.decide(data.ids[:2], "remove") == 2
 

@@ -18,5 +18,5 @@ start((content, el) => {
     model, box, (tau, counts) => inspector?.follow(tau, counts), (low, high) => inspector?.showBetween([low, high]),
   );
   inspector = new Inspector(model, box, true);
-  inspector.openSample(content.opened ?? null, "", false);
+  inspector.openSample(content.opened ?? null, false, false);
 });

@@ -66,10 +66,6 @@ class Audit:
     held_out : float, sequence of ids, mask, Dataset or None
         Share of the data that no model trains on, or these samples of the data, or a dataset of
         its own.
-    states : {"auto", "float32", "float16"}
-        Type that representations are kept in. ``"auto"`` is float16 where a pass over the members
-        would leave more than 1 GB in float32, which halves it. All computations use float32. A
-        score says from which of the two it was computed, and one is never taken for the other.
 
     Attributes
     ----------
@@ -120,10 +116,9 @@ class Audit:
         device: str = "auto",
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
-        states: str = "auto",
     ) -> None:
         self._run: Run | None = opening.begun_run(
-            model, data, path, training, seed, device, members, held_out, states
+            model, data, path, training, seed, device, members, held_out
         )
         self._log = log_of(data, self._run.run)
 
@@ -973,7 +968,7 @@ class Audit:
     ) -> NDArray[np.float32]:
         """Return a layer's output for each member, (n_members, values).
 
-        It is memory-mapped, or a copy if it is kept in float16.
+        It is memory-mapped.
 
         Raises
         ------
@@ -1476,19 +1471,11 @@ class Audit:
         evidence = self._with_first() if targets == "all" else self.evidence
         return audit_figures(evidence, eta, truth, etas, compute, theme, targets)
 
-    def dashboard(self, edits_file: str | os.PathLike[str] | None = None) -> Dashboard:
-        """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide.
-
-        Parameters
-        ----------
-        edits_file : path-like, optional
-            File for anonymised texts, as `edits_file`.
-        """
+    def dashboard(self) -> Dashboard:
+        """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide."""
         from memowidgets.audit.views.answers import AuditView
         from memowidgets.widgets import Dashboard
 
-        if edits_file is not None:
-            self.edits_file = edits_file
         return Dashboard(AuditView(self))
 
     def report(
@@ -1589,36 +1576,29 @@ class Audit:
         """The decisions with their undo, shared by the dashboards of this audit."""
         return self._log
 
-    @property
-    def edits_file(self) -> Path | None:
-        """File of anonymised texts, outside the run directory; you choose it.
-
-        It holds JSON lines that only their owner can read. The run directory does not note its
-        path: set it again when you open the run.
-        """
-        return self._log.edits_file
-
-    @edits_file.setter
-    def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        self._log.edits_file = path
-
-    def kept(self) -> Dataset:
+    def kept(self, texts: Mapping[str, str | tuple[str, Sequence[str]]] | None = None) -> Dataset:
         """Return the dataset to train on after the decisions.
+
+        Parameters
+        ----------
+        texts : mapping of id to str, optional
+            New text of each sample that is to be anonymised. For a question, the text is the
+            question, and its options stay. A tuple (question, options) replaces both.
 
         Returns
         -------
         Dataset
-            All of `data`, members or not, without the removed samples, with anonymised texts in
-            place of the original ones and with the new classes of relabelled samples. Undecided
-            samples stay as they are. Under label noise it has the labels from before the noise.
+            All of `data`, members or not, without the removed samples, with `texts` in place of
+            the original ones and with the new classes of relabelled samples. Undecided samples
+            stay as they are. Under label noise it has the labels from before the noise.
 
         Raises
         ------
         StoreError
             If the samples are not at hand, or ``decisions.csv`` cannot be read.
         ValueError
-            If a sample is to be anonymised but `edits_file` holds no text for it, or nothing
-            would be left.
+            If a sample is to be anonymised but `texts` lacks it, `texts` has a sample that is
+            not to be anonymised, or a text that is empty or too long, or nothing would be left.
 
         Warns
         -----
@@ -1629,7 +1609,7 @@ class Audit:
         log.refresh()
         if log.unread:
             raise StoreError(log.unread)
-        return kept(self.evidence.clean_data, log)
+        return kept(self.evidence.clean_data, log, texts)
 
     def fork(
         self,
@@ -1647,8 +1627,7 @@ class Audit:
         path : path-like
             Its run directory: another one. Called again with the same, it goes on there.
         data : Dataset, optional
-            Data to train on. Default: `kept`, without the removed samples and with the anonymised
-            texts.
+            Data to train on. Default: what `kept` returns without new texts.
         start : {"scratch", "prediction"}
             Whether to start from fresh weights, or from those of this audit's prediction
             checkpoint, with the optimizer's state if it is still there. **Those weights have

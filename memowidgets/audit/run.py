@@ -30,12 +30,10 @@ from memowidgets.audit.evidence import (
     cannot,
 )
 from memowidgets.audit.kept import (
-    AUTO,
     Cache,
     KeptScores,
     ScorePlace,
     StoredPass,
-    check_states,
     warn_of,
 )
 from memowidgets.audit.names import Names, NotGivenError
@@ -105,8 +103,6 @@ class Run:
         Which samples the target trains on.
     device : str
         ``"auto"``, or as torch names it.
-    states : str
-        Type that new passes keep representations in. Default: the manifest's.
     settings : Settings, optional
         Settings of the training. Default: the manifest's, which lack a user's functions.
     """
@@ -120,11 +116,8 @@ class Run:
         held_out: Dataset | None,
         design: Design,
         device: str,
-        states: str = AUTO,
         settings: Settings | None = None,
     ) -> None:
-        self.states = states if states != AUTO else str(manifest.get("states", AUTO))
-        check_states(self.states)
         self.run, self.manifest, self.model, self.data = run, manifest, model, data
         self.design, self.seed = design, int(manifest["seed"])
         self._labels = data.labels.copy()  # the user may write to theirs
@@ -365,7 +358,7 @@ class Run:
     def kept_forward(self, record: Record) -> StoredPass:
         """The forward pass of a checkpoint as the run directory holds it, or will."""
         made_in = precision_at(self.run, record, self.precision)
-        return StoredPass(self.run, record.name, made_in, record.weights, states=self.states)
+        return StoredPass(self.run, record.name, made_in, record.weights)
 
     def _outputs(self, record: Record) -> StoredPass:
         """Logits and losses of a checkpoint as training kept them, or did not."""
@@ -448,8 +441,7 @@ class Run:
             if not made.exists:
                 warn_of(made.why_not)
                 target, report, start = self.target(), progress or Progress(), time.monotonic()
-                labels = self._labels[self.design.members]
-                made.fill(lambda allocate: target.forward(record.name, report, allocate), labels)
+                made.fill(lambda allocate: target.forward(record.name, report, allocate))
                 self._pass_seconds = time.monotonic() - start
             return made
 

@@ -581,13 +581,14 @@ class MCQDataset(Dataset):
         check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
         return self._replaced(templates=templates, prompt_seed=prompt_seed)
 
-    def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
+    def with_texts(self, texts: Mapping[str, str | tuple[str, Sequence[str]]]) -> Self:
         """Return the same questions with new texts for some of them.
 
         Parameters
         ----------
-        texts : mapping of id to (question, options)
-            New texts. Each question keeps its label and its number of options.
+        texts : mapping of id to str, or to (question, options)
+            New texts. A str is the question, and its options stay. Each question keeps its label
+            and its number of options.
 
         Returns
         -------
@@ -611,7 +612,11 @@ class MCQDataset(Dataset):
         for row, (name, words) in zip(self._positions(texts), texts.items(), strict=True):
             where, before = f"the question {quoted(name)}", self.choices[row]
             equal = "keep" if len(set(before)) < len(before) else "error"  # as they were before
-            questions[row], choices[row] = checked_texts(*words, where, equal)
+            question: Any = words
+            options: Sequence[str] = before
+            if isinstance(words, tuple) and len(words) == 2:
+                question, options = words
+            questions[row], choices[row] = checked_texts(question, options, where, equal)
             if len(choices[row]) != len(before):
                 raise ValueError(
                     f"{where} has {len(before)} options, but the new texts have {len(choices[row])}"

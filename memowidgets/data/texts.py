@@ -289,13 +289,13 @@ class TextDataset(Dataset):
     def _reading(self) -> dict[str, Any]:
         return {"class_names": list(self.class_names), "ids": ID}
 
-    def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
+    def with_texts(self, texts: Mapping[str, str]) -> Self:
         """Return the same samples with new texts for some of them.
 
         Parameters
         ----------
-        texts : mapping of id to (text, options)
-            New texts. Options are ignored, because plain texts have none.
+        texts : mapping of id to str
+            New texts.
 
         Returns
         -------
@@ -304,15 +304,14 @@ class TextDataset(Dataset):
         Raises
         ------
         ValueError
-            If an id is unknown or a text is empty. The message names the id.
+            If an id is unknown, or a text is empty or has half a character. The message names
+            the id.
+        TypeError
+            If a text is not a str.
         """
         words = list(self.texts)
-        for row, (name, (text, _)) in zip(self._positions(texts), texts.items(), strict=True):
-            if not text.strip():
-                raise ValueError(
-                    f"the new text of {quoted(name)} is empty; write one, or remove the sample"
-                )
-            words[row] = text
+        for row, (name, text) in zip(self._positions(texts), texts.items(), strict=True):
+            words[row] = _checked_text(text, f"the new text of {quoted(name)}")
         return self._replaced(texts=tuple(words))
 
 

@@ -108,7 +108,7 @@ class Model(abc.ABC):
     batches_by_length: ClassVar[bool] = False
     """Whether training batches have samples of similar length."""
 
-    forward_batch: ClassVar[int] = 512
+    forward_batch: int = 512
     """Batch size of a pass without training."""
 
     less_memory: ClassVar[str] = ""

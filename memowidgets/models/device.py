@@ -5,11 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,15 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-
-_TOO_LARGE = (
-    "the GPU's memory cannot hold {} this model; use a smaller model, or device='cpu'. What is "
-    "finished is kept"
-)
-_SMALLER = (
-    "the GPU ran out of memory, so batches are processed in smaller parts, with the same gradients "
-    "except for batch norms and for what is drawn at random, as in dropout"
-)
 
 _FULL = (  # what libraries beside torch's allocator say
     "MPS backend out of memory",
@@ -69,88 +58,33 @@ def answers(device: torch.device) -> bool:
         return False
 
 
-class Memory:
-    """Work in smaller batches on a device whose memory is too small; warns of it once.
+@contextmanager
+def room_for(
+    what: str = "the weights, or the optimizer's state, of this model",
+    remedy: str = "use a smaller model, or device='cpu'",
+) -> Iterator[None]:
+    """Turn a device's lack of memory for the work in this context into one sentence.
 
     Parameters
     ----------
-    device : torch.device
-        The device.
+    what : str
+        What the memory must hold, such as a batch with its size.
+    remedy : str
+        What to do if it cannot, as part of a sentence.
+
+    Raises
+    ------
+    MemoryError
+        If the memory of the device is full.
     """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._said = device, False
-
-    def fit(self, work: Callable[[], Result], halve: Callable[[], int]) -> Result:
-        """Repeat work while the memory is full, with batches that `halve` makes smaller.
-
-        Raises
-        ------
-        MemoryError
-            If `halve` returns 0, because a batch has one sample already.
-        """
-        while True:
-            try:
-                return work()
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                full = error.with_traceback(None)  # its frames hold what was computed
-            if not halve():
-                raise MemoryError(_TOO_LARGE.format("a single sample of")) from full
-            free_memory(self._device)
-            if not self._said:
-                warnings.warn(_SMALLER, UserWarning, stacklevel=2)
-            self._said = True
-
-    def hold(self, work: Callable[[], Result]) -> Result:
-        """Do work that does not depend on the batch size, and explain a lack of memory."""
-        try:
-            return work()
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            what = "the weights, or the optimizer's state, of"
-            raise MemoryError(_TOO_LARGE.format(what)) from error
-
-
-def free_main_memory(root: Path = Path("/")) -> int:
-    """Return how many bytes of main memory this process can still take.
-
-    A container or a cluster's job has a limit, by control groups of version 1 or 2. What they count
-    as used has files in it that the system drops when memory is needed.
-
-    Parameters
-    ----------
-    root : Path
-        Folder in which the system's own folders are.
-    """
-    import psutil
-
-    free = [int(psutil.virtual_memory().available)]
-    lines: list[str] = []
-    with suppress(OSError):  # not Linux
-        lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
-    for line in lines:
-        _, kinds, group = line.split(":", 2)
-        base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        if "memory" in kinds.split(","):
-            base /= "memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        elif kinds:
-            continue
-        limit, used, dropped = names
-        place = base / group.lstrip("/")
-        for folder in (place, *place.parents):  # the limit of each group holds for those in it
-            with suppress(OSError, ValueError):  # a container sees its own only; "max" is no limit
-                most = int((folder / limit).read_text("utf-8"))
-                taken = int((folder / used).read_text("utf-8"))
-                about = (folder / "memory.stat").read_text("utf-8").split()
-                files = dict(zip(about[::2], about[1::2], strict=True)).get(dropped, "0")
-                free.append(max(0, most - taken + int(files)))
-            if folder == base:
-                break
-    return min(free)
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        full = error.with_traceback(None)  # its frames hold what was computed
+        text = f"the GPU's memory cannot hold {what}; {remedy}. What is finished is kept"
+        raise MemoryError(text) from full
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import make_private, one_at_a_time, replaced, write_whole
-from memowidgets.models.device import Memory, sent
+from memowidgets.models.device import room_for, sent
 from memowidgets.models.lora import blocks_of
 from memowidgets.models.pretrained import cache_folder, file_digest, forget_digests
 from memowidgets.models.tokens import Tokens
@@ -98,10 +97,10 @@ class Prefix:
             found = self._whole()
             if found is not None:
                 return found
-            memory = Memory(device)
             with replaced(self._file) as temporary:
-                model, found = memory.hold(load)
-                self._compute(model.eval(), first, found["beside"], device, memory, temporary)
+                with room_for():
+                    model, found = load()
+                self._compute(model.eval(), first, found["beside"], device, temporary)
             note = {"key": self._folder.name, "digest": file_digest(self._file), "found": found}
             write_whole(self._note, json.dumps(note).encode())
         return found
@@ -145,7 +144,6 @@ class Prefix:
         first: int,
         beside: int,
         device: torch.device,
-        memory: Memory,
         file: Path,
     ) -> None:
         import torch
@@ -155,27 +153,13 @@ class Prefix:
         shape = (int(self._starts[-1]), self._width)
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
-        sizes = {"checked": _CHECKED, "rows": _BATCH}
-
-        def halve(what: str) -> int:
-            sizes[what] //= 2
-            return sizes[what]
-
-        def check() -> None:
-            batch = self._encoded.batch(order[: sizes["checked"]], device)
-            self._check(model, first, beside, batch)
-
-        def enter(done: int) -> Tensor:
-            batch = self._encoded.batch(order[done : done + sizes["rows"]], device)
-            return entering(model, first, batch, self._ask)
-
-        with torch.no_grad():
-            memory.fit(check, partial(halve, "checked"))
-            done = 0
-            while done < len(order):
-                states = memory.fit(partial(enter, done), partial(halve, "rows"))
-                positions = order[done : done + len(states)]
-                done += len(states)
+        remedy = "create the model with cache=False, and train it in smaller batches"
+        with torch.no_grad(), room_for(f"a batch of {_BATCH} prompts", remedy):
+            self._check(model, first, beside, self._encoded.batch(order[:_CHECKED], device))
+            for done in range(0, len(order), _BATCH):
+                positions = order[done : done + _BATCH]
+                batch = self._encoded.batch(positions, device)
+                states = entering(model, first, batch, self._ask)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
                 for row, slot in enumerate(self._encoded.slots(positions)):
                     start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]

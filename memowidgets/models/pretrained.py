@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from memowidgets.files import write_whole
-from memowidgets.models.device import free_main_memory
 from memowidgets.network import check_revision, failure, hub_errors, hub_may_be_asked
 from memowidgets.stamps import digest, digest_of, is_settled, state_of
 from memowidgets.visible import first_line
@@ -334,11 +333,13 @@ class Pretrained:
 
     def _check_memory(self, skeleton: Any) -> None:
         """Raise if the weights of a skeleton do not fit in main memory, before it is full."""
+        import psutil
+
         dtype = skeleton.config.get_text_config().dtype
         stored = "float32" if dtype is None else str(dtype).removeprefix("torch.")
         kept_as = self.dtype if self.dtype != "auto" else stored
         n_parameters = sum(parameter.numel() for parameter in skeleton.parameters())
-        needed, free = n_parameters * _BYTES.get(kept_as, 2), free_main_memory()
+        needed, free = n_parameters * _BYTES.get(kept_as, 2), psutil.virtual_memory().available
         if needed > free:
             raise MemoryError(
                 f"{self.name} needs {needed / _GB:.1f} GB of main memory in {kept_as}, and "

@@ -116,7 +116,7 @@ class TorchClassifier(ImageModel):
     }
 
     version: str | None = None
-    forward_batch: ClassVar[int] = 256
+    forward_batch: int = 256
     less_memory: ClassVar[str] = "; pass pool=4 to the model, or fewer layers="
 
     def __init__(

@@ -67,7 +67,7 @@ class TransformerModel(Model):
     """Class of transformers that loads such models."""
 
     version: str | None = "1"
-    forward_batch: ClassVar[int] = 32
+    forward_batch: int = 32
     draws_weights: ClassVar[bool] = False
 
     def __init__(

@@ -188,7 +188,7 @@ class WideResNet(ImageModel):
     }
 
     channels_last: bool = True
-    forward_batch: ClassVar[int] = 256
+    forward_batch: int = 256
     less_memory: ClassVar[str] = "; pass pool=4 to the model"
 
     def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:

@@ -9,7 +9,6 @@ from memowidgets.store.errors import (
     NotKeptError,
     OutsideError,
     StoreError,
-    TooLargeError,
 )
 from memowidgets.store.packed import PackedFile, PackedRun, pack, run_at
 from memowidgets.store.tensors import Tensors, put_rows
@@ -28,7 +27,6 @@ __all__ = [
     "RunDirectory",
     "StoreError",
     "Tensors",
-    "TooLargeError",
     "pack",
     "put_rows",
     "run_at",

@@ -12,7 +12,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -472,12 +472,11 @@ class RunDirectory:
         shapes: Mapping[str, tuple[int, ...]],
         metadata: Mapping[str, str] | None = None,
         of: str = "",
-        half: Collection[str] = (),
     ) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield memory-mapped float32 arrays of ``<name>.safetensors`` to be filled.
 
         The file appears once the block ends without an error, and not otherwise. `of` is as in
-        `write_tensors`. The arrays named in `half` are float16.
+        `write_tensors`.
         """
         target = self._tensor_path(name)
         self._check_writable()
@@ -485,7 +484,7 @@ class RunDirectory:
             make_private(target.parent)
             with replaced(target) as temporary:
                 unknown = dict.fromkeys(shapes, UNKNOWN)
-                entries = entries_of(shapes, half)
+                entries = entries_of(shapes)
                 head = head_of(entries, metadata or {}, self._stamp(name, of, unknown))
                 arrays = mapped(temporary, entries, head)
                 yield arrays

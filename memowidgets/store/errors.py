@@ -67,10 +67,6 @@ class NotKeptError(StoreError):
     """A recording does not hold what was asked for."""
 
 
-class TooLargeError(ValueError):
-    """A number is too large for float16."""
-
-
 @contextmanager
 def explained(path: Path, run: Path) -> Iterator[None]:
     """Turn the system's error about writing a file of a run into a `StoreError`."""

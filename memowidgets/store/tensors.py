@@ -6,7 +6,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
@@ -25,7 +25,7 @@ from memowidgets.stamps import (
     is_settled,
     state_of,
 )
-from memowidgets.store.errors import BrokenError, MissingError, StoreError, TooLargeError
+from memowidgets.store.errors import BrokenError, MissingError, StoreError
 from memowidgets.visible import quoted
 
 _DTYPES = {
@@ -39,7 +39,6 @@ _DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
-_LARGEST_HALF = float(np.finfo(np.float16).max)
 
 
 class _Place(NamedTuple):
@@ -185,15 +184,12 @@ _digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of (file, state of
 _MOST_DIGESTS = 100_000
 
 
-def entries_of(
-    shapes: Mapping[str, tuple[int, ...]], half: Collection[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """Return the header entries of consecutive arrays, float32 first for the sake of alignment."""
+def entries_of(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
+    """Return the header entries of consecutive float32 arrays."""
     entries, end = {}, 0
-    for name in sorted(shapes, key=lambda name: name in half):
-        kind = "F16" if name in half else "F32"
-        start, end = end, end + np.dtype(_DTYPES[kind]).itemsize * math.prod(shapes[name])
-        entries[name] = {"dtype": kind, "shape": list(shapes[name]), "data_offsets": [start, end]}
+    for name, shape in shapes.items():
+        start, end = end, end + 4 * math.prod(shape)
+        entries[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
     return entries
 
 
@@ -256,14 +252,7 @@ def put_rows(
 
     A slice has a start and an end, and no step. Neighbouring rows of a file are written, which is
     faster than copying them through the mapping: that stops at each page for the file system.
-
-    Raises
-    ------
-    TooLargeError
-        If the array is float16 and a value is beyond its range or not a number.
     """
-    if array.dtype == np.float16 and not np.abs(values).max(initial=0) <= _LARGEST_HALF:
-        raise TooLargeError(f"a number is larger than {_LARGEST_HALF:.0f}")
     place = _neighbours(rows)
     if place is None or os.name != "posix" or not isinstance(array, np.memmap):
         array[rows if place is None else place] = values

@@ -14,7 +14,7 @@ from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
-from memowidgets.models.device import Memory, cpu_threads, resolve_precision, sent
+from memowidgets.models.device import cpu_threads, resolve_precision, room_for, sent
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows
 from memowidgets.training.seeds import preserved, restored
@@ -133,18 +133,18 @@ def forward(
     progress: Progress | None = None,
     allocate: Allocate | None = None,
     feed: Feed | None = None,
-    memory: Memory | None = None,
 ) -> Forward:
     """Run a module over samples in eval mode, in which it stays; random states do not change.
 
     `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
-    device again. `progress` and `allocate` are those of `filled_pass`. With `memory`, the
-    pass begins again in smaller batches where that of the device is full.
+    device again. `progress` and `allocate` are those of `filled_pass`.
 
     Raises
     ------
     FloatingPointError
         If a loss is not finite, because the training has diverged.
+    MemoryError
+        If a batch does not fit in the device's memory.
     """
     import torch
 
@@ -162,10 +162,10 @@ def forward(
             layers = {LAYER + name: output for name, output in outputs.items()}
             return {"logits": logits, "losses": losses, **layers}
 
-        def work() -> Forward:
-            outputs.clear()  # of a pass for which the memory was too small
-            places = _places(model.lengths(data), positions, model.forward_batch)
-            return filled_pass(
+        places = _places(model.lengths(data), positions, model.forward_batch)
+        what = f"a forward pass over {min(model.forward_batch, len(positions))} samples at once"
+        with room_for(what, "set forward_batch of the model to less, or use a smaller model"):
+            found = filled_pass(
                 ((place, feed(positions[place])) for place in places),
                 ask,
                 len(positions),
@@ -174,14 +174,6 @@ def forward(
                 progress=progress,
                 allocate=allocate,
             )
-
-        def halve() -> int:
-            smaller = model.forward_batch // 2 if len(positions) > 1 else 0
-            if smaller:
-                vars(model)["forward_batch"] = smaller  # changes this model, not its class
-            return smaller
-
-        found = work() if memory is None else memory.fit(work, halve)
     if looks_like_probabilities(found.logits):
         warn_user(
             "the module returns probabilities, not logits: each row lies between 0 and 1 and sums "

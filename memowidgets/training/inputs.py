@@ -117,11 +117,6 @@ class Batches:
             self._data.check_steady((spread + self._checks) % n)
             self._checks += 1
 
-    def halve(self) -> int:
-        """Halve the batches of all later passes, and return their size."""
-        self.size //= 2
-        return self.size
-
     def first(self, n: int) -> Any:
         """Return the inputs of the first samples."""
         return next(self._read(np.arange(min(n, len(self._data))), n, 0))[1]

@@ -18,17 +18,17 @@ from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.bases import Bases
 from memowidgets.models.device import (
-    Memory,
     apart,
     cpu_threads,
     resolve_precision,
+    room_for,
     sent,
     working_on,
 )
 from memowidgets.progress import Progress
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
 from memowidgets.training.forward import Allocate, Forward, forward
-from memowidgets.training.seeds import RandomStates, epoch_seed, rewinder
+from memowidgets.training.seeds import RandomStates, epoch_seed
 
 if TYPE_CHECKING:
     import torch
@@ -100,18 +100,16 @@ class Learner:
         self._drop_single = drop_single
         self.step = 0
         self._device = torch.device(recipe.device)
-        self._memory = Memory(self._device)
         self.precision = resolve_precision(self._device, recipe.settings.precision)
-        with self._on_device():
+        with self._on_device(), room_for():
             # The feeder is first: it may keep the output of frozen blocks, which the module then
             # does not need.
             where = recipe.data, self._device, self.precision
-            self._feed = self._memory.hold(lambda: recipe.model.feeder_at(*where))
+            self._feed = recipe.model.feeder_at(*where)
             self._random = RandomStates(seed, self._device)
             with self._random.active():
-                self.module = self._memory.hold(lambda: recipe.model.begin(*where, recipe.bases))
+                self.module = recipe.model.begin(*where, recipe.bases)
             self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
-        self._batch_size = recipe.settings.batch_size
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     @cached_property
@@ -152,7 +150,6 @@ class Learner:
             precision=self.precision,
             capture=capture,
             feed=self._feed if own else None,
-            memory=self._memory,
         )
         with self._on_device():
             if capture:
@@ -222,24 +219,24 @@ class Learner:
         settings = self.recipe.settings
         for group in self._optimizer.param_groups:
             group["lr"] = settings.rate(self.step, len(self.members), group[_FIRST_RATE])
-        # a CPU never runs out of memory in a way that one can go on from
-        again = (lambda: None) if self._device.type == "cpu" else rewinder(self._device)
-        halve = partial(self._halve_batch, again)
-        self._memory.fit(partial(self._gradients, self._samples()), halve)
-        self._memory.hold(self._optimizer.step)
+        what = f"a batch of {settings.batch_size} samples in training"
+        with room_for(what, "pass a smaller batch_size=, with accumulate= for steps of equal size"):
+            self._gradients(self._samples())
+        with room_for():
+            self._optimizer.step()
         self.step += 1
 
     def _gradients(self, samples: NDArray[np.int64]) -> None:
         """Compute gradients of the mean loss over a step's samples, batch by batch."""
         import torch
 
-        model, augment = self.recipe.model, self.recipe.settings.augment
+        model, settings = self.recipe.model, self.recipe.settings
         self._optimizer.zero_grad(set_to_none=True)
-        for start in range(0, len(samples), self._batch_size):
-            batch = samples[start : start + self._batch_size]
+        for start in range(0, len(samples), settings.batch_size):
+            batch = samples[start : start + settings.batch_size]
             labels = self._labels[sent(torch.from_numpy(batch), self._device)]
             with model.autocast(self._device, self.precision):
-                inputs = model.augmented(self._feed(batch), augment)
+                inputs = model.augmented(self._feed(batch), settings.augment)
                 try:
                     _, losses = model.outputs(self.module, inputs, labels)
                 except ValueError as error:
@@ -259,20 +256,13 @@ class Learner:
         """
         if len(batch) > 1 or "more than 1 value per channel" not in str(error):
             return False
-        if self._drop_single and self._batch_size > 1:
-            return True
         size, n = self.recipe.settings.batch_size, len(self.members)
+        if self._drop_single and size > 1:
+            return True
         raise ValueError(
             f"the module normalises over its batch, but with {n} samples in batches of {size} "
             f"the last batch has one sample; use another batch_size, such as {size + 1}"
         ) from error
-
-    def _halve_batch(self, rewind: Callable[[], None]) -> int:
-        """Halve the batches, and take back what the step has drawn, or resuming would differ."""
-        rewind()
-        self._optimizer.zero_grad(set_to_none=True)
-        self._batch_size //= 2
-        return self._batch_size
 
     def _samples(self) -> NDArray[np.int64]:
         """Return the step's samples; each epoch's order depends on the seed alone."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.models.base import captured, first_tensor
-from memowidgets.models.device import Memory, precision_of
+from memowidgets.models.device import precision_of, room_for
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import arrays_of
@@ -392,8 +392,7 @@ class Looker:
         """Run the module over all samples. Module and random states stay unchanged.
 
         `allocate` creates the arrays that the pass fills, once, from their shapes by name and from
-        the precision of the pass. Where the GPU's memory is full, the pass begins again in smaller
-        batches.
+        the precision of the pass.
 
         Raises
         ------
@@ -403,7 +402,7 @@ class Looker:
         FloatingPointError
             If a loss is not finite.
         MemoryError
-            If a single sample does not fit into the GPU's memory beside the training.
+            If a batch does not fit into the GPU's memory beside the training.
         """
         device = device_of(module)
         used: list[str] = []
@@ -417,21 +416,20 @@ class Looker:
                 lambda *_: used.append(precision_of(module, device))
             )
 
-            def work() -> Forward:
-                capture.lengths.clear()
-                return filled_pass(
-                    self.batches,
-                    partial(self._answers, module, device, capture),
-                    len(self.labels),
-                    len(self.batches),
-                    precision,
-                    progress=progress,
-                    what="recording a checkpoint",
-                    allocate=lambda shapes: allocate(shapes, precision()),
-                )
-
+            size = min(self.batches.size, len(self.labels))
+            what = f"a forward pass over {size} samples at once beside the training"
             try:
-                found = Memory(device).fit(work, self.batches.halve)
+                with room_for(what, "pass a smaller batch_size= to mw.watch"):
+                    found = filled_pass(
+                        self.batches,
+                        partial(self._answers, module, device, capture),
+                        len(self.labels),
+                        len(self.batches),
+                        precision,
+                        progress=progress,
+                        what="recording a checkpoint",
+                        allocate=lambda shapes: allocate(shapes, precision()),
+                    )
             finally:
                 note.remove()
         _warn_of_padding(capture.lengths)

@@ -462,13 +462,12 @@ def write_checkpoint(
         arrays: dict[str, FloatArray] = {}
 
         def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
-            if not arrays:  # a pass that ran out of memory begins again in smaller batches
-                made_in["precision"] = precision
-                if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:
-                    arrays.update(in_memory(shapes))
-                else:
-                    made = run.new_tensors(place, shapes, made_in, digest)
-                    arrays.update(stack.enter_context(made))
+            made_in["precision"] = precision
+            if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:
+                arrays.update(in_memory(shapes))
+            else:
+                made = run.new_tensors(place, shapes, made_in, digest)
+                arrays.update(stack.enter_context(made))
             return arrays
 
         seen = passes.look(module, progress, allocate)

@@ -14,7 +14,7 @@ from memowidgets.data import Dataset
 from memowidgets.data.mcq import in_chat
 from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import modes_kept
-from memowidgets.models.device import Memory, used_precision, working_on
+from memowidgets.models.device import used_precision, working_on
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.progress import Progress
@@ -104,7 +104,6 @@ class ModelPasses:
         self.labels: NDArray[np.int64] = recipe.data.labels[members]
         self.layer_names = tuple(name for name in layers if name in kept)
         self._layers = tuple(layers)
-        self._memory: Memory | None = None
 
     def check(self, module: nn.Module) -> None:
         """Raise for a module that is not the audit's.
@@ -169,7 +168,6 @@ class ModelPasses:
         **capture: Any,
     ) -> Forward:
         device = next(module.parameters()).device
-        self._memory = self._memory or Memory(device)
         with modes_kept(module), working_on(device):
             return forward(
                 self.recipe.model,
@@ -180,7 +178,6 @@ class ModelPasses:
                 "float32",  # the module's forward already has the training's autocast
                 capture=bool(capture),
                 progress=progress,
-                memory=self._memory,
                 **capture,
             )
 

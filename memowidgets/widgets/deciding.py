@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.data.mcq import checked_texts
-from memowidgets.decisions import CHOICES, NO_FILE, DecisionLog, spelled, to_csv
-from memowidgets.edits import Edit
+from memowidgets.decisions import CHOICES, DecisionLog, spelled, to_csv
 from memowidgets.visible import quoted
 from memowidgets.widgets.samples import readable
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from memowidgets.widgets.samples import SampleReader
 
 
-MOST_EDITABLE = 200_000
 _NO_TEXT = "Only texts can be anonymised: keep, relabel or remove this sample."
 _DONE = {
     "keep": "kept",
@@ -55,7 +52,7 @@ class Deciding:
         Only texts can be anonymised, and only samples of two or more classes relabelled.
         """
         without = {
-            "anonymise": not self._reader.editable,
+            "anonymise": not self._reader.is_text,
             "relabel": len(self._items.class_names) < 2,
         }
         return tuple(choice for choice in CHOICES if not without.get(choice))
@@ -75,9 +72,9 @@ class Deciding:
         contents = "fields" if self._reader.kind == "table" else ""
         return {
             "choices": list(self.choices),
-            "refused": {} if self._reader.editable else {"anonymise": _NO_TEXT},
+            "refused": {} if self._reader.is_text else {"anonymise": _NO_TEXT},
             "classes": [self._items.class_name(i) for i in range(len(self._items.class_names))],
-            "contents": "texts" if self._reader.editable else contents,
+            "contents": "texts" if self._reader.is_text else contents,
             "undo": self.log.undo_levels,
             "decided": len(self.log),
             "problem": readable(self.log.problem),
@@ -104,8 +101,6 @@ class Deciding:
                 f"unknown decision {quoted(decision)}; valid here: "
                 f"{', '.join(map(repr, self.choices))}"
             )
-        if decision == "anonymise" and self.log.edits_file is None:
-            raise ValueError(NO_FILE)
         new = None if decision != "relabel" else self._class_of(positions, to)
         changed = self.log.decide(map(self._items.name, positions), decision, note, new)
         if decision is None:
@@ -138,55 +133,9 @@ class Deciding:
             return "There is nothing to undo."
         return f"Undone: {changed} {'sample' if changed == 1 else 'samples'}."
 
-    def to_edit(self, position: int) -> dict[str, Any]:
-        """Return the words of a sample, original and edited so far."""
-        card = self._reader.card(position)
-        size = len(card.text or "") + sum(map(len, card.options))
-        if not self._reader.editable or size > MOST_EDITABLE:
-            return {"editable": False}
-        edit = self.log.edits().get(self._items.name(position))
-        words = edit or Edit(card.text or "", card.options)
-        return {
-            "editable": True,
-            "edited": edit is not None,
-            "hasFile": self.log.edits_file is not None,
-            "words": [readable(word) for word in (words.text, *words.options)],
-        }
-
-    def edit(self, position: int, words: Sequence[str | None]) -> str:
-        """Keep the edited words of a sample. None leaves a part as it is.
-
-        Raises
-        ------
-        ValueError
-            If the words make no sample, or there is no file for them yet.
-        OSError
-            If the file cannot be written.
-        """
-        if not self._reader.editable:
-            raise ValueError("only texts can be anonymised: keep or remove this sample")
-        name, card = self._items.name(position), self._reader.card(position)
-        before = self.log.edits().get(name) or Edit(card.text or "", card.options)
-        old = (before.text, *before.options)
-        if len(words) != len(old):
-            raise ValueError(f"this sample has {len(old)} texts, not {len(words)}")
-        text, *options = [
-            was if new is None else str(new) for was, new in zip(old, words, strict=True)
-        ]
-        self.log.edit(name, _checked(text, options))
-        return f"The edited text of {_quoted(name)} is saved; it is {_DONE['anonymise']}."
-
     def csv(self) -> str:
         """Return all decisions in the form of ``decisions.csv``."""
         return to_csv(self.log.table())
-
-
-def _checked(text: str, options: Sequence[str]) -> Edit:
-    if options:
-        return Edit(*checked_texts(text, options, "the edited question", "keep"))
-    if not text.strip():
-        raise ValueError("the edited text is empty: remove the sample instead")
-    return Edit(text)
 
 
 def _quoted(name: str) -> str:

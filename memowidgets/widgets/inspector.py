@@ -30,9 +30,7 @@ from memowidgets.widgets.threads import in_background
 from memowidgets.widgets.widget import created, displayed, validate
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
         AskPage,
         ComputeAt,
         Decide,
-        EditText,
         Export,
         Select,
         Shown,
@@ -129,15 +126,6 @@ class Inspection(AtThreshold):
         self._log.refresh()
         return self._log.frame()
 
-    @property
-    def edits_file(self) -> Path | None:
-        """File of anonymised texts; None until you choose one."""
-        return self._log.edits_file
-
-    @edits_file.setter
-    def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        self._log.edits_file = path
-
     def decisions_changed(self) -> None:
         """Show what was decided, here or elsewhere."""
         self._decided += 1
@@ -217,9 +205,6 @@ class Inspection(AtThreshold):
             return
         positions = self._rows.positions[self._in_order(self._rows, of_all, found)].tolist()
         self._reply(asked, self._deciding.decide(positions, decision, note, to))
-
-    def _hear_edit(self, asked: EditText) -> None:
-        self._reply(asked, self._deciding.edit(self._checked(asked["position"]), asked["words"]))
 
     def _hear_undo(self, asked: Undo) -> None:
         self._reply(asked, self._deciding.undo())
@@ -412,10 +397,6 @@ class Inspection(AtThreshold):
             "kept": self._log.kept,
             "more": self._detail is not None,
         }
-        try:
-            reply["edit"] = self._deciding.to_edit(position)
-        except (OSError, ValueError) as error:
-            reply["edit"] = {"editable": False, "problem": readable(str(error))}
         return reply, [bytes(pixels)] if pixels else []
 
     def _work_out(self, request: str, position: int, detail: Callable[[int], SampleDetail]) -> None:
@@ -468,8 +449,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Other scores to sort by.
     decisions : DecisionLog, optional
         Where decisions go; by default they stay here.
-    edits_file : path-like, optional
-        Where anonymised texts go: JSON lines that their owner alone can read.
     detail : callable, optional
         Gives the `SampleDetail` of the sample at a position; called in a thread of its own.
     compute : callable, optional
@@ -533,7 +512,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         title: str = "score",
         extras: Mapping[str, Extra] | None = None,
         decisions: DecisionLog | None = None,
-        edits_file: str | os.PathLike[str] | None = None,
         detail: Callable[[int], SampleDetail] | None = None,
         compute: Callable[[str, str], None] | None = None,
         **traits: Any,
@@ -551,8 +529,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
             "filter": one_of("filter", traits.pop("filter", filters[0]), filters),
             "sort": one_of("sort", traits.pop("sort", sorts[0]), sorts),
         }
-        if edits_file is not None:
-            self._log.edits_file = edits_file
         super().__init__(**traits)
         with self.hold_sync():
             for name, value in shown.items():

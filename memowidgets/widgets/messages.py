@@ -83,15 +83,6 @@ class Decide(Shown):
     expected: NotRequired[str]
 
 
-class EditText(TypedDict):
-    """Edited words of a sample; None where a part stays as it is."""
-
-    type: Literal["edit"]
-    request: NotRequired[str]
-    position: int
-    words: list[str | None]
-
-
 class Undo(TypedDict):
     """Take the last decision back."""
 
@@ -173,7 +164,6 @@ FromPage = (
     | AskPage
     | AskDetail
     | Decide
-    | EditText
     | Undo
     | Export
     | ComputeAt

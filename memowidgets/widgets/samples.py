@@ -153,7 +153,7 @@ class SampleReader:
     """Reads samples of one kind from a sequence. Each may have an id."""
 
     kind = ""
-    editable = False
+    is_text = False
     notice = ""  # what is said once above all samples
 
     def __init__(self, samples: Any) -> None:
@@ -293,7 +293,7 @@ class _ImageArray(SampleReader):
 
 class _Texts(SampleReader):
     kind = "text"
-    editable = True
+    is_text = True
 
     def card(self, position: int) -> Card:
         return Card(text=self.text(position), canary=self._is_canary(position))
@@ -340,7 +340,7 @@ class _Withheld(SampleReader):
 
 class _Questions(SampleReader):
     kind = "mcq"
-    editable = True
+    is_text = True
 
     def card(self, position: int) -> Card:
         known: Any = self._samples

@@ -95,19 +95,20 @@ def test_a_run_of_the_second_device_goes_on_where_there_is_one(
     assert_trained_alike(resumed, of_the_cpu)
 
 
-def test_small_memory_halves_batches_once_and_changes_no_number(
+def test_a_batch_that_does_not_fit_is_named_with_what_to_make_smaller(
     of_the_cpu, device, hardware, tmp_path
 ):
     made = audit("ConvNet", tmp_path / "run", device)
     hardware.largest = 3
-    with pytest.warns(UserWarning, match="processed in smaller parts") as told:
+    with pytest.raises(MemoryError, match=r"21 samples at once.* forward_batch of the model"):
         made.train()
-    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
-    assert_trained_alike(made, of_the_cpu)
-    made.score("psmi")  # in the smaller batches that are known to fit
-    hardware.largest = 0
-    with pytest.raises(MemoryError, match="single sample"):
-        made.score("psmi", checkpoint=0)
+    made.run.model.forward_batch = 3
+    with pytest.raises(MemoryError, match=r"batch of 8 samples.* batch_size="):
+        made.train()
+    hardware.largest = 8
+    made.train()
+    found = made.score("psmi", checkpoint=0)
+    np.testing.assert_allclose(found, of_the_cpu.score("psmi", checkpoint=0), atol=1e-5)
 
 
 def kept_states(folder, device, monkeypatch):
@@ -118,21 +119,11 @@ def kept_states(folder, device, monkeypatch):
     return file.read_bytes()
 
 
-@pytest.mark.parametrize("room", [3, 1])
-def test_small_memory_halves_the_batches_of_the_frozen_blocks(
-    room, device, hardware, tmp_path, monkeypatch
+def test_prompts_of_the_frozen_blocks_that_do_not_fit_leave_no_file(
+    device, hardware, tmp_path, monkeypatch
 ):
-    whole = kept_states(tmp_path / "whole", device, monkeypatch)
-    hardware.largest = room
-    with pytest.warns(UserWarning, match="processed in smaller parts") as told:
-        halved = kept_states(tmp_path / "halved", device, monkeypatch)
-    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
-    assert halved == whole
-    hardware.largest = 0
-    with (
-        pytest.warns(UserWarning, match="smaller parts"),
-        pytest.raises(MemoryError, match="single sample"),
-    ):
+    hardware.largest = 3
+    with pytest.raises(MemoryError, match=r"16 prompts.*cache=False"):
         kept_states(tmp_path / "none", device, monkeypatch)
     assert not list((tmp_path / "none").rglob("*states*"))
 
@@ -148,21 +139,6 @@ def test_frozen_blocks_that_do_not_fit_are_told_from_a_batch_that_does_not(
     monkeypatch.setattr(TokenModel, "_frozen", full)
     with pytest.raises(MemoryError, match="the weights"):
         kept_states(tmp_path / "none", device, monkeypatch)
-
-
-def test_a_training_with_small_memory_is_resumed_as_if_it_had_not_been_interrupted(
-    device, hardware, tmp_path
-):
-    """Each new process first tries a whole batch again, which draws random numbers."""
-    hardware.largest = 3
-    paths = [tmp_path / name for name in ("whole", "resumed")]
-    made = [audit("ConvNet", path, device, augment="flip+crop") for path in paths]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        made[0].train()
-        made[1].train(stop_at_drop=1e-9)
-        audit("ConvNet", paths[1], device, augment="flip+crop").train()
-    np.testing.assert_array_equal(*map(losses, made))
 
 
 class Failing:
@@ -371,26 +347,13 @@ def test_a_watched_loop_on_the_device_is_that_of_the_cpu(device, tmp_path):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_a_watched_pass_that_does_not_fit_beside_the_training_is_halved(
-    device, tmp_path, monkeypatch
-):
-    """An optimizer takes its memory at its first step, so the pass of step 0 says too little."""
-    here = watched(tmp_path / "cpu", "cpu")
-    real = Looker._answers
+def test_a_watched_pass_that_does_not_fit_names_its_batch(device, tmp_path, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("out of memory")
 
-    def small(self, module, *others):
-        if int(module[1].num_batches_tracked) > 0 and len(others[-2]) > 12:
-            raise torch.OutOfMemoryError("out of memory")
-        return real(self, module, *others)
-
-    monkeypatch.setattr(Looker, "_answers", small)
-    with pytest.warns(UserWarning, match="smaller parts") as told:
-        there = watched(tmp_path / "device", device)
-    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
-    assert_trained_alike(here, there)
-    for metric in ("psmi", "loss", "csl"):
-        one, other = (made.score(metric, checkpoint="final") for made in (here, there))
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    monkeypatch.setattr(Looker, "_answers", full)
+    with pytest.raises(MemoryError, match=r"40 samples at once.* batch_size= to mw\.watch"):
+        watched(tmp_path / "device", device)
 
 
 def by_a_trainer(path, on, monkeypatch):
@@ -571,24 +534,3 @@ def test_a_worker_elsewhere_chooses_its_own_device_if_none_was_named(
     assert executor.devices == [used]
     fork = made.fork(tmp_path / "fork", data=made.data, start="scratch")
     assert fork.run.recipe().anywhere == (asked == "auto")
-
-
-def test_a_recorded_pass_that_does_not_fit_is_halved_too(tmp_path, monkeypatch):
-    data = recipes.questions()
-    module = recipes.language_model(data)
-    model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
-    made = mw.Audit(model, data, path=tmp_path / "run", device="cpu", held_out=1 / 8)
-    kept = made.recorder(None, "last", 1)
-    kept.start(module, 0, 4, 4)
-    whole = kept.known(0)
-
-    def small(_module, inputs, options):
-        if len(options["input_ids"]) > 4:
-            raise torch.OutOfMemoryError("out of memory")
-
-    hook = module.register_forward_pre_hook(small, with_kwargs=True)
-    with pytest.warns(UserWarning, match="smaller parts") as told:
-        halved = kept.record(module, 4, None)
-    hook.remove()
-    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
-    assert halved.train_loss == pytest.approx(whole.train_loss, abs=1e-6)

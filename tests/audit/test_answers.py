@@ -180,10 +180,30 @@ def test_what_is_missing_is_said(tmp_path):
     assert any("nothing was scored" in note for note in found.notes)
 
 
-def test_the_dashboard_of_an_audit_decides_for_the_audit(finished, tmp_path):
-    dashboard = finished.dashboard(edits_file=tmp_path / "edits.jsonl")
+def test_compute_says_what_it_takes(tmp_path):
+    data = mw.data.load_digits(canaries=0.05, seed=0).take(range(400))
+    training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
+    audit = mw.Audit(mw.models.ConvNet(8), data, tmp_path / "run", training, device="cpu")
+    audit.train()
+    view, layer = AuditView(audit), audit.layers[-1]
+    n = len(audit.members)
+    assert view.missing("psmi", layer, "epoch-1").cost == f"1 forward pass over {n} members"
+    audit.score("psmi", checkpoint="epoch-1")
+    assert view.missing("psmi", layer, "epoch-1").cost == ""
+    said = view.missing("psmi_mean", layer, "epoch-3").cost
+    file = tmp_path / "run/forward/epoch-1.safetensors"
+    assert said.startswith(f"2 forward passes over {n} members: about ")
+    assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said
+    dashboard = audit.dashboard()
+    dashboard.wait(60)
+    dashboard.checkpoint = "epoch-2"
+    assert f"press Compute (1 forward pass over {n} members: about" in dashboard._message["text"]
+    dashboard.close()
+
+
+def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
+    dashboard = finished.dashboard()
     try:
-        assert finished.edits_file == tmp_path / "edits.jsonl"
         reply = say(dashboard, "decide", positions=[0], decision="remove", note="a patient")
         assert "to be removed" in reply["text"]
         assert finished.decisions.values.tolist() == [
@@ -197,7 +217,6 @@ def test_the_dashboard_of_an_audit_decides_for_the_audit(finished, tmp_path):
     finally:
         say(dashboard, "undo")
         dashboard.close()
-        finished.edits_file = None
 
 
 # every member of the recordings

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.edits import Edit
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
 from tests.audit.test_run_killed import forked, same_files, wait_for
@@ -130,16 +129,15 @@ def test_a_changed_text_counts_as_seen(tmp_path):
     model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
     audit = small_audit(tmp_path / "run", model=model, data=data)
     audit.train(stop_at_drop=0.01)
-    audit.edits_file = tmp_path / "edits.jsonl"
     name = str(audit.members[0])
-    sample = audit.member_data[0]
-    audit.decision_log.edit(name, Edit("A patient of some age.", sample.choices))
+    audit.decision_log.decide([name], "anonymise")
+    kept = audit.kept(texts={name: "A patient of some age."})
     with pytest.warns(UserWarning, match="already seen 1 samples"):
-        fork = audit.fork(tmp_path / "fork", start="prediction")
+        fork = audit.fork(tmp_path / "fork", data=kept, start="prediction")
     fork.train()
     position = fork.members.tolist().index(name)
     assert fork.member_data[position].question == "A patient of some age."
-    again = mw.Audit.open(fork.path, data=audit.kept(), model=model)
+    again = mw.Audit.open(fork.path, data=kept, model=model)
     assert np.isfinite(again.score("loss", checkpoint="final")).all()
 
 

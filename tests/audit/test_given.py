@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.decisions import Decision
-from memowidgets.edits import Edit
 from memowidgets.memorization import log_lira
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit
@@ -394,12 +393,11 @@ def test_samples_of_every_kind_are_shown_and_kept(samples, kind, name):
     dashboard.close()
 
 
-def test_an_anonymised_text_is_kept_in_its_new_words(tmp_path):
+def test_an_anonymised_text_is_kept_in_its_new_words():
     audit = audit_of(samples=[f"text {i}" for i in range(N)])
-    audit.edits_file = tmp_path / "edits.jsonl"
-    audit.decision_log.edit("007", Edit("a patient"))
-    assert audit.kept()[7] == "a patient"
-    assert audit.kept()[8] == "text 8"
+    audit.decision_log.decide(["007"], "anonymise")
+    kept = audit.kept(texts={"007": "a patient"})
+    assert (kept[7], kept[8]) == ("a patient", "text 8")
 
 
 def test_without_samples_ids_are_shown_and_nothing_is_kept(audit):

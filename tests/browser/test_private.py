@@ -9,14 +9,12 @@ import pytest
 from tests.widgets.private import names, spellings
 
 CELL = """
-import tempfile
 import numpy as np
 from memowidgets.widgets import Dashboard, SampleInspector
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.private import images, names, questions
 source = FakeSource(n=60)
 source.data = questions(60)
-source.decision_log.edits_file = tempfile.mkdtemp() + "/edits.jsonl"
 dashboard = Dashboard(source)
 dashboard.filter, dashboard.more = "all", True
 dashboard

@@ -12,14 +12,13 @@ import pytest
 
 import memowidgets as mw
 from memowidgets import stamps
-from memowidgets.decisions import DecisionLog, from_csv
-from memowidgets.edits import Edit, EditsFile
+from memowidgets.decisions import from_csv
 from memowidgets.models.pretrained import folder_origin
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.store.tensors import head_of
 from memowidgets.training.filling import Claims
 from tests.audit.conftest import small_audit
-from tests.hostile.forged import KINDS, SPARSE, put
+from tests.hostile.forged import SPARSE
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="FIFOs are POSIX's")
 
@@ -42,21 +41,6 @@ def tensors(path):
     run = RunDirectory(path)
     run.write_tensors("x", {"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)})
     return run
-
-
-def edits(kind):
-    def call(path):
-        file = EditsFile(path / "edits.jsonl")
-        file.change({"7": Edit("a text")})
-        put(kind, file.path)
-        file.read()
-
-    return call
-
-
-def locked_edits(path):
-    (path / ".edits.jsonl.lock").mkdir()
-    EditsFile(path / "edits.jsonl").change({"7": Edit("a text")})
 
 
 def forgotten_folder(path):
@@ -106,8 +90,6 @@ STAMPS = [
     {"name": 7}, {"run": None}, {"of": []}, {"arrays": []}, {"arrays": {"a": 7}}, {"more": "x"},
 ]  # fmt: skip
 REFUSED = [  # a call with a folder, the error's type, and facts
-    *((edits(kind), ValueError, ["edits.jsonl", kind]) for kind in KINDS),
-    (locked_edits, OSError, ["edits.jsonl.lock"]),
     (forgotten_folder, StoreError, ["x.safetensors"]),
     (claimed_folder, StoreError, ["0003.lock"]),
     *((stamped(changes), StoreError, ["x.safetensors", "stamp"]) for changes in STAMPS),
@@ -145,8 +127,6 @@ DATA = mw.data
         RunDirectory.existing,
         mw.Audit.open,
         small_audit,
-        EditsFile,
-        lambda path: setattr(DecisionLog(), "edits_file", path),
         lambda path: DATA.TextDataset.from_csv(f"{path}.csv"),
         lambda path: DATA.TextDataset.from_jsonl(f"{path}.jsonl"),
         lambda path: DATA.TableDataset.from_csv(f"{path}.csv"),

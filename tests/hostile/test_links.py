@@ -11,7 +11,6 @@ import pytest
 
 import memowidgets as mw
 from benchmarks.recording import export
-from memowidgets.edits import Edit, EditsFile
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import small_audit, small_data
@@ -160,7 +159,6 @@ def _open_umask():
 @pytest.mark.usefixtures("_open_umask")
 def test_all_that_is_written_is_private_whatever_the_umask(tmp_path):
     make_private(tmp_path / "b" / "c" / "d")
-    EditsFile(tmp_path / "e" / "f" / "edits.jsonl").change({"1": Edit("text")})
     audit = small_audit(tmp_path / "deep" / "run")
     audit.train()
     audit.score("psmi")

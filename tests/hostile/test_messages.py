@@ -21,12 +21,12 @@ VALUES = [
     ["a", 1], {}, {"a": 1}, {"x": {}}, [0.1] * 50, "1", "nan", {"type": "page"},
 ]  # fmt: skip
 TYPES = [
-    "select", "page", "detail", "decide", "edit", "undo", "export", "compute", "compute_at",
+    "select", "page", "detail", "decide", "share", "undo", "export", "compute", "compute_at",
     "cancel", "refresh", "address", "log_lira", "said", "", None, 3, [], {}, "\x1b[31m",
 ]  # fmt: skip
 FIELDS = [
     "request", "position", "positions", "page", "filter", "sort", "label", "search", "decision",
-    "note", "expected", "only", "words", "layer", "checkpoint", "version", "text", "known",
+    "note", "expected", "only", "what", "layer", "checkpoint", "version", "text", "known",
 ]  # fmt: skip
 
 

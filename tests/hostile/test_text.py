@@ -176,7 +176,7 @@ REFUSED = [  # what is refused, and a fact that the error does name
     (records(GOOD | {"id": EVIL}, GOOD | {"id": EVIL}), "ids"),
     (texts(ids=[EVIL, EVIL]), "U"),
     (texts([EVIL, EVIL]), "U"),
-    (lambda folder: texts()(folder).with_texts({EVIL * 9: ("new", ())}), "U"),
+    (lambda folder: texts()(folder).with_texts({EVIL * 9: "new"}), "U"),
 ]  # fmt: skip
 
 

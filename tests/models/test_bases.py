@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import cloudpickle
 import numpy as np
+import psutil
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM
@@ -18,7 +20,6 @@ from transformers import AutoModelForMaskedLM
 import memowidgets as mw
 from memowidgets.data import TextDataset
 from memowidgets.files import one_at_a_time
-from memowidgets.models import pretrained
 from memowidgets.models.bases import Base, Bases
 from memowidgets.models.heads import drawn_again
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
@@ -277,7 +278,9 @@ def test_the_check_of_memory_counts_the_workers_that_load_at_the_same_time(tmp_p
     held = []
     needed = 4 * sum(p.numel() for p in causal_of("llama").parameters())
     monkeypatch.setattr(
-        pretrained, "free_main_memory", lambda: int(1.5 * needed) - needed * len(held)
+        psutil,
+        "virtual_memory",
+        lambda: SimpleNamespace(available=int(1.5 * needed) - needed * len(held)),
     )
     model, begin = questioned(causal_of("llama"), ALL, tmp_path), Base.__init__
 

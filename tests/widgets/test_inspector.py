@@ -263,8 +263,7 @@ def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
         ("decide", {"positions": [0], "decision": "relabel"}, "no class None"),
         ("decide", {"positions": [0], "decision": "relabel", "to": 99}, "no class 99"),
         ("decide", {"positions": ["0"], "decision": "keep"}, "positions[0]"),
-        ("edit", {"position": 0, "words": ["x"]}, "only texts can be anonymised"),
-        ("edit", {"position": 0}, "lacks 'words'"),
+        ("compute_at", {"layer": "3"}, "lacks 'checkpoint'"),
         ("select", {"position": 200}, "0 to 199"),
         ("page", {"request": "r", "page": "x"}, "page must be a whole number, not 'x'"),
         ("page", {"request": "r", "page": 0, "label": "9"}, "label"),
@@ -279,31 +278,15 @@ def test_a_wrong_message_is_answered_with_what_is_wrong(digits, kind, content, f
     assert digits.decisions.empty
 
 
-def test_words_are_edited_one_by_one_and_kept_elsewhere(tmp_path):
-    record = {"question": "q", "choices": ["x\r\ny", "z"], "answer": 0, "id": "p"}
-    widget = SampleInspector([record], edits_file=tmp_path / "edits.jsonl")
-    say(widget, "edit", position=0, words=["new words", None, None])
-    kept = json.loads((tmp_path / "edits.jsonl").read_text())
-    assert (kept["question"], kept["choices"]) == ("new words", ["x\r\ny", "z"])
-    opened = say(widget, "detail", request="r", position=0)
-    assert opened["edit"]["words"] == ["new words", "x\r\ny", "z"]
-    assert opened["item"]["text"] == "q"
-    for words, fact in (([" ", None, None], "question is empty"), (["a"], "has 3 texts, not 1")):
-        refused = say(widget, "edit", position=0, words=words)
-        assert not refused["done"]
-        assert fact in refused["text"]
-
-
-def test_neither_state_nor_stand_in_holds_notes_ids_or_edits(tmp_path):
+def test_neither_state_nor_stand_in_holds_notes_or_ids():
     records, names = hostile_questions()
-    widget = SampleInspector(records, ids=names, edits_file=tmp_path / "edits.jsonl")
+    widget = SampleInspector(records, ids=names)
     say(widget, "decide", positions=[1], decision="remove", note="secret note")
-    say(widget, "edit", position=0, words=["secret words", None, None, None, None])
     say(widget, "detail", request="r", position=0)
     page(widget)
     bundle = widget._repr_mimebundle_()[0]
     state = json.dumps(widget.get_state(), default=repr) + json.dumps(bundle)
-    for private in ("secret", names[0], names[1], str(tmp_path), "wobbling"):
+    for private in ("secret", names[0], names[1], "wobbling"):
         assert private not in state
 
 

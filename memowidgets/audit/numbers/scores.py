@@ -482,7 +482,7 @@ def named_series(
 
 
 def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
-    """Return a layer's output for each member as it is kept: memory-mapped, or in float16."""
+    """Return a layer's output for each member as it is kept, which is memory-mapped."""
     record = evidence.names.record(checkpoint)
     return evidence.representation(record, evidence.names.layer(layer))
 

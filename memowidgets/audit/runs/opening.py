@@ -20,7 +20,6 @@ from typing import Any, cast
 import numpy as np
 
 from memowidgets import data as data_room
-from memowidgets.audit.kept import AUTO, check_states
 from memowidgets.audit.run import WATCHED, Run, device_of, noise_of
 from memowidgets.audit.runs import identity
 from memowidgets.checks import as_code, warn_user, whole_number
@@ -99,12 +98,10 @@ def begun_run(
     device: str,
     members: Members,
     held_out: HeldOut,
-    states: str = AUTO,
 ) -> Run:
     """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
     check_model(model)
     seed = whole_number("seed", seed)
-    check_states(states)
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
     if training is not None and not isinstance(training, TrainingConfig):
@@ -126,11 +123,10 @@ def begun_run(
         **identity.described_training(settings, seed, precision, used),
         **identity.described_model(model, data, design, settings),
         **identity.described_data(data, design, aside),
-        "states": states,
     }
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.begun(run, manifest, trained_on, design, at_once=True)
-    return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
+    return Run(run, manifest, model, trained_on, aside, design, device, settings)
 
 
 def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:

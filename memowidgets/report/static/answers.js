@@ -65,7 +65,7 @@ export class Answers {
     if (asked.type === "page") return this.page(asked);
     if (asked.type === "detail") return this.opened(asked);
     if (asked.type === "select") this.selected = asked.position;
-    if (asked.type !== "decide" && asked.type !== "edit" && asked.type !== "undo" && asked.type !== "export") return null;
+    if (asked.type !== "decide" && asked.type !== "undo" && asked.type !== "export") return null;
     return { content: { type: "said", request: asked.request ?? null, done: false, text: REFUSED }, buffers: [] };
   }
 
@@ -247,7 +247,6 @@ export class Answers {
         decisions: NO_DECISIONS,
         kept: true,
         more: false,
-        edit: { editable: false },
       },
       buffers,
     };

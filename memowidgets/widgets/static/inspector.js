@@ -15,7 +15,7 @@ import { Opened } from "./opened.js";
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Reply */
-/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "edit" | "undo" | "export" | "compute_at"}>} Asked */
+/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "undo" | "export" | "compute_at"}>} Asked */
 
 const AFTER_PAINT = 30; // milliseconds in which the browser gets a frame to the screen
 const SAVE_AFTER = 200;
@@ -122,7 +122,7 @@ export class Inspector {
     /** Position of the sample that is open. @type {number | null} */
     this.open = null;
     this.known = 0;
-    this.editing = ""; // the decision that an opened sample begins with
+    this.relabels = false; // whether an opened sample begins with the choice of a class
     /** What was last asked for all that is shown. @type {{decision: string, to: number | null}} */
     this.wanted = { decision: "keep", to: null };
     this.bar = new DecideBar({
@@ -136,7 +136,6 @@ export class Inspector {
       decide: (decision, to) => this.decideOpen({ decision, ...asClassOf(to) }),
       refuse: (reason) => this.bar.say(reason, false),
       note: (note) => this.decideOpen({ note }),
-      edit: (words) => this.open !== null && this.request({ type: "edit", position: this.open, words }),
       compute: (layer, checkpoint) => this.request({ type: "compute_at", layer, checkpoint }),
     });
     const sort = html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort);
@@ -164,7 +163,7 @@ export class Inspector {
     const opened = this.model.get("opened") ?? null;
     if (opened === this.open) return;
     if (opened === null) this.close();
-    else this.openSample(opened, "", false);
+    else this.openSample(opened, false, false);
   }
 
   /** @param {number | null} position  of the sample that is open from now on */
@@ -549,7 +548,7 @@ export class Inspector {
     else if (this.marked.size > 0 && needsClass) this.bar.offerClasses();
     else if (this.marked.size > 0) this.request({ type: "decide", ...what, positions: [...this.marked] });
     else if (position === null) this.bar.say("Choose a sample first.", false);
-    else if (needsClass || (decision === "anonymise" && this.textual())) this.openSample(position, decision);
+    else if (needsClass) this.openSample(position, true);
     else this.decideOne(position, what);
   }
 
@@ -571,11 +570,6 @@ export class Inspector {
     if (this.open !== null) this.decideOne(this.open, what);
   }
 
-  /** Whether samples are texts, which can be anonymised. */
-  textual() {
-    return this.reply?.decisions.choices.includes("anonymise") === true;
-  }
-
   /** @param {import("./messages.js").Said} reply */
   hearSaid(reply) {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
@@ -583,7 +577,6 @@ export class Inspector {
     this.bar.say(reply.text, reply.done);
     if (reply.file !== undefined) download(reply.file, reply.content ?? "", reply.file.endsWith("csv") ? "text/csv" : "application/jsonl");
     if (reply.count !== undefined) this.bar.ask(this.wanted.decision, reply.count, reply.these ?? "", this.wanted.to);
-    if (reply.done && reply.request?.endsWith(":edit")) this.opened.saved();
     if (!reply.done || !reply.request?.endsWith(":decide")) return;
     if (this.marked.size > 0) this.unmark();
     const onward = this.onward;
@@ -597,18 +590,18 @@ export class Inspector {
 
   /**
    * @param {number | null} position
-   * @param {string} [editing]  the decision to begin with, whose words or class are asked for
+   * @param {boolean} [relabels]  whether to begin with the choice of a class
    * @param {boolean} [focus]  whether the keyboard goes there, not to the list beside it
    */
-  openSample(position, editing = "", focus = true) {
+  openSample(position, relabels = false, focus = true) {
     if (position === null) return;
-    this.editing = editing;
+    this.relabels = relabels;
     if (this.open !== position) {
       this.keepOpen(position);
       this.opened.start(position);
       this.select(position, false);
       this.look(true);
-    } else if (editing !== "") this.opened.decide(editing);
+    } else if (relabels) this.opened.decide("relabel");
     this.opened.element.hidden = false;
     this.root.classList.add("mw-is-open");
     if (!focus) return;
@@ -647,8 +640,8 @@ export class Inspector {
     else if (content.position === this.open) {
       this.opened.show(content, buffers);
       this.turnTo(content.place);
-      if (this.editing !== "") this.opened.decide(this.editing);
-      this.editing = "";
+      if (this.relabels) this.opened.decide("relabel");
+      this.relabels = false;
     }
   }
 
@@ -753,7 +746,7 @@ export class Inspector {
     this.selectedAt = this.asked;
     this.showSelected(position);
     if (focus) this.current()?.focus({ preventScroll: true });
-    if (focus && this.open !== null) this.openSample(position, "", false);
+    if (focus && this.open !== null) this.openSample(position, false, false);
     else tell(this.model, { type: "select", position });
   }
 

@@ -82,15 +82,6 @@
  */
 
 /**
- * Edited words of a sample; null where a part stays as it is.
- * @typedef {object} EditText
- * @property {"edit"} type
- * @property {string} [request]
- * @property {number} position
- * @property {(string | null)[]} words
- */
-
-/**
  * Take the last decision back.
  * @typedef {object} Undo
  * @property {"undo"} type
@@ -277,16 +268,6 @@
  */
 
 /**
- * The words of a sample as edited so far.
- * @typedef {object} Editing
- * @property {boolean} editable
- * @property {boolean} [edited]
- * @property {boolean} [hasFile]
- * @property {string[]} [words]
- * @property {string} [problem]
- */
-
-/**
  * One row or column of an opened sample's table.
  * @typedef {object} Named
  * @property {string} value
@@ -374,7 +355,6 @@
  * @property {DecisionStatus} decisions
  * @property {boolean} kept
  * @property {boolean} more
- * @property {Editing} edit
  */
 
 /**
@@ -535,7 +515,7 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
+/** @typedef {Saved | Select | AskPage | AskDetail | Decide | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
 
 /** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Heard | Shared | StateNow} FromKernel */
 

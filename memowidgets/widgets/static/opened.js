@@ -5,8 +5,7 @@
 
 import { alone } from "./bitmap.js";
 import {
-  answer, body, chip, enlargement, facts, labels, letterOf, nameText, picture, proseText, strong, tags,
-  valuesText,
+  answer, body, chip, enlargement, facts, labels, nameText, picture, proseText, strong, tags, valuesText,
 } from "./cards.js";
 import { decisionButtons, Relabelling } from "./decide.js";
 import { bytesOf, focused, html } from "./dom.js";
@@ -14,7 +13,6 @@ import { liraPicture } from "./lira.js";
 import { fixed, whole } from "./numbers.js";
 
 /** @typedef {import("./messages.js").Place} Place */
-/** @typedef {import("./messages.js").Editing} Editing */
 /** @typedef {import("./messages.js").Opened} OpenedReply */
 /** @typedef {import("./messages.js").Glimpse} Glimpse */
 /** @typedef {import("./messages.js").Known} Known */
@@ -26,7 +24,6 @@ import { fixed, whole } from "./numbers.js";
  * @property {(decision: string, to: number | null) => void} decide
  * @property {(reason: string) => void} refuse
  * @property {(note: string) => void} note
- * @property {(words: (string | null)[]) => void} edit
  * @property {(layer: string, checkpoint: string) => void} compute
  */
 
@@ -34,9 +31,6 @@ const ROOM = 208;
 const ONION =
   "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
   "(Carlini et al. 2022): audit again on audit.kept(), and compare how many samples a model memorises.";
-const NO_FILE =
-  "An edited text needs a file of your choice, outside the run directory. In a cell, set " +
-  'audit.edits_file = "somewhere/edits.jsonl" (or edits_file of the inspector), then save here.';
 
 /** The view of one sample, at the side of the list or, where that has no room, in its place. */
 export class Opened {
@@ -79,17 +73,7 @@ export class Opened {
     this.note.addEventListener("change", () => actions.note(this.note.value));
     this.noteName = html("span");
     const note = html("label", { class: "mw-writing" }, this.noteName, this.note);
-    this.form = html("form", { class: "mw-form", hidden: true, "aria-label": "edit the text" });
-    this.form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.save();
-    });
-    this.file = html("p", { class: "mw-file" });
-    /** @type {HTMLTextAreaElement[]} */
-    this.fields = [];
-    /** @type {string[]} */
-    this.words = [];
-    const left = html("div", { class: "mw-opened-left" }, this.form, this.sample, note);
+    const left = html("div", { class: "mw-opened-left" }, this.sample, note);
     this.known = html("div", { class: "mw-opened-right" });
     this.element = html("div", { class: "mw-opened", role: "region", tabindex: -1, hidden: true });
     this.element.append(top, html("div", { class: "mw-opened-body" }, left, this.known));
@@ -107,10 +91,8 @@ export class Opened {
    */
   start(position) {
     this.position = position;
-    this.form.hidden = true;
     this.relabelling.hide();
     this.reply = this.knows = null;
-    this.words = [];
     this.sample.replaceChildren(html("p", { class: "mw-empty" }, "Waiting for the kernel …"));
     this.known.replaceChildren();
     this.note.value = "";
@@ -136,7 +118,6 @@ export class Opened {
     this.onion.hidden = item.decision !== "remove";
     this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
     if (focused(this.element) !== this.note) this.note.value = item.note;
-    this.showEditing(reply.edit);
     if (!reply.more) this.known.replaceChildren();
     else if (this.known.childElementCount === 0) this.wait();
   }
@@ -152,19 +133,11 @@ export class Opened {
     const { choices = [], refused = {} } = this.reply?.decisions ?? {};
     if (refused[decision]) this.actions.refuse(refused[decision]);
     if (!choices.includes(decision)) return;
-    this.form.hidden = true;
     this.relabelling.hide();
     if (decision === "relabel") {
       this.offerClasses();
       this.relabelling.focus();
-      return;
-    }
-    if (decision !== "anonymise") {
-      this.actions.decide(decision, null);
-      return;
-    }
-    this.form.hidden = false;
-    this.fields[0]?.focus();
+    } else this.actions.decide(decision, null);
   }
 
   /** Offers the classes that this sample can get; the finished model's and its neighbours' first. */
@@ -173,50 +146,6 @@ export class Opened {
     const { item, decisions } = this.reply;
     const classes = decisions.classes.slice(0, item.options?.length);
     this.relabelling.show(classes, suggestions(item, classes, this.knows));
-  }
-
-  /** @param {Editing} edit */
-  showEditing(edit) {
-    const words = edit.words ?? [];
-    const typed = this.fields.some((field, i) => field.value !== shownIn(this.words[i] ?? ""));
-    if (this.words.length === words.length && typed && !this.form.hidden) {
-      this.showFile(edit); // what the user types is never written over
-      return;
-    }
-    this.words = words;
-    this.fields = words.map((word, i) => {
-      const field = html("textarea", { class: "mw-words", rows: rowsFor(word), dir: "auto" });
-      field.value = word;
-      return field;
-    });
-    const rows = this.fields.map((field, i) => {
-      const name = i === 0 ? "text" : `option ${letterOf(i - 1)}`;
-      return html("label", { class: "mw-writing" }, name, field);
-    });
-    const save = html("button", { type: "submit", class: "mw-button mw-save" }, "Save the edited text");
-    const problem = edit.problem ? [html("p", { class: "mw-refused" }, edit.problem)] : [];
-    this.form.replaceChildren(...rows, this.file, ...problem, html("div", { class: "mw-row" }, save));
-    this.showFile(edit);
-  }
-
-  /** @param {Editing} edit */
-  showFile(edit) {
-    this.file.textContent = edit.hasFile ? "Goes to your file of edited texts, never to the run directory." : NO_FILE;
-    this.file.classList.toggle("mw-refused", !edit.hasFile);
-  }
-
-  /** Sends the words that were changed; null stands for those that were not. */
-  save() {
-    this.actions.edit(
-      this.fields.map((field, i) => (field.value === shownIn(this.words[i]) ? null : field.value)),
-    );
-  }
-
-  /** Takes note that the text was saved. */
-  saved() {
-    this.words = this.fields.map((field) => field.value);
-    this.form.hidden = true;
-    this.element.focus();
   }
 
   /* ------------------------------------------------------------ what its source knows */
@@ -366,22 +295,6 @@ export function heat(value, low, high) {
   return high > low ? (high - value) / (high - low) : 0;
 }
 
-/**
- * Returns what a text field makes of a text.
- * @param {string} word
- */
-export function shownIn(word) {
-  return word.replace(/\r\n?/g, "\n");
-}
-
-/**
- * Returns the number of lines of a text field that show most of a text.
- * @param {string} word
- */
-function rowsFor(word) {
-  return Math.min(12, Math.max(1, Math.ceil(word.length / 56), word.split("\n").length));
-}
-
 /** @param {Place} place */
 function placeText(place) {
   return `${whole(place.number)} of ${whole(place.total)}`;
@@ -416,8 +329,7 @@ function sampleWhole(reply, bytes) {
   head.append(facts(item, reply), html("div", { class: "mw-facts" }, ...answer(item)));
   const id = html("p", { class: "mw-whole-id" }, "id ", strong(item.id));
   if (item.image) return [sharp(item, item.image, bytes, ROOM), head, labels(item), id];
-  const edited = reply.edit.edited ? [html("p", { class: "mw-remark" }, "There is an edited text; this is the original.")] : [];
-  return [head, ...body(item), ...edited, id];
+  return [head, ...body(item), id];
 }
 
 /**

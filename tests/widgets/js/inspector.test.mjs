@@ -56,10 +56,6 @@ test("the lowest score of a table is shaded most", () => {
   assert.equal(opened.heat(2, 2, 2), 0);
 });
 
-test("a text that nobody touched counts as it was, whatever its line breaks", () => {
-  assert.equal(opened.shownIn("a\r\nb\rc\nd"), "a\nb\nc\nd");
-});
-
 test("classes are suggested once each, with who suggests them, and never the present one", () => {
   const near = [1, 1, 2, 0].map((answer) => ({ answer }));
   const names = ["a", "b", "c"];

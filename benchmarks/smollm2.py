@@ -1,4 +1,4 @@
-"""PSMI on states: what float16 costs, and the error of few directions on SmolLM2's states.
+"""PSMI on SmolLM2's states: the error of few directions.
 
 Hidden states of SmolLM2 on MMLU questions are made by plain transformers, and cached as .npy.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
 import psmi as published
 from numpy.typing import NDArray
 
-import memowidgets as mw
 from benchmarks.measure import Namespace, Row, left_out, rms
 from memowidgets.metrics import PSMI
 
@@ -23,73 +21,7 @@ QUESTIONS = 2000
 LONGEST = 48  # tokens, so that two cores take minutes
 
 
-WORK = "largest change of a PSMI score in its own standard errors, states in float16"
-OTHER = "{:.2f} in bfloat16"
-SIZES = ((512, 10), (4096, 4))
-
-
-def states(arguments: Namespace) -> list[Row]:
-    found = [_isotropic(d, n_classes) for d, n_classes in SIZES]
-    found += _digits()
-    if arguments.smollm2 is None or arguments.mmlu is None:
-        return [*found, left_out(f"{WORK}; SmolLM2", "needs --smollm2 FOLDER and --mmlu FILE")]
-    folder = arguments.states or Path(tempfile.gettempdir()) / "memowidgets-states"
-    kept, y = load(folder, arguments.smollm2, arguments.mmlu)
-    return [*found, *(_changed(f"SmolLM2, layer {k}", X, y) for k, X in kept.items())]
-
-
-def _isotropic(d: int, n_classes: int) -> Row:
-    from benchmarks.scores import features
-
-    X, y = features(QUESTIONS, d, n_classes)
-    return _changed("isotropic features", X, y)
-
-
-def _digits() -> list[Row]:
-    """Train on digits, and keep the representations of the last checkpoint in both types."""
-    data, sizes = mw.data.load_digits(canaries=0.05, seed=0), {}
-    training = mw.TrainingConfig(epochs=5, precision="float32")
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of what was learned
-        for states in ("float32", "float16"):
-            path = Path(folder) / states
-            audit = mw.Audit(
-                mw.models.ConvNet(), data, path, training=training, device="cpu", states=states
-            )
-            audit.train()
-            audit.score("psmi", checkpoint="final")
-            sizes[states] = sum(f.stat().st_size for f in (path / "forward").iterdir())
-            if states == "float32":
-                labels = audit.evidence.labels
-                found = [
-                    _changed(f"digits, layer {layer}", audit.representation(layer, "final"), labels)
-                    for layer in audit.layers
-                ]
-    half, single = (sizes[name] / 1e6 for name in ("float16", "float32"))
-    work = "digits: a pass on disk, in float16 against float32"
-    return [
-        *found,
-        Row(work, f"{half:.2f} MB", f"{single:.2f} MB", f"{half / single:.2f}×", "≤ 0.55×"),
-    ]
-
-
-def _changed(name: str, X: NDArray, y: NDArray) -> Row:
-    import torch
-
-    rounded = torch.from_numpy(np.array(X)).bfloat16().float().numpy()
-    scores, errors = _scored(X, y)
-    half, brief = (
-        np.max(np.abs(_scored(x, y)[0] - scores) / errors) for x in (X.astype(np.float16), rounded)
-    )
-    shape = f"n = {len(X)}, d = {X.shape[1]}, {len(np.unique(y))} classes"
-    return Row(f"{WORK}; {name}, {shape}", f"{half:.3f}", OTHER.format(brief), "", "≤ 0.1")
-
-
-def _scored(X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-    return mw.metrics.PSMI(random_state=0).fit(X, y).score_samples(X, y, return_std=True)
-
-
-def load(folder: Path, model: Path, questions: Path) -> tuple[dict[int, NDArray], NDArray]:
+def _loaded(folder: Path, model: Path, questions: Path) -> tuple[dict[int, NDArray], NDArray]:
     """Return states (n, 576) at `LAYERS` and each question's field as its label, from a cache."""
     names = {layer: folder / f"smollm2-layer{layer}.npy" for layer in LAYERS}
     labels = folder / "smollm2-labels.npy"
@@ -143,11 +75,11 @@ SEEDS = range(1, 9)
 ERROR = "RMS error on SmolLM2's states, 256 directions against 2000 plain ones"
 
 
-def smollm2(arguments: Namespace) -> list[Row]:
+def rows(arguments: Namespace) -> list[Row]:
     if arguments.smollm2 is None or arguments.mmlu is None:
         return [left_out(ERROR, "needs --smollm2 FOLDER and --mmlu FILE")]
     folder = arguments.states or Path(tempfile.gettempdir()) / "memowidgets-states"
-    representations, y = load(folder, arguments.smollm2, arguments.mmlu)
+    representations, y = _loaded(folder, arguments.smollm2, arguments.mmlu)
     return [row for layer, X in representations.items() for row in _one_layer(layer, X, y)]
 
 

@@ -87,15 +87,11 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
 
 def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    report.add_argument(
-        "page", type=Path, metavar="OUT.html", help="the page; OUT.md and OUT.json too"
-    )
+    report.add_argument("page", type=Path, metavar="OUT.html", help="the page; OUT.json too")
     report.add_argument("--tau", type=float, help="flag samples that score at most this (psmi: 0)")
     report.add_argument("--metric", help="psmi, loss, logit_gap, mahalanobis …")
     samples = "include the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
-    about = "JSON file with texts for the record: purpose, controller, auditor, next_review …"
-    report.add_argument("--about", type=Path, metavar="FILE", help=about)
     report.add_argument("--overwrite", action="store_true", help="replace existing files")
     _add_places(report)
     report.set_defaults(run=_report, parser=report)
@@ -170,9 +166,8 @@ def _check(chosen: argparse.Namespace) -> int:
 
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
-    from memowidgets.commands.runs import about_in, check_samples, refusing
+    from memowidgets.commands.runs import check_samples, refusing
 
-    about = {} if chosen.about is None else about_in(chosen.about)
     audit = opened(chosen.run_dir, chosen.data, chosen.model)
     if chosen.include_samples:
         check_samples(audit)
@@ -183,9 +178,8 @@ def _report(chosen: argparse.Namespace) -> int:
             overwrite=chosen.overwrite,
             tau=chosen.tau,
             metric=chosen.metric,
-            about=about,
         )
-    for twin in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+    for twin in (page, page.with_suffix(".json")):
         print(visible(str(twin)))
     return 0
 

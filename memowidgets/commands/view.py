@@ -23,11 +23,6 @@ from memowidgets.commands.runs import CommandError, checked_run, refusing
 from memowidgets.visible import visible
 
 RECORDING = "patients-smollm2"
-_ABOUT = {
-    "purpose": "A demonstration: which of its training samples will this model memorise?",
-    "data": "The notes are generated, and all patients are invented. The label of a note is the "
-    "ward that takes the patient.",
-}
 
 
 def demo(
@@ -80,7 +75,6 @@ def demo(
             folder / f"{RECORDING}.html",
             include_samples=True,  # they are generated, so anybody may see them
             overwrite=overwrite,
-            about=_ABOUT,
             figures=False,
         )
     say(f"The page is {visible(str(page))}")

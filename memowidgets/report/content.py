@@ -69,7 +69,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Digest:
-    """SHA-256 digest of a part of the audit, for its record.
+    """SHA-256 digest of a part of the audit.
 
     Attributes
     ----------
@@ -206,8 +206,6 @@ class Content:
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
         Digests of model, data and run.
-    about : mapping of str to str
-        What the owner of the audit says of it, by the names of the record's fields.
     of_fork : str
         How many samples were newly memorised in a fork, where one was compared.
     by_class : bool
@@ -238,7 +236,6 @@ class Content:
     digests: Sequence[Digest] = ()
     of_fork: str = ""
     remarks: Sequence[str] = ()
-    about: Mapping[str, str] = field(default_factory=dict)
     by_class: bool = False
 
     @property

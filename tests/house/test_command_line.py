@@ -135,15 +135,13 @@ def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("socket.socket.connect", asked)
     monkeypatch.setattr("socket.getaddrinfo", asked)
-    (tmp_path / "about.json").write_text('{"auditor": "A. Smith"}', "utf-8")
-    options = ["--tau", "-0.05", "--metric", "psmi", "--about", tmp_path / "about.json"]
+    options = ["--tau", "-0.05", "--metric", "psmi"]
     status, out, err = said(capsys, "report", of_a_hub, tmp_path / "a.html", *options)
     assert (status, err) == (0, "")
-    assert out.split() == [str(tmp_path / name) for name in ("a.html", "a.md", "a.json")]
+    assert out.split() == [str(tmp_path / name) for name in ("a.html", "a.json")]
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     assert found["prediction"]["tau"] == -0.05
     assert found["truth"]["memorized"] == 35
-    assert found["record"]["fields"]["auditor"]["given"] == "A. Smith"
     status, _, err = said(capsys, "report", of_a_hub, tmp_path / "a.html")
     assert status == 2
     assert "a.html is there already" in err
@@ -152,29 +150,6 @@ def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys, monkeypatch):
     page = tmp_path / "pass tau=.html"
     page.touch()
     assert str(page) in said(capsys, "report", of_a_hub, page)[2]  # a path stays as it is
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("[]", "one JSON object"),
-        ("null", "one JSON object"),
-        ("{", "about.json"),
-        ('{"author": "A."}', "'author'"),
-        ('{"auditor": 3}', "int"),
-        ('{"purpose": "' + 1001 * "x" + '"}', "1001"),
-        (None, "No such file"),
-    ],
-)
-def test_texts_for_a_record_that_are_refused(run, tmp_path, capsys, content, says):
-    file = tmp_path / "about.json"
-    if content is not None:
-        file.write_text(content, "utf-8")
-    status, _, err = said(capsys, "report", run, tmp_path / "a.html", "--about", file)
-    assert status == 2
-    assert "--about" in err
-    assert says in err
-    assert not (tmp_path / "a.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -266,7 +241,7 @@ def test_a_layer_that_leads_out_of_the_run(run, tmp_path, capsys):
     place = tmp_path / "deep" / "er" / "run"
     evil = changed(run, place, layers=[*layers[:-1], "../../../../evil"])
     said(capsys, "report", evil, tmp_path / "out.html")
-    assert {p.name for p in tmp_path.iterdir()} <= {"deep", "out.html", "out.md", "out.json"}
+    assert {p.name for p in tmp_path.iterdir()} <= {"deep", "out.html", "out.json"}
     assert list((tmp_path / "deep").iterdir()) == [tmp_path / "deep" / "er"]
 
 

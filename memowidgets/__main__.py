@@ -57,12 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", type=Path, metavar="FILE", help=file)
     doctor.set_defaults(run=_doctor, parser=doctor)
     _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
-    view = commands.add_parser("view", help="open a run's dashboard in the browser")
-    view.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    view.add_argument("--port", type=_port, default=0, help="port (default: any free one)")
-    view.add_argument("--no-browser", action="store_true", help="only print the address")
-    _add_places(view)
-    view.set_defaults(run=_view, parser=view)
     check = commands.add_parser("check", help="check what PSMI flags with two short trainings")
     check.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
     at_once = "trainings at the same time (default: one for each core or GPU)"
@@ -104,12 +98,6 @@ def _add_places(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", type=Path, metavar="PATH", help=said.format("model was"))
 
 
-def _port(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 2**16):
-        raise argparse.ArgumentTypeError(f"the port must be a number from 0 to 65535, not {text!r}")
-    return int(text)
-
-
 def _doctor(chosen: argparse.Namespace) -> int:
     from memowidgets.doctor import examine
 
@@ -138,21 +126,6 @@ def _demo(chosen: argparse.Namespace) -> int:
 
     say = partial(print, flush=True)
     demo(say, chosen.out, browser=not chosen.no_browser, overwrite=chosen.overwrite)
-    return 0
-
-
-def _view(chosen: argparse.Namespace) -> int:
-    from memowidgets.commands import view
-
-    say = partial(print, flush=True)
-    view(
-        chosen.run_dir,
-        say,
-        chosen.port,
-        browser=not chosen.no_browser,
-        data=chosen.data,
-        model=chosen.model,
-    )
     return 0
 
 

@@ -23,7 +23,6 @@ _MOST_CHARACTERS = 600
 # message around the name, because a path may contain the name, too.
 _IN_FLAGS = (
     (r"\bpass overwrite=True\b", "pass --overwrite"),
-    (r"; pass tau=$", "; pass --tau"),
     (r"^tau must be\b", "--tau must be"),
     (r"^unknown score\b", "--metric: unknown score"),
     (r": pass data= alone$", ": pass --data alone"),

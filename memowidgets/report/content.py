@@ -267,12 +267,17 @@ class Content:
         return int(close.sum())
 
     @cached_property
-    def evaluation(self) -> Evaluation | None:
-        """Evaluation of the scores against log-LiRA, or None if there is no ROC."""
+    def memorized(self) -> NDArray[np.bool_] | None:
+        """Mask of the judged rows that are memorised, or None without ground truth."""
         if self.scored is None or not self.scored.judged.any():
             return None
-        memorized = self.scored.memorized(self.eta)
-        if memorized.all() or not memorized.any():
+        return self.scored.memorized(self.eta)
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """Evaluation of the scores against log-LiRA, or None if there is no ROC."""
+        memorized = self.memorized
+        if self.scored is None or memorized is None or memorized.all() or not memorized.any():
             return None
         return roc(self.scored.scores[self.scored.judged], memorized)
 

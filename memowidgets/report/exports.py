@@ -89,14 +89,14 @@ def _prediction(content: Content, scored: Scored) -> dict[str, Any]:
 
 
 def _truth(content: Content) -> dict[str, Any] | None:
-    scored = content.scored
-    if scored is None or not scored.judged.any():
+    scored, memorized = content.scored, content.memorized
+    if scored is None or memorized is None:
         return None
     found: dict[str, Any] = {
         "by": "log-LiRA",
         "eta": content.eta,
-        "n": int(scored.judged.sum()),
-        "memorized": int(scored.memorized(content.eta).sum()),
+        "n": len(memorized),
+        "memorized": int(memorized.sum()),
         "memorized_but_wrong": scored.memorized_but_wrong(content.eta),
         "auc": None,
         "auc_interval": None,

@@ -142,9 +142,11 @@ def sections(content: Content) -> list[Section]:
     counts = Table(f"Flagged: {content.at}", decisions(content), ("", "members", "flagged"))
     at_tau = Table(content.at.capitalize(), results, ("", "", "95 % interval"))
     missing = tuple(f"{m.what}: {m.why}" for m in content.missing)
-    beside = [*([at_tau] if results else []), definitions(content)]
+    defined = definitions(content)
     found = [
-        Section("short", "In short", [paragraphs(content), beside]),
+        Section(
+            "short", "In short", [paragraphs(content), [at_tau, defined] if results else [defined]]
+        ),
         Section("warnings", "Before you trust it", [[content.cautions]], "warnings"),
         Section("decided", "Decisions", [[counts]]),
         Section(
@@ -186,7 +188,7 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
     scored = content.scored
     if scored is None:
         return (), []
-    judged = bool(scored.judged.any())
+    judged = content.memorized is not None
     table = []
     for row in content.by_risk[:_MOST_SAMPLES]:
         if not content.flagged[row]:
@@ -236,7 +238,7 @@ def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
     flagged, found, missed = conclusion(content)
     more = [f"{remark}." for remark in content.remarks] + _answered(content)
-    if content.scored is not None and content.scored.judged.any() and content.evaluation is None:
+    if content.memorized is not None and content.evaluation is None:
         more.append("With one kind of sample alone there are no rates of hits and false alarms.")
     return [
         _audited(content),
@@ -332,7 +334,7 @@ def conclusion(content: Content) -> tuple[str, str, str]:
         f"95 % interval {between(content.flagged_interval)}) {verb(n_flagged, 'is', 'are')} "
         f"flagged {content.at} as at risk of being memorised."
     )
-    memorized = memorized_rows(content)
+    memorized = content.memorized
     if memorized is None:
         return (
             flagged,
@@ -385,13 +387,6 @@ def _missed(memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
         f"{share(missed / n_memorized)} of the memorised ones (95 % interval "
         f"{between(clopper_pearson(missed, n_memorized))})."
     )
-
-
-def memorized_rows(content: Content) -> NDArray[np.bool_] | None:
-    """Return the mask of the judged rows that are memorised, or None without ground truth."""
-    if content.scored is None or not content.scored.judged.any():
-        return None
-    return content.scored.memorized(content.eta)
 
 
 def _with_interval(count: int, n: int) -> str:
@@ -479,12 +474,8 @@ Row = tuple[str, str]
 
 def limits(content: Content) -> tuple[str, ...]:
     """Return what the audit cannot say."""
-    of_truth = _LIMIT_OF_TRUTH if _is_judged(content) else (_NO_TRUTH,)
+    of_truth = _LIMIT_OF_TRUTH if content.memorized is not None else (_NO_TRUTH,)
     return (*_LIMITS, *of_truth)
-
-
-def _is_judged(content: Content) -> bool:
-    return content.scored is not None and bool(content.scored.judged.any())
 
 
 def audited(content: Content) -> list[Row]:
@@ -514,7 +505,7 @@ def method(content: Content) -> list[Row]:
             ("score", scored.title),
             ("flagged", f"members whose score is {BELOW if content.by_class else at_most}"),
         ]
-    if _is_judged(content):
+    if content.memorized is not None:
         by = "as given by the user"
         if not content.truth_given:
             by = f"from {whole(content.numbers['shadow_models'])} shadow models"

@@ -27,7 +27,6 @@ from memowidgets.visible import first_line, visible
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
     from memowidgets.training.learner import Learner
-    from memowidgets.training.rho import Record
 
 
 _N_SHADOWS = 4
@@ -162,11 +161,6 @@ def _audit(path: Path, device: str, precision: str = "float32") -> Audit:
     return audit
 
 
-def _last(audit: Audit) -> Record:
-    """Return the record of the end of the training."""
-    return audit.evidence.names.found[-1]
-
-
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Hide warnings that so small an audit gives, such as of few shadow models."""
@@ -182,7 +176,8 @@ def _gaps(what: str, here: Audit, device: str) -> Check:
 
     moved = Audit.open(here.path, data=here.data, model=ConvNet(), device=device)
     runs = here.run, moved.run
-    one, other = (np.asarray(run.gaps_of(_last(here), run.design.members)) for run in runs)
+    end = here.evidence.names.record("final")
+    one, other = (np.asarray(run.gaps_of(end, run.design.members)) for run in runs)
     off = float(np.abs(one - other).max() / np.std(one))
     said, wrong = "standard deviations at most", not off <= _OFF
     said += f"; rounding explains {_OFF}" if wrong else ""
@@ -225,7 +220,8 @@ def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
     except (ValueError, RuntimeError, FloatingPointError) as error:
         fix = 'pass TrainingConfig(precision="float32")'
         return Check(what, "", "fails", first_line(error), fix)
-    losses = [float(_last(made).train_loss) for made in (here, audit)]
+    ends = (made.evidence.names.record("final") for made in (here, audit))
+    losses = [float(end.train_loss) for end in ends]
     one, other = (f"loss {loss:.3f}" for loss in losses)
     said = f"the CPU's in float32; auto means {auto} on the device"
     numbers = {"cpu_loss_in_float32": losses[0], "device_loss_in_bfloat16": losses[1]}

@@ -57,12 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", type=Path, metavar="FILE", help=file)
     doctor.set_defaults(run=_doctor, parser=doctor)
     _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
-    view = commands.add_parser("view", help="open a run's dashboard in the browser")
-    view.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    view.add_argument("--port", type=_port, default=0, help="port (default: any free one)")
-    view.add_argument("--no-browser", action="store_true", help="only print the address")
-    _add_places(view)
-    view.set_defaults(run=_view, parser=view)
     _add_report(commands.add_parser("report", help="write a run's report: one offline page"))
     audits = commands.add_parser("audits", help="list the runs in a folder")
     audits.add_argument("folder", type=Path, metavar="FOLDER")
@@ -81,15 +75,11 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
 
 def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    report.add_argument(
-        "page", type=Path, metavar="OUT.html", help="the page; OUT.md and OUT.json too"
-    )
+    report.add_argument("page", type=Path, metavar="OUT.html", help="the page; OUT.json too")
     report.add_argument("--tau", type=float, help="flag samples that score at most this (psmi: 0)")
     report.add_argument("--metric", help="psmi, loss, logit_gap, mahalanobis …")
     samples = "include the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
-    about = "JSON file with texts for the record: purpose, controller, auditor, next_review …"
-    report.add_argument("--about", type=Path, metavar="FILE", help=about)
     report.add_argument("--overwrite", action="store_true", help="replace existing files")
     _add_places(report)
     report.set_defaults(run=_report, parser=report)
@@ -100,12 +90,6 @@ def _add_places(command: argparse.ArgumentParser) -> None:
     said = "file or folder that the run's {} loaded from"
     command.add_argument("--data", type=Path, metavar="PATH", help=said.format("data were"))
     command.add_argument("--model", type=Path, metavar="PATH", help=said.format("model was"))
-
-
-def _port(text: str) -> int:
-    if not (text.isdecimal() and int(text) < 2**16):
-        raise argparse.ArgumentTypeError(f"the port must be a number from 0 to 65535, not {text!r}")
-    return int(text)
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
@@ -139,26 +123,10 @@ def _demo(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _view(chosen: argparse.Namespace) -> int:
-    from memowidgets.commands import view
-
-    say = partial(print, flush=True)
-    view(
-        chosen.run_dir,
-        say,
-        chosen.port,
-        browser=not chosen.no_browser,
-        data=chosen.data,
-        model=chosen.model,
-    )
-    return 0
-
-
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
-    from memowidgets.commands.runs import about_in, check_samples, refusing
+    from memowidgets.commands.runs import check_samples, refusing
 
-    about = {} if chosen.about is None else about_in(chosen.about)
     audit = opened(chosen.run_dir, chosen.data, chosen.model)
     if chosen.include_samples:
         check_samples(audit)
@@ -169,9 +137,8 @@ def _report(chosen: argparse.Namespace) -> int:
             overwrite=chosen.overwrite,
             tau=chosen.tau,
             metric=chosen.metric,
-            about=about,
         )
-    for twin in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+    for twin in (page, page.with_suffix(".json")):
         print(visible(str(twin)))
     return 0
 

@@ -28,7 +28,6 @@ LIBRARIES = {
     "pyarrow": "llm",
     "vl_convert": "figures",
     "PIL": "vision",
-    "voila": "lab",
     "dask": "dask",
     "distributed": "dask",
 }

@@ -1485,13 +1485,12 @@ class Audit:
         overwrite: bool = False,
         tau: float | Literal["class"] | None = None,
         metric: str | None = None,
-        about: Mapping[str, object] | None = None,
         figures: bool = True,
     ) -> Path:
         """Write one page that opens offline, with a τ that moves, for readers who run nothing.
 
-        Two more files go beside it: ``.md`` for a pull request, and ``.json`` for machines, by
-        the schema of `memowidgets.report.schema`.
+        A ``.json`` file for programs goes beside it, by the schema of
+        `memowidgets.report.schema`.
 
         Parameters
         ----------
@@ -1503,17 +1502,12 @@ class Audit:
         overwrite : bool
             Whether to replace existing files.
         tau : float or "class", optional
-            Threshold that the page opens with, and that its text and the other files describe;
+            Threshold that the page opens with, and that its text and the JSON describe;
             ``"class"`` flags by class, as in `flagged`. Default: 0 for PSMI and the logit gap, −4
             for the baseline, and the lowest 5 % for every other score.
         metric : str, optional
             The score, as in `score`, at the last layer and the prediction checkpoint. Default:
             PSMI; the logit gap for an audit from arrays that has no representations.
-        about : mapping of str to str or date, optional
-            What you say of the audit, for the record on the first page: ``purpose``, ``model``,
-            ``data``, ``controller``, ``auditor``, ``date``, ``residual_risk``, ``decisions`` and
-            ``next_review``. A field that is absent is an empty line to write on; ``date`` is that
-            of writing.
         figures : bool
             Whether to draw the figures of `figures` into an annex. They take most of the time, and
             the extra ``figures``; without it, the report says that they are missing.
@@ -1526,10 +1520,10 @@ class Audit:
         Raises
         ------
         ValueError, TypeError
-            If the path does not end in ``.html`` or lies in a run directory, the score or a field
-            of `about` is unknown, or τ is not a number or missing for a score that has no default.
+            If the path does not end in ``.html`` or lies in a run directory, the score is
+            unknown, or τ is not a number or missing for a score that has no default.
         FileNotFoundError, FileExistsError
-            If the folder does not exist, or one of the three files does.
+            If the folder does not exist, or one of the two files does.
 
         Notes
         -----
@@ -1537,13 +1531,10 @@ class Audit:
         as missing. No rate is ever made up.
         """
         from memowidgets.audit.views.report import content_of
-        from memowidgets.report import checked_about, checked_targets, write
+        from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        said = checked_about(about)
-        content = content_of(
-            self, tau, metric, include_samples=include_samples, about=said, figures=figures
-        )
+        content = content_of(self, tau, metric, include_samples=include_samples, figures=figures)
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them

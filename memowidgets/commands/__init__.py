@@ -1,8 +1,8 @@
 """Commands of ``python -m memowidgets`` that need no notebook."""
 
+from memowidgets.commands.demo import demo
 from memowidgets.commands.device_check import check_device, write_report
 from memowidgets.commands.runs import CommandError, listing, opened, refusing
-from memowidgets.commands.view import demo, view
 
 __all__ = [
     "CommandError",
@@ -11,6 +11,5 @@ __all__ = [
     "listing",
     "opened",
     "refusing",
-    "view",
     "write_report",
 ]

@@ -10,7 +10,7 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,15 +26,15 @@ from memowidgets.visible import first_line, visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
-    from memowidgets.training.rho import Record
+    from memowidgets.training.learner import Learner
 
 
 _N_SHADOWS = 4
 _OFF = 0.01  # largest difference of a logit gap by rounding, in standard deviations of all gaps
 _SAME_ORDER = {"PSMI": 0.98, "log-LiRA": 0.9}  # least rank correlation of two trainings
 _PSMI_SHAPE = (4000, 512)
-_STEPS = 20
 _SAMPLES, _EPOCHS = 400, 4
+_WARM, _STEPS = 2, 10
 _FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
 _SHARED = ("here", "there", "said", "fix", "numbers")
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:\\|~?/|\\\\)[^\s'\":;,()]+")
@@ -94,8 +94,8 @@ def check_device(name: str) -> Iterator[Check]:
     ------
     Check
         One row as soon as it is known: the device, equal logit gaps from the same weights, equal
-        order of PSMI and log-LiRA after training, bfloat16, deterministic training, and the times
-        of a training step, a pass and PSMI.
+        order of PSMI and log-LiRA after training, bfloat16, and the times of a training step, a
+        pass and PSMI.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def check_device(name: str) -> Iterator[Check]:
         raise CommandError(
             f"{found}the CPU is what a device is compared with; name another, such as cuda"
         )
-    yield Check("", "CPU", device, _about(device))
+    yield Check("", "CPU", device)
     with tempfile.TemporaryDirectory(prefix="memowidgets-doctor-") as folder:
         yield from _compared(Path(folder), device)
 
@@ -125,19 +125,19 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
     except _FAILURES as error:
         yield _failed("training", error)
         return
-    work: dict[str, Callable[[], Iterable[Check]]] = {
-        "logit gaps": lambda: [_gaps(here, device)],
-        "PSMI": lambda: [
-            _order("PSMI", *(a.score("psmi", "last", "final") for a in (here, there)))
-        ],
-        "log-LiRA": lambda: [_truth(here, there)],
-        "bfloat16": lambda: [_precision(folder, here, device)],
-        "trained twice": lambda: [_repeated(folder, device)],
-        "times": lambda: _times(here, there, device),
+    both = here, there
+    checks: dict[str, Callable[[str], Check]] = {
+        "logit gaps, same weights": lambda what: _gaps(what, here, device),
+        "PSMI": lambda what: _order(what, *(a.score("psmi", "last", "final") for a in both)),
+        "log-LiRA": lambda what: _truth(what, here, there),
+        "bfloat16": lambda what: _precision(what, folder, here, device),
+        "training step": lambda what: _times(what, *map(_step_seconds, both)),
+        "pass, each sample": lambda what: _times(what, *map(_pass_seconds, both)),
+        "PSMI of {} x {}".format(*_PSMI_SHAPE): lambda what: _psmi(what, device),
     }
-    for what, checks in work.items():
+    for what, check in checks.items():
         try:
-            yield from checks()
+            yield check(what)
         except _FAILURES as error:
             yield _failed(what, error)
 
@@ -146,7 +146,7 @@ def _failed(what: str, error: Exception) -> Check:
     return Check(what, "", "fails", first_line(error), _UPDATE, wrong=True)
 
 
-def _audit(path: Path, device: str, epochs: int | None = None, **settings: Any) -> Audit:
+def _audit(path: Path, device: str, precision: str = "float32") -> Audit:
     """Return a trained audit of a small network on handwritten digits."""
     from memowidgets.audit import Audit
     from memowidgets.data import load_digits
@@ -154,18 +154,11 @@ def _audit(path: Path, device: str, epochs: int | None = None, **settings: Any) 
     from memowidgets.training import TrainingConfig
 
     data = load_digits().take(np.arange(_SAMPLES))
-    training = TrainingConfig(
-        epochs=epochs or _EPOCHS, batch_size=32, **{"precision": "float32", **settings}
-    )
+    training = TrainingConfig(epochs=_EPOCHS, batch_size=32, precision=precision)
     audit = Audit(ConvNet(), data, path=path, training=training, device=device, held_out=None)
     with _quietly():
         audit.train(progress=Progress())
     return audit
-
-
-def _last(audit: Audit) -> Record:
-    """Return the record of the end of the training."""
-    return audit.evidence.names.found[-1]
 
 
 @contextmanager
@@ -176,37 +169,28 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _about(device: str) -> str:
-    from memowidgets.models.device import free_bytes, torch_device
-
-    try:
-        free = free_bytes(torch_device(device))
-    except RuntimeError as error:  # the training then says what this means
-        return first_line(error)
-    return "" if free is None else f"{free / 2**30:.1f} GiB of memory are free"
-
-
-def _gaps(here: Audit, device: str) -> Check:
+def _gaps(what: str, here: Audit, device: str) -> Check:
     """Compare the logit gaps of the same weights."""
     from memowidgets.audit import Audit
     from memowidgets.models import ConvNet
 
     moved = Audit.open(here.path, data=here.data, model=ConvNet(), device=device)
     runs = here.run, moved.run
-    one, other = (np.asarray(run.gaps_of(_last(here), run.design.members)) for run in runs)
+    end = here.evidence.names.record("final")
+    one, other = (np.asarray(run.gaps_of(end, run.design.members)) for run in runs)
     off = float(np.abs(one - other).max() / np.std(one))
     said, wrong = "standard deviations at most", not off <= _OFF
     said += f"; rounding explains {_OFF}" if wrong else ""
     numbers = {"largest_difference_in_standard_deviations": off}
-    return _compared_row("logit gaps, same weights", off, said, numbers, wrong=wrong)
+    return _compared_row(what, off, said, numbers, wrong=wrong)
 
 
-def _truth(here: Audit, there: Audit) -> Check:
+def _truth(what: str, here: Audit, there: Audit) -> Check:
     """Compare log-LiRA, with the device's shadow models in a worker process as users have it."""
     with ThreadPoolExecutor(1) as thread, _quietly():
         here.run_shadows(_N_SHADOWS, thread, progress=Progress())
         there.run_shadows(_N_SHADOWS, processes=1, progress=Progress())
-        return _order("log-LiRA", *(audit.log_lira() for audit in (here, there)))
+        return _order(what, *(audit.log_lira() for audit in (here, there)))
 
 
 def _order(what: str, one: Any, other: Any) -> Check:
@@ -226,72 +210,60 @@ def _compared_row(
     return Check(what, "", f"off by {off:.1g}", said, fix, wrong=wrong, numbers=numbers)
 
 
-def _precision(folder: Path, here: Audit, device: str) -> Check:
+def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
     """Train in bfloat16, which `precision="auto"` chooses if the device is fast in it."""
     from memowidgets.models.device import resolve_precision, torch_device
 
     auto = resolve_precision(torch_device(device), "auto")
-    what, fix = "bfloat16", 'pass TrainingConfig(precision="float32")'
     try:
-        audit = _audit(folder / "bfloat16", device, precision="bfloat16")
+        audit = _audit(folder / "bfloat16", device, "bfloat16")
     except (ValueError, RuntimeError, FloatingPointError) as error:
+        fix = 'pass TrainingConfig(precision="float32")'
         return Check(what, "", "fails", first_line(error), fix)
-    losses = [float(_last(made).train_loss) for made in (here, audit)]
+    ends = (made.evidence.names.record("final") for made in (here, audit))
+    losses = [float(end.train_loss) for end in ends]
     one, other = (f"loss {loss:.3f}" for loss in losses)
     said = f"the CPU's in float32; auto means {auto} on the device"
     numbers = {"cpu_loss_in_float32": losses[0], "device_loss_in_bfloat16": losses[1]}
     return Check(what, one, other, said, numbers=numbers)
 
 
-def _repeated(folder: Path, device: str) -> Check:
-    """Train twice with deterministic algorithms."""
-    what, setting = "trained twice", "TrainingConfig(deterministic=True)"
-    try:
-        two = [_audit(folder / f"exact-{i}", device, 1, deterministic=True) for i in range(2)]
-    except RuntimeError as error:
-        reason = first_line(error)
-        return Check(what, "", "fails", reason, f"leave {setting} out; runs differ by rounding")
-    if len({_last(audit).weights for audit in two}) > 1:
-        said = f"with {setting}"
-        return Check(what, "", "differs", said, "do not compare runs of this device bit for bit")
-    return Check(what, "", "bit for bit", f"with {setting}")
+def _step_seconds(audit: Audit) -> float:
+    """Return the seconds of a training step, after some to warm up."""
+    learner = _learner(audit)
+    learner.advance(_WARM, Progress(), "training")
+    return _seconds(lambda: learner.advance(_WARM + _STEPS, Progress(), "training"), audit) / _STEPS
 
 
-def _timed(audit: Audit) -> tuple[float, float]:
-    """Return the seconds of a training step, and of a pass for each sample."""
-    from memowidgets.models.device import torch_device, wait_for
+def _pass_seconds(audit: Audit) -> float:
+    """Return the seconds of a pass for each sample, after one to warm up."""
+    learner = _learner(audit)
+    learner.look_at(learner.members)
+    return _seconds(lambda: learner.look_at(learner.members), audit) / len(learner.members)
+
+
+def _learner(audit: Audit) -> Learner:
     from memowidgets.training.learner import Learner
 
-    members, quiet = audit.run.design.members, Progress()
-    learner = Learner(audit.run.recipe(), members, audit.run.seed)
-
-    def seconds(work: Callable[[], object]) -> float:
-        start = time.perf_counter()
-        work()
-        wait_for(torch_device(audit.run.device))
-        return time.perf_counter() - start
-
-    seconds(lambda: learner.advance(1, quiet, "timing steps"))  # to warm up
-    step = seconds(lambda: learner.advance(1 + _STEPS, quiet, "timing steps")) / _STEPS
-    of_all = min(seconds(lambda: learner.look_at(members)) for _ in range(2))
-    return step, of_all / len(members)
+    return Learner(audit.run.recipe(), audit.run.design.members, 0)
 
 
-def _times(here: Audit, there: Audit, device: str) -> Iterator[Check]:
-    """Time a training step, a pass and PSMI."""
-    (step, sample), (on_device, sample_on_device) = _timed(here), _timed(there)
-    advice = "none is needed: so small a network is faster on the CPU, a larger one need not be"
-    yield _time("training step", step, on_device, advice)
-    yield _time("pass, each sample", sample, sample_on_device, advice)
-    yield _psmi(device)
+def _seconds(work: Callable[[], object], audit: Audit) -> float:
+    from memowidgets.models.device import torch_device, wait_for
+
+    device = torch_device(audit.run.device)
+    wait_for(device)
+    start = time.perf_counter()
+    work()
+    wait_for(device)
+    return time.perf_counter() - start
 
 
-def _psmi(device: str) -> Check:
+def _psmi(what: str, device: str) -> Check:
     """Time PSMI of random states, after once to warm up."""
     import torch
 
     from memowidgets.metrics import PSMI
-    from memowidgets.models.device import wait_for
 
     n, d = _PSMI_SHAPE
     labels = np.arange(n) % 10
@@ -300,22 +272,17 @@ def _psmi(device: str) -> Check:
 
     def seconds(x: Any) -> float:
         start = time.perf_counter()
-        PSMI().fit(x, labels).score_samples(x, labels)
-        wait_for(torch.device(device))
+        PSMI().fit(x, labels).score_samples(x, labels)  # NumPy arrays: the device is done
         return time.perf_counter() - start
 
-    here, there = (min(seconds(x) for _ in range(2)) for x in (states, on))
-    return _time(
-        f"PSMI of {n} x {d}", here, there, "compute scores with Audit.open(path, device='cpu')"
-    )
+    return _times(what, *(min(seconds(x) for _ in range(2)) for x in (states, on)))
 
 
-def _time(what: str, here: float, there: float, advice: str) -> Check:
-    one, other = _spoken(here), _spoken(there)
-    numbers = {"cpu_seconds": here, "device_seconds": there}
+def _times(what: str, here: float, there: float) -> Check:
     slow = there > here
     said = f"{there / here:.1f} times as slow" if slow else f"{here / there:.1f} times as fast"
-    return Check(what, one, other, said, advice if slow else "", numbers=numbers)
+    numbers = {"cpu_seconds": here, "device_seconds": there}
+    return Check(what, _spoken(here), _spoken(there), said, numbers=numbers)
 
 
 def _spoken(seconds: float) -> str:

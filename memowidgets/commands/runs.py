@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import warnings
@@ -21,12 +20,10 @@ if TYPE_CHECKING:
 
 
 _MOST_CHARACTERS = 600
-_LARGEST_ABOUT = 100_000  # bytes
 # What Python's errors ask for, in the words of the command line. Each pattern has words of the
 # message around the name, because a path may contain the name, too.
 _IN_FLAGS = (
     (r"\bpass overwrite=True\b", "pass --overwrite"),
-    (r"; pass tau=$", "; pass --tau"),
     (r"^tau must be\b", "--tau must be"),
     (r"^unknown score\b", "--metric: unknown score"),
     (r": pass data= alone$", ": pass --data alone"),
@@ -168,33 +165,6 @@ def check_samples(audit: Audit) -> None:
             "file or folder that they were loaded from. Where they were loaded from none, call "
             "Audit.open(path, data=…).report(…, include_samples=True) in Python"
         )
-
-
-def about_in(path: Path) -> dict[str, str]:
-    """Return the texts for the record of a report that a JSON file holds.
-
-    Raises
-    ------
-    CommandError
-        If the file cannot be read, is not a JSON object, or has an unknown field.
-    """
-    from memowidgets.report import checked_about
-
-    try:
-        size = path.stat().st_size
-        about = json.loads(path.read_text("utf-8")) if size <= _LARGEST_ABOUT else None
-    except OSError as error:
-        raise CommandError(f"--about: {path} cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"--about: {path} is not JSON ({error})") from None
-    if not isinstance(about, dict):
-        raise CommandError(
-            f"--about: {path} must hold one JSON object of texts, in at most {_LARGEST_ABOUT} bytes"
-        )
-    try:
-        return checked_about(about)
-    except (ValueError, TypeError) as error:
-        raise CommandError(f"--about: {path}: {error}") from None
 
 
 DEPTH = 4

@@ -69,7 +69,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Digest:
-    """SHA-256 digest of a part of the audit, for its record.
+    """SHA-256 digest of a part of the audit.
 
     Attributes
     ----------
@@ -206,8 +206,6 @@ class Content:
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
         Digests of model, data and run.
-    about : mapping of str to str
-        What the owner of the audit says of it, by the names of the record's fields.
     by_class : bool
         Whether the rule by class flags, in place of τ.
     """
@@ -235,7 +233,6 @@ class Content:
     truth_given: bool = False
     digests: Sequence[Digest] = ()
     remarks: Sequence[str] = ()
-    about: Mapping[str, str] = field(default_factory=dict)
     by_class: bool = False
 
     @property
@@ -267,12 +264,17 @@ class Content:
         return int(close.sum())
 
     @cached_property
-    def evaluation(self) -> Evaluation | None:
-        """Evaluation of the scores against log-LiRA, or None if there is no ROC."""
+    def memorized(self) -> NDArray[np.bool_] | None:
+        """Mask of the judged rows that are memorised, or None without ground truth."""
         if self.scored is None or not self.scored.judged.any():
             return None
-        memorized = self.scored.memorized(self.eta)
-        if memorized.all() or not memorized.any():
+        return self.scored.memorized(self.eta)
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """Evaluation of the scores against log-LiRA, or None if there is no ROC."""
+        memorized = self.memorized
+        if self.scored is None or memorized is None or memorized.all() or not memorized.any():
             return None
         return roc(self.scored.scores[self.scored.judged], memorized)
 

@@ -1,4 +1,4 @@
-"""The three files of a report: Markdown for a pull request, JSON with its schema, and the page."""
+"""The two files of a report: the page, and JSON with its schema."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import dataclasses
 import json
 import math
 import os
-import re
 from contextlib import ExitStack
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,108 +15,15 @@ import numpy as np
 from memowidgets.decisions import UNDECIDED
 from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.page import as_page
-from memowidgets.report.words import (
-    STATEMENT,
-    Section,
-    Table,
-    audited,
-    limits,
-    method,
-    paragraphs,
-    record,
-    sections,
-    without_calls,
-)
+from memowidgets.report.words import limits, paragraphs, without_calls
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content, Scored
 
 
-_MARKS = re.compile(r"([\\`*_{}\[\]()<>#|~!$&^]|(?<=[a-z]):(?=//)|(?<=www)\.)", re.IGNORECASE)
-_AT_THE_START = re.compile(r"^(\d*)([-+=:]|(?<=\d)[.)](?=\s|$))")
-_CALLS = re.compile(r"([@#])")  # GitHub looks for names and numbers after backslashes are gone
-_JOINER = "\N{WORD JOINER}"
-_MOST_CHARACTERS = 300
-
-
-def escaped(text: str, most: int | None = _MOST_CHARACTERS) -> str:
-    r"""Escape a text for one line of Markdown.
-
-    Control characters show as their numbers, breaks as spaces; every mark that Markdown or HTML
-    would take for its own gets a backslash, and what follows ``@`` or ``#`` is joined by a
-    character that nobody sees, so that it calls no one.
-
-    Examples
-    --------
-    >>> print(escaped("a|b <script>"))
-    a\|b \<script\>
-    >>> print(escaped("\x1b[31m"))
-    ⟨U+001B⟩\[31m
-    """
-    plain = visible(text)
-    cut = plain if most is None or len(plain) <= most else f"{plain[: most - 1]}…"
-    marked = _AT_THE_START.sub(r"\1\\\2", _MARKS.sub(r"\\\1", cut))
-    return _CALLS.sub(rf"\1{_JOINER}", marked)
-
-
-def as_markdown(content: Content, page: str) -> str:
-    """Return the report as Markdown. `page` is the file name of the HTML page."""
-    parts = [
-        f"# Memorisation audit of {escaped(content.name)}",
-        *_record(content),
-        *(part for section in sections(content) for part in _section(section)),
-        (
-            f"The page with the moving threshold: `{page.replace('`', '')}`. Written on "
-            f"{content.created[:10]}."
-        ),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _sentence(text: str) -> str:
-    """Escape a sentence of ours that may contain a user's name, but keep its punctuation."""
-    marked = re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", visible(text))
-    return _CALLS.sub(rf"\1{_JOINER}", marked)
-
-
-def _record(content: Content) -> list[str]:
-    """Return the fields to file: what was found, what the owner says, or an empty line."""
-    rows = []
-    for entry in record(content).values():
-        said = [*map(_sentence, entry.said), escaped(entry.given or "", most=None)]
-        lines = [f"{_LINE} {label}".rstrip() for label in entry.lines]
-        rows.append((entry.title, "<br>".join(filter(None, [*said, *lines]))))
-    return ["## Record to file", _sentence(STATEMENT), _table(("", ""), rows)]
-
-
-_LINE = "\\_" * 24
-
-
-def _section(section: Section) -> list[str]:
-    parts = [f"## {section.title}"]
-    for part in chain(*section.columns):
-        if isinstance(part, str):
-            parts.append(_sentence(part))
-        elif isinstance(part, Table):
-            parts += [f"### {escaped(part.caption)}"] if part.caption else []
-            columns = part.few or range(len(part.rows[0]))
-            head = [part.head[i] if part.head else "" for i in columns]
-            parts.append(_table(head, [[escaped(row[i]) for i in columns] for row in part.rows]))
-        else:
-            parts.append("\n".join(f"- {escaped(text)}" for text in part))
-    return parts
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-SCHEMA_VERSION = 2  # goes up when a field changes its meaning, comes or goes
+SCHEMA_VERSION = 3  # goes up when a field changes its meaning, comes or goes
 _RATES = ("tpr", "fpr", "precision")
 
 
@@ -162,20 +67,6 @@ def _described(content: Content) -> dict[str, Any]:
         "warnings": list(content.cautions),
         "missing": [{"what": m.what, "why": m.why} for m in content.missing],
         "words": paragraphs(content),
-        "record": _record_parts(content),
-    }
-
-
-def _record_parts(content: Content) -> dict[str, Any]:
-    """Return the record to file, with what it rests on."""
-    return {
-        "statement": STATEMENT,
-        "fields": {
-            name: {"title": entry.title, "said": list(entry.said), "given": entry.given}
-            for name, entry in record(content).items()
-        },
-        "audited": [{"name": name, "text": text} for name, text in audited(content)],
-        "method": [{"name": name, "text": text} for name, text in method(content)],
         "digests": [dataclasses.asdict(digest) for digest in content.digests],
         "limits": list(limits(content)),
     }
@@ -198,14 +89,14 @@ def _prediction(content: Content, scored: Scored) -> dict[str, Any]:
 
 
 def _truth(content: Content) -> dict[str, Any] | None:
-    scored = content.scored
-    if scored is None or not scored.judged.any():
+    scored, memorized = content.scored, content.memorized
+    if scored is None or memorized is None:
         return None
     found: dict[str, Any] = {
         "by": "log-LiRA",
         "eta": content.eta,
-        "n": int(scored.judged.sum()),
-        "memorized": int(scored.memorized(content.eta).sum()),
+        "n": len(memorized),
+        "memorized": int(memorized.sum()),
         "memorized_but_wrong": scored.memorized_but_wrong(content.eta),
         "auc": None,
         "auc_interval": None,
@@ -279,8 +170,8 @@ def _finite(value: Any) -> Any:
 _ENDINGS = (".html", ".htm")
 
 
-def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[Path, Path, Path]:
-    """Return the paths of the page, the Markdown and the JSON file after checking them.
+def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[Path, Path]:
+    """Return the paths of the page and the JSON file after checking them.
 
     Raises
     ------
@@ -289,7 +180,7 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
     FileNotFoundError
         If its folder is not there.
     FileExistsError
-        If one of the three is there and may not be overwritten, or is no file.
+        If one of the two is there and may not be overwritten, or is not a file.
     """
     page = checked_path(path).absolute()
     if page.suffix.lower() not in _ENDINGS:
@@ -297,12 +188,12 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
     if not page.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {page.parent}: make it first")
     check_outside_runs(page.parent)
-    targets = page, page.with_suffix(".md"), page.with_suffix(".json")
+    targets = page, page.with_suffix(".json")
     for target in targets:
         if not os.path.lexists(target):
             continue
         if not target.is_file():
-            raise FileExistsError(f"{target} is there and is no file: choose another path")
+            raise FileExistsError(f"{target} is there and is not a file: choose another path")
         if not overwrite:
             raise FileExistsError(
                 f"{target} is there already: choose another path, or pass overwrite=True"
@@ -311,7 +202,7 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
 
 
 def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write the page, and the ``.md`` and ``.json`` files beside it.
+    """Write the page, and the ``.json`` file beside it.
 
     Each file is written to a temporary name and renamed, the page last. With samples in them
     they are readable by their owner alone.
@@ -337,12 +228,8 @@ def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = F
     OSError
         If they cannot be written; then all are as they were before.
     """
-    page, markdown, machine = checked_targets(path, overwrite=overwrite)
-    texts = {
-        page: as_page(content),
-        markdown: as_markdown(content, page.name),
-        machine: as_json(content),
-    }
+    page, machine = checked_targets(path, overwrite=overwrite)
+    texts = {page: as_page(content), machine: as_json(content)}
     mode = 0o666 if content.samples is None else 0o600
     try:
         with ExitStack() as unfinished:  # left in reverse: the page gets its name last

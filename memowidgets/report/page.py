@@ -16,7 +16,7 @@ import numpy as np
 
 from memowidgets.decisions import UNDECIDED
 from memowidgets.report.content import CHOICES
-from memowidgets.report.words import STATEMENT, Section, Table, record, sections, whole
+from memowidgets.report.words import Section, Table, sections, whole
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged, checked_scores
@@ -242,7 +242,6 @@ def as_page(content: Content) -> str:
                 f"{_text(content.versions.get('report', {}).get('memowidgets', ''))}</p></header>"
             ),
             "<main>",
-            *_record(content),
             *map(_section, found[:before]),
             *_moving(content),
             *map(_section, found[before:]),
@@ -320,26 +319,6 @@ def _figures(content: Content) -> list[str]:
             "<h2 id='figures'>Annex: figures</h2>"
             "<div id='mr-figures'></div></section>"
         )
-    ]
-
-
-def _record(content: Content) -> list[str]:
-    """Return the first page: what was found, what the owner says, and lines to write on."""
-    rows = []
-    for entry in record(content).values():
-        said = "".join(map(_paragraph, filter(None, (*entry.said, entry.given))))
-        lines = "".join(
-            f"<p class='mr-line'><span>{_text(label or 'not filled in')}</span></p>"
-            for label in entry.lines
-        )
-        kind = " class='mr-sign'" if len(entry.lines) > 1 else ""
-        rows.append(
-            f"<tr><th scope='row'>{_text(entry.title)}</th><td{kind}>{said}{lines}</td></tr>"
-        )
-    return [
-        "<section class='mr-record' aria-labelledby='record'><h2 id='record'>Record to file</h2>",
-        f"<p>{_cell(STATEMENT)}</p>",
-        f"<table><tbody>{''.join(rows)}</tbody></table></section>",
     ]
 
 

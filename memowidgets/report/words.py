@@ -1,26 +1,21 @@
-"""The sentences of a report, its tables as rows of texts, and the record to file."""
+"""The sentences of a report, and its tables as rows of texts."""
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from memowidgets.evaluation import clopper_pearson
-from memowidgets.visible import quoted, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from memowidgets.decisions import Decision
     from memowidgets.evaluation import OperatingPoint
-    from memowidgets.report.content import Content, Scored
+    from memowidgets.report.content import Content
 
 _ROUNDED = 0.001
 BELOW = (
@@ -98,8 +93,6 @@ class Table(NamedTuple):
         Cells of each row. The first one names it.
     head : tuple of str
         Names of the columns. Empty for a table of names and texts.
-    few : tuple of int
-        Columns that Markdown shows. Empty for all.
     kind : str
         Style of the table on the page.
     """
@@ -107,12 +100,11 @@ class Table(NamedTuple):
     caption: str
     rows: Sequence[tuple[str, ...]]
     head: tuple[str, ...] = ()
-    few: tuple[int, ...] = ()
     kind: str = ""
 
 
 class Section(NamedTuple):
-    """Section of a report, for the page and for Markdown.
+    """Section of a report.
 
     Attributes
     ----------
@@ -132,7 +124,7 @@ class Section(NamedTuple):
 
 
 def sections(content: Content) -> list[Section]:
-    """Return what the page and Markdown say after the record, in their order."""
+    """Return the sections of the page, in their order."""
     results, digests = (
         rates(content),
         [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests],
@@ -146,13 +138,15 @@ def sections(content: Content) -> list[Section]:
         "Checkpoints: loss, and accuracy",
         [_checkpoint(row) for row in content.checkpoints],
         ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "chosen"),
-        few=(0, 1, 3, 6),
     )
     counts = Table(f"Flagged: {content.at}", decisions(content), ("", "members", "flagged"))
     at_tau = Table(content.at.capitalize(), results, ("", "", "95 % interval"))
     missing = tuple(f"{m.what}: {m.why}" for m in content.missing)
+    defined = definitions(content)
     found = [
-        Section("short", "In short", [paragraphs(content), [at_tau] if results else []]),
+        Section(
+            "short", "In short", [paragraphs(content), [at_tau, defined] if results else [defined]]
+        ),
         Section("warnings", "Before you trust it", [[content.cautions]], "warnings"),
         Section("decided", "Decisions", [[counts]]),
         Section(
@@ -194,7 +188,7 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
     scored = content.scored
     if scored is None:
         return (), []
-    judged = bool(scored.judged.any())
+    judged = content.memorized is not None
     table = []
     for row in content.by_risk[:_MOST_SAMPLES]:
         if not content.flagged[row]:
@@ -244,7 +238,7 @@ def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
     flagged, found, missed = conclusion(content)
     more = [f"{remark}." for remark in content.remarks] + _answered(content)
-    if content.scored is not None and content.scored.judged.any() and content.evaluation is None:
+    if content.memorized is not None and content.evaluation is None:
         more.append("With one kind of sample alone there are no rates of hits and false alarms.")
     return [
         _audited(content),
@@ -340,7 +334,7 @@ def conclusion(content: Content) -> tuple[str, str, str]:
         f"95 % interval {between(content.flagged_interval)}) {verb(n_flagged, 'is', 'are')} "
         f"flagged {content.at} as at risk of being memorised."
     )
-    memorized = memorized_rows(content)
+    memorized = content.memorized
     if memorized is None:
         return (
             flagged,
@@ -393,13 +387,6 @@ def _missed(memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
         f"{share(missed / n_memorized)} of the memorised ones (95 % interval "
         f"{between(clopper_pearson(missed, n_memorized))})."
     )
-
-
-def memorized_rows(content: Content) -> NDArray[np.bool_] | None:
-    """Return the mask of the judged rows that are memorised, or None without ground truth."""
-    if content.scored is None or not content.scored.judged.any():
-        return None
-    return content.scored.memorized(content.eta)
 
 
 def _with_interval(count: int, n: int) -> str:
@@ -487,13 +474,8 @@ Row = tuple[str, str]
 
 def limits(content: Content) -> tuple[str, ...]:
     """Return what the audit cannot say."""
-    of_truth = _LIMIT_OF_TRUTH if _is_judged(content) else (_NO_TRUTH,)
-    lacking = (f"{m.what}: {m.why}" for m in content.missing)
-    return (*_LIMITS, *of_truth, *content.cautions, *lacking)
-
-
-def _is_judged(content: Content) -> bool:
-    return content.scored is not None and bool(content.scored.judged.any())
+    of_truth = _LIMIT_OF_TRUTH if content.memorized is not None else (_NO_TRUTH,)
+    return (*_LIMITS, *of_truth)
 
 
 def audited(content: Content) -> list[Row]:
@@ -523,7 +505,7 @@ def method(content: Content) -> list[Row]:
             ("score", scored.title),
             ("flagged", f"members whose score is {BELOW if content.by_class else at_most}"),
         ]
-    if _is_judged(content):
+    if content.memorized is not None:
         by = "as given by the user"
         if not content.truth_given:
             by = f"from {whole(content.numbers['shadow_models'])} shadow models"
@@ -539,24 +521,6 @@ def method(content: Content) -> list[Row]:
     return found
 
 
-FIELDS = {
-    "purpose": "Purpose",
-    "model": "Model and its version",
-    "data": "Data",
-    "controller": "Controller of the data",
-    "auditor": "Auditor",
-    "date": "Date",
-    "residual_risk": "Residual risk",
-    "decisions": "Decisions taken",
-    "next_review": "Next review",
-}
-MOST_CHARACTERS = 1000  # of a field, so that the page stays one or two sheets of paper
-
-STATEMENT = (
-    "This record says what was measured, and with which settings. It makes no statement on "
-    "whether a law, a contract or a standard is complied with."
-)
-_TREATED = ("remove", "anonymise", "relabel")
 _SCORES = {
     "psmi": (
         "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
@@ -582,190 +546,34 @@ _SCORES = {
         "Mean PSMI averages PSMI, pointwise sliced mutual information, over the checkpoints up to "
         "this one: how much what a layer of the model holds of a sample says of its label."
     ),
-    "psmi+csl": (
-        "The score adds the rank by PSMI (pointwise sliced mutual information: how much what a "
-        "layer of the model holds of a sample says of its label) to the rank by the mean "
-        "log-probability of the label so far."
-    ),
     "baseline": (
         "The baseline is minus a log-likelihood ratio at this checkpoint, between shadow models "
         "that trained on the sample and others that did not."
     ),
     "reference": (
-        "The score is the mean logit gap of models that never saw the sample: the logit of its "
-        "label, less the highest logit of another class."
-    ),
-    "reference+csl": (
-        "The score adds two ranks: by the mean logit gap of models that never saw the sample, and "
-        "by the mean log-probability of the label so far."
-    ),
-    "reference+psmi+csl": (
-        "The score adds three ranks: by the mean logit gap of models that never saw the sample, by "
-        "PSMI (pointwise sliced mutual information: how much what a layer of the model holds of a "
-        "sample says of its label), and by the mean log-probability of the label so far."
+        "The score of reference models is the mean logit gap of models that never saw the sample: "
+        "the logit of its label, less the highest logit of another class."
     ),
 }
 
 
-def checked_about(about: Mapping[str, object] | None) -> dict[str, str]:
-    """Return what the owner of an audit says of it, as texts.
-
-    Parameters
-    ----------
-    about : mapping of str to str, date or None, optional
-        Texts by the names in `FIELDS`. A field that is absent, empty or None is an empty line.
-
-    Raises
-    ------
-    TypeError
-        If `about` is not a mapping, or a value is neither a text nor a date.
-    ValueError
-        If a name is unknown, or a text is too long.
-
-    Examples
-    --------
-    >>> checked_about({"auditor": "A. Smith", "next_review": dt.date(2027, 1, 31)})
-    {'auditor': 'A. Smith', 'next_review': '2027-01-31'}
-    """
-    if about is None:
-        return {}
-    if not isinstance(about, Mapping):
-        raise TypeError(
-            f"about must be a mapping of fields to texts, such as {{'purpose': '…'}}, not "
-            f"{type(about).__name__}"
-        )
-    found = {}
-    for name, value in about.items():
-        if name not in FIELDS:
-            raise ValueError(f"about has no field {quoted(name)}; valid: {', '.join(FIELDS)}")
-        if isinstance(value, dt.date):
-            text = f"{value:%Y-%m-%d}"
-        elif value is None or isinstance(value, str):
-            text = visible((value or "").strip())
-        else:
-            raise TypeError(f"about[{name!r}] must be a text or a date, not {type(value).__name__}")
-        if len(text) > MOST_CHARACTERS:
-            raise ValueError(
-                f"about[{name!r}] has {len(text)} characters: use at most {MOST_CHARACTERS}, and "
-                "name the document that has the rest"
-            )
-        if text:
-            found[name] = text
-    return found
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One field of the page that can be filed.
-
-    Attributes
-    ----------
-    title : str
-        Name for readers.
-    said : tuple of str
-        Sentences that follow from the numbers.
-    given : str, optional
-        Text of the owner of the audit.
-    lines : tuple of str
-        Labels of the empty lines to write on, each of which may be empty.
-    """
-
-    title: str
-    said: tuple[str, ...] = ()
-    given: str | None = None
-    lines: tuple[str, ...] = ()
-
-
-def record(content: Content) -> dict[str, Entry]:
-    """Return the fields of the page that can be filed, in their order."""
-    about = content.about
-
-    def asked(name: str, *said: str) -> Entry:
-        given = about.get(name)
-        return Entry(FIELDS[name], said, given, () if given else ("",))
-
-    numbers = content.numbers
-    loader = content.facts.get("data")
-    samples = (
-        f"Recorded: {f'{loader}, ' if loader else ''}{whole(numbers['members'])} members, which "
-        f"are the samples that the model trains on, of {whole(numbers['samples'])} samples."
-    )
-    return {
-        "purpose": asked("purpose"),
-        "model": asked("model", _model(content)),
-        "data": asked("data", samples),
-        "controller": asked("controller"),
-        "auditor": asked("auditor"),
-        "date": Entry(FIELDS["date"], given=about.get("date", content.created[:10])),
-        "definitions": Entry("Definitions", _definitions(content)),
-        "conclusion": Entry("Conclusion", conclusion(content)),
-        "reservations": Entry(
-            "Reservations", tuple(map(_sentence, content.cautions)) or ("None is known.",)
-        ),
-        "residual_risk": asked("residual_risk", _left(content)),
-        "decisions": asked("decisions", decided(content)),
-        "next_review": asked("next_review"),
-        "signature": Entry("Signature", lines=("name", "place and date", "signature")),
-    }
-
-
-def _model(content: Content) -> str:
-    """Return what the run knows of the model, with the start of the digest of its weights."""
-    known = (content.facts.get(name) for name in ("model", "recorded audit"))
-    text = f"Recorded: {', '.join(filter(None, known)) or 'no model'}"
-    if content.scored is not None and content.scored.checkpoint:
-        text += f", checkpoint {content.scored.checkpoint}"
-    weights = next((d.sha256 for d in content.digests if d.what == "model"), None)
+def definitions(content: Content) -> tuple[str, ...]:
+    """Return definitions of the score and of the terms that the page uses."""
+    of_score: list[str] = []
+    if content.scored is not None:
+        parts = content.scored.metric.split("+")
+        of_score = [_SCORES[name] for name in parts if name in _SCORES]
+        if len(parts) > 1:
+            of_score.append("The score adds the ranks of the samples by each of these.")
     return (
-        f"{text}. The SHA-256 of its weights begins with {weights[:12]}." if weights else f"{text}."
-    )
-
-
-def _definitions(content: Content) -> tuple[str, ...]:
-    """Return a definition of each term, before the page uses it."""
-    of_score = [] if content.scored is None else [_SCORES.get(content.scored.metric, "")]
-    rule = BELOW if content.by_class else "at most the threshold τ"
-    low = f"A low score means a risk; a sample is flagged if its score is {rule}."
-    eta = f", here at least η = {content.eta:g}" if memorized_rows(content) is not None else ""
-    return (
+        *of_score,
         (
             "A shadow model is trained as the audited model is, on another random part of the "
             "samples."
         ),
-        *(f"{text} {low}".strip() for text in of_score),
         (
             "A sample is memorised if training on it clearly changed what the finished model says "
             "of it. This is measured by log-LiRA, a log-likelihood ratio between shadow models "
-            f"that trained on the sample and others that did not{eta}."
+            "that trained on the sample and others that did not."
         ),
-    )
-
-
-def _sentence(text: str) -> str:
-    if text[:1].isascii():  # a τ stays small
-        text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _left(content: Content) -> str:
-    """Return how many samples in question nobody decided to treat."""
-    scored = content.scored
-    if scored is None:
-        return "The audited model was not measured."
-    memorized = memorized_rows(content)
-    rows, what = content.flagged, "flagged"
-    if memorized is not None:
-        rows, what = np.zeros(len(scored.scores), dtype=np.bool_), "memorised"
-        rows[scored.judged] = memorized
-    return _of_treated(content, scored, rows, what)
-
-
-def _of_treated(content: Content, scored: Scored, rows: NDArray[np.bool_], what: str) -> str:
-    names = [content.ids[int(p)] for p in scored.positions[rows]]
-    made = (content.decisions.get(name) for name in names)
-    left = sum(one is None or one.decision not in _TREATED for one in made)
-    return (
-        f"Of the {whole(len(names))} {what} samples, {whole(left)} "
-        f"{verb(left, 'is', 'are')} not to be removed, anonymised or relabelled. The audited "
-        "model keeps what it memorised until it is trained again."
     )

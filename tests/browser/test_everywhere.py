@@ -193,6 +193,9 @@ def test_a_notebook(notebook_page, app):
 def test_voila(voila_page):
     voila = voila_page([DASHBOARD], fragment="top")
     page = voila.page
+    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
+    assert policy.startswith("default-src 'self' ")
+    assert not [name for name in ("mermaid.esm", "cdnjs", "jsdelivr") if name in page.content()]
     drag_filter_decide_undo(voila)
     compute_and_cancel(voila)
     page.get_by_role("radio", name="Loss").click()

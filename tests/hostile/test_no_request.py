@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-import memowidgets as mw
-
 ROOT = Path(__file__).resolve().parents[2]
 
-# As sitecustomize it is in every Python process below the test: workers, Voila, its kernel.
+# As sitecustomize it is in every Python process below the test, such as workers.
 GUARD = """
 import ipaddress, os, sys
 
@@ -148,26 +143,6 @@ def test_every_step_on_local_files_works_without_a_request(tmp_path, guarded):
     environment, asked = guarded
     done = run(STEPS, tmp_path, environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert asked.read_text() == ""
-
-
-@pytest.mark.slow
-def test_a_dashboard_is_served_without_a_request(tmp_path, guarded):
-    """Voila starts a kernel, which makes the dashboard, once the page is asked for."""
-    pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
-    environment, asked = guarded
-    recording = Path(mw.__file__).parent / "audit" / "recordings" / "mmlu-field-smollm2"
-    command = [sys.executable, "-m", "memowidgets", "view", str(recording), "--no-browser"]
-    view = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
-    try:
-        address = re.search(r"http://127\S+", view.stdout.readline())[0]
-        with urllib.request.urlopen(address, timeout=200) as page:
-            assert b"application/vnd.jupyter.widget" in page.read()
-    finally:
-        view.send_signal(signal.SIGINT)
-        view.communicate(timeout=60)
     assert asked.read_text() == ""
 
 

@@ -87,25 +87,15 @@ def test_programs_that_are_not_there_or_do_not_run(monkeypatch, tmp_path):
     assert "does not run" in str(doctor._program("Node", ("node",), None, "tests"))
 
 
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        ({}, "MISSING"),
-        ({"style.css": b"a{}"}, "MISSING"),
-        ({"explorer.js": b"\xff\xfe\x00"}, "MISSING"),
-        ({"explorer.js": b" " * 50_000}, "note .*explorer.js 50 kB"),
-    ],
-)
-def test_front_ends_that_are_not_in_place_or_too_big(monkeypatch, tmp_path, files, says):
+@pytest.mark.parametrize("files", [{}, {"style.css": b"a{}"}, {"explorer.js": b"\xff\xfe\x00"}])
+def test_front_ends_that_are_not_in_place(monkeypatch, tmp_path, files):
     static = tmp_path / "widgets" / "static"
     static.mkdir(parents=True)
     for name, content in files.items():
         (static / name).write_bytes(content)
     monkeypatch.setattr(doctor, "_PACKAGE", tmp_path)
-    if says != "MISSING":
-        monkeypatch.setattr(doctor, "import_module", lambda _: None)
     (line,) = map(str, doctor._front_ends())
-    assert re.match(says, line)
+    assert line.startswith("MISSING")
     assert "fix: " in line
 
 

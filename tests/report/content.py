@@ -8,7 +8,7 @@ import numpy as np
 
 from memowidgets.decisions import Decision
 from memowidgets.evaluation import below_class
-from memowidgets.report import FIELDS, Content, Digest, Figure, Missing, Scored
+from memowidgets.report import Content, Digest, Figure, Missing, Scored
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
@@ -49,7 +49,6 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
             Digest("model", "checkpoints/epoch-2/weights.safetensors", "0123456789abcdef" * 4),
             Digest("decisions", "", None, "Nothing was decided."),
         ),
-        "about": {"auditor": "A. Smith", "purpose": "Before release: is anyone's text learned?"},
     }  # fmt: skip
     return Content(**(known | changes))
 
@@ -83,7 +82,6 @@ def hostile() -> Content:
         figures=(Figure(EVIL, EVIL, SVG),),
         warnings=[EVIL],
         missing=[Missing(EVIL, EVIL)],
-        about=dict.fromkeys(FIELDS, f"{EVIL} www.x.y {EVIL}"),
     )  # fmt: skip
 
 

@@ -73,7 +73,6 @@ def content_of(
     metric: str | None,
     *,
     include_samples: bool,
-    about: Mapping[str, str],
     figures: bool = True,
 ) -> Content:
     """Return all that a report says of an audit.
@@ -89,8 +88,6 @@ def content_of(
         The score, at the last layer and the prediction checkpoint; None for what is there.
     include_samples : bool
         Whether samples, their labels and their ids are in it.
-    about : mapping of str to str
-        What the owner of the audit says of it.
     figures : bool
         Whether figures are drawn.
 
@@ -114,7 +111,7 @@ def content_of(
         evidence = audit.evidence
     gathering = _Gathering(evidence, audit.decision_log)
     content = gathering.content(at, metric, include_samples=include_samples, figures=figures)
-    return replace(content, about=about, by_class=by_class)
+    return replace(content, by_class=by_class)
 
 
 class _Gathering:
@@ -369,7 +366,7 @@ def _flat(settings: Any) -> str | None:
     return ", ".join(f"{name} {json.dumps(value)}" for name, value in found.items()) or None
 
 
-# the digests of the record
+# digests
 
 
 def digests_of(evidence: Evidence, scored: Scored | None) -> tuple[Digest, ...]:

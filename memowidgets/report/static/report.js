@@ -10,7 +10,7 @@ import { fromLogLira, unpack } from "./unpack.js";
 const PAGE_SIZE = 24;
 const FOLLOWED = /** @type {const} */ (["tau", "rule", "eta"]);
 
-/** @param {any} content  what `wire.py` sends */
+/** @param {any} content  what `wire` of page.py sends */
 function explorerModel({ tau, eta, rule, explorer: { data, truth, late, log_lira } }) {
   const others = late.others.length > 0;
   const traits = {

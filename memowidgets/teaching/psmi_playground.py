@@ -177,6 +177,11 @@ class PSMIPlayground(Playground):
     def _check_selected(self, proposal: Any) -> int:
         return whole_number("selected", proposal["value"], 0, len(self.labels) - 1)
 
+    def _facts(self) -> list[tuple[str, str]]:
+        labels = self.labels
+        size = [("points", str(len(labels))), ("classes", str(labels.max() + 1))]
+        return size + super()._facts()
+
 
 def _packed(points: ArrayLike, labels: ArrayLike) -> dict[str, Any]:
     """Return points and labels as the page reads them, after checking them."""

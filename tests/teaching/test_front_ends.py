@@ -226,7 +226,7 @@ def test_psmi_of_the_mixture(ask, setting):
     away = np.random.default_rng(0).normal(size=(2000, dimension - 1))
     if dimension > 1:
         away *= (r / np.linalg.norm(away, axis=1))[:, None]
-    # both sides of the axis, because the playground leaves out how the classes differ by chance there
+    # Both sides of the axis: the playground leaves out how classes differ by chance across it.
     X = np.concatenate([np.c_[t, away], np.c_[t, -away]])
     how = (1024,) if dimension > 1 else (1, "plain")
     psmi, std = (values[:2000] for values in scored(X, np.tile(labels, 2), *how))

@@ -46,7 +46,7 @@ function shrunkOf(all, count) {
   /** The best scale for some degrees of freedom: where the slope is 0. @param {number} freedom */
   const scaleFor = (freedom) => {
     let [low, high] = SCALE;
-    for (let i = 0; i < 50; i++) {
+    for (let i = 0; i < 30; i++) {
       const middle = (low + high) / 2;
       const unit = freedom * typical * Math.exp(middle);
       const slope = squares.reduce((sum, one) => sum + one / (unit + one), 0) / squares.length;
@@ -76,7 +76,7 @@ function shrunkOf(all, count) {
  */
 function lowest(f, from, to) {
   let [a, b] = [from, to];
-  for (let i = 0; i < 40; i++) {
+  for (let i = 0; i < 30; i++) {
     const third = (b - a) / 3;
     if (f(a + third) < f(b - third)) b -= third;
     else a += third;

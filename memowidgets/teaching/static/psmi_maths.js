@@ -226,8 +226,9 @@ export function psmiOfRows(rows, labels, classes, directions) {
   const sums = new Float64Array(n);
   for (let j = 0; j < count; j++) {
     for (let i = 0; i < n; i++) {
-      z[i] = 0;
-      for (let k = 0; k < width; k++) z[i] += directions[j * width + k] * rows[i * width + k];
+      let sum = 0;
+      for (let k = 0; k < width; k++) sum += directions[j * width + k] * rows[i * width + k];
+      z[i] = sum;
     }
     addValues(lineThrough(z, labels, prior), prior, z, labels, 1 / count, sums);
   }
@@ -275,12 +276,13 @@ export function lifted(points, { n, prior, covariances }, dimension) {
  */
 
 /**
+ * PSMI in a number of dimensions, by a plain mean. It yields after each direction, because many points take long.
  * @param {{points: Float64Array, labels: Uint8Array, selected: number}} cloud
  * @param {Classes} classes
  * @param {number} dimension
- * @returns {Summary}
+ * @returns {Generator<void, Summary>}
  */
-export function inDimensions({ points, labels, selected }, classes, dimension) {
+export function* inDimensions({ points, labels, selected }, classes, dimension) {
   const rows = lifted(points, classes, dimension);
   const directions = directionsFor(dimension, DIRECTIONS);
   const psmi = new Float64Array(classes.n);
@@ -289,6 +291,7 @@ export function inDimensions({ points, labels, selected }, classes, dimension) {
     const values = psmiOfRows(rows, labels, classes.count, directions.subarray(j * dimension, (j + 1) * dimension));
     values.forEach((value, i) => (psmi[i] += value / DIRECTIONS));
     squares += values[selected] ** 2 / DIRECTIONS;
+    yield;
   }
   const others = psmi.filter((_, i) => i !== selected).sort();
   return {

@@ -66,6 +66,7 @@ const FAN = 24; // directions of the mean that moves with the hand
 const STEPS = 180; // directions of the curve over all angles
 const STEP = 4; // directions between two points of a running mean
 const GLIDE = 900; // milliseconds
+const SLICE = 8; // milliseconds of computing between two frames
 const ABOUT = {
   name: "psmi",
   title: "PSMI: does this point go with its label?",
@@ -255,20 +256,27 @@ class PSMIView extends PointsPlayground {
     this.later();
   }
 
-  /** Adds dimensions of noise, one number of them after the other, so that the hand need not wait. */
+  /** Adds dimensions of noise, a few milliseconds at a time, so that the hand need not wait. */
   deepen() {
     clearTimeout(this.deeper);
     this.deepening = true;
     /** @type {Summary[]} */
     const found = [];
+    const begin = () => inDimensions(this.now, this.scored.classes, DIMENSIONS[found.length]);
+    let work = begin();
     const next = () => {
-      found.push(inDimensions(this.now, this.scored.classes, DIMENSIONS[found.length]));
-      if (found.length < DIMENSIONS.length) this.deeper = setTimeout(next);
-      else {
-        this.depths = found;
-        this.deepening = false;
-        this.later();
+      for (const until = performance.now() + SLICE; performance.now() < until;) {
+        const { done, value } = work.next();
+        if (!done) continue;
+        found.push(value);
+        if (found.length === DIMENSIONS.length) {
+          this.depths = found;
+          this.deepening = false;
+          return this.later();
+        }
+        work = begin();
       }
+      this.deeper = setTimeout(next);
     };
     this.deeper = setTimeout(next);
   }

@@ -42,8 +42,10 @@ const answers = {
   },
   deep: ({ selected, dimension, ...given }) => {
     const { flat, classes, fitted } = cloud(given);
-    const found = psmi.inDimensions({ points: flat, labels: classes, selected }, fitted, dimension);
-    return { ...found, rows: [...psmi.lifted(flat, fitted, dimension)] };
+    const work = psmi.inDimensions({ points: flat, labels: classes, selected }, fitted, dimension);
+    let step = work.next();
+    while (!step.done) step = work.next();
+    return { ...step.value, rows: [...psmi.lifted(flat, fitted, dimension)] };
   },
   lira: ({ seed, counts, effect, spread, gap }) => {
     const draws = lira.drawsOf(seed);

@@ -94,8 +94,6 @@ def _playgrounds() -> list[tuple[str, Any, str]]:
     theorem = TheoremPlayground(n=POINTS, dimension=8)
     lira = LiRAPlayground(n_shadows=256)
     watch = MemorizationPlayground()
-    for playground in (psmi, theorem):
-        playground.wait(120)
     return [
         (f"`PSMIPlayground`, dragging one of {POINTS} points", psmi, ".mw-plot-cloud"),
         ("`LiRAPlayground`, dragging the target, 256 shadow models", lira, ".mw-plot-gaps"),

@@ -433,22 +433,18 @@ def _table(caption: str, rows: Iterable[Sequence[str]]) -> str:
 
 
 def playground(name: str) -> Moving:
-    """Return a playground as it opens, with the numbers that Python computes for that."""
+    """Return a playground as it opens. The page computes its numbers."""
     from memowidgets import teaching
-    from memowidgets.teaching.lira_playground import _FEW as FEW_MODELS
 
     made = getattr(teaching, PLAYGROUNDS[name])()
-    try:
-        made.wait()
-        state = {key: value for key, value in made.get_state().items() if key not in _OURS}
-        facts = made._facts()  # noqa: SLF001 - what stands in for it in a saved notebook
-        title = made._title  # noqa: SLF001
-    finally:
-        made.close()
+    state = {key: value for key, value in made.get_state().items() if key not in _OURS}
+    facts = made._facts()  # noqa: SLF001 - what stands in for it in a saved notebook
+    title = made._title  # noqa: SLF001
+    made.close()
     # A lazy image is not loaded while the still is hidden.
     image = f"<img src='{STATIC}{name}.png' alt='{title}: a still' loading='lazy'>"
     still = image + _table("As it opens", facts)
-    return Moving(name, title, still, {"state": state, "few": FEW_MODELS})
+    return Moving(name, title, still, state)
 
 
 _OURS = {

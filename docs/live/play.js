@@ -1,25 +1,11 @@
-/** A playground on a model that answers as Python would, once the hand rests. */
+/** A playground on a page of the site: it computes everything itself, so there is nothing to answer. */
 
 import { StandIn } from "../../memowidgets/report/static/model.js";
 import { start } from "./start.js";
 
 /** @typedef {import("../../memowidgets/widgets/static/dom.js").Model} Model */
 
-/**
- * @param {{render: (context: {model: Model, el: HTMLElement}) => unknown}} view
- * @param {(model: StandIn, content: any) => () => void} official  returns what computes the official numbers
- */
-export function play(view, official) {
-  start((content, el) => {
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    let soon;
-    let settle = () => {};
-    const model = new StandIn(content.state, () => {
-      clearTimeout(soon);
-      soon = setTimeout(() => settle(), 0); // after the frame that the hand waits for
-      return null;
-    });
-    settle = official(model, content);
-    view.render({ model, el });
-  });
+/** @param {{render: (context: {model: Model, el: HTMLElement}) => unknown}} view */
+export function play(view) {
+  start((state, el) => view.render({ model: new StandIn(state, () => null), el }));
 }

@@ -1,10 +1,8 @@
-"""What the playgrounds share: their base class, random numbers, and checks."""
+"""What the playgrounds share: settings that are checked, and results that the page computes."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,59 +10,22 @@ from typing import Any
 import anywidget
 import numpy as np
 import traitlets
-from numpy.typing import NDArray
 
 from memowidgets.checks import real_number, whole_number
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.standin import bundle, table
-from memowidgets.widgets.threads import Newest
-from memowidgets.widgets.widget import Guarded, created, displayed, refusing
+from memowidgets.widgets.widget import Guarded, created, displayed, refusing, validate
 
-Floats = NDArray[np.float64]
-
-_GOLDEN, _FIRST, _SECOND = (np.uint32(n) for n in (0x9E3779B1, 0x21F0AAAD, 0x735A2D97))
+STATIC = Path(__file__).parent / "static"
+STYLE = style("shared", STATIC / "playground.css")
 
 
-def uniforms(seed: int, start: int, count: int) -> Floats:
-    """Return numbers `start` to `start + count` of a uniform stream on the open interval (0, 1).
-
-    A number depends on the seed and its place alone.
-
-    Examples
-    --------
-    >>> uniforms(0, 0, 3).round(4)
-    array([0.5542, 0.0543, 0.913 ])
-    >>> bool((uniforms(0, 1, 2) == uniforms(0, 0, 3)[1:]).all())
-    True
-    """
-    places = np.arange(start + 1, start + 1 + count, dtype=np.uint64).astype(np.uint32)
-    begin = _mixed(np.array([seed + 1], dtype=np.uint32))
-    return np.asarray((_mixed(places * _GOLDEN + begin).astype(np.float64) + 0.5) / 2**32)
+def front_end(name: str) -> str:
+    """Return the ES module of one playground."""
+    return script(STATIC / f"{name}_view.js")
 
 
-def normals(seed: int, start: int, count: int) -> Floats:
-    """Return numbers as `uniforms` does, but from the standard normal distribution.
-
-    Examples
-    --------
-    >>> round(float(normals(1, 0, 10_000).std()), 1)
-    1.0
-    """
-    first, last = start // 2, (start + count + 1) // 2
-    u = uniforms(seed, 2 * first, 2 * (last - first)).reshape(-1, 2)
-    radius, angle = np.sqrt(-2 * np.log(u[:, 0])), 2 * np.pi * u[:, 1]
-    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
-    return np.asarray(pairs[start - 2 * first :][:count])
-
-
-def _mixed(words: NDArray[Any]) -> NDArray[np.uint32]:
-    """Hash integers to 32 bits, with products that overflow as in JavaScript."""
-    words = (words ^ (words >> np.uint32(16))) * _FIRST
-    words = (words ^ (words >> np.uint32(15))) * _SECOND
-    return np.asarray(words ^ (words >> np.uint32(15)), dtype=np.uint32)
-
-
-class Setting(traitlets.Any):
+class Setting(traitlets.TraitType[Any, Any]):
     """A trait that both sides share, with the check of its value: `check(name, value)`."""
 
     def __init__(self, default: Any, check: Callable[[str, Any], Any]) -> None:
@@ -95,89 +56,51 @@ def whole(default: int, low: int, high: int, *, allowed: Sequence[int] = ()) -> 
     return Setting(default, check)
 
 
-STATIC = Path(__file__).parent / "static"
-STYLE = style("shared", STATIC / "playground.css")
-
-
-def front_end(name: str) -> str:
-    """Return the ES module of one playground."""
-    return script(STATIC / f"{name}_view.js")
+def result() -> Any:
+    """Return a trait that is None until the page has computed it."""
+    return traitlets.Any(None, read_only=True).tag(result=True)
 
 
 class Playground(Guarded, anywidget.AnyWidget):
-    """A widget whose front end moves on its own. Python computes the exact numbers afterwards."""
+    """A widget whose page computes everything, from settings that are checked here."""
 
+    _css = STYLE
     _title = "Playground"
+    _results = traitlets.Dict().tag(sync=True, page=True)
 
     def __init__(self, **traits: Any) -> None:
-        self._worker = Newest(f"memowidgets-{type(self).__name__.lower()}")
-        self._job: Callable[[], None] | None = None
-        self._held = True
+        self._hearing = False
         super().__init__(**traits)
-        self._held = False
-        self._changed()
         created(self)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the background computation. Return whether it is finished.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds to wait at most.
-        """
-        return self._worker.wait(timeout)
-
-    # ---------------------------------------------------------------- what changes
-
-    @contextmanager
-    def _at_once(self) -> Iterator[None]:
-        """Delay computations until several traits are changed."""
-        before, self._held = self._held, True
-        try:
-            with self.hold_sync():
-                yield
-                self._held = before
-                if not before:
-                    self._settle()
-        finally:
-            self._held = before
-        self._work_aside()
-
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Apply all changes from the front end before computing anything."""
-        with self._at_once():
+        """Take what the page sends."""
+        self._hearing = True
+        try:
             super().set_state(sync_data)
+        finally:
+            self._hearing = False
 
-    def _changed(self, _change: Any = None) -> None:
-        """Compute the exact numbers, unless more changes are pending."""
-        if not self._held:
-            self._settle()
-            self._work_aside()
+    @validate("_results")
+    def _check_results(self, proposal: Any) -> dict[str, Any]:
+        _read(proposal["value"])
+        return dict(proposal["value"])
 
-    def _settle(self) -> None:
-        """Compute what is quick, and set `_job` to a slow computation."""
-        raise NotImplementedError
+    @traitlets.observe(traitlets.All)
+    def _follow(self, change: Any) -> None:
+        """Take results from the page; they are forgotten when Python changes a setting."""
+        if change["name"] == "_results":
+            self._show(_read(change["new"]))
+        elif isinstance(self.traits()[change["name"]], Setting) and not self._hearing:
+            self._show({})
 
-    def _compute(
-        self, trait: str, compute: Callable[[], Any], wanted: Callable[[Any], bool]
-    ) -> None:
-        """Compute a trait next, in a thread that does not keep this widget alive.
-
-        `wanted` says of the widget whether it still shows what the trait was computed for.
-        """
-        self._job = partial(_set_if, weakref.ref(self), trait, compute, wanted)
-
-    def _work_aside(self) -> None:
-        """Start the job in a thread, but not while traits are held back from the page."""
-        if self._job is not None and not self._held:
-            job, self._job = self._job, None
-            self._worker.run(job)
-
-    # ---------------------------------------------------------------- without a page
+    def _show(self, found: dict[str, Any]) -> None:
+        for name in self.trait_names(result=True):
+            self.set_trait(name, found.get(name))
 
     def _facts(self) -> list[tuple[str, str]]:
-        raise NotImplementedError
+        settings = [name for name, trait in self.traits().items() if isinstance(trait, Setting)]
+        return [(name.replace("_", " "), str(getattr(self, name))) for name in settings]
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{name} {value}" for name, value in self._facts())
@@ -189,14 +112,10 @@ class Playground(Guarded, anywidget.AnyWidget):
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
 
 
-def _set_if(
-    widget: weakref.ref[Playground],
-    trait: str,
-    compute: Callable[[], Any],
-    wanted: Callable[[Any], bool],
-) -> None:
-    """Set a trait to what is computed if the widget is still there and wants it."""
-    found = compute()
-    playground = widget()
-    if playground is not None and wanted(playground):
-        setattr(playground, trait, found)
+def _read(sent: Any) -> Any:
+    """Return what the page sent, with arrays for bytes and lists."""
+    if isinstance(sent, dict):
+        return {name: _read(value) for name, value in sent.items()}
+    if isinstance(sent, bytes | memoryview):
+        return np.frombuffer(sent, dtype=np.float64)
+    return np.array(sent) if isinstance(sent, list) else sent

@@ -173,9 +173,9 @@ RIGHT = {  # a change that each must answer, and what the answer is
     "SampleInspector": ({"filter": "all"}, lambda w: w.filter == "all"),
     "Dashboard": ({"filter": "all", "tau": 0.5, "tau_committed": 0.5}, lambda w: w.tau == 0.5),
     "MemorizationPlayground": ({"width": 32}, lambda w: w.width == 32),
-    "PSMIPlayground": ({"selected": 7}, lambda w: w._official["point"] == 7),
-    "LiRAPlayground": ({"n_shadows": 32}, lambda w: len(w.gaps_in) == 16),
-    "TheoremPlayground": ({"epsilon": 0.31}, lambda w: w._official["of"]["epsilon"] == 0.31),
+    "PSMIPlayground": ({"selected": 7}, lambda w: w.selected == 7),
+    "LiRAPlayground": ({"n_shadows": 32}, lambda w: w.n_shadows == 32),
+    "TheoremPlayground": ({"epsilon": 0.31}, lambda w: w.epsilon == 0.31),
 }
 
 
@@ -188,10 +188,10 @@ def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget,
         told = name in private - from_page  # by Python alone: the value is not even looked at
         for value in SIZES[::4] if told else [*VALUES[::4], *SIZES]:
             hear(widget, {"method": "update", "state": {name: value}})
-    steady = {"_size", "_given", "_directions", "_choices", "_esm", "_model_module", "_view_name"}
+    steady = {"_first", "_given", "_directions", "_choices", "_esm", "_model_module", "_view_name"}
     for name in steady & private:
         assert repr(getattr(widget, name)) == before[name], name
-    assert from_page <= {"_cloud", "_reset", "_found"}
+    assert from_page <= {"_cloud", "_results"}
     widget._sent.clear()
     hear(widget, {"method": "update", "state": right})
     assert answered(widget)

@@ -245,12 +245,6 @@ def number(page, tile):
     return fact.locator(".mw-fact-value").inner_text().replace("−", "-")
 
 
-def closed(playground):
-    playground.wait()
-    playground.close()
-    return playground
-
-
 @pytest.mark.slow
 def test_a_round_of_guess_first_is_played_by_keyboard_to_its_end(visit):
     page = visit("live/watch")
@@ -319,43 +313,6 @@ def test_without_workers_the_network_trains_on_the_page(chromium, site):
     with opened(chromium, address, before=before, offline=True) as page:
         page.locator(".mw-watch-next").click()
         page.get_by_role("button", name="Train to the end").wait_for(timeout=60_000)
-
-
-def test_the_psmi_playground_computes_as_python(visit):
-    page, official = visit("live/psmi"), "metrics.PSMI says"
-    python = closed(mw.teaching.PSMIPlayground())
-    assert number(page, official) == f"{python.psmi[0]:.3f} ± {python.psmi_std[0]:.3f}"
-    page.locator(".mw-plot-cloud").press("PageDown")
-    text = f"{python.psmi[1]:.3f} ± {python.psmi_std[1]:.3f}"
-    page.locator(".mw-fact-value").get_by_text(text.replace("-", "−")).wait_for()
-    page.get_by_label("dimensions d: the two above and noise").press("End")
-    page.get_by_text(re.compile(r"^In 256 dimensions its PSMI is \d\.\d+ ± ")).wait_for()
-
-
-def test_the_lira_playground_computes_as_python(visit):
-    page = visit("live/lira")
-    for act, settings in (
-        ("Other shadow models", {"seed": 1}),
-        ("shrunk", {"seed": 1, "variance": "shrunk"}),
-    ):
-        role = "radio" if act == "shrunk" else "button"
-        page.get_by_role(role, name=act).click()
-        python = closed(mw.teaching.LiRAPlayground(**settings))
-        wanted = f"{python.log_lira:.1f} ± {python.log_lira_std:.1f}".replace("-", "−")
-        page.locator(".mw-fact-value").get_by_text(wanted, exact=True).wait_for()
-        shown = float(page.locator(".mw-play").get_attribute("data-log-lira"))
-        assert shown == pytest.approx(python.log_lira, rel=1e-4)
-
-
-def test_the_theorems_playground_computes_as_python(visit):
-    page = visit("live/theorem")
-    page.get_by_role("button", name="Imbalance").click()
-    python = closed(mw.teaching.TheoremPlayground(imbalance=True))
-    low, high = python.rates["fpr_interval"]
-    page.get_by_text(f"{100 * low:.1f} % to {100 * high:.1f} %").first.wait_for()
-    for name in ("tpr", "fpr"):
-        shown = float(page.locator(".mw-play").get_attribute(f"data-{name}"))
-        assert shown == pytest.approx(python.rates[name], abs=0.005)
 
 
 def test_the_axis_of_scores_has_numbers_on_a_phone_too(visit):

@@ -66,32 +66,6 @@ def official(page):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "slider", "interval"),
-    [
-        ("lira", "target’s gap", "±"),
-        ("theorem", "distance of the classes’ means, in deviations", " % to "),
-    ],
-)
-def test_a_slider_dragged_away_and_back_is_at_rest(playground, name, slider, interval):
-    page = playground(name)
-    facts = page.locator(".mw-play-facts")
-    facts.get_by_text(interval).first.wait_for()
-    before, control = facts.inner_text(), page.get_by_label(slider)
-    control.scroll_into_view_if_needed()
-    box = control.bounding_box()
-    place = control.evaluate("(e) => (e.value - e.min) / (e.max - e.min)")
-    x, y = box["x"] + 8 + place * (box["width"] - 16), box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + 60, y, steps=3)
-    facts.get_by_text(interval).first.wait_for(state="detached")
-    page.mouse.move(x, y, steps=3)
-    page.mouse.up()
-    facts.get_by_text(interval).first.wait_for()
-    assert facts.inner_text() == before
-
-
 # Waits until the ringed point has glided a little, and acts before the next frame.
 GLIDED = """([x, act]) => {
     if (Math.abs(document.querySelector('.mw-play').dataset.x - x) < 20) return false;

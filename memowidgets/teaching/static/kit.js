@@ -520,6 +520,14 @@ export function legend(entries) {
 /* ---------------------------------------------------------------- a view */
 
 /**
+ * Numbers as Python reads them.
+ * @param {ArrayLike<number>} values
+ */
+export function packed(values) {
+  return new DataView(Float64Array.from(values).buffer);
+}
+
+/**
  * Base class of the playgrounds: words, frames, themes, traits and the live region. `State`
  * has the traits that both sides share.
  * @template {object} State
@@ -623,6 +631,15 @@ export class Playground {
     for (const [name, value] of Object.entries(traits)) this.model.set(name, value);
     this.heard = tell(this.model);
     this.hint.textContent = this.heard ? "" : KERNEL_GONE;
+  }
+
+  /**
+   * Tells Python what the page computed. A page without a kernel works all the same.
+   * @param {Record<string, unknown>} found
+   */
+  report(found) {
+    this.model.set("_results", { ...found, at: performance.now() }); // equal results are sent again too
+    tell(this.model);
   }
 
   /**

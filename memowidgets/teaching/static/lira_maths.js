@@ -93,19 +93,13 @@ export function stretched(side, mean, spread) {
 }
 
 /**
- * Estimates variances from all samples together, with this many models on each side.
+ * Sum of squares of each of the other samples, with this many models in and out.
  * @param {Draws} draws
- * @param {number} nIn
- * @param {number} nOut
+ * @param {[number, number]} counts
  */
-export function othersSquares(draws, nIn, nOut) {
-  return [nIn, nOut].map((n, side) => {
-    let squares = 0;
-    for (let sample = 0; sample < OTHERS; sample++) {
-      squares += sideOf(draws.others, (side * OTHERS + sample) * SIDE, n).squares;
-    }
-    return squares;
-  });
+export function othersSquares(draws, counts) {
+  return counts.map((count, side) =>
+    Array.from({ length: OTHERS }, (_, sample) => sideOf(draws.others, (side * OTHERS + sample) * SIDE, count).squares));
 }
 
 /**
@@ -126,32 +120,6 @@ export function varianceOf(estimate, side, least) {
 
 /** @typedef {Record<Variance, {in: Estimate, out: Estimate}>} Estimates */
 /** @typedef {{mean: number, variance: number}} Gaussian */
-
-/**
- * Estimates for each choice of variance, once the sample or the number of models changed;
- * the prior of "shrunk" is the one that Python fitted last.
- * @param {Side} inside
- * @param {Side} outside
- * @param {number[]} others  their squares in and out
- * @param {Pick<Estimates, "shrunk">} fitted
- * @returns {Estimates & {least: number}}
- */
-export function estimatesFor(inside, outside, others, fitted) {
-  /** @type {(side: Side, squares: number) => Estimate} */
-  const shared = (side, squares) => ({
-    squares: 0,
-    count: 0,
-    shared: (side.squares + squares) / (side.count * (OTHERS + 1)),
-  });
-  const own = { squares: 0, count: 0, shared: null };
-  const within = inside.squares + outside.squares + others[0] + others[1];
-  return {
-    least: (1e-6 * within) / ((inside.count + outside.count) * (OTHERS + 1)),
-    "per-sample": { in: own, out: own },
-    global: { in: shared(inside, others[0]), out: shared(outside, others[1]) },
-    shrunk: fitted.shrunk,
-  };
-}
 
 /**
  * @param {number} gap

@@ -2,11 +2,12 @@
 
 import { bytesOf, html, segments } from "../../widgets/static/dom.js";
 import {
-  button, drawSides, facts, fixedText, legend, linear, panel, Playground, Plot, row, shareText, shown, sliders, tile,
+  button, drawSides, facts, fixedText, legend, linear, packed, panel, Playground, Plot, row, shareText, shown, sliders, tile,
 } from "./kit.js";
 import { besideText, tickText } from "../../widgets/static/numbers.js";
+import { errorOf, estimatesFor } from "./lira_fit.js";
 import {
-  density, drawsOf, estimatesFor, logRatio, othersSquares, OUT_MEAN, pooledWith, REDRAWS, SIDE, sideOf, stretched,
+  density, drawsOf, logRatio, othersSquares, OUT_MEAN, pooledWith, REDRAWS, SIDE, sideOf, stretched,
   VARIANCES, varianceOf,
 } from "./lira_maths.js";
 
@@ -32,8 +33,6 @@ import {
 /**
  * @typedef {object} Sent  what Python alone sets
  * @property {DataView[]} _given  measured gaps in and out; none where they are simulated
- * @property {number[]} _places  numbers of models to choose from
- * @property {{log_lira: number | null, std: number | null, estimates: Estimates, remark: string}} _fit
  */
 
 /** @typedef {Settings & Sent} State */
@@ -47,7 +46,7 @@ import {
  * @property {Draws} draws
  * @property {[number, number]} counts  models in and out
  * @property {[Side[], Side[]]} sides  the sample's own models, then each re-draw
- * @property {number[]} others  squares of the other samples, in and out
+ * @property {number[][]} others  sums of squares of the other samples, in and out
  */
 
 /**
@@ -72,7 +71,11 @@ import {
 const CHOICES = VARIANCES.map((value) => ({ value, label: value }));
 const SLID = /** @type {const} */ (["target_gap", "n_shadows", "effect", "spread", "eta"]);
 const SETTINGS = /** @type {const} */ ([...SLID, "seed", "variance"]);
-const HEARD = /** @type {const} */ ([...SETTINGS, "_given", "_fit"]);
+const HEARD = /** @type {const} */ ([...SETTINGS, "_given"]);
+const PLACES = [4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]; // numbers of models
+const FEWEST = 8; // models on a side that a variance of the sample's own needs
+const FEW =
+  "Fewer than 8 models on a side: a variance of the sample’s own is unreliable here. “shrunk” borrows from the other samples.";
 const LOW = -5;
 const HIGH = 14;
 const KNEE = 3; // of the wide axis of log-LiRA: even below, logarithmic beyond
@@ -113,7 +116,7 @@ function standardOf(seed, counts, before) {
   return {
     seed, draws, counts,
     sides: [sides(draws.inside, nIn), sides(draws.outside, nOut)],
-    others: othersSquares(draws, nIn, nOut),
+    others: othersSquares(draws, counts),
   };
 }
 
@@ -122,10 +125,9 @@ function standardOf(seed, counts, before) {
  * @param {Standard} standard
  * @param {Settings} settings
  * @param {Gaps | null} given
- * @param {Estimates} fitted
  * @returns {Shadows}
  */
-function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, given, fitted) {
+function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, given) {
   /** @type {(gaps: Float64Array) => Law} */
   const lawOf = (gaps) => {
     const { mean, squares, count } = sideOf(gaps);
@@ -151,7 +153,7 @@ function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, g
       stretched(side, inLaw.mean, inLaw.spread),
       stretched(unit[1][k + 1], outLaw.mean, outLaw.spread),
     ]),
-    estimates: estimatesFor(sides[0], sides[1], others, fitted),
+    estimates: estimatesFor(sides, others),
     truth,
     pooled: [pooledWith(truth[0]), pooledWith(truth[1])],
   };
@@ -177,7 +179,7 @@ class LiRAView extends Playground {
     this.now = this.traits(SETTINGS);
     this.given = this.measured();
     this.standard = standardOf(this.now.seed, this.counts, null);
-    this.shadows = shadowsOf(this.standard, this.now, this.given, this.trait("_fit").estimates);
+    this.shadows = shadowsOf(this.standard, this.now, this.given);
     this.parts = this.compose();
     this.showControls();
     for (const name of HEARD) this.onTrait(name, () => this.hear());
@@ -223,7 +225,7 @@ class LiRAView extends Playground {
     const one = (/** @type {number} */ x) => fixedText(x, 1);
     const slides = sliders({
       target_gap: { name: "target’s gap", min: LOW, max: HIGH, step: 0.1, say: one },
-      n_shadows: { name: "shadow models", help: "half of them trained on the sample", places: this.trait("_places"), say: String },
+      n_shadows: { name: "shadow models", help: "half of them trained on the sample", places: PLACES, say: String },
       effect: { name: "effect of training", help: "by how much training on the sample raises its gap", min: 0, max: 8, step: 0.1, say: one },
       spread: { name: "sample’s spread", help: "true deviation of its gaps; that of usual samples is about 1.5", min: 0.4, max: 3, step: 0.1, say: one },
       eta: { name: "η", help: "a sample is memorised from this log-LiRA on", min: 0, max: 12, step: 0.5, say: one },
@@ -242,7 +244,7 @@ class LiRAView extends Playground {
       panel("200 times other shadow models", "log-LiRA of the same target", this.strip.canvas,
         legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"], ["┇", "fg", "where “global” goes instead"]])),
       row("variance", choice.group, again));
-    const result = tile("log-LiRA", "± standard error, from memorization.log_lira");
+    const result = tile("log-LiRA", "± standard error, as memorization.log_lira computes it");
     const truth = tile("with infinitely many models");
     const flips = tile("re-draws that say memorised", "with the chosen variance");
     right.append(facts("Results", [result, truth, flips]));
@@ -255,7 +257,7 @@ class LiRAView extends Playground {
   /** Draws the shadow models' gaps again, as the settings say. */
   simulate() {
     this.standard = standardOf(this.now.seed, this.counts, this.standard);
-    this.shadows = shadowsOf(this.standard, this.now, this.given, this.trait("_fit").estimates);
+    this.shadows = shadowsOf(this.standard, this.now, this.given);
   }
 
   /**
@@ -307,13 +309,28 @@ class LiRAView extends Playground {
     this.parts.choice.show(this.now.variance);
   }
 
-  get logLira() {
-    const [inside, outside] = this.gaussians(this.now.variance, this.shadows.sides);
-    return logRatio(this.now.target_gap, inside, outside);
+  /** Log-LiRA of the target's gap: as the models say, its standard error, the truth, limits, and re-draws. */
+  get judged() {
+    const { now: { target_gap: gap, variance }, shadows: { sides, again, estimates, truth, pooled } } = this;
+    const value = logRatio(gap, ...this.gaussians(variance, sides));
+    const real = logRatio(gap, ...truth);
+    return {
+      value,
+      error: errorOf(gap, sides, estimates[variance], estimates.least, value),
+      truth: real,
+      limits: { "per-sample": real, global: logRatio(gap, ...pooled), shrunk: real },
+      redraws: VARIANCES.map((name) => again.map((one) => logRatio(gap, ...this.gaussians(name, one)))),
+    };
   }
 
+  /** Tells screen readers and Python the result when the user stops moving. */
   say() {
-    const value = this.logLira;
+    const { value, error, truth, limits, redraws } = this.judged;
+    const [inside, outside] = this.shadows.gaps;
+    this.report({
+      gaps_in: packed(inside), gaps_out: packed(outside), log_lira: value, log_lira_std: error, true_log_lira: truth, limits,
+      redraws: Object.fromEntries(VARIANCES.map((name, i) => [name, packed(redraws[i])])),
+    });
     const verdict = value >= this.now.eta ? "memorised" : "not memorised";
     const [shown, eta] = besideText(value, this.now.eta);
     const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${shown}, ${verdict} at η = ${eta}.`;
@@ -326,24 +343,19 @@ class LiRAView extends Playground {
   /* ------------------------------------------------------------ what is shown */
 
   draw() {
-    const { target_gap: gap, eta } = this.now;
+    const { eta, variance } = this.now;
     if (!this.sliding && this.dragging) this.parts.slides.show(this.now);
-    const value = this.logLira;
-    const [inside, outside] = this.shadows.truth;
-    const truth = logRatio(gap, inside, outside);
-    const values = VARIANCES.map((name) => this.shadows.again.map((sides) => logRatio(gap, ...this.gaussians(name, sides))));
-    const flips = values[VARIANCES.indexOf(this.now.variance)].filter((one) => one >= eta).length / REDRAWS;
+    const { value, error, truth, limits, redraws } = this.judged;
+    const flips = redraws[VARIANCES.indexOf(variance)].filter((one) => one >= eta).length / REDRAWS;
     this.drawGaps();
     this.drawRatio(value);
-    this.drawStrip(value, truth, logRatio(gap, ...this.shadows.pooled), values);
-    const fit = this.trait("_fit");
-    const settled = !this.dragging && !this.sliding && fit.log_lira !== null && Math.abs(fit.log_lira - value) < 1e-6 * Math.max(1, Math.abs(value));
-    const error = settled && fit.std !== null ? ` ± ${fixedText(fit.std, 1)}` : "";
+    this.drawStrip(value, truth, limits.global, redraws);
+    const about = Number.isFinite(error) ? ` ± ${fixedText(error, 1)}` : "";
     const verdict = (/** @type {number} */ x) => (x >= eta ? "▲ memorised" : "▽ not memorised");
-    this.parts.result.show(`${besideText(value, eta)[0]}${error}`, verdict(value));
+    this.parts.result.show(`${besideText(value, eta)[0]}${about}`, verdict(value));
     this.parts.truth.show(besideText(truth, eta)[0], verdict(truth));
     this.parts.flips.show(shareText(flips), flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind");
-    if (this.heard) this.hint.textContent = fit.remark ?? "";
+    if (this.heard) this.hint.textContent = variance === "per-sample" && Math.min(...this.counts) < FEWEST ? FEW : "";
     this.root.dataset.logLira = String(value);
   }
 

@@ -1,5 +1,9 @@
 /** PSMI in the plane: pure functions of arrays, no DOM. Points are x and y in turn. */
 
+import { normals } from "./chance.js";
+
+export const DIMENSIONS = [2, 4, 8, 16, 32, 64, 128, 256];
+const DIRECTIONS = 256;
 const FLOOR = 1e-6; // of the deviation of all points along a direction
 
 /**
@@ -222,12 +226,81 @@ export function psmiOfRows(rows, labels, classes, directions) {
   const sums = new Float64Array(n);
   for (let j = 0; j < count; j++) {
     for (let i = 0; i < n; i++) {
-      z[i] = 0;
-      for (let k = 0; k < width; k++) z[i] += directions[j * width + k] * rows[i * width + k];
+      let sum = 0;
+      for (let k = 0; k < width; k++) sum += directions[j * width + k] * rows[i * width + k];
+      z[i] = sum;
     }
     addValues(lineThrough(z, labels, prior), prior, z, labels, 1 / count, sums);
   }
   return sums;
+}
+
+/**
+ * Random directions for rows of some width, each of length 1.
+ * @param {number} width
+ * @param {number} count
+ */
+export function directionsFor(width, count) {
+  const found = normals(5, 0, count * width);
+  for (let j = 0; j < count; j++) {
+    const length = Math.hypot(...found.subarray(j * width, (j + 1) * width));
+    for (let k = 0; k < width; k++) found[j * width + k] /= length;
+  }
+  return found;
+}
+
+/**
+ * The points in more dimensions: noise that is independent of the labels fills all but two.
+ * @param {Float64Array} points
+ * @param {Classes} classes
+ * @param {number} dimension
+ */
+export function lifted(points, { n, prior, covariances }, dimension) {
+  const within = prior.reduce((sum, p, c) => sum + (p * (covariances[3 * c] + covariances[3 * c + 2])) / 2, 0);
+  const deviation = Math.sqrt(within) || 1;
+  const noise = normals(1, 0, n * dimension); // fewer dimensions are the first ones of more
+  return Float64Array.from(noise, (_, at) => {
+    const [i, k] = [Math.floor(at / dimension), at % dimension];
+    return k < 2 ? points[2 * i + k] : deviation * noise[k * n + i];
+  });
+}
+
+/**
+ * What a cloud's PSMI is in so many dimensions.
+ * @typedef {object} Summary
+ * @property {number} dimension
+ * @property {number} psmi  of the selected point
+ * @property {number} std
+ * @property {number[]} others  5 %, median and 95 %
+ * @property {number} below  share of the points at or below 0
+ */
+
+/**
+ * PSMI in a number of dimensions, by a plain mean. It yields after each direction, because many points take long.
+ * @param {{points: Float64Array, labels: Uint8Array, selected: number}} cloud
+ * @param {Classes} classes
+ * @param {number} dimension
+ * @returns {Generator<void, Summary>}
+ */
+export function* inDimensions({ points, labels, selected }, classes, dimension) {
+  const rows = lifted(points, classes, dimension);
+  const directions = directionsFor(dimension, DIRECTIONS);
+  const psmi = new Float64Array(classes.n);
+  let squares = 0;
+  for (let j = 0; j < DIRECTIONS; j++) {
+    const values = psmiOfRows(rows, labels, classes.count, directions.subarray(j * dimension, (j + 1) * dimension));
+    values.forEach((value, i) => (psmi[i] += value / DIRECTIONS));
+    squares += values[selected] ** 2 / DIRECTIONS;
+    yield;
+  }
+  const others = psmi.filter((_, i) => i !== selected).sort();
+  return {
+    dimension,
+    psmi: psmi[selected],
+    std: Math.sqrt(Math.max(0, squares - psmi[selected] ** 2) / (DIRECTIONS - 1)),
+    others: [0.05, 0.5, 0.95].map((share) => others[Math.round(share * (others.length - 1))]),
+    below: psmi.filter((value) => value <= 0).length / classes.n,
+  };
 }
 
 /**

@@ -1,9 +1,9 @@
 /** The PSMI playground: points to drag, a direction to turn, and the mean over all directions. */
 
-import { bytesOf, html, throttle } from "../../widgets/static/dom.js";
-import { button, facts, fixedText, isStill, legend, linear, panel, Plot, shareText, shown, sign, slider, tile } from "./kit.js";
+import { bytesOf, html } from "../../widgets/static/dom.js";
+import { button, facts, fixedText, isStill, legend, linear, packed, panel, Plot, shareText, shown, sign, slider, tile } from "./kit.js";
 import { LEAST_REACH, NAMES, PointsPlayground } from "./points.js";
-import { along, classesOf, fan, pointwise, psmiOfAll, valuesOf } from "./psmi_maths.js";
+import { along, classesOf, DIMENSIONS, fan, inDimensions, pointwise, psmiOfAll, valuesOf } from "./psmi_maths.js";
 import { runningMeans } from "./running_means.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
@@ -11,30 +11,19 @@ import { runningMeans } from "./running_means.js";
 /** @typedef {import("./kit.js").Tile} Tile */
 /** @typedef {import("./psmi_maths.js").Along} Along */
 /** @typedef {import("./psmi_maths.js").Classes} Classes */
+/** @typedef {import("./psmi_maths.js").Summary} Summary */
 /** @typedef {import("./running_means.js").Running} Running */
 
 /** @typedef {{points: DataView, labels: DataView}} Packed */
 
 /**
- * @typedef {object} Summary  of the cloud in so many dimensions
- * @property {number} dimension
- * @property {number} psmi  of the ringed point
- * @property {number} std
- * @property {[number, number, number]} others  5 %, median and 95 %
- * @property {number} below  share of the points at or below 0
- */
-
-/**
  * @typedef {object} State  what Python and the page share
  * @property {Packed} _cloud
+ * @property {Packed} _first  where "Start again" returns to
  * @property {DataView} _directions
  * @property {number} angle
  * @property {number} selected
  * @property {number} dimension
- * @property {number[]} _every_dimension
- * @property {{point: number, psmi: number, std: number}} _official
- * @property {Summary[]} _dimensions  empty until Python has it
- * @property {number} _reset
  */
 
 /**
@@ -77,6 +66,7 @@ const FAN = 24; // directions of the mean that moves with the hand
 const STEPS = 180; // directions of the curve over all angles
 const STEP = 4; // directions between two points of a running mean
 const GLIDE = 900; // milliseconds
+const SLICE = 8; // milliseconds of computing between two frames
 const ABOUT = {
   name: "psmi",
   title: "PSMI: does this point go with its label?",
@@ -151,11 +141,12 @@ class PSMIView extends PointsPlayground {
     this.plots = [this.cloud, this.shadow, this.values, this.strip, this.running, this.growth];
     this.glide = 0; // frame of a point that moves by itself; 0 if none does
     this.turning = false;
-    this.turned = throttle(() => this.commit({ angle: this.now.angle }), 80);
-    this.ears.later(() => this.turned.cancel());
     this.stale = false;
-    this.awaiting = false; // the official value of the cloud as it is
-    this.deepening = false; // likewise in more dimensions
+    /** @type {Summary[]} */
+    this.depths = []; // in increasing numbers of dimensions, as computed last
+    this.deepening = false; // whether that was before the last change
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.deeper = undefined;
     /** @type {Packed | null} */
     this.mine = null; // the cloud as it was sent last
     this.reach = reachOf(this.now.points, LEAST_REACH);
@@ -178,7 +169,7 @@ class PSMIView extends PointsPlayground {
       count: Math.max(...classes) + 1,
       directions: new Float32Array(bytesOf(this.trait("_directions"))),
       angle: this.trait("angle"),
-      selected: this.trait("selected"),
+      selected: Math.min(this.trait("selected"), classes.length - 1),
       dimension: this.trait("dimension"),
     };
   }
@@ -187,7 +178,6 @@ class PSMIView extends PointsPlayground {
     this.endGlide();
     this.now = this.taken();
     this.reach = reachOf(this.now.points, LEAST_REACH);
-    this.awaiting = this.deepening = false;
     this.changed();
   }
 
@@ -202,13 +192,13 @@ class PSMIView extends PointsPlayground {
     const atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
     const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
     const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
-    const official = tile("metrics.PSMI says", "256 random directions with control variates, computed when the point comes to rest");
+    const official = tile("metrics.PSMI says", "256 random directions with control variates");
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
     const left = html("div", { class: "mw-play-side" }, this.cloudPanel(),
       html("div", { class: "mw-slides" }, turn.element), this.acts(atypical),
       facts("Results", [value, mean, official, below], "mw-play-facts-in-pairs"));
     const more = slider({
-      name: "dimensions d", help: "the two above and noise", places: this.trait("_every_dimension"),
+      name: "dimensions d", help: "the two above and noise", places: DIMENSIONS,
       say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
     });
     const inMore = html("p", { class: "mw-panel-words" });
@@ -233,19 +223,11 @@ class PSMIView extends PointsPlayground {
     });
     this.onTrait("selected", () => this.choose(this.trait("selected"), false));
     this.onTrait("angle", () => {
-      if (this.turning || this.trait("angle") === this.now.angle) return;
-      this.turnTo(this.trait("angle"), false);
+      if (this.dragging || this.trait("angle") === this.now.angle) return;
+      this.turnTo(this.trait("angle"));
       this.say();
     });
     this.onTrait("dimension", () => this.widen(this.trait("dimension")));
-    this.onTrait("_official", () => {
-      this.awaiting = false;
-      this.later();
-    });
-    this.onTrait("_dimensions", () => {
-      this.deepening = false;
-      this.later();
-    });
     this.drag(this.values, {
       press: (x) => this.turnAt(x),
       move: (x) => this.turnAt(x),
@@ -262,6 +244,8 @@ class PSMIView extends PointsPlayground {
 
   /** Computes everything again after points or labels changed. */
   changed() {
+    clearTimeout(this.deeper);
+    this.deepening = true;
     this.scored = scoredOf(this.now);
     this.followed();
   }
@@ -272,23 +256,39 @@ class PSMIView extends PointsPlayground {
     this.later();
   }
 
-  /**
-   * @param {number} angle
-   * @param {boolean} [tellPython]
-   */
-  turnTo(angle, tellPython = true) {
+  /** Adds dimensions of noise, a few milliseconds at a time, so that the hand need not wait. */
+  deepen() {
+    clearTimeout(this.deeper);
+    this.deepening = true;
+    /** @type {Summary[]} */
+    const found = [];
+    const begin = () => inDimensions(this.now, this.scored.classes, DIMENSIONS[found.length]);
+    let work = begin();
+    const next = () => {
+      for (const until = performance.now() + SLICE; performance.now() < until;) {
+        const { done, value } = work.next();
+        if (!done) continue;
+        found.push(value);
+        if (found.length === DIMENSIONS.length) {
+          this.depths = found;
+          this.deepening = false;
+          return this.later();
+        }
+        work = begin();
+      }
+      this.deeper = setTimeout(next);
+    };
+    this.deeper = setTimeout(next);
+  }
+
+  /** @param {number} angle */
+  turnTo(angle) {
     this.now.angle = angle;
     this.parts.turn.show(angle);
-    if (tellPython) {
-      this.turning = true;
-      this.turned();
-    }
     this.later();
   }
 
   commitAngle() {
-    this.turned.cancel();
-    this.turning = false;
     this.commit({ angle: this.now.angle });
     this.say();
   }
@@ -308,7 +308,7 @@ class PSMIView extends PointsPlayground {
     if (which === this.now.selected || which >= this.now.labels.length) return;
     this.stopGlide();
     this.now.selected = which;
-    this.deepening = true;
+    this.deepen();
     if (tellPython) this.commit({ selected: which });
     this.followed();
     this.showControls();
@@ -327,6 +327,8 @@ class PSMIView extends PointsPlayground {
     this.showControls();
     this.later();
     this.say();
+    this.deepen();
+    this.report({ psmi: packed(this.scored.psmi) });
   }
 
   /** Sends the points to Python when the user stops moving them. */
@@ -334,7 +336,6 @@ class PSMIView extends PointsPlayground {
     this.changed();
     this.endGlide();
     this.mine = { points: new DataView(this.now.points.slice().buffer), labels: new DataView(this.now.labels.slice().buffer) };
-    this.awaiting = this.deepening = true;
     this.commit({ _cloud: this.mine, selected: this.now.selected });
     this.rest();
   }
@@ -385,7 +386,8 @@ class PSMIView extends PointsPlayground {
 
   restart() {
     this.stopGlide(); // else the first cloud may be the one that Python has already
-    this.commit({ _reset: this.trait("_reset") + 1 });
+    const first = { ...this.trait("_first") };
+    this.commit({ _cloud: first, selected: Math.min(this.now.selected, first.labels.byteLength - 1) });
   }
 
   /* ------------------------------------------------------------ the hand */
@@ -482,12 +484,8 @@ class PSMIView extends PointsPlayground {
     const psmi = this.score;
     this.parts.value.show(fixedText(value, 2), `at ${Math.round(this.now.angle)}°`);
     this.parts.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
-    const official = this.trait("_official");
-    const fresh = !this.dragging && !this.awaiting && this.glide === 0 && official.point === this.now.selected;
-    this.parts.official.show(
-      fresh ? `${fixedText(official.psmi, 3)} ± ${fixedText(official.std, 3)}` : "…",
-      "256 random directions",
-    );
+    const { mean, error } = this.ringed.means.corrected;
+    this.parts.official.show(`${fixedText(mean.at(-1) ?? NaN, 3)} ± ${fixedText(error.at(-1) ?? NaN, 3)}`, "256 random directions");
     const n = this.scored.psmi.length;
     const below = this.scored.psmi.reduce((sum, x) => sum + (x <= 0 ? 1 : 0), 0);
     this.parts.below.show(shareText(below / n), `${below} of ${n}`);
@@ -658,18 +656,17 @@ class PSMIView extends PointsPlayground {
     const plot = this.growth;
     plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const every = this.trait("_every_dimension");
-    const found = this.trait("_dimensions");
-    const x = linear(-0.4, every.length - 0.6, left, right);
+    const found = this.depths;
+    const x = linear(-0.4, DIMENSIONS.length - 0.6, left, right);
     const low = Math.min(-0.5, ...found.map((one) => one.psmi - 2 * one.std));
     const high = Math.max(0.9, ...found.map((one) => Math.max(one.others[2], one.psmi)));
     const y = linear(low * 1.08, high * 1.08, bottom, top);
     plot.levels(y, 4);
-    const at = x.at(every.indexOf(this.now.dimension));
+    const at = x.at(DIMENSIONS.indexOf(this.now.dimension));
     plot.area([[at - 17, top], [at + 17, top], [at + 17, bottom], [at - 17, bottom]], "accent", 0.13);
     const faint = this.deepening ? 0.35 : 1; // what the cloud before gave
     found.forEach((one) => {
-      const px = x.at(every.indexOf(one.dimension));
+      const px = x.at(DIMENSIONS.indexOf(one.dimension));
       const [down, middle, up] = one.others.map((value) => y.at(value));
       plot.area([[px - 10, down], [px + 10, down], [px + 10, up], [px - 10, up]], "other", 0.45 * faint);
       plot.context.globalAlpha = faint;
@@ -678,7 +675,7 @@ class PSMIView extends PointsPlayground {
       this.drawChosen(plot, px, y.at(one.psmi), 4.5, false);
     });
     plot.context.globalAlpha = 1;
-    plot.lowerAxis(x, "dimensions d", { ticks: every.map((_, i) => i), say: (i) => String(every[i]) });
+    plot.lowerAxis(x, "dimensions d", { ticks: DIMENSIONS.map((_, i) => i), say: (i) => String(DIMENSIONS[i]) });
     const here = found.find((one) => one.dimension === this.now.dimension);
     const words = here && !this.deepening
       ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}; ` +
@@ -689,6 +686,7 @@ class PSMIView extends PointsPlayground {
 
   destroy() {
     this.endGlide();
+    clearTimeout(this.deeper);
     super.destroy();
   }
 }

@@ -4,7 +4,8 @@ import { normals, uniforms } from "./chance.js";
 
 const RARE = 0.1;
 const WIDE = 3;
-export const WIDEST = 64; // dimensions
+const WIDEST = 64; // dimensions
+export const DIMENSIONS = [1, 2, 4, 8, 16, 32, WIDEST];
 export const SEPARATIONS = 6;
 
 /**

@@ -1,11 +1,12 @@
 /** The playground of Theorem 1: PSMI of outliers and others, and where the theorem breaks. */
 
-import { html, throttle } from "../../widgets/static/dom.js";
+import { html } from "../../widgets/static/dom.js";
 import {
   button, facts, fixedText, legend, linear, panel, Playground, Plot, row, shareText, shown, sliders, tile,
 } from "./kit.js";
+import { clopperPearson } from "../../widgets/static/maths.js";
 import { tickText } from "../../widgets/static/numbers.js";
-import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
+import { DIMENSIONS, directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./kit.js").Palette} Palette */
@@ -16,28 +17,9 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
 /** @typedef {import("./theorem_maths.js").World} World */
 /** @typedef {ReturnType<typeof ratesAt>} Rates */
 
-/** @typedef {Mixture & {tau: number}} Settings */
+/** @typedef {Mixture & {tau: number, n: number, seed: number}} State  what Python and the page share */
 
-/**
- * @typedef {object} Official  what Python says of the settings `of`; null is NaN
- * @property {Mixture} of
- * @property {number} tau
- * @property {[number, number]} [tpr_interval]
- * @property {[number, number]} [fpr_interval]
- * @property {[number, number]} [tpr_wrong_interval]
- */
-
-/** @typedef {{separation: number, outliers: number | null, others: number | null}} Means */
-
-/**
- * @typedef {object} Shared  what Python and the page share, the settings apart
- * @property {{n: number, seed: number}} _size
- * @property {Official} _official
- * @property {{of?: Mixture, means?: Means[]}} _by_separation  empty until Python has it
- * @property {number[]} _every_dimension
- */
-
-/** @typedef {Settings & Shared} State */
+/** @typedef {{separation: number, outliers: number, others: number}} Means */
 
 /**
  * @typedef {object} Population
@@ -65,8 +47,8 @@ const SWITCHES = /** @type {const} */ ([
   ["overlap", "Overlap", "the deviation within a class is 3 in place of 1"],
   ["heavy_tails", "Heavy tails", "Student’s t with two degrees of freedom in place of Gaussian"],
 ]);
-const HEARD = /** @type {const} */ (["epsilon", "separation", "dimension", "tau", "imbalance", "overlap", "heavy_tails"]);
-const SHOWN = /** @type {const} */ (["_official", "_by_separation"]);
+const HEARD = /** @type {const} */ (["epsilon", "separation", "dimension", "tau", "imbalance", "overlap", "heavy_tails", "n", "seed"]);
+const PLACES = [0, 0.5, 1, 1.5, 2, 3, 4, 5, 6]; // separations whose means are drawn
 const ABOUT = {
   name: "theorem",
   title: "Theorem 1: why τ = 0",
@@ -112,33 +94,33 @@ class TheoremView extends Playground {
     this.histogram = new Plot("histogram", 300, { left: 44, right: 14, top: 34, bottom: 38 });
     this.means = new Plot("means", 232, { left: 48, right: 14, top: 12, bottom: 40 });
     this.plots = [this.cloud, this.histogram, this.means];
-    this.sync = throttle(() => this.commit({ tau: this.now.tau }), 80);
-    this.ears.later(() => this.sync.cancel());
     this.sliding = false;
     this.stale = false;
     /** @type {Scale | null} */
     this.scale = null; // of the histogram as it is drawn
     /** @type {{palette: Palette, pattern: CanvasPattern} | null} */
     this.hatched = null;
+    /** @type {{key: string, means: Means[]}} */
+    this.curve = { key: "", means: [] }; // of which settings, but for separation and τ
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.sweeping = undefined;
     this.room = 0; // pixels beside the line at τ, for the rows' names
-    /** @type {Settings} */
+    /** @type {State} */
     this.now = this.traits(HEARD);
-    this.population = populationOf(this.trait("_size"));
+    this.population = populationOf(this.now);
     this.directed = directedTo(this.now.dimension);
     this.changed();
     this.parts = this.compose();
     this.showControls();
     for (const name of HEARD) this.onTrait(name, () => this.hear());
-    for (const name of SHOWN) this.onTrait(name, () => this.later());
     this.drag(this.histogram, { press: (x) => this.pull(x), move: (x) => this.pull(x), release: () => this.rest() });
     this.start();
     this.say();
   }
 
   load() {
-    const { n, seed } = this.trait("_size");
-    if (this.population.key !== `${n} ${seed}`) this.population = populationOf({ n, seed });
     this.now = this.traits(HEARD);
+    if (this.population.key !== `${this.now.n} ${this.now.seed}`) this.population = populationOf(this.now);
     this.changed();
   }
 
@@ -164,7 +146,7 @@ class TheoremView extends Playground {
     const slides = sliders({
       epsilon: { name: "outliers ε", help: "share of samples whose label is a coin toss", max: 0.5, step: 0.01, say: (x) => `${Math.round(100 * x)} %` },
       separation: { name: "separation", help: "distance of the classes’ means, in deviations", max: SEPARATIONS, step: 0.1, say: (x) => fixedText(x, 1) },
-      dimension: { name: "dimension", help: "dimension of the space", places: this.trait("_every_dimension"), say: String },
+      dimension: { name: "dimension", help: "dimension of the space", places: DIMENSIONS, say: String },
       tau: { name: "threshold τ", min: -2, max: 1, step: 0.01, say: (x) => fixedText(x, 2) },
     }, (name, value) => {
       if (name === "tau") return this.moveTau(value);
@@ -191,7 +173,7 @@ class TheoremView extends Playground {
     const typical = tile("mean PSMI of others");
     const results = facts("Results", [wrong, tpr, fpr, outliers, typical], "mw-span");
     const parting = html("div", { class: "mw-span" },
-      panel("Where the paper and the computed PSMI part", "mean PSMI at every separation, by metrics.PSMI", this.means.canvas,
+      panel("Where the paper and the computed PSMI part", "mean PSMI at every separation", this.means.canvas,
         legend([["●", "accent", "others"], ["▼", "risk", "outliers, computed"], ["┄", "fg", "outliers, as the theorem states it"]])));
     this.body.append(left, right, slides.element, breaks, results, parting);
     return { slides, switches, wrong, tpr, fpr, outliers, typical };
@@ -210,7 +192,6 @@ class TheoremView extends Playground {
   moveTau(tau) {
     this.now.tau = Math.round(tau * 1000) / 1000;
     this.parts.slides.show(this.now);
-    this.sync();
     this.later();
   }
 
@@ -223,7 +204,6 @@ class TheoremView extends Playground {
 
   rest() {
     this.sliding = false;
-    this.sync.cancel();
     this.commit({ ...this.now });
     if (this.stale) this.changed();
     this.stale = false;
@@ -238,13 +218,54 @@ class TheoremView extends Playground {
     SWITCHES.forEach(([trait], i) => switches[i].setAttribute("aria-pressed", String(this.now[trait])));
   }
 
-  /** Means of PSMI, and what τ flags. */
+  /** Means of PSMI, and what τ flags, with 95 % intervals. */
   get rates() {
-    return ratesAt(this.population.psmi, this.population.samples.kinds, this.now.tau);
+    const found = ratesAt(this.population.psmi, this.population.samples.kinds, this.now.tau);
+    const interval = (/** @type {number} */ rate, /** @type {number} */ of) => clopperPearson(Math.round(rate * of), of);
+    return {
+      ...found,
+      tprInterval: interval(found.tpr, found.outliers),
+      wrongInterval: interval(found.tprWrong, found.wrong),
+      fprInterval: interval(found.fpr, found.n - found.outliers),
+    };
   }
 
+  /** What the curve of means belongs to. */
+  get swept() {
+    return JSON.stringify({ ...this.now, separation: 0, tau: 0 });
+  }
+
+  /** Computes the means at every separation, after the frame that the hand waits for. */
+  sweep() {
+    clearTimeout(this.sweeping);
+    const key = this.swept;
+    if (this.curve.key === key) return;
+    this.sweeping = setTimeout(() => {
+      const { now, population: { world }, directed: { dimension, directions } } = this;
+      const [samples, psmi] = [roomFor(now.n), new Float64Array(now.n)];
+      const means = PLACES.map((separation) => {
+        sample(world, { ...now, separation }, samples);
+        psmiOf(samples, dimension, directions, psmi);
+        const { meanOutliers, meanOthers } = ratesAt(psmi, samples.kinds, now.tau);
+        return { separation, outliers: meanOutliers, others: meanOthers };
+      });
+      this.curve = { key, means };
+      this.later();
+    });
+  }
+
+  /** Tells screen readers and Python the result when the user stops moving. */
   say() {
+    this.sweep();
     const found = this.rates;
+    const { flagged, n, tpr, fpr, tprWrong, meanOutliers, meanOthers, meanWrong, meanRight } = found;
+    this.report({
+      means: { outliers: meanOutliers, others: meanOthers, wrong: meanWrong, right: meanRight },
+      rates: {
+        flagged, n, tpr, tpr_interval: found.tprInterval, fpr, fpr_interval: found.fprInterval,
+        tpr_wrong: tprWrong, tpr_wrong_interval: found.wrongInterval,
+      },
+    });
     const words =
       `τ ${fixedText(this.now.tau, 2)}: ${shareText(found.tprWrong)} of wrong labels, ${shareText(found.tpr)} of outliers and ${shareText(found.fpr)} of others flagged; ` +
       `mean PSMI ${fixedText(found.meanOutliers, 2)} of outliers, ${fixedText(found.meanOthers, 2)} of others.`;
@@ -265,15 +286,12 @@ class TheoremView extends Playground {
     this.drawCloud();
     this.drawHistogram(found);
     this.drawMeans(found);
-    const official = this.trait("_official");
-    const settled = !this.sliding && official.tau === this.now.tau && this.isOf(official.of, true);
-    const interval = (/** @type {[number, number] | undefined} */ ends) =>
-      settled && ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "";
+    const interval = (/** @type {[number, number] | null} */ ends) => (ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "");
     const none = found.outliers === 0;
     const { wrong, tpr, fpr, outliers, typical } = this.parts;
-    wrong.show(shareText(found.tprWrong), found.wrong === 0 ? "no wrong labels" : interval(official.tpr_wrong_interval) || " ");
-    tpr.show(shareText(found.tpr), none ? "no outliers" : [interval(official.tpr_interval), `${shareText(found.wrong / found.outliers)} have a wrong label`].filter(Boolean).join("; "));
-    fpr.show(shareText(found.fpr), interval(official.fpr_interval) || " ");
+    wrong.show(shareText(found.tprWrong), found.wrong === 0 ? "no wrong labels" : interval(found.wrongInterval) || " ");
+    tpr.show(shareText(found.tpr), none ? "no outliers" : [interval(found.tprInterval), `${shareText(found.wrong / found.outliers)} have a wrong label`].filter(Boolean).join("; "));
+    fpr.show(shareText(found.fpr), interval(found.fprInterval) || " ");
     outliers.show(fixedText(found.meanOutliers, 3), none ? "" : `right label ${fixedText(found.meanRight, 2)}, wrong ${fixedText(found.meanWrong, 2)}`);
     typical.show(fixedText(found.meanOthers, 3), `${found.meanOthers > 0 ? "above 0" : "not above 0"}, ${this.verdict(found)}`);
     this.root.dataset.tpr = String(found.tpr);
@@ -289,15 +307,6 @@ class TheoremView extends Playground {
     if (imbalance || overlap || heavyTails) return "outside the theorem";
     if (separation === 0) return "the classes are one";
     return found.meanOthers > 0 ? "as the theorem says" : "by chance of this draw";
-  }
-
-  /**
-   * Whether what Python sent belongs to the current settings.
-   * @param {Mixture | undefined} of
-   * @param {boolean} separation  whether that one counts
-   */
-  isOf(of, separation) {
-    return HEARD.every((name) => name === "tau" || this.now[name] === of?.[name] || (name === "separation" && !separation));
   }
 
   drawCloud() {
@@ -468,8 +477,8 @@ class TheoremView extends Playground {
     const plot = this.means;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { of, means: curve = [] } = this.trait("_by_separation");
-    const values = curve.flatMap(({ outliers, others }) => [outliers ?? 0, others ?? 0]);
+    const { key, means: curve } = this.curve;
+    const values = curve.flatMap(({ outliers, others }) => [outliers || 0, others || 0]);
     const here = [found.meanOthers, Number.isNaN(found.meanOutliers) ? 0 : found.meanOutliers];
     const x = linear(0, SEPARATIONS, left, right);
     const most = Math.max(0.02, ...values, ...here);
@@ -480,8 +489,8 @@ class TheoremView extends Playground {
     plot.line([[at, top], [at, bottom]], "line", 10);
     /** @type {(name: "others" | "outliers") => [number, number][]} */
     const points = (name) =>
-      curve.flatMap(({ separation, [name]: mean }) => (mean === null ? [] : [[x.at(separation), y.at(mean)]]));
-    context.globalAlpha = this.isOf(of, false) ? 1 : 0.3; // what the settings before gave
+      curve.flatMap(({ separation, [name]: mean }) => (Number.isNaN(mean) ? [] : [[x.at(separation), y.at(mean)]]));
+    context.globalAlpha = key === this.swept ? 1 : 0.3; // what the settings before gave
     plot.line(points("others"), "accent", 2.4);
     plot.line(points("outliers"), "risk", 2.4);
     plot.line([[left, y.at(0)], [right, y.at(0)]], "fg", 1.8, [6, 5]);
@@ -493,6 +502,11 @@ class TheoremView extends Playground {
     }
     if (curve.length === 0) plot.text("Computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
     plot.lowerAxis(x, `separation (large signs: now, ε = ${tickText(Math.round(100 * this.now.epsilon))} % in ${this.now.dimension === 1 ? "1 dimension" : `${this.now.dimension} dimensions`})`);
+  }
+
+  destroy() {
+    clearTimeout(this.sweeping);
+    super.destroy();
   }
 }
 

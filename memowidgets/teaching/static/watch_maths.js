@@ -8,7 +8,7 @@ import { mixed, normals, uniforms } from "./chance.js";
 
 export const EPOCHS = 150;
 export const MODELS = 32; // shadow models, half of them with a sample
-const DIRECTIONS = 1024; // with 256 PSMI's five were sometimes not those of metrics.PSMI
+export const DIRECTIONS = 1024; // with 256 PSMI's five were sometimes not those of metrics.PSMI
 
 /**
  * @typedef {object} Network  two hidden layers of tanh, and Adam's moments
@@ -271,19 +271,6 @@ export function serve(reply) {
     const cells = task.grid ? plane(watched.network, task.grid) : new Float32Array(0);
     reply({ id: task.id, epoch: watched.network.epoch, cells, ...look(watched.network, watched.data) });
   };
-}
-
-/**
- * Directions for PSMI of representations, by their length 1.
- * @param {number} width
- */
-export function directionsFor(width) {
-  const found = normals(5, 0, DIRECTIONS * width);
-  for (let j = 0; j < DIRECTIONS; j++) {
-    const length = Math.hypot(...found.subarray(j * width, (j + 1) * width));
-    for (let k = 0; k < width; k++) found[j * width + k] /= length;
-  }
-  return found;
 }
 
 /** @param {ArrayLike<number>} values */

@@ -2,11 +2,11 @@
 
 import { html } from "../../widgets/static/dom.js";
 import { besideText } from "../../widgets/static/numbers.js";
-import { button, drawSides, facts, fixedText, isStill, legend, linear, panel, Plot, shareText, shown, sliders, tile } from "./kit.js";
+import { button, drawSides, facts, fixedText, isStill, legend, linear, packed, panel, Plot, shareText, shown, sliders, tile } from "./kit.js";
 import { density, logRatio, sideOf } from "./lira_maths.js";
 import { NAMES, PointsPlayground } from "./points.js";
-import { psmiOfRows } from "./psmi_maths.js";
-import { directionsFor, EPOCHS, lowest, makeData, median, membersOf, MODELS, serve, workerText } from "./watch_maths.js";
+import { directionsFor, psmiOfRows } from "./psmi_maths.js";
+import { DIRECTIONS, EPOCHS, lowest, makeData, median, membersOf, MODELS, serve, workerText } from "./watch_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./watch_maths.js").Found} Found */
@@ -20,7 +20,6 @@ import { directionsFor, EPOCHS, lowest, makeData, median, membersOf, MODELS, ser
  * @property {number} seed
  * @property {number} n
  * @property {number} classes
- * @property {Record<string, any>} _found  what the page found, for Python to compute with
  */
 
 /** @typedef {Found & {psmi: Float64Array, drop: number}} Stopped  where ρ stopped the training */
@@ -247,7 +246,8 @@ class WatchView extends PointsPlayground {
   edited() {
     this.forget();
     const { seed, noise, width, rho } = this.setting;
-    this.commit({ seed, noise, width, rho, _found: {} });
+    this.commit({ seed, noise, width, rho });
+    this.report({});
     this.show();
   }
 
@@ -354,7 +354,7 @@ class WatchView extends PointsPlayground {
    */
   async psmiOf(states) {
     const { labels } = this.now;
-    const directions = directionsFor(this.setting.width);
+    const directions = directionsFor(this.setting.width, DIRECTIONS);
     const psmi = new Float64Array(labels.length);
     const slices = 16;
     for (let i = 0; i < slices; i++) {
@@ -399,25 +399,19 @@ class WatchView extends PointsPlayground {
       }
     };
     await Promise.all(Array.from({ length: this.workshop.count }, (_, which) => work(which)));
-    if (round === this.round) this.tellPython(asked);
+    if (round === this.round) this.finish(judged);
   }
 
-  /** @param {Asked} asked */
-  tellPython(asked) {
-    const { stopped, past } = this;
-    if (stopped === null) return;
-    const order = asked.models.map((_, i) => asked.models.indexOf(i));
-    const bytes = (/** @type {Float64Array | Uint8Array} */ of) => new DataView(of.slice().buffer);
-    const flat = (/** @type {(Float64Array | Uint8Array)[]} */ rows) => order.flatMap((i) => Array.from(rows[i]));
-    this.commit({
-      _found: {
-        points: bytes(this.now.points), labels: bytes(this.now.labels), guess: this.rings, judged: asked.judged,
-        epoch: stopped.epoch, drop: stopped.drop, states: bytes(stopped.states), losses: bytes(stopped.losses),
-        gaps: bytes(Float64Array.from(flat(asked.gaps))),
-        members: bytes(Uint8Array.from(asked.members.flatMap((row) => Array.from(row)))),
-        target: bytes(past[past.length - 1].gaps),
-      },
-    });
+  /**
+   * Tells Python who was guessed, and the scores of all points.
+   * @param {number[]} judged
+   */
+  finish(judged) {
+    if (this.stopped === null) return;
+    const { psmi, losses } = this.stopped;
+    const truth = new Float64Array(psmi.length).fill(NaN);
+    for (const i of judged) truth[i] = this.judge(i)?.logLira ?? NaN;
+    this.report({ guess: this.rings, psmi: packed(psmi), losses: packed(losses), log_lira: packed(truth) });
   }
 
   /**

@@ -6,7 +6,6 @@ import { test } from "node:test";
 import { load } from "./load.mjs";
 
 const { bandOf } = await load("docs/live/band.js");
-const { inDimensions } = await load("docs/live/lifted.js");
 const { comparedOf, judgedOf, wireOf } = await load("docs/live/views.js");
 const { normals } = await load("memowidgets/teaching/static/chance.js");
 const { countsAt, makeScores } = await load("memowidgets/widgets/static/maths.js");
@@ -57,13 +56,4 @@ test("a view counts equal scores once each, whoever is memorised", () => {
   const { flagged, hits, missed } = countsAt(judgedOf(wire, 4), 0.5);
   assert.deepEqual([flagged, hits, missed], [5, 3, 0]);
   assert.equal(comparedOf(view, "PSMI", [0, 0, 0, 0, 0, 0], 4), null);
-});
-
-test("noise dimensions leave a point's sign and take its size", () => {
-  const n = 60;
-  const labels = Uint8Array.from({ length: n }, (_, i) => i % 2);
-  const points = Float64Array.from({ length: 2 * n }, (_, i) => 0.5 * normals(3, 0, 2 * n)[i] + (((i >> 1) % 2) - 0.5) * 6);
-  const [plane, deep] = inDimensions(points, labels, 0, [2, 64], normals);
-  assert.ok(plane.psmi > deep.psmi && deep.psmi > 0);
-  assert.equal(plane.below, 0);
 });

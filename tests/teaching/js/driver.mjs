@@ -7,6 +7,7 @@ const chance = await load("chance");
 const psmi = await load("psmi_maths");
 const running = await load("running_means");
 const lira = await load("lira_maths");
+const fit = await load("lira_fit");
 const theorem = await load("theorem_maths");
 const watch = await load("watch_maths");
 
@@ -17,10 +18,8 @@ function cloud({ points, labels }) {
 }
 
 const answers = {
-  chance: ({ seed, start, count }) => ({
-    uniforms: [...chance.uniforms(seed, start, count)],
-    normals: [...chance.normals(seed, start, count)],
-  }),
+  uniforms: ({ seed, start, count }) => [...chance.uniforms(seed, start, count)],
+  normals: ({ seed, count }) => [...chance.normals(seed, 0, count)],
   along: ({ angle, ...given }) => {
     const { classes, fitted } = cloud(given);
     const turn = (angle * Math.PI) / 180;
@@ -41,28 +40,38 @@ const answers = {
     const theta = Float32Array.from(directions.flat());
     return running.runningMeans(fitted, theta, x, y, classes[point], step);
   },
-  lira: ({ seed, nIn, nOut, effect, spread, gap, estimates }) => {
+  deep: ({ selected, dimension, ...given }) => {
+    const { flat, classes, fitted } = cloud(given);
+    const work = psmi.inDimensions({ points: flat, labels: classes, selected }, fitted, dimension);
+    let step = work.next();
+    while (!step.done) step = work.next();
+    return { ...step.value, rows: [...psmi.lifted(flat, fitted, dimension)] };
+  },
+  lira: ({ seed, counts, effect, spread, gap }) => {
     const draws = lira.drawsOf(seed);
-    const others = lira.othersSquares(draws, nIn, nOut);
-    const redraw = (k) => [
-      lira.stretched(lira.sideOf(draws.inside, k * lira.SIDE, nIn), lira.OUT_MEAN + effect, spread),
-      lira.stretched(lira.sideOf(draws.outside, k * lira.SIDE, nOut), lira.OUT_MEAN, spread),
-    ];
-    const [inside, outside] = redraw(0);
-    const own = lira.estimatesFor(inside, outside, others, estimates);
-    const ratio = (variance, [a, b]) =>
-      lira.logRatio(
-        gap,
-        { mean: a.mean, variance: lira.varianceOf(own[variance].in, a, own.least) },
-        { mean: b.mean, variance: lira.varianceOf(own[variance].out, b, own.least) },
-      );
-    const again = Array.from({ length: lira.REDRAWS }, (_, k) => redraw(k + 1));
-    return Object.fromEntries(
-      lira.VARIANCES.map((name) => [
-        name,
-        { ratio: ratio(name, [inside, outside]), redraws: again.map((sides) => ratio(name, sides)) },
-      ]),
-    );
+    const laws = [lira.OUT_MEAN + effect, lira.OUT_MEAN];
+    const units = [draws.inside, draws.outside];
+    const redraw = (k) => units.map((unit, side) =>
+      lira.stretched(lira.sideOf(unit, k * lira.SIDE, counts[side]), laws[side], spread));
+    const sides = redraw(0);
+    const own = fit.estimatesFor(sides, lira.othersSquares(draws, counts));
+    const ratio = (variance, pair) =>
+      lira.logRatio(gap, ...["in", "out"].map((side, i) => (
+        { mean: pair[i].mean, variance: lira.varianceOf(own[variance][side], pair[i], own.least) })));
+    const gaps = (k) => units.map((unit, side) =>
+      [...unit.subarray(k * lira.SIDE, k * lira.SIDE + counts[side])].map((z) => laws[side] + spread * z));
+    const others = counts.map((count, side) => Array.from({ length: lira.OTHERS }, (_, i) =>
+      [...draws.others.subarray((side * lira.OTHERS + i) * lira.SIDE).subarray(0, count)]));
+    const redraws = Array.from({ length: lira.REDRAWS }, (_, k) => k + 1);
+    return {
+      others,
+      gaps: [0, ...redraws].map(gaps),
+      found: Object.fromEntries(lira.VARIANCES.map((name) => {
+        const value = ratio(name, sides);
+        const error = fit.errorOf(gap, sides, own[name], own.least, value);
+        return [name, { ratio: value, error, redraws: redraws.map((k) => ratio(name, redraw(k))) }];
+      })),
+    };
   },
   limit: ({ gap, truth }) => {
     const own = truth.map(([mean, spread]) => ({ mean, variance: spread ** 2 }));
@@ -76,12 +85,13 @@ const answers = {
     self.onmessage({ data: { kind: "begin", width, classes: 3, seed, data, rows } });
     self.onmessage({ data: { kind: "advance", epochs } });
     const { gaps, losses, states } = self.found;
+    const directions = psmi.directionsFor(width, watch.DIRECTIONS);
     return {
       points: [...data.points], labels: [...data.labels], wrong: [...data.wrong],
       weights: [...watch.begin(width, 3, seed).weights],
       gaps: [...gaps], losses: [...losses], states: [...states],
-      directions: [...watch.directionsFor(width)],
-      psmi: [...psmi.psmiOfRows(states, data.labels, 3, watch.directionsFor(width))],
+      directions: [...directions],
+      psmi: [...psmi.psmiOfRows(states, data.labels, 3, directions)],
       members: watch.membersOf(n, [0, 3, 4], seed).map((row) => [...row]),
     };
   },

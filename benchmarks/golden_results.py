@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 RECORDINGS = ("mmlu-field-smollm2", "cifar10-wrn", "banking77-smollm2")
-VARIANCES = ("per-sample", "global", "shrunk", "hierarchical")
+VARIANCES = ("per-sample", "global", "shrunk")
 MODES = ("online", "offline")
 # Times, versions and machines; "these" is a digest with which the page asks again.
 UNLIKE = ("created", "versions", "device", "machine", "request", "version", "seconds", "these")
@@ -180,15 +180,13 @@ def numbers(keep: Results, audit: Any, layers: Iterable[Any], quick: bool = Fals
 
 
 def _truth(keep: Results, audit: Any) -> None:
-    for variance in (*VARIANCES, "no such variance"):
+    for variance in VARIANCES:
         for mode in MODES:
             keep.keep(
                 f"log_lira {variance}, {mode}",
                 lambda v=variance, m=mode: audit.log_lira(variance=v, mode=m, return_std=True),
             )
     keep.keep("log_lira, prediction", lambda: audit.log_lira("prediction"))
-    keep.keep("probability_memorized", audit.probability_memorized)
-    keep.keep("probability_memorized, eta 2", lambda: audit.probability_memorized(2.0))
 
 
 def comparisons(keep: Results, audit: Any) -> None:
@@ -482,7 +480,7 @@ def arrays(keep: Results) -> None:
     inside = rng.random((12, 150)) < 0.5
     gaps = rng.normal(size=(12, 150)) + 2 * inside
     given = {"labels": labels, "representations": {"a": first, "b": last}, "logits": logits}
-    shadows = {"shadow_gaps": gaps, "shadow_members": inside, "early_shadow_gaps": gaps / 2}
+    shadows = {"shadow_gaps": gaps, "shadow_members": inside}
     canaries = np.arange(150) < 8
     audit = mw.Audit.from_arrays(**given, **shadows, canaries=canaries)
     numbers(keep, audit, ("a", "b"))

@@ -55,11 +55,6 @@ class ByChance:
             As in `log_lira`.
         """
         checked_variance(variance)
-        if variance == "hierarchical":
-            raise ValueError(
-                'the simulation has no prior for the mean, so it cannot be "hierarchical": '
-                "`hierarchical_probability` says how many of the samples above η to believe"
-            )
         found = moments(*checked_models(shadow_gaps, shadow_members, "shadow_gaps"))
         check_sides(found)
         fewest = np.minimum(found.inside.count, found.outside.count)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import whole_number
 from memowidgets.memorization import log_lira
-from memowidgets.memorization.densities import Densities, OwnMean
+from memowidgets.memorization.densities import Densities, Variance
 from memowidgets.memorization.gaps import Side, moments
 from memowidgets.teaching.playground import (
     STYLE,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-VARIANCES: tuple[str, ...] = get_args(OwnMean)
+VARIANCES: tuple[str, ...] = get_args(Variance)
 MOST_MODELS = 256
 REDRAWS = 200
 OTHERS = 100  # samples beside the one that is looked at, which the pooled variances need

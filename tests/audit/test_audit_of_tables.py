@@ -14,8 +14,9 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 
 import memowidgets as mw
-from memowidgets.audit.numbers.truth import against
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.runs.identity import read_encoding
+from memowidgets.memorization import log_lira
 from tests.training.small import Inline
 
 TRAINING = mw.TrainingConfig(epochs=30, checkpoint_every=5, lr=1e-2, precision="float32")
@@ -125,10 +126,11 @@ def test_a_fork_that_goes_on_keeps_the_encoding_and_a_fresh_one_fits_its_own(fin
     fresh.train()
     fresh.score("loss", checkpoint="final")
     own = fresh.evidence.target_gaps(fresh.evidence.names.final())
-    evidence = against(finished.evidence, finished.evidence.names.final(), "shrunk")
+    _, members, all_gaps, _ = member_gaps(finished.evidence)
     gaps = pd.Series(0.0, finished.members)  # of those that are gone: not compared
     gaps[fresh.members] = own
-    expected = pd.Series(evidence.log_lira(gaps.to_numpy()), finished.members)
+    expected = log_lira(all_gaps, members, gaps.to_numpy(), "shrunk")
+    expected = pd.Series(expected, finished.members)
     after = finished.compare_fork(fresh)["after"]
     there = after.index.intersection(fresh.members)
     np.testing.assert_allclose(after[there], expected[there], rtol=1e-4, atol=1e-4)

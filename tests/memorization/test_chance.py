@@ -112,7 +112,6 @@ def test_an_audit_says_so_beside_chance_and_probabilities():
         logits=np.column_stack([np.zeros(200), gaps[0] + 3]) * (2 * labels[:, None] - 1),
         shadow_gaps=gaps[1:],
         shadow_members=members[1:],
-        early_shadow_gaps=gaps[1:] / 2,
     )
     eta = float(audit.log_lira().quantile(0.8))
     assert any("heavy tails" in note for note in audit.evaluate("loss", eta=eta).warnings)

@@ -31,7 +31,7 @@ from memowidgets.audit.numbers.truth import (
     memorized_members,
     notes_on_shape,
     positives,
-    probably_memorized,
+    probability_memorized,
     share_by_chance,
     truth_needs,
 )
@@ -61,8 +61,10 @@ def evaluate(
     found, members = score(evidence, metric, layer, checkpoint), evidence.members
     values = pd.Series(found.mu, members[found.rows])
     if uncertain:  # the baseline owes its values to the shadow models, as the truth does
+        if not is_log_lira(truth):
+            raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
         given = None if metric == BASELINE else values
-        memorized = probably_memorized(evidence, truth, eta, given, variance)
+        memorized = probability_memorized(evidence, eta, "final", variance, given)
     else:
         memorized = memorized_members(evidence, truth, eta, variance)
     both = values.index.intersection(memorized.index, sort=False)
@@ -179,7 +181,6 @@ def needs_of(
     metric: str | Metric | None,
     checkpoint: str | float = "prediction",
     truth: str | ArrayLike | None = "log_lira",
-    variance: str = VARIANCE,
     last: int | None = None,
     *,
     answers: bool = False,
@@ -193,7 +194,7 @@ def needs_of(
         found = needs(evidence, metric, evidence.names.record(checkpoint), last)
     by_lira = truth is not None and is_log_lira(truth) and evidence.has_ground_truth
     if final is not None and by_lira:
-        found += truth_needs(evidence, final, variance)
+        found += truth_needs(evidence, final)
     if answers and evidence.has_logits:
         found.append(Need("losses", evidence.names.record(checkpoint).name))
     return found

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from memowidgets import charts
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.scores import states
-from memowidgets.audit.numbers.truth import against
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.run import Run, fork_note
 from memowidgets.audit.runs import identity
 from memowidgets.checks import real_number, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.files import check_outside_runs
+from memowidgets.memorization import log_lira
 from memowidgets.metrics import logit_gap
 from memowidgets.stamps import digest
 from memowidgets.store import RunDirectory, StoreError
@@ -208,7 +209,7 @@ def compared(
     whole_number("n_neighbors", n_neighbors, 1)
     record, eta = evidence.names.record(checkpoint), real_number("eta", eta)
     target = evidence.target_gaps(record).astype(np.float32)
-    compared_with = against(evidence, record, variance)
+    _, members, gaps, _ = member_gaps(evidence, record.name)
     there = fork.names.record(checkpoint).name
     data, everything = evidence.member_data, np.arange(len(evidence.members))
     read = data.with_encoding(fork.data.encoding)  # its weights read what its own gives
@@ -226,7 +227,7 @@ def compared(
     ]
     table = pd.DataFrame({"fate": fate}, pd.Index(evidence.members, name="id"))
     for column, gap in (("before", target), ("after", logit_gap(seen.logits, evidence.labels))):
-        table[column] = compared_with.log_lira(gap)
+        table[column] = log_lira(gaps, members, gap, variance)
     if own is None:
         table = table.dropna()
     else:

@@ -60,7 +60,7 @@ Texts = Sequence[str] | None
 ONLY = "last"
 _FILE = "arrays"
 _LAYER = "layer."
-_SHADOWS = ("shadow_gaps", "shadow_members", "early_shadow_gaps")
+_SHADOWS = ("shadow_gaps", "shadow_members")
 _OF_MODELS = (*_SHADOWS, "reference_gaps")
 OPTIONAL = ("logits", "log_lira", *_OF_MODELS)
 SCORES = f"scores/{GIVEN}"  # in the run directory
@@ -502,8 +502,6 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
     if ("shadow_gaps" in given) != ("shadow_members" in given):
         there, missing = ("shadow_gaps", "shadow_members")[:: 1 if "shadow_gaps" in given else -1]
         raise ValueError(f"{there} needs {missing}=: pass both, of shape (n_shadows, n)")
-    if "early_shadow_gaps" in given and "shadow_gaps" not in given:
-        raise ValueError("early_shadow_gaps needs shadow_gaps= and shadow_members=: pass all three")
     found = {}
     for what in [name for name in _SHADOWS if name in given]:
         if what == "shadow_members":

@@ -1263,8 +1263,8 @@ class Audit:
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
-            Where log-LiRA from shadow models is the truth, `by_chance` and a note say how many
-            members would count as memorised by chance alone.
+            Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
+            memorised members truly are.
 
         Raises
         ------

@@ -21,7 +21,6 @@ from memowidgets.audit.numbers.truth import (
     is_log_lira,
     memorized_members,
     positives,
-    share_by_chance,
 )
 from memowidgets.audit.views.figures import score_theme
 from memowidgets.checks import several
@@ -35,7 +34,7 @@ TRUTHS = ("log_lira", "canaries")
 _COLUMNS = (
     *("setting", "truth", "metric", "auc", "auc_low", "auc_high", "rank"),
     *("difference", "difference_low", "difference_high"),
-    *("n", "n_memorized", "n_by_chance", "n_targets"),
+    *("n", "n_memorized", "n_targets"),
 )
 Score = str | Callable[[Audit], ArrayLike]
 
@@ -59,8 +58,7 @@ class Scoreboard:
         One row for each setting, truth and score: ``setting``, ``truth``, ``metric``, ``auc`` with
         its 95 % interval ``auc_low`` to ``auc_high``, ``rank`` (1 is the highest AUC),
         ``difference`` of the AUC to that of the score to compare with, and its paired 95 %
-        interval, ``n`` and ``n_memorized`` (pairs of a sample and a target), ``n_by_chance`` (how
-        many of these chance alone would give; NaN for canaries) and ``n_targets``.
+        interval, ``n`` and ``n_memorized`` (pairs of a sample and a target), and ``n_targets``.
     missing : tuple of str
         What could not be judged, and why.
     notes : tuple of str
@@ -169,9 +167,9 @@ def scoreboard(
     for setting, targets in found.items():
         for each in truths:
             try:
-                table, by_chance, lacking = _paired(targets, metrics, each, eta)
+                table, lacking = _paired(targets, metrics, each, eta)
                 missing += [f"{setting}: {reason}" for reason in lacking]
-                rows = _judged(table, by_chance, each, against)
+                rows = _judged(table, each, against)
             except (ValueError, StoreError) as error:
                 missing.append(
                     f"{setting}, by {'log-LiRA' if is_log_lira(each) else each}: {error}"
@@ -232,15 +230,13 @@ def _complete(audit: Audit, metrics: Iterable[Score]) -> Evidence:
 
 def _paired(
     targets: Sequence[_Target], metrics: Mapping[str, Score], truth: str, eta: float
-) -> tuple[pd.DataFrame, float, list[str]]:
+) -> tuple[pd.DataFrame, list[str]]:
     """Pair samples and targets.
 
     Returns
     -------
     DataFrame
         ``sample``, ``target``, ``memorized``, and a column for each score that all targets have.
-    float
-        Pairs that count as memorised by chance alone; NaN where nobody knows.
     list of str
         Why other scores are missing.
     """
@@ -252,7 +248,7 @@ def _paired(
                 values[name] = _values(target, metric)
             except (ValueError, StoreError) as error:
                 lacking[name] = f"no {name}: {error}"
-    parts, by_chance = [], 0.0
+    parts = []
     names = _sample_names([target.evidence for target in targets])
     for number, (_, evidence) in enumerate(targets):
         there = {name: one for name, one in every[number].items() if name not in lacking}
@@ -262,10 +258,8 @@ def _paired(
             raise ValueError(f"no member of {evidence!r} has a truth and every score")
         table["sample"] = names[number].reindex(table.index)
         parts.append(table.assign(target=number))
-        share = share_by_chance(evidence, eta) if is_log_lira(truth) else None
-        by_chance += np.nan if share is None else share * len(table)
     whole = pd.concat(parts, ignore_index=True)
-    return whole.astype({"memorized": np.bool_}), by_chance, list(lacking.values())
+    return whole.astype({"memorized": np.bool_}), list(lacking.values())
 
 
 def _values(target: _Target, metric: Score) -> pd.Series:
@@ -308,7 +302,7 @@ def _sample_names(targets: Sequence[Evidence]) -> list[pd.Series]:
     return named
 
 
-def _judged(table: pd.DataFrame, by_chance: float, truth: str, against: str) -> pd.DataFrame:
+def _judged(table: pd.DataFrame, truth: str, against: str) -> pd.DataFrame:
     memorized = table["memorized"].to_numpy()
     check_both_kinds(memorized, truth)
     names = [str(name) for name in table if name not in ("memorized", "sample", "target")]
@@ -328,7 +322,7 @@ def _judged(table: pd.DataFrame, by_chance: float, truth: str, against: str) -> 
             test = evaluation.compare(one, found[against])
             apart = (test.difference, *test.interval)
         rows.append({"metric": name, **area(one), **dict(zip(differences, apart, strict=True))})
-    judged = pd.DataFrame(rows).assign(n_targets=n_targets, n_by_chance=by_chance)
+    judged = pd.DataFrame(rows).assign(n_targets=n_targets)
     return judged.assign(rank=judged["auc"].rank(ascending=False))
 
 

@@ -42,12 +42,6 @@ def test_all_early_scores_are_there_and_the_baseline_is_not(board):
         assert set(board.table[board.table["truth"] == truth]["metric"]) == everything
 
 
-def test_chance_is_said_for_log_lira(finished, board):
-    by = board.table.drop_duplicates("truth").set_index("truth")["n_by_chance"]
-    assert by["log_lira"] == pytest.approx(finished.evaluate("psmi", eta=ETA).by_chance)
-    assert np.isnan(by["canaries"])
-
-
 def test_ranks_are_those_of_the_aucs(board):
     for _, rows in board.table.groupby("truth"):
         best_first = rows.sort_values("auc", ascending=False)["rank"]

@@ -13,7 +13,6 @@ from memowidgets.memorization import (
     probability_memorized,
     rmia,
 )
-from memowidgets.memorization.chance import ByChance
 from memowidgets.memorization.gaps import moments
 from tests.memorization.test_lira import made
 
@@ -43,7 +42,6 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
         (lambda: rmia(GAPS, MEMBERS, TARGET, np.arange(9) < 1), "two or more"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, np.ones(4, bool)), "9 samples"),
         (lambda: probability_memorized(TARGET, TARGET**2, np.nan), "eta must be a number"),
-        (lambda: ByChance.of(np.zeros((2, 3)), np.zeros((2, 3), bool)), "fewer than two shadow"),
         (lambda: probability_memorized([1.0], [1.0, 2.0]), "same shape"),
         (lambda: probability_memorized([1.0], [-1.0]), "0 or more"),
         (lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[np.nan, 1.0]), "one finite"),

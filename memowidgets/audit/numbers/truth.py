@@ -12,9 +12,9 @@ from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import NotGivenError
 from memowidgets.checks import real_number, warn_user
-from memowidgets.evaluation import chance_note, is_much_by_chance
-from memowidgets.memorization.chance import ByChance, note_on_shape
+from memowidgets.evaluation import truly_note
 from memowidgets.memorization.densities import checked_variance
+from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.training.rho import Record
 
@@ -150,38 +150,29 @@ def truth_version(evidence: Evidence) -> tuple[str, int]:
     return evidence.shadows.design, hash(_state(evidence, final.name))
 
 
-def share_by_chance(evidence: Evidence, eta: float, variance: str = VARIANCE) -> float | None:
-    """Return the share of members with log-LiRA of at least η if nothing were memorised.
+def truly_memorized(
+    evidence: Evidence, memorized: pd.Series, eta: float, variance: str = VARIANCE
+) -> float | None:
+    """Return how many of the members that count as memorised truly are, as an expected number.
 
-    None where log-LiRA was given as it is, without the shadow models behind it.
+    None where log-LiRA was given as values, which have no errors.
     """
-    if not evidence.n_shadows:
+    if not evidence.n_shadows or ("log_lira" in evidence.given and variance == VARIANCE):
         return None
-    if "log_lira" in evidence.given and variance == VARIANCE:
-        return None
-
-    def by_chance() -> ByChance:
-        _, members, gaps, _ = member_gaps(evidence, "final")
-        return ByChance.of(gaps, members, variance)
-
-    state = _state(evidence, evidence.names.record("final").name), evidence.n_shadows
-    simulated = evidence.cache.of(("by chance", variance), state, by_chance)
-    share = ("share by chance", variance, eta)
-    return evidence.cache.of(share, state, lambda: simulated.share(eta))
+    probability = probability_memorized(evidence, eta, variance=variance)
+    return float(probability.reindex(memorized.index[memorized]).sum())
 
 
-def notes_on_chance(evidence: Evidence, eta: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Say how many members chance alone would make memorised: as a warning, or as a remark.
-
-    Both are empty where nothing can be said.
-    """
-    share = share_by_chance(evidence, eta) if evidence.has_ground_truth else None
-    if share is None:
-        return (), ()
-    values = log_lira(evidence)
-    found, expected = int((values >= eta).sum()), share * len(values)
-    note = f"At η = {eta:g}, {chance_note(expected, found, evidence.n_shadows)}"
-    return ((note,), ()) if is_much_by_chance(expected, found) else ((), (note,))
+def notes_on_truly(evidence: Evidence, eta: float) -> tuple[str, ...]:
+    """Say how many of the members that count as memorised truly are; empty if nobody knows."""
+    if not evidence.has_ground_truth:
+        return ()
+    memorized = log_lira(evidence) >= eta
+    found = truly_memorized(evidence, memorized, eta)
+    if found is None or not memorized.any():
+        return ()
+    note = truly_note(found, int(memorized.sum()), evidence.n_shadows)
+    return (f"At η = {eta:g}, {note}",)
 
 
 def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[str, ...]:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from memowidgets.memorization.lira import attack_success_rate, counterfactual, log_lira, rmia
 from memowidgets.memorization.posterior import probability_memorized
-from memowidgets.memorization.saved import SavedGaps, load_gaps
 
 __all__ = [
-    "SavedGaps",
     "attack_success_rate",
     "counterfactual",
-    "load_gaps",
     "log_lira",
     "probability_memorized",
     "rmia",

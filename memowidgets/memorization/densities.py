@@ -19,11 +19,15 @@ FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
 
 
-def checked_variance(variance: object) -> None:
-    """Raise if `variance` is unknown."""
-    if not isinstance(variance, str) or variance not in get_args(Variance):
-        known = ", ".join(repr(name) for name in get_args(Variance))
-        raise ValueError(f"unknown variance {variance!r}; valid are {known}")
+Mode = Literal["online", "offline"]
+
+
+def check_choices(variance: object = "shrunk", mode: object = "online") -> None:
+    """Raise if a variance or a mode is unknown."""
+    for what, value, valid in (("variance", variance, Variance), ("mode", mode, Mode)):
+        if not isinstance(value, str) or value not in get_args(valid):
+            known = ", ".join(repr(name) for name in get_args(valid))
+            raise ValueError(f"unknown {what} {value!r}; valid are {known}")
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,6 @@ def estimate(side: Side, variance: str) -> Estimate:
     return Estimate(squares=freedom * scale, count=freedom - 3, freedom=freedom)
 
 
-def fewest_models(variance: str) -> int:
-    """Return the number of models that a side needs; a single gap has no variance of its own."""
-    return 2 if variance == "per-sample" else 1
-
-
 def floor(inside: Side, outside: Side) -> float:
     """Return the least variance of either side: relative to the pooled one, and above 0."""
     squares = inside.squares.sum() + outside.squares.sum()
@@ -120,9 +119,6 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
     with one_thread_each():  # with two parameters, threads only wait for each other
         best = minimize(minus_log_likelihood, [1.0, -0.5], jac=True, bounds=bounds).x
     return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))
-
-
-Mode = Literal["online", "offline"]
 
 
 @dataclass(frozen=True)
@@ -191,14 +187,14 @@ class Densities:
 
     @classmethod
     def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
-        """Fit both sides; the caller has checked `variance` and `mode`."""
+        """Fit both sides; `check_choices` has seen `variance` and `mode`."""
         return cls(
             inside,
             outside,
             estimate(inside, variance),
             estimate(outside, variance),
             floor(inside, outside),
-            fewest_models(variance),
+            2 if variance == "per-sample" else 1,  # a single gap has no variance of its own
             mode == "offline",
         )
 
@@ -240,20 +236,13 @@ class Densities:
         would give, which have the posterior that each side's gaps say.
         """
         inside, outside = self.known()
-        value = self.ratio(target)
         if self.offline:
             return np.where(self.defined, np.sqrt(outside.offline(target)), np.nan)
+        value = self.ratio(target)
         (one, one_variance), (other, other_variance) = (
             side.online(target) for side in (inside, outside)
         )
         return np.asarray(np.sqrt(one_variance + other_variance + (one - other - value) ** 2))
-
-
-def checked_mode(mode: str) -> None:
-    """Raise if `mode` is unknown."""
-    if mode not in get_args(Mode):
-        known = ", ".join(repr(name) for name in get_args(Mode))
-        raise ValueError(f"unknown mode {mode!r}; valid are {known}")
 
 
 def check_sides(found: Moments, *, offline: bool = False) -> None:

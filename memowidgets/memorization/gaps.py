@@ -97,19 +97,19 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
             f"{name} and the member mask must have the same shape, but have "
             f"{table.shape} and {mask.shape}"
         )
-    check_names(gaps, members, name, "the member mask")
+    _check_names(gaps, members, name)
     return table, mask
 
 
-def check_names(gaps: ArrayLike, others: ArrayLike, name: str, of_others: str) -> None:
+def _check_names(gaps: ArrayLike, members: ArrayLike, name: str) -> None:
     """Raise if pandas has the same models (rows) or samples (columns) in different orders."""
     for axis in ("index", "columns"):
-        names, known = (cast("Any", getattr(given, axis, None)) for given in (gaps, others))
+        names, known = (cast("Any", getattr(given, axis, None)) for given in (gaps, members))
         if not (hasattr(names, "isin") and hasattr(known, "isin")) or names.equals(known):
             continue
         if names.is_unique and names.isin(known).all():
             raise ValueError(
-                f"{of_others} has the {axis} of {name} in another order: pass "
+                f"the member mask has the {axis} of {name} in another order: pass "
                 ".loc[gaps.index, gaps.columns] of it, or arrays if they belong together"
             )
 

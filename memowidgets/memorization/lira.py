@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 from memowidgets.checks import check_same_order, real_number
 from memowidgets.memorization.densities import (
     Densities,
+    check_choices,
     check_sides,
-    checked_mode,
-    checked_variance,
     warn_if_few,
 )
 from memowidgets.memorization.gaps import (
@@ -130,13 +129,9 @@ def log_lira(
     >>> errors.round(1)
     array([4.8, 0.2])
     """
-    checked_variance(variance)
-    checked_mode(mode)
+    check_choices(variance, mode)
     offline = mode == "offline"
-    gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target = checked_target(target_gaps, gaps.shape[1])
-    names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
-    check_same_order(**names, target_gaps=target_gaps)
+    gaps, members, target = _checked(shadow_gaps, shadow_members, target_gaps)
     found = moments(gaps, members, "shadow_gaps")
     check_sides(found, offline=offline)
     equal = found.coinciding
@@ -152,6 +147,17 @@ def log_lira(
         return ratio
     errors = np.where(equal, 0.0, fits.errors(target))
     return ratio, np.where(known, errors, np.nan)
+
+
+def _checked(
+    shadow_gaps: ArrayLike, shadow_members: ArrayLike, target_gaps: ArrayLike, **others: Any
+) -> tuple[Table, Mask, Floats]:
+    """Return gaps and members of the shadow models, and the target's gaps; pandas' names agree."""
+    gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
+    target = checked_target(target_gaps, gaps.shape[1])
+    names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
+    check_same_order(**names, target_gaps=target_gaps, **others)
+    return gaps, members, target
 
 
 def _refuse_target(gaps: Table, target: Floats) -> None:
@@ -215,7 +221,7 @@ def attack_success_rate(
     >>> attack_success_rate(gaps, members).round(2)
     array([1.  , 0.45])
     """
-    checked_variance(variance)
+    check_choices(variance)
     table, mask = checked_models(gaps, members)
     found = moments(table, mask)
     check_sides(found)
@@ -346,14 +352,11 @@ def rmia(
     >>> rmia(gaps, members, target, gamma=1.2)[:2].round(2)
     array([1., 0.])
     """
-    checked_mode(mode)
+    check_choices(mode=mode)
     if not real_number("gamma", gamma) > 0:
         raise ValueError(f"gamma must be above 0, not {gamma}")
     real_number("a", a, 0, 1)
-    table, mask = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target = checked_target(target_gaps, table.shape[1])
-    names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
-    check_same_order(**names, target_gaps=target_gaps, population=population)
+    table, mask, target = _checked(shadow_gaps, shadow_members, target_gaps, population=population)
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
     relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
     chosen = ~np.isnan(relative)

@@ -13,7 +13,7 @@ from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import NotGivenError
 from memowidgets.checks import real_number, warn_user
 from memowidgets.evaluation import truly_note
-from memowidgets.memorization.densities import checked_variance
+from memowidgets.memorization.densities import check_choices
 from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.training.rho import Record
@@ -50,7 +50,7 @@ def log_lira_table(
     return_std: bool,
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
-    checked_variance(variance)
+    check_choices(variance)
     record = evidence.names.record(checkpoint)
     question = ("log_lira", record.name, variance, mode, return_std)
 

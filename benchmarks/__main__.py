@@ -46,7 +46,6 @@ TOPICS = {
     "label-errors": label_errors.rows,
     "lira": scores.lira,
     "variances": truth.variances,
-    "hierarchical": truth.hierarchical,
     "references": truth.references,
     "huge-row": huge_row.rows,
     "shadows": shadows.rows,

@@ -36,7 +36,6 @@ from torch import nn
 
 import memowidgets as mw
 from benchmarks.measure import machine
-from memowidgets.audit.numbers.truth import share_by_chance
 from memowidgets.data import Dataset
 from memowidgets.evaluation import FEW_POSITIVES, below_class, lowest_share
 from memowidgets.evaluation.groups import Groups, Jackknife
@@ -201,7 +200,6 @@ def measure(setting: str, files: argparse.Namespace) -> None:
     seconds = time.process_time() - seconds
     found = _with_truth(first, parts)
     about = {
-        "share_by_chance": np.array(share_by_chance(first.evidence, PLAN["eta"]) or np.nan),
         "seconds_of_shadows": np.array(seconds),
         "n_classes": np.array(len(pool.class_names)),
         "commit": np.array(_commit()),
@@ -483,10 +481,9 @@ def tables() -> str:
 
 
 def _areas(results: list[Result]) -> str:
-    head = ["setting", "members a class", "memorised", "by chance", "drop", *PLAN["scores"]]
+    head = ["setting", "members a class", "memorised", "drop", *PLAN["scores"]]
     rows = []
     for result in results:
-        by_chance = float(result.kept["share_by_chance"]) * int(result.rows.sum())
         about = f"{result.memorized.sum()} of {result.rows.sum()} ({result.distinct} samples)"
         drops = f"{result.kept['drop'].min():.2f} to {result.kept['drop'].max():.2f}"
         cells = [
@@ -494,9 +491,9 @@ def _areas(results: list[Result]) -> str:
             for one in result.evaluations.values()
         ]
         size = f"{result.per_class:.0f}"
-        rows.append([result.name, size, about, f"{by_chance:.1f}", drops, *cells])
+        rows.append([result.name, size, about, drops, *cells])
     means = [np.mean([r.evaluations[name].auc for r in results]) for name in PLAN["scores"]]
-    return markdown(head, [*rows, ["mean", "", "", "", "", *(f"{mean:.3f}" for mean in means)]])
+    return markdown(head, [*rows, ["mean", "", "", "", *(f"{mean:.3f}" for mean in means)]])
 
 
 def _at_low_fpr(results: list[Result]) -> str:

@@ -169,13 +169,7 @@ INSIDE = GAPS.sample(frac=1, axis=1, random_state=0) > 0
         lambda: mw.data.ImageDataset.from_arrays(np.zeros((N, 8, 8)), SHUFFLED, ids=ROWS),
         lambda: mw.memorization.log_lira(GAPS, INSIDE, np.zeros(N), variance="global"),
         lambda: mw.memorization.log_lira(GAPS, GAPS > 0, SHUFFLED, variance="global"),
-        lambda: mw.memorization.log_lira(
-            GAPS, GAPS > 0, pd.Series([1.0, 2.0], ROWS[1::-1]), "global", judged=[0, 1]
-        ),
         lambda: mw.memorization.rmia(GAPS, GAPS > 0, SHUFFLED),
-        lambda: mw.memorization.log_lira(
-            GAPS, GAPS > 0, np.zeros(N), "hierarchical", early_gaps=GAPS[SHUFFLED.index]
-        ),
         lambda: mw.memorization.counterfactual(GAPS, INSIDE),
     ],
 )

@@ -205,7 +205,6 @@ class Audit:
         canaries: ArrayLike | None = None,
         shadow_gaps: ArrayLike | None = None,
         shadow_members: ArrayLike | None = None,
-        early_shadow_gaps: ArrayLike | None = None,
         reference_gaps: ArrayLike | None = None,
         probabilities: ArrayLike | None = None,
         path: str | os.PathLike[str] | None = None,
@@ -250,9 +249,6 @@ class Audit:
         shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional
             Logit gaps under shadow models, and whether each of them trained on each sample
             (bool). With `logits`, log-LiRA is computed from them.
-        early_shadow_gaps : array-like of shape (n_shadows, n), optional
-            Logit gaps under the same shadow models at an early checkpoint, the covariates of
-            ``variance="hierarchical"``.
         reference_gaps : array-like of shape (n_references, n), optional
             Logit gaps under models that never saw the sample, NaN where one did, for the score
             ``"reference"``.
@@ -311,7 +307,6 @@ class Audit:
             log_lira=log_lira,
             shadow_gaps=shadow_gaps,
             shadow_members=shadow_members,
-            early_shadow_gaps=early_shadow_gaps,
             reference_gaps=reference_gaps,
         )
         return cls._of_arrays(kept_arrays(given, path, seed))
@@ -1021,13 +1016,10 @@ class Audit:
         ----------
         checkpoint : str, float
             Checkpoint at which target and shadow models are compared.
-        variance : {"shrunk", "per-sample", "global", "hierarchical"}
+        variance : {"shrunk", "per-sample", "global"}
             Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
             function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
-            shadow models, and is the default everywhere in an audit. ``"hierarchical"`` is closest
-            to the value that many shadow models would give, and finds fewer members at η. Its
-            priors are fitted on the whole pool. Its covariates are the shadow models' logit gaps
-            at the prediction checkpoint (``attrs["covariates"]``).
+            shadow models, and is the default everywhere in an audit.
         mode : {"online", "offline"}
             Whether to use all shadow models, or only those that did not train on a sample.
         return_std : bool
@@ -1048,29 +1040,18 @@ class Audit:
             If no member is in two shadow models and out of two others.
         StoreError
             If there are no shadow models, or none that kept this checkpoint.
-
-        Warns
-        -----
-        UserWarning
-            If ``"hierarchical"`` has no covariates: the shadow models kept no logit gaps at the
-            prediction checkpoint.
         """
-        evidence = self._with_truth(checkpoint, variance)
+        evidence = self._with_truth(checkpoint)
         table = truth.log_lira_table(evidence, checkpoint, variance, mode, return_std=return_std)
         series = table["log_lira"]
         series.attrs["left_out"] = len(evidence.member_rows) - len(series)
-        if variance == truth.HIERARCHICAL:
-            record = evidence.names.record(checkpoint)
-            series.attrs["covariates"] = truth.covariates_at(evidence, record)
         return (series, table["log_lira_std"]) if return_std else series
 
-    def _with_truth(
-        self, checkpoint: str | float, variance: str = truth.VARIANCE, *, others: bool = False
-    ) -> Evidence:
+    def _with_truth(self, checkpoint: str | float, *, others: bool = False) -> Evidence:
         """Return the evidence with what log-LiRA at a checkpoint needs."""
         evidence = self.evidence
         record = evidence.names.record(checkpoint)
-        needs = truth.truth_needs(evidence, record, variance)
+        needs = truth.truth_needs(evidence, record)
         return self.evidence_with(
             [*needs, Need("others", record.name)] if others and needs else needs
         )
@@ -1082,11 +1063,10 @@ class Audit:
 
         A member is memorised if its true log-LiRA, which infinitely many shadow models would give,
         is at least η. With few shadow models, some values are large by chance, and a log-LiRA just
-        above η is more often chance than not. This is the posterior probability under the model of
-        ``log_lira(variance="hierarchical")``, as
-        `memowidgets.memorization.hierarchical_probability` describes.
-        ``evaluate(…, uncertain=True)`` estimates the same from log-LiRA and its standard errors,
-        separately for members of low and of high scores.
+        above η is more often chance than not. The probability follows from log-LiRA and its
+        standard errors, see `memowidgets.memorization.probability_memorized`.
+        ``evaluate(…, uncertain=True)`` estimates it separately for members of low and of high
+        scores.
 
         Parameters
         ----------
@@ -1109,7 +1089,7 @@ class Audit:
         Warns
         -----
         UserWarning
-            With fewer than 8 shadow models, because the probabilities are often too high then.
+            With fewer than 8 shadow models, or if their gaps are plainly not Gaussian.
 
         Examples
         --------
@@ -1120,7 +1100,8 @@ class Audit:
         >>> bool(expected < found)
         True
         """
-        evidence = self._with_truth(checkpoint, truth.HIERARCHICAL)
+        evidence = self._with_truth(checkpoint)
+        truth.warn_of_probabilities(evidence, checkpoint)
         return truth.probability_memorized(evidence, eta, checkpoint)
 
     def compare_memorization(
@@ -1136,7 +1117,7 @@ class Audit:
         ----------
         checkpoint : str, float
             Checkpoint at which target and shadow models are compared.
-        variance : {"shrunk", "per-sample", "global", "hierarchical"}
+        variance : {"shrunk", "per-sample", "global"}
             Of LiRA, local and global, as in `log_lira`.
         n_bootstrap : int
             Number of resamples of the members, for the intervals.
@@ -1153,7 +1134,7 @@ class Audit:
             their noise and agree too well. Noise makes this ρ too low. So the table also has the
             reliability of both, and where that allows it the disattenuated ρ with its interval.
         """
-        evidence = self._with_truth(checkpoint, variance, others=True)
+        evidence = self._with_truth(checkpoint, others=True)
         return definitions.compared_definitions_of(
             evidence, checkpoint, variance, n_bootstrap, random_state
         )
@@ -1216,27 +1197,24 @@ class Audit:
             Whether a member counts as memorised with the probability that its log-LiRA is truly
             above η, instead of all or nothing. The probability follows from its log-LiRA, from
             how rare large values are among members of a similar score, and from the error of the
-            shadow models: see `memowidgets.memorization.probability_memorized`. With
-            ``variance="hierarchical"`` it is that of `Audit.probability_memorized`, which does not
-            look at the score, so the AUC is too close to ½.
-        variance : {"shrunk", "per-sample", "global", "hierarchical"}
-            As in `log_lira`. With ``"hierarchical"`` there is no `by_chance`: its prior already
-            takes into account how rare memorised members are.
+            shadow models: see `memowidgets.memorization.probability_memorized`.
+        variance : {"shrunk", "per-sample", "global"}
+            As in `log_lira`.
 
         Returns
         -------
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
-            Where log-LiRA from shadow models is the truth, `by_chance` and a note say how many
-            members would count as memorised by chance alone.
+            Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
+            memorised members truly are.
 
         Raises
         ------
         ValueError, TypeError
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
-        needs = judge.needs_of(self.evidence, metric, checkpoint, truth, variance)
+        needs = judge.needs_of(self.evidence, metric, checkpoint, truth)
         return judge.evaluate(
             self.evidence_with(needs),
             metric,
@@ -1358,7 +1336,7 @@ class Audit:
         """
         evidence = self.evidence
         picks = judge.picked(evidence, metrics, layers, checkpoints)
-        needs = judge.needs_of(evidence, None, truth=truth, variance=variance)
+        needs = judge.needs_of(evidence, None, truth=truth)
         for pick in picks:
             needs += scores.needs(evidence, pick.metric, pick.record)
         return judge.compare(self.evidence_with(needs), picks, eta, truth, variance)
@@ -1380,7 +1358,7 @@ class Audit:
         ----------
         metric, layer, checkpoint, eta
             As in `evaluate`.
-        variance : {"shrunk", "per-sample", "global", "hierarchical"}, "all", or several
+        variance : {"shrunk", "per-sample", "global"}, "all", or several
             As in `log_lira`.
         sizes : sequence of int, optional
             Numbers of shadow models, from 4 to half of those on disk. Default: 4, 8, 16, … and
@@ -1412,8 +1390,7 @@ class Audit:
         ValueError
             If a size is above half of the shadow models, or there are fewer than 8.
         """
-        # any of the variances, so with the covariates of "hierarchical"
-        needs = judge.needs_of(self.evidence, metric, checkpoint, variance=truth.HIERARCHICAL)
+        needs = judge.needs_of(self.evidence, metric, checkpoint)
         return definitions.shadow_curve(
             self.evidence_with(needs),
             metric,

@@ -9,10 +9,9 @@ from memowidgets.evaluation.curve import (
     Comparison,
     Evaluation,
     OperatingPoint,
-    chance_note,
     compare,
-    is_much_by_chance,
     roc,
+    truly_note,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.evaluation.thresholds import OPENING_SHARE, below_class, lowest_share, opening_tau
@@ -25,11 +24,10 @@ __all__ = [
     "Evaluation",
     "OperatingPoint",
     "below_class",
-    "chance_note",
     "clopper_pearson",
     "compare",
-    "is_much_by_chance",
     "lowest_share",
     "opening_tau",
     "roc",
+    "truly_note",
 ]

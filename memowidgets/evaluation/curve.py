@@ -33,7 +33,6 @@ ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
 _Z95 = 1.959963984540054
 _RESAMPLES = 1000
 _MEMORISED = re.compile(r"\bmemorised\b")
-_MANY_BY_CHANCE = 0.25
 _FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
 _ROUNDING = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
@@ -195,9 +194,9 @@ class Evaluation:
         a bootstrap that draws samples and models.
     positives : str
         Name of the positive samples: memorised, unless `called` changes it.
-    by_chance : float or None
-        Number of samples that would count as memorised by chance alone with these shadow models,
-        if nothing were memorised. None if the truth is not from shadow models.
+    n_truly : float or None
+        Expected number of the memorised samples whose true log-LiRA, from infinitely many shadow
+        models, is at least η too. None if the truth is not log-LiRA, or has no errors.
     """
 
     scores: Floats = field(repr=False)
@@ -208,7 +207,7 @@ class Evaluation:
     probability: Floats | None = field(default=None, repr=False)
     groups: Groups | None = field(default=None, repr=False)
     positives: str = field(default="memorised", kw_only=True)
-    by_chance: float | None = field(default=None, kw_only=True)
+    n_truly: float | None = field(default=None, kw_only=True)
     _ladder: _Ladder = field(repr=False, kw_only=True)
 
     @property
@@ -363,18 +362,18 @@ class Evaluation:
         notes = tuple(_MEMORISED.sub(positives, note) for note in self.warnings)
         return replace(self, positives=positives, warnings=notes)
 
-    def with_chance(self, expected: float, n_shadows: int) -> Evaluation:
-        """Return this evaluation with the number of positives by chance, and a note about it.
+    def with_truly(self, expected: float, n_shadows: int) -> Evaluation:
+        """Return this evaluation with how many of its positives truly are, and a note about it.
 
         Parameters
         ----------
         expected : float
-            Number of samples that would count as memorised if nothing were memorised.
+            Expected number of truly memorised samples among the memorised ones.
         n_shadows : int
             Number of shadow models behind the truth.
         """
-        note = chance_note(expected, self.n_memorized, n_shadows)
-        return replace(self.with_warnings(note), by_chance=expected)
+        note = truly_note(expected, self.n_memorized, n_shadows)
+        return replace(self.with_warnings(note), n_truly=expected)
 
     def _flagged_shares(self) -> Floats:
         flagged = np.round(self._ladder.hits + self._ladder.false_alarms)
@@ -406,20 +405,13 @@ class Evaluation:
         return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
-def is_much_by_chance(expected: float, found: float) -> bool:
-    """Return whether so many memorised samples by chance are a reason for doubt."""
-    return expected > _MANY_BY_CHANCE * found
-
-
-def chance_note(expected: float, found: float, n_shadows: int) -> str:
-    """Return a note on how many memorised samples chance would give; a warning if many."""
-    text = (
-        f"with {n_shadows} shadow models, chance alone would give {expected:.1f} of the "
-        f"{found:.4g} memorised"
-    )
-    if not is_much_by_chance(expected, found):
-        return text
-    return f"{text}, which is more than a quarter; train more shadow models or raise η"
+def truly_note(expected: float, found: float, n_shadows: int) -> str:
+    """Return a note on how many of the memorised samples truly are."""
+    truly = f"about {expected:.0f} truly are"
+    if expected < 1.5:
+        truly = "about 1 truly is" if expected >= 0.5 else "probably none truly is"
+    why = f"log-LiRA from {n_shadows} shadow models has errors"
+    return f"of the {found:.4g} memorised, {truly}: {why}"
 
 
 def roc(

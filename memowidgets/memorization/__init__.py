@@ -6,15 +6,11 @@ This room is pure: it takes and returns arrays, and imports no other room.
 from __future__ import annotations
 
 from memowidgets.memorization.lira import attack_success_rate, counterfactual, log_lira, rmia
-from memowidgets.memorization.posterior import hierarchical_probability, probability_memorized
-from memowidgets.memorization.saved import SavedGaps, load_gaps
+from memowidgets.memorization.posterior import probability_memorized
 
 __all__ = [
-    "SavedGaps",
     "attack_success_rate",
     "counterfactual",
-    "hierarchical_probability",
-    "load_gaps",
     "log_lira",
     "probability_memorized",
     "rmia",

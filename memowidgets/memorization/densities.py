@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import betaln, digamma, log_ndtr, polygamma
 
@@ -14,18 +13,21 @@ from memowidgets.checks import warn_user
 from memowidgets.cores import one_thread_each
 from memowidgets.memorization.gaps import Floats, Mask, Moments, Side
 
-OwnMean = Literal["per-sample", "global", "shrunk"]  # the mean is that of the sample's own gaps
-Variance = Literal["per-sample", "global", "shrunk", "hierarchical"]
+Variance = Literal["per-sample", "global", "shrunk"]
 FEWEST_MODELS = 8  # models on a side for a reliable per-sample variance
 FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
 
 
-def checked_variance(variance: object) -> None:
-    """Raise if `variance` is unknown."""
-    if not isinstance(variance, str) or variance not in get_args(Variance):
-        known = ", ".join(repr(name) for name in get_args(Variance))
-        raise ValueError(f"unknown variance {variance!r}; valid are {known}")
+Mode = Literal["online", "offline"]
+
+
+def check_choices(variance: object = "shrunk", mode: object = "online") -> None:
+    """Raise if a variance or a mode is unknown."""
+    for what, value, valid in (("variance", variance, Variance), ("mode", mode, Mode)):
+        if not isinstance(value, str) or value not in get_args(valid):
+            known = ", ".join(repr(name) for name in get_args(valid))
+            raise ValueError(f"unknown {what} {value!r}; valid are {known}")
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,6 @@ def estimate(side: Side, variance: str) -> Estimate:
     return Estimate(squares=freedom * scale, count=freedom - 3, freedom=freedom)
 
 
-def fewest_models(variance: str) -> int:
-    """Return the number of models that a side needs; a single gap has no variance of its own."""
-    return 2 if variance == "per-sample" else 1
-
-
 def floor(inside: Side, outside: Side) -> float:
     """Return the least variance of either side: relative to the pooled one, and above 0."""
     squares = inside.squares.sum() + outside.squares.sum()
@@ -124,9 +121,6 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
     return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))
 
 
-Mode = Literal["online", "offline"]
-
-
 @dataclass(frozen=True)
 class Known:
     """What is known of the mean and variance of one side: normal–inverse-gamma.
@@ -155,47 +149,70 @@ class Known:
             variance += square / strength + 0.5 / strength**2
         return np.asarray(mean), np.asarray(variance)
 
-    def offline(self, gaps: Floats) -> tuple[Floats, Floats]:
-        """Return −log of the share above each gap, and its variance to first order."""
+    def offline(self, gaps: Floats) -> Floats:
+        """Return the variance, to first order, of −log of the share above each gap."""
         away = (gaps - self.mean) / np.sqrt(self.variance)
         value = -log_ndtr(-away)
         slope = np.exp(value - 0.5 * away**2 - 0.5 * np.log(2 * np.pi))
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = slope**2 * (1 / self.strength + away**2 / (2 * self.freedom))
-        return value, np.asarray(variance)
+        return np.asarray(variance)
 
 
-class Fits:
-    """Fitted Gaussians of every sample, whatever the estimate of their variances.
+@dataclass(frozen=True)
+class Densities:
+    """Gaussians of every sample, whose means are those of its own gaps.
 
     Attributes
     ----------
     inside, outside : Side
         Moments of the gaps on each side.
+    spread_in, spread_out : Estimate
+        Estimates of each side's variances.
     least : float
         Least variance of either side.
     fewest : int
         Number of models that a side needs.
     offline : bool
         Whether only the models outside are used.
-    pulls : bool
-        Whether a prior pulls the means, which is a bias of `ratio`.
     """
 
     inside: Side
     outside: Side
+    spread_in: Estimate
+    spread_out: Estimate
     least: float
     fewest: int
-    offline: bool
-    pulls: ClassVar[bool] = False
+    offline: bool = False
+
+    @classmethod
+    def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
+        """Fit both sides; `check_choices` has seen `variance` and `mode`."""
+        return cls(
+            inside,
+            outside,
+            estimate(inside, variance),
+            estimate(outside, variance),
+            floor(inside, outside),
+            2 if variance == "per-sample" else 1,  # a single gap has no variance of its own
+            mode == "offline",
+        )
 
     def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
         """Return the mean and variance of each sample, inside and outside."""
-        raise NotImplementedError
+        return (
+            (self.inside.mean, np.maximum(self.spread_in.of(self.inside), self.least)),
+            (self.outside.mean, np.maximum(self.spread_out.of(self.outside), self.least)),
+        )
 
     def known(self) -> tuple[Known, Known]:
-        """Return what the gaps of each side say of its mean and variance, for the errors."""
-        raise NotImplementedError
+        """Return what each side's gaps and the prior of the variance say."""
+        found = []
+        pairs = (self.inside, self.spread_in), (self.outside, self.spread_out)
+        for side, spread in pairs:
+            variance, freedom = spread.posterior(side)
+            found.append(Known(side.mean, side.count, np.maximum(variance, self.least), freedom))
+        return found[0], found[1]
 
     @property
     def defined(self) -> Mask:
@@ -219,75 +236,13 @@ class Fits:
         would give, which have the posterior that each side's gaps say.
         """
         inside, outside = self.known()
-        value = self.ratio(target)
         if self.offline:
-            own, squares = outside.offline(target)
-            if self.pulls:
-                squares = squares + (own - value) ** 2
-            return np.where(self.defined, np.sqrt(squares), np.nan)
+            return np.where(self.defined, np.sqrt(outside.offline(target)), np.nan)
+        value = self.ratio(target)
         (one, one_variance), (other, other_variance) = (
             side.online(target) for side in (inside, outside)
         )
         return np.asarray(np.sqrt(one_variance + other_variance + (one - other - value) ** 2))
-
-
-@dataclass(frozen=True)
-class Densities(Fits):
-    """Gaussians whose means are those of each sample's own gaps.
-
-    Attributes
-    ----------
-    spread_in, spread_out : Estimate
-        Estimates of each side's variances.
-    """
-
-    inside: Side
-    outside: Side
-    spread_in: Estimate
-    spread_out: Estimate
-    least: float
-    fewest: int
-    offline: bool = False
-
-    @classmethod
-    def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
-        """Fit both sides; the caller has checked `variance` and `mode`."""
-        return cls(
-            inside,
-            outside,
-            estimate(inside, variance),
-            estimate(outside, variance),
-            floor(inside, outside),
-            fewest_models(variance),
-            mode == "offline",
-        )
-
-    def at(self, rows: NDArray[np.int64]) -> Densities:
-        """Return the fits of some of the samples."""
-        return replace(self, inside=self.inside.at(rows), outside=self.outside.at(rows))
-
-    def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Return the mean and variance of each sample, inside and outside."""
-        return (
-            (self.inside.mean, np.maximum(self.spread_in.of(self.inside), self.least)),
-            (self.outside.mean, np.maximum(self.spread_out.of(self.outside), self.least)),
-        )
-
-    def known(self) -> tuple[Known, Known]:
-        """Return what each side's gaps and the prior of the variance say."""
-        found = []
-        pairs = (self.inside, self.spread_in), (self.outside, self.spread_out)
-        for side, spread in pairs:
-            variance, freedom = spread.posterior(side)
-            found.append(Known(side.mean, side.count, np.maximum(variance, self.least), freedom))
-        return found[0], found[1]
-
-
-def checked_mode(mode: str) -> None:
-    """Raise if `mode` is unknown."""
-    if mode not in get_args(Mode):
-        known = ", ".join(repr(name) for name in get_args(Mode))
-        raise ValueError(f"unknown mode {mode!r}; valid are {known}")
 
 
 def check_sides(found: Moments, *, offline: bool = False) -> None:

@@ -40,19 +40,12 @@ class Side:
     squares: Floats
 
     def without(self, gaps: Floats, present: Mask) -> Side:
-        """Return this side without one model's `gaps` where that model is `present`.
-
-        Gaps of shape (m, n) give m results at once, each without one model.
-        """
+        """Return this side without one model's `gaps` where that model is `present`."""
         count = self.count - present
         deviation = np.where(present, gaps - self.mean, 0.0)
         mean = self.mean - deviation / np.maximum(count, 1)
         squares = self.squares - deviation**2 * self.count / np.maximum(count, 1)
         return Side(count, np.where(count > 0, mean, 0.0), np.where(count > 1, squares.clip(0), 0))
-
-    def at(self, columns: slice | NDArray[np.int64]) -> Side:
-        """Return this side for some of the samples."""
-        return Side(self.count[columns], self.mean[columns], self.squares[columns])
 
 
 @dataclass(frozen=True)
@@ -78,45 +71,12 @@ class Moments:
         inside, outside = (Side(*np.zeros((3, n))) for _ in range(2))
         return cls(inside, outside, np.empty(n), np.empty(n))
 
-    def at(self, rows: NDArray[np.int64]) -> Moments:
-        """Return the moments of some of the samples."""
-        return Moments(self.inside.at(rows), self.outside.at(rows), self.low[rows], self.high[rows])
-
     @property
     def coinciding(self) -> Mask:
         """Samples whose gap is equal under all models, up to the rounding of float32."""
         largest = np.maximum(np.abs(self.low), np.abs(self.high))
         resolution = 8 * np.finfo(np.float32).eps * largest
         return np.asarray(self.high - self.low <= resolution)
-
-
-@dataclass(frozen=True)
-class Models:
-    """Gaps of shadow models.
-
-    Attributes
-    ----------
-    gaps : (n_models, n) float
-        Logit gaps.
-    members : (n_models, n) bool
-        Which samples each model trained on.
-    early : (n_models, n) float, optional
-        Gaps at an earlier checkpoint.
-    """
-
-    gaps: Table
-    members: Mask
-    early: Table | None = None
-
-    def at(self, columns: slice | NDArray[np.int64]) -> Models:
-        """Return the gaps of some of the samples."""
-        early = None if self.early is None else self.early[:, columns]
-        return Models(self.gaps[:, columns], self.members[:, columns], early)
-
-    def order(self, seed: int) -> NDArray[np.int64]:
-        """Return the models in a random order, the same one however they are given."""
-        ranked = np.argsort(self.gaps.mean(axis=1, dtype=np.float64), kind="stable")
-        return np.random.default_rng(seed).permutation(ranked)
 
 
 def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> tuple[Table, Mask]:
@@ -137,19 +97,19 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
             f"{name} and the member mask must have the same shape, but have "
             f"{table.shape} and {mask.shape}"
         )
-    check_names(gaps, members, name, "the member mask")
+    _check_names(gaps, members, name)
     return table, mask
 
 
-def check_names(gaps: ArrayLike, others: ArrayLike, name: str, of_others: str) -> None:
+def _check_names(gaps: ArrayLike, members: ArrayLike, name: str) -> None:
     """Raise if pandas has the same models (rows) or samples (columns) in different orders."""
     for axis in ("index", "columns"):
-        names, known = (cast("Any", getattr(given, axis, None)) for given in (gaps, others))
+        names, known = (cast("Any", getattr(given, axis, None)) for given in (gaps, members))
         if not (hasattr(names, "isin") and hasattr(known, "isin")) or names.equals(known):
             continue
         if names.is_unique and names.isin(known).all():
             raise ValueError(
-                f"{of_others} has the {axis} of {name} in another order: pass "
+                f"the member mask has the {axis} of {name} in another order: pass "
                 ".loc[gaps.index, gaps.columns] of it, or arrays if they belong together"
             )
 

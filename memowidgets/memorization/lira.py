@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from memowidgets.checks import check_same_order, real_number, to_numpy
+from memowidgets.checks import check_same_order, real_number
 from memowidgets.memorization.densities import (
     Densities,
+    check_choices,
     check_sides,
-    checked_mode,
-    checked_variance,
     warn_if_few,
 )
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
-    Models,
     Moments,
-    Side,
     Table,
     blocks,
-    check_names,
     checked_mask,
     checked_models,
     checked_target,
     moments,
 )
-from memowidgets.memorization.hierarchical import Hierarchical, fitted
 
 _ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
 
@@ -44,8 +38,6 @@ def log_lira(
     mode: str = ...,
     *,
     return_std: Literal[False] = ...,
-    early_gaps: ArrayLike | None = ...,
-    judged: ArrayLike | None = ...,
 ) -> Floats: ...
 @overload
 def log_lira(
@@ -56,8 +48,6 @@ def log_lira(
     mode: str = ...,
     *,
     return_std: Literal[True],
-    early_gaps: ArrayLike | None = ...,
-    judged: ArrayLike | None = ...,
 ) -> tuple[Floats, Floats]: ...
 def log_lira(
     shadow_gaps: ArrayLike,
@@ -67,8 +57,6 @@ def log_lira(
     mode: str = "online",
     *,
     return_std: bool = False,
-    early_gaps: ArrayLike | None = None,
-    judged: ArrayLike | None = None,
 ) -> Floats | tuple[Floats, Floats]:
     """Return the log-likelihood ratio of the target's logit gap, in training against not.
 
@@ -80,25 +68,16 @@ def log_lira(
         Whether the shadow model trained on the sample. The target must not be a shadow model.
     target_gaps : (n_samples,) array_like
         Logit gap under the target model.
-    variance : {"per-sample", "global", "shrunk", "hierarchical"}
+    variance : {"per-sample", "global", "shrunk"}
         How a sample's two variances are estimated. "per-sample" uses its own gaps, as in the paper
         (ddof = 0). "global" uses one variance per side, from the residuals of all samples; it is
         better below about 32 models per side. "shrunk" interpolates between both: it is the
-        posterior mean under a prior that is fitted per side on all samples. "hierarchical" has a
-        prior for the mean too, see the notes. On the recorded audits of questions and
-        photographs it is closest to the value that many shadow models would give, and it reaches
-        η for fewer samples.
+        posterior mean under a prior that is fitted per side on all samples.
     mode : {"online", "offline"}
         "online" is the ratio of both densities, as in the paper. "offline" uses only the models
         that did not train on the sample.
     return_std : bool
         Whether to also return standard errors.
-    early_gaps : (n_models, n_samples) array_like, optional
-        Logit gaps under the same shadow models at an earlier checkpoint, such as the prediction
-        checkpoint. "hierarchical" uses their mean and standard deviation as covariates.
-    judged : (n_samples,) array_like of bool, or positions, optional
-        Samples that `target_gaps` holds and that a value is returned for; n_samples is their
-        number there. The others only help to fit the priors. Default: all samples.
 
     Returns
     -------
@@ -132,25 +111,11 @@ def log_lira(
     mode is that of Carlini et al. (2022), Section V. "shrunk" follows BaVarIA (arXiv 2603.11799):
     a scaled inverse χ² prior, fitted by marginal likelihood.
 
-    "hierarchical" has a normal–inverse-gamma prior on each side: σ² is inverse-gamma with ν₀
-    degrees of freedom and scale s², and the mean is normal around m with variance σ²/κ₀. m is a
-    regression, fitted in five folds, on the mean and the log standard deviation of the sample's
-    `early_gaps` (with squares and product), and on how far the sample's other side is from its own
-    prior mean. log s² is linear in the covariates. κ₀, ν₀ and s² maximise the
-    likelihood of one model's gap at a time, given the gaps and covariates of the other models.
-    The density is Gaussian, with the posterior mean, and the posterior mean of σ² times 1 + 1/κₙ,
-    where κₙ = κ₀ + the number of gaps (Murphy, "Conjugate Bayesian analysis of the Gaussian
-    distribution", 2007, section 6). A single model on a side is enough. Covariates that are equal
-    for all samples are left out. With fewer than 50 samples, m and s² are the same for all. Folds
-    do not depend on the order of the samples.
-
     A standard error is the root mean square distance of the value from the log-LiRA at the true
     means and variances. Those have the posterior that the gaps of each side say: the mean is known
     as that of so many gaps, and the variance as a scaled inverse χ², with the prior's degrees of
-    freedom where there is a prior ("global": infinitely many). The prior of the mean is left out,
-    because what it pulls away from memorised samples is a bias; so an error of "hierarchical" is
-    often larger than one of "shrunk". Offline, the distance is to first order. ``python -m
-    benchmarks intervals`` measures what value ± 1.96 errors covers.
+    freedom where there is a prior ("global": infinitely many). Offline, the distance is to first
+    order. ``python -m benchmarks intervals`` measures what value ± 1.96 errors covers.
 
     Examples
     --------
@@ -164,138 +129,35 @@ def log_lira(
     >>> errors.round(1)
     array([4.8, 0.2])
     """
-    checked_variance(variance)
-    given = Judged.checked(
-        shadow_gaps, shadow_members, target_gaps, variance, mode, early_gaps, judged
-    )
-    ratio = given.flat(given.fits.ratio(given.target))
+    check_choices(variance, mode)
+    offline = mode == "offline"
+    gaps, members, target = _checked(shadow_gaps, shadow_members, target_gaps)
+    found = moments(gaps, members, "shadow_gaps")
+    check_sides(found, offline=offline)
+    equal = found.coinciding
+    if not equal.all():
+        _refuse_target(gaps, target)
+    if variance == "per-sample":
+        warn_if_few(found, offline=offline)
+    fits = Densities.fit(found.inside, found.outside, variance, mode)
+    ratio = fits.ratio(target)
+    known = ~np.isnan(ratio)
+    ratio = np.where(equal & known, 0.0, ratio)
     if not return_std:
         return ratio
-    errors = given.flat(given.fits.errors(given.target))
-    return ratio, np.where(np.isnan(ratio), np.nan, errors)
+    errors = np.where(equal, 0.0, fits.errors(target))
+    return ratio, np.where(known, errors, np.nan)
 
 
-@dataclass(frozen=True)
-class Pool:
-    """What was fitted, also for samples that are not judged.
-
-    Attributes
-    ----------
-    models : Models
-        Shadow models' gaps, at the prediction checkpoint too, and which samples they trained on.
-    fits : Densities or Hierarchical
-        Both sides of each sample.
-    """
-
-    models: Models
-    fits: Densities | Hierarchical
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Checked gaps of the samples that are judged, and the Gaussians that are fitted to them.
-
-    Attributes
-    ----------
-    gaps, members : (n_models, n_judged)
-        Shadow models' gaps, and which samples they trained on.
-    target : (n_judged,) float64
-        The target's gaps.
-    early : (n_models, n_judged) or None
-        Gaps at the prediction checkpoint.
-    equal : (n_judged,) bool
-        Samples whose gap is equal under all models.
-    fits : Densities or Hierarchical
-        Both sides of each sample.
-    pool : Pool
-        The same of all samples.
-    """
-
-    gaps: Table
-    members: Mask
-    target: Floats
-    early: Table | None
-    equal: Mask
-    fits: Densities | Hierarchical
-    pool: Pool
-
-    @classmethod
-    def checked(
-        cls,
-        shadow_gaps: ArrayLike,
-        shadow_members: ArrayLike,
-        target_gaps: ArrayLike,
-        variance: str,
-        mode: str,
-        early_gaps: ArrayLike | None,
-        judged: ArrayLike | None,
-    ) -> Judged:
-        """Check what `log_lira` is given, and fit."""
-        checked_mode(mode)
-        offline = mode == "offline"
-        gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-        rows = _checked_rows(judged, gaps.shape[1])
-        target = checked_target(target_gaps, gaps.shape[1] if rows is None else len(rows))
-        names: Any = getattr(shadow_gaps, "columns", None)
-        columns = names if names is None or rows is None else names[rows]
-        check_same_order(**{"shadow_gaps.columns": columns}, target_gaps=target_gaps)
-        found = moments(gaps, members, "shadow_gaps")
-        early, looks = _checked_early(early_gaps, gaps, members, variance, offline=offline)
-        if early_gaps is not None:
-            check_names(shadow_gaps, early_gaps, "shadow_gaps", "early_gaps")
-        own = found if rows is None else found.at(rows)
-        check_sides(own, offline=offline)
-        equal = own.coinciding
-        models = Models(gaps, members, early)
-        fits = fitted(found.inside, found.outside, variance, mode, looks, models)
-        pool = Pool(models, fits)
-        if rows is not None:
-            gaps, members, fits = gaps[:, rows], members[:, rows], fits.at(rows)
-            early = None if early is None else early[:, rows]
-        if not equal.all():
-            _refuse_target(gaps, target)
-        if variance == "per-sample":
-            warn_if_few(own, offline=offline)
-        return cls(gaps, members, target, early, equal, fits, pool)
-
-    def flat(self, values: Floats) -> Floats:
-        """Return 0 where all models agree, and keep NaN."""
-        return np.where(self.equal & ~np.isnan(values), 0.0, values)
-
-
-def _checked_rows(judged: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
-    """Return positions of the judged samples; None if all are."""
-    if judged is None:
-        return None
-    given = to_numpy(judged)
-    if given.dtype == np.bool_ and given.shape == (n,):
-        return np.flatnonzero(given)
-    fits = given.ndim == 1 and given.dtype.kind in "iu" and len(np.unique(given)) == len(given)
-    if not fits or (len(given) and not (given.min() >= 0 and given.max() < n)):
-        raise ValueError(
-            f"judged must be a mask over the {n} samples or different positions among them, not "
-            f"{given.dtype} of shape {given.shape}"
-        )
-    return given.astype(np.int64)
-
-
-def _checked_early(
-    early_gaps: ArrayLike | None, gaps: Table, members: Mask, variance: str, *, offline: bool
-) -> tuple[Table | None, Side | None]:
-    """Return the covariates' gaps, and their moments over the models that may be used."""
-    if early_gaps is None:
-        return None, None
-    if variance != "hierarchical":
-        raise ValueError(f'early_gaps are for variance="hierarchical", not for {variance!r}')
-    early = to_numpy(early_gaps)
-    if early.shape != gaps.shape:
-        raise ValueError(
-            "early_gaps must have the shape of shadow_gaps, a row for each shadow model, but they "
-            f"have {early.shape} and {gaps.shape}"
-        )
-    early, _ = checked_models(early, members, "early_gaps")
-    seen = members if offline else np.zeros_like(members)
-    return early, moments(early, seen, "early_gaps").outside
+def _checked(
+    shadow_gaps: ArrayLike, shadow_members: ArrayLike, target_gaps: ArrayLike, **others: Any
+) -> tuple[Table, Mask, Floats]:
+    """Return gaps and members of the shadow models, and the target's gaps; pandas' names agree."""
+    gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
+    target = checked_target(target_gaps, gaps.shape[1])
+    names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
+    check_same_order(**names, target_gaps=target_gaps, **others)
+    return gaps, members, target
 
 
 def _refuse_target(gaps: Table, target: Floats) -> None:
@@ -323,9 +185,8 @@ def attack_success_rate(
         Logit gap of each sample under each model.
     members : (n_models, n_samples) array_like of bool
         Whether the model trained on the sample.
-    variance : {"per-sample", "global", "shrunk", "hierarchical"}
-        As in `log_lira`. "shrunk" and "hierarchical" fit their priors anew for each attacked model;
-        "hierarchical" has no covariates here.
+    variance : {"per-sample", "global", "shrunk"}
+        As in `log_lira`. "shrunk" fits its priors anew for each attacked model.
 
     Returns
     -------
@@ -360,7 +221,7 @@ def attack_success_rate(
     >>> attack_success_rate(gaps, members).round(2)
     array([1.  , 0.45])
     """
-    checked_variance(variance)
+    check_choices(variance)
     table, mask = checked_models(gaps, members)
     found = moments(table, mask)
     check_sides(found)
@@ -372,7 +233,7 @@ def attack_success_rate(
         own = row.astype(np.float64)
         inside = found.inside.without(own, member)
         outside = found.outside.without(own, ~member)
-        ratio = fitted(inside, outside, variance).ratio(own)
+        ratio = Densities.fit(inside, outside, variance).ratio(own)
         defined = ~np.isnan(ratio)
         for side in attacked:
             attacked[side] += defined & (member == side)
@@ -491,14 +352,11 @@ def rmia(
     >>> rmia(gaps, members, target, gamma=1.2)[:2].round(2)
     array([1., 0.])
     """
-    checked_mode(mode)
+    check_choices(mode=mode)
     if not real_number("gamma", gamma) > 0:
         raise ValueError(f"gamma must be above 0, not {gamma}")
     real_number("a", a, 0, 1)
-    table, mask = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target = checked_target(target_gaps, table.shape[1])
-    names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
-    check_same_order(**names, target_gaps=target_gaps, population=population)
+    table, mask, target = _checked(shadow_gaps, shadow_members, target_gaps, population=population)
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
     relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
     chosen = ~np.isnan(relative)

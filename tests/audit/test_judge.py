@@ -1,4 +1,4 @@
-"""What evaluations say of chance, and every shadow model in its turn as the target, pooled."""
+"""How many are truly memorised, and every shadow model in its turn as the target, pooled."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.views.answers import AuditView
-from memowidgets.evaluation import chance_note, roc
-from memowidgets.memorization.chance import ByChance
+from memowidgets.evaluation import roc
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from tests.training.small import tiny_audit, trained
@@ -160,7 +158,7 @@ def test_canaries_can_be_left_out(audit):
     assert (found.n, found.n_memorized) == (len(ordinary), ordinary["m"].sum())
 
 
-# on recordings: the errors that METHOD.md measured, and what chance alone would give
+# on recordings: the errors that METHOD.md measured, and how many are truly memorised
 
 
 @pytest.fixture(scope="module")
@@ -188,12 +186,17 @@ def test_one_target_is_by_sample_alone_and_no_positive_is_said(cifar):
         cifar.evaluate_pooled("loss", eta=1e9, targets=[0, 1], progress=Progress())
 
 
-def test_pooled_evaluations_say_what_chance_would_give(cifar):
+def test_pooled_evaluations_say_how_many_are_truly_memorised(cifar):
     found = cifar.evaluate_pooled("loss", targets=[0, 1], progress=Progress())
-    assert found.by_chance is not None
-    assert "chance alone would give" in found.warnings[-1]
+    expected = 0.0
+    for index in (0, 1):
+        target = cifar.as_target(index)
+        memorized = target.log_lira() >= 4
+        expected += target.probability_memorized()[memorized].sum()
+    assert found.n_truly == pytest.approx(expected)
+    assert f"about {expected:.0f} truly are" in found.warnings[-1]
     planted = cifar.evaluate_pooled("loss", truth="canaries", targets=[0], progress=Progress())
-    assert planted.by_chance is None
+    assert planted.n_truly is None
 
 
 @pytest.fixture(scope="module")
@@ -201,37 +204,50 @@ def recorded():
     return mw.open_recorded("mmlu-field-smollm2")
 
 
-def test_an_evaluation_says_how_many_chance_would_give(recorded):
-    found = recorded.evaluate("psmi")
-    _, members, gaps, _ = member_gaps(recorded.evidence)
-    assert found.by_chance == pytest.approx(ByChance.of(gaps, members).share(4.0) * found.n)
-    assert found.warnings[-1] == chance_note(found.by_chance, found.n_memorized, 32)
-    assert "more than a quarter" not in found.warnings[-1]
-    low = recorded.evaluate("psmi", eta=1.0)
-    assert low.by_chance > found.by_chance
-    assert recorded.evaluate("psmi", truth=recorded.log_lira() >= 4).by_chance is None
+@pytest.mark.parametrize(
+    ("name", "counted", "truly"),
+    [
+        ("mmlu-field-smollm2", 35, 15),
+        ("cifar10-wrn", 326, 176),
+        ("banking77-smollm2", 349, 291),
+        ("patients-smollm2", 29, 22),
+    ],
+)
+def test_an_evaluation_says_how_many_are_truly_memorised(name, counted, truly):
+    """METHOD.md has these numbers."""
+    audit = mw.open_recorded(name)
+    found = audit.evaluate("psmi")
+    probability = audit.probability_memorized()
+    assert found.n_truly == pytest.approx(probability[audit.log_lira() >= 4].sum())
+    note = f"of the {counted} memorised, about {truly} truly are: log-LiRA from 32 shadow models "
+    assert found.warnings[-1].startswith(note)
 
 
-def test_many_by_chance_are_warned_of():
+def test_other_truths_and_expected_counts_have_no_such_number(recorded):
+    memorized = recorded.log_lira() >= 4
+    assert recorded.evaluate("psmi", truth=memorized).n_truly is None
+    assert recorded.evaluate("psmi", uncertain=True).n_truly is None
+    given = mw.Audit.from_arrays(
+        recorded.labels,
+        logits=recorded.evidence.logits(recorded.evidence.names.record("final")),
+        log_lira=recorded.log_lira().to_numpy(),
+    )
+    assert given.evaluate("loss").n_truly is None
+
+
+def test_less_than_half_a_sample_is_probably_none():
     found = roc([1.0, 2.0, 3.0, 4.0], [True, True, False, False])
-    assert found.by_chance is None
-    assert "more than a quarter" not in found.with_chance(0.5, 8).warnings[-1]
-    noisy = found.with_chance(0.51, 8)
-    assert noisy.by_chance == 0.51
-    for fact in ("8 shadow models", "0.5 of the 2 memorised", "more than a quarter", "raise η"):
-        assert fact in noisy.warnings[-1]
+    assert found.n_truly is None
+    assert "about 1 truly is" in found.with_truly(0.5, 8).warnings[-1]
+    none = found.with_truly(0.49, 8)
+    assert none.n_truly == 0.49
+    for fact in ("8 shadow models", "of the 2 memorised", "probably none"):
+        assert fact in none.warnings[-1]
 
 
 def test_the_dashboard_says_it_too(recorded):
     view = AuditView(recorded)
     shown = view.view("loss", "last", recorded.prediction.record.name)
     (note,) = shown.notes
-    assert note.startswith("At η = 4, with 32 shadow models, chance alone would give 0.3 of the 35")
-    assert shown.warnings == ()  # so little is good news
-
-
-def test_many_by_chance_are_a_warning(recorded, monkeypatch):
-    monkeypatch.setattr("memowidgets.audit.numbers.truth.share_by_chance", lambda *_: 0.02)
-    shown = AuditView(recorded).view("loss", "last", recorded.prediction.record.name)
-    assert shown.notes == ()
-    assert any("20.0 of the 35 memorised" in text for text in shown.warnings)
+    assert note.startswith("At η = 4, of the 35 memorised, about 15 truly are")
+    assert shown.warnings == ()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import get_args
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +13,8 @@ from scipy.stats import spearmanr
 import memowidgets as mw
 from memowidgets.audit.numbers.definitions import compared_definitions, disjoint, enough_shadows
 from memowidgets.audit.numbers.judge import SHARED_NOISE
+from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.memorization.densities import Variance
 from tests.training.small import trained
 
 
@@ -90,9 +95,8 @@ def test_shadow_models_are_enough_where_they_agree_and_more_change_nothing(agree
     assert enough_shadows(curve) == enough
 
 
-def test_two_sixteens_of_the_recorded_audit_agree_as_measured():
+def test_two_sixteens_of_the_recorded_audit_agree_as_measured(recorded):
     """METHOD.md: Jaccard .42 and Spearman .70, where a subset of the whole had .61 and .91."""
-    recorded = mw.open_recorded("mmlu-field-smollm2")
     row = recorded.shadow_curve("loss", sizes=[16], repeats=10).iloc[0]
     assert row["overlap"] == pytest.approx(0.42, abs=0.06)
     assert row["agreement"] == pytest.approx(0.70, abs=0.04)
@@ -202,6 +206,57 @@ def test_uncertain_labels(audit):
     probability = mw.memorization.probability_memorized(values, errors, eta, scores)
     assert found.n_memorized == pytest.approx(probability.sum())
     assert any("labels are uncertain" in note for note in found.warnings)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return mw.open_recorded("mmlu-field-smollm2")
+
+
+def test_the_probability_is_that_of_values_and_errors(recorded):
+    values, errors = recorded.log_lira(return_std=True)
+    found = recorded.probability_memorized(2.0)
+    expected = mw.memorization.probability_memorized(values, errors, 2.0)
+    np.testing.assert_array_equal(found, expected)
+    assert found.index.equals(values.index)
+    assert (recorded.probability_memorized(6.0) <= found).all()
+
+
+@pytest.mark.parametrize(("n_shadows", "warned"), [(7, 1), (8, 0)])
+def test_probabilities_from_few_shadow_models_say_so(recorded, n_shadows, warned):
+    _, members, gaps, _ = member_gaps(recorded.evidence)
+    final = recorded.evidence.names.record("final")
+    audit = mw.Audit.from_arrays(
+        recorded.labels,
+        logits=recorded.evidence.logits(final),
+        shadow_gaps=gaps[:n_shadows],
+        shadow_members=members[:n_shadows],
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        audit.probability_memorized()
+    assert [w.filename for w in caught] == [__file__] * warned
+    assert all(str(n_shadows) in str(w.message) for w in caught)
+
+
+def test_log_lira_as_it_was_given_has_no_probability():
+    values = np.arange(20.0)
+    audit = mw.Audit.from_arrays(np.arange(20) % 2, logits=np.eye(20, 2), log_lira=values)
+    for ask in (audit.probability_memorized, lambda: audit.log_lira(variance="global")):
+        with pytest.raises(ValueError, match="probabilities, other variances and modes need"):
+            ask()
+
+
+def test_the_curve_of_all_variances(recorded):
+    table = recorded.shadow_curve("loss", variance="all", sizes=[4, 8], repeats=1)
+    assert table["variance"].tolist() == [name for name in get_args(Variance) for _ in range(2)]
+    alone = recorded.shadow_curve("loss", sizes=[4, 8], repeats=1)
+    own = table[table["variance"] == "shrunk"].drop(columns="variance")
+    np.testing.assert_array_equal(own, alone)
+    assert list(table.attrs["enough"]) == list(get_args(Variance))
+    assert table.attrs["enough"]["shrunk"] == alone.attrs["enough"]
+    (rows,) = mw.charts.shadow_curves(table, "agreement").to_dict()["datasets"].values()
+    assert {row["variance"] for row in rows} == set(get_args(Variance))
 
 
 def test_offline_log_lira(audit):

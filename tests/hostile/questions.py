@@ -49,10 +49,6 @@ def _reference(audit: mw.Audit, _folder: Path) -> Answer:
     return {"reference": _values(audit.score("reference"))}
 
 
-def _hierarchical(audit: mw.Audit, _folder: Path) -> Answer:
-    return {"hierarchical": _values(audit.log_lira(variance="hierarchical"))}
-
-
 def _decisions(audit: mw.Audit, _folder: Path) -> Answer:
     return {"decisions": audit.decisions.to_numpy(dtype=str)}
 
@@ -78,7 +74,6 @@ QUICK: dict[str, Callable[[mw.Audit, Path], Answer]] = {
     "evaluate": _evaluate,
     "trace": _trace,
     "reference": _reference,
-    "hierarchical": _hierarchical,
     "as_target": _as_target,
     "decisions": _decisions,
 }

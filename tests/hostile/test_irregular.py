@@ -135,7 +135,6 @@ DATA = mw.data
         lambda path: DATA.fetch_mcq("mmlu", source=path),
         DATA.fetch_cifar10,
         DATA.ImageDataset.from_folder,
-        lambda path: mw.memorization.load_gaps(f"{path}.npy"),
         lambda path: mw.Audit.from_arrays([0, 1], logits=5 * np.eye(2)).report(f"{path}.html"),
     ],
 )

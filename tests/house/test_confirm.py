@@ -36,7 +36,6 @@ def made_up(folder: Path, targets: int = 8, n: int = 200, seed: int = 0) -> Path
         drop=np.full(targets, 0.96),
         epoch=np.full(targets, 3.0),
         seconds=np.full((targets, len(confirm.STAGES)), 0.5),
-        share_by_chance=np.array(0.001),
         n_classes=np.array(5),
         commit=np.array("0123456789"),
         machine=np.array("2 cores, load 1"),

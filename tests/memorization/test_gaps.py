@@ -9,12 +9,10 @@ import pytest
 from memowidgets.memorization import (
     attack_success_rate,
     counterfactual,
-    hierarchical_probability,
     log_lira,
     probability_memorized,
     rmia,
 )
-from memowidgets.memorization.chance import ByChance
 from memowidgets.memorization.gaps import moments
 from tests.memorization.test_lira import made
 
@@ -35,7 +33,7 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
         (lambda: log_lira(GAPS[0], MEMBERS, TARGET), "n_models, n_samples"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET[:2]), "each of the 9 samples"),
         (lambda: log_lira(GAPS[:0], MEMBERS[:0], TARGET), "empty"),
-        (lambda: log_lira(GAPS, MEMBERS, TARGET, "pooled"), "'shrunk', 'hierarchical'"),
+        (lambda: log_lira(GAPS, MEMBERS, TARGET, "pooled"), "'global', 'shrunk'"),
         (lambda: attack_success_rate(GAPS, MEMBERS, "x"), "'per-sample', 'global', 'shrunk'"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET, mode="both"), "'online', 'offline'"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, mode="x"), "'online', 'offline'"),
@@ -43,21 +41,7 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
         (lambda: rmia(GAPS, MEMBERS, TARGET, a=2), "a must be .* 0 to 1"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, np.arange(9) < 1), "two or more"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, np.ones(4, bool)), "9 samples"),
-        (lambda: log_lira(GAPS, MEMBERS, TARGET, judged=[9]), "judged .* 9 samples"),
-        (lambda: log_lira(GAPS, MEMBERS, TARGET[:2], judged=[3, 3]), "judged .* 9 samples"),
-        (lambda: log_lira(GAPS, MEMBERS, TARGET, early_gaps=GAPS), "hierarchical"),
-        (
-            lambda: log_lira(GAPS, MEMBERS, TARGET, "hierarchical", early_gaps=GAPS[:3]),
-            r"early_gaps .*\(3, 9\)",
-        ),
-        (
-            lambda: log_lira(GAPS, MEMBERS, TARGET, "hierarchical", early_gaps=BROKEN),
-            r"early_gaps .*model \(row\) 4, sample \(column\) 2",
-        ),
-        (lambda: log_lira(GAPS, MEMBERS, TARGET, judged=[0, 1]), "each of the 2 samples"),
-        (lambda: hierarchical_probability(GAPS, MEMBERS, TARGET, np.nan), "eta must be a number"),
-        (lambda: ByChance.of(GAPS, MEMBERS, "hierarchical"), "hierarchical_probability"),
-        (lambda: ByChance.of(np.zeros((2, 3)), np.zeros((2, 3), bool)), "fewer than two shadow"),
+        (lambda: probability_memorized(TARGET, TARGET**2, np.nan), "eta must be a number"),
         (lambda: probability_memorized([1.0], [1.0, 2.0]), "same shape"),
         (lambda: probability_memorized([1.0], [-1.0]), "0 or more"),
         (lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[np.nan, 1.0]), "one finite"),

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from memowidgets.evaluation import roc
-from memowidgets.memorization import (
-    hierarchical_probability,
-    log_lira,
-    posterior,
-    probability_memorized,
-)
-from memowidgets.memorization.gaps import Models, moments
-from memowidgets.memorization.hierarchical import Hierarchical, Posterior
+from memowidgets.memorization import log_lira, posterior, probability_memorized
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-def pool(m, seed, n=1500):
+def pool(m, seed, n=1500, drawn=np.random.Generator.normal):
     """Observed log-LiRA with errors, the true value by the true moments, and a score of it."""
     rng = np.random.default_rng(seed)
     mean, outside = rng.normal(2, 1.5, n), np.exp(rng.normal(0, 0.35, n))
@@ -30,9 +21,9 @@ def pool(m, seed, n=1500):
     rare = rng.random(n) < 0.03
     shift = outside * np.where(rare, rng.gamma(6, 0.55, n), rng.gamma(1.2, 0.25, n))
     members = rng.random((m, n)) < 0.5
-    noise = rng.normal(size=(m, n))
+    noise = drawn(rng, size=(m, n))
     gaps = mean + np.where(members, shift + inside * noise, outside * noise)
-    target = mean + shift + inside * rng.normal(size=n)
+    target = mean + shift + inside * drawn(rng, size=n)
     true = np.log(outside / inside)
     true -= ((target - mean - shift) / inside) ** 2 / 2 - ((target - mean) / outside) ** 2 / 2
     score = 0.75 * rng.normal(size=n) - 1.5 * np.arctan(true / 3)
@@ -66,6 +57,28 @@ def test_what_is_said_is_so(pools, with_score):
     for low, high in ((0.3, 0.7), (0.7, 0.9), (0.9, 1.0)):
         among = (said > low) & (said <= high)
         assert memorized[among].mean() == pytest.approx(said[among].mean(), abs=0.22)
+
+
+NOISE = {
+    "gaussian": lambda rng, size: rng.normal(size=size),
+    "t5": lambda rng, size: rng.standard_t(5, size=size) / np.sqrt(5 / 3),
+    "skewed": lambda rng, size: (rng.gamma(4, 1, size) - 4) / 2,
+}
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_of_those_that_count_as_memorised_so_many_truly_are(noise):
+    """Other seeds gave .86 to 1.01, 1.01 to 1.09 and 1.02 to 1.26 times the true number; hard
+    labels counted 1.1 to 1.5 times as many.
+    """
+    said = counted = truly = 0.0
+    for seed in range(4):
+        values, errors, memorized, _ = pool(32, 200 + seed, drawn=NOISE[noise])
+        found = values >= 4
+        said += probability_memorized(values, errors)[found].sum()
+        counted, truly = counted + found.sum(), truly + memorized[found].sum()
+    assert said == pytest.approx(truly, rel=0.3)
+    assert said < 0.9 * counted
 
 
 def areas(pools, worse=0.0):
@@ -136,74 +149,12 @@ def test_fewer_than_100_samples_are_one_group():
     assert np.array_equal(found, probability_memorized(5 * values, np.abs(errors) + 0.5))
 
 
-@pytest.mark.parametrize(
-    ("inside", "outside", "both", "expected"),
-    [(4.0, 9.0, 3.0, 0.5), (9.0, 4.0, -3.0, -0.5), (0.25, 4.0, 1.0, 0.5), (4.0, 1.0, 80.0, 0.95)],
-)
-def test_the_correlation_is_relative_to_both_sides(monkeypatch, inside, outside, both, expected):
-    """Products within a side that are below 1, the value of independent models, count as 1."""
-    made = [[np.full(3, inside), np.full(5, outside), np.full(n, both)] for n in (2, 4)]
-    monkeypatch.setattr(posterior, "_left_out", lambda _fits, _models: iter(made))
-    models = SimpleNamespace(gaps=np.zeros((8, 1)))
-    assert posterior.correlation(None, models) == pytest.approx(expected * (1 - 2 / 8))
-
-
-def known(mean, strength, freedom, squares, n=4):
-    """A posterior of n samples."""
-    return Posterior(*(np.full(n, float(v)) for v in (mean, strength, freedom, squares, 0)))
-
-
-def test_the_variance_is_that_of_the_next_gap():
-    side = known(2, 3, 9, 7)
-    predictive = t(9, 2, np.sqrt(7 / 9 * (1 + 1 / 3)))
-    np.testing.assert_allclose(side.variance, predictive.var())
-
-
-@pytest.mark.parametrize("shared", [0.0, 0.8])
-def test_the_probability_is_the_share_of_drawn_truths(shared):
-    inside, outside = known(2, 3, 9, 7), known(0, 5, 11, 12)
-    target = np.array([0.5, 2.0, 3.0, 5.0])
-    rng, times = np.random.default_rng(0), (200_000, 4)
-    seen = inside.seeing(target)
-    within, without = (one.squares / rng.chisquare(one.freedom, times) for one in (seen, outside))
-    mean = seen.mean + np.sqrt(within / seen.strength) * rng.normal(size=times)
-    away = (mean - inside.mean) / np.sqrt(within / inside.strength)
-    away = shared * away + np.sqrt(1 - shared**2) * rng.normal(size=times)
-    centre = outside.mean + np.sqrt(without / outside.strength) * away
-    true = norm.logpdf(target, mean, np.sqrt(within))
-    true -= norm.logpdf(target, centre, np.sqrt(without))
-    joint = posterior.Joint(inside, outside, shared, 1e-9)
-    for eta in (-0.5, 0.5, 2.0, 4.0):
-        expected = (true >= eta).mean(axis=0)
-        np.testing.assert_allclose(joint.probability(target, eta), expected, atol=0.02)
-
-
-def test_two_models_that_are_left_out_make_a_product_for_each_kind_of_pair():
-    inside, outside = known(1, 4, 6, 16, 5), known(0, 9, 4, 2, 5)  # 1 and 3 deviations per unit
-    left = SimpleNamespace(
-        posteriors=lambda: (inside, outside), least=0.0, defined=np.arange(5) < 4
-    )
-    gaps = np.array([[2.0, 3.0, 4.0, 5.0, 9.0], [6.0, 7.0, 8.0, 9.0, 9.0]])
-    members = np.array([[1, 0, 1, 0, 1], [1, 0, 0, 1, 1]], bool)
-    found = posterior._products(left, gaps, members)
-    expected = [[1 * 5], [9 * 21], [3 * 24, 15 * 8]]
-    assert [part.tolist() for part in found] == [pytest.approx(part) for part in expected]
-
-
 def test_groups_by_score_are_of_equal_size_and_equal_scores_are_together():
     score = np.random.default_rng(0).permutation(600.0 * np.arange(600))
     groups = posterior._groups(score, (600,))
     assert np.bincount(groups).tolist() == [60] * 10
     assert (np.diff(groups[np.argsort(score)]) >= 0).all()
     assert np.unique(posterior._groups(np.arange(600) // 300, (600,))).tolist() == [2, 7]
-
-
-def test_a_sample_whose_gaps_are_equal_has_a_log_lira_of_0():
-    rng = np.random.default_rng(0)
-    gaps, members = rng.normal(size=(8, 60)), np.argsort(rng.random((8, 60)), axis=0) < 4
-    gaps[:, 3] = 1.25
-    for eta, expected in ((0.0, 1.0), (1e-9, 0.0)):
-        assert hierarchical_probability(gaps, members, gaps[0] + 0.5, eta)[3] == expected
 
 
 def test_values_are_true_ones_with_the_noise_of_the_notes():
@@ -219,17 +170,3 @@ def test_values_are_true_ones_with_the_noise_of_the_notes():
     fitted = observed.prior(uniform, 5, values > 0)
     assert fitted.sum() == pytest.approx(1)
     assert fitted[observed.true < -3].sum() < 0.05
-
-
-def test_two_models_at_a_time_are_left_out(monkeypatch):
-    rng = np.random.default_rng(0)
-    gaps, members = rng.normal(size=(8, 60)), np.argsort(rng.random((8, 60)), axis=0) < 4
-    found, seen = moments(gaps, members), []
-    monkeypatch.setattr(posterior, "_products", lambda *given: seen.append(given))
-    models = Models(gaps, members)
-    list(posterior._left_out(Hierarchical.fit(found.inside, found.outside), models))
-    for left, _, inside in seen:
-        assert inside.shape == (2, 60)  # every sample has models on each side
-        np.testing.assert_array_equal(left.inside.count, 4 - inside.sum(axis=0))
-        np.testing.assert_array_equal(left.outside.count, 4 - (~inside).sum(axis=0))
-    assert 8 < len({left.inside.count.tobytes() for left, *_ in seen}) <= 16

@@ -7,7 +7,6 @@ from memowidgets.evaluation import below_class, lowest_share, roc
 from memowidgets.memorization import (
     attack_success_rate,
     counterfactual,
-    hierarchical_probability,
     log_lira,
     probability_memorized,
     rmia,
@@ -45,8 +44,6 @@ TAKES_A_TABLE = {
     "mean_over_checkpoints": mean_over_checkpoints,
     "mean_rank": mean_rank,
     "log_lira": lambda a: log_lira(a, MEMBERS, ROW),
-    "early_gaps": lambda a: log_lira(TABLE, MEMBERS, ROW, "hierarchical", early_gaps=a),
-    "hierarchical_probability": lambda a: hierarchical_probability(a, MEMBERS, ROW),
     "attack_success_rate": lambda a: attack_success_rate(a, MEMBERS),
     "counterfactual": lambda a: counterfactual(a, MEMBERS),
     "rmia": lambda a: rmia(a, MEMBERS, ROW),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memowidgets import evaluation, memorization
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.scores import Metric, score
-from memowidgets.audit.numbers.truth import against, member_gaps
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.checks import real_number, several, whole_number
 from memowidgets.memorization.densities import Variance
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Gaps = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
-LogLiRA = Callable[[NDArray[np.int64] | slice], Floats]
 _SIZES = (4, 8, 16, 32, 64, 128, 256)
 _BAND = (0.05, 0.95)
 _FEWEST = 4  # shadow models of a subset
@@ -86,7 +85,6 @@ def compared_definitions(
     n_bootstrap: int,
     random_state: int,
     *,
-    log_lira: LogLiRA | None = None,
     pairs: bool = False,
 ) -> MemorizationComparison:
     """Compute every definition, and the rank correlation of each pair.
@@ -106,9 +104,6 @@ def compared_definitions(
         As in `memowidgets.memorization.log_lira`.
     n_bootstrap, random_state : int
         Number of bootstrap samples, and their seed.
-    log_lira : callable, optional
-        Returns the log-LiRA of the samples, (n,), by some of the shadow models. Default: from
-        their gaps, without covariates.
     pairs : bool
         Whether shadow models were trained in complementary pairs.
     """
@@ -119,9 +114,7 @@ def compared_definitions(
             others = population[0][chosen], population[1][chosen], population[2]
         own = gaps[chosen], members[chosen]
         table = {
-            "log_lira": memorization.log_lira(*own, target, variance)
-            if log_lira is None
-            else log_lira(chosen),
+            "log_lira": memorization.log_lira(*own, target, variance),
             "attack_success_rate": memorization.attack_success_rate(*own, variance),
             "counterfactual": memorization.counterfactual(*own),
             "rmia": _rmia(*own, target, others),
@@ -170,7 +163,6 @@ def compared_definitions_of(
     if len(columns) > 1 and of_others is not None:  # where the target's gaps are known
         shadows = evidence.shadows.read(record.name)
         others = shadows.gaps[:, columns], shadows.members[:, columns], of_others
-    compared = against(evidence, record, variance)
     return compared_definitions(
         evidence.members,
         gaps,
@@ -180,7 +172,6 @@ def compared_definitions_of(
         variance,
         n_bootstrap,
         random_state,
-        log_lira=lambda shadows: compared.log_lira(target, shadows),
         pairs=evidence.shadows.are_pairs,
     )
 
@@ -227,11 +218,13 @@ def shadow_curve(
     found = score(evidence, metric, layer, checkpoint)
     record = evidence.names.record("final")
     target, eta = evidence.target_gaps(record), real_number("eta", eta)
-    pairs = evidence.shadows.are_pairs
+    _, members, gaps, _ = member_gaps(evidence, record.name)
+    pairs, m = evidence.shadows.are_pairs, len(gaps)
 
     def curve(one: str) -> pd.DataFrame:
-        compared = against(evidence, record, one)
-        m = len(compared.gaps)
+        def log_lira(shadows: NDArray[np.int64] | slice) -> Floats:
+            return memorization.log_lira(gaps[shadows], members[shadows], target, one)
+
         most = 2 * (m // 4) if pairs else m // 2
         chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
         bad = [size for size in sizes or () if size < _FEWEST or size > most]
@@ -245,12 +238,12 @@ def shadow_curve(
                 f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models, because "
                 "two disjoint subsets are compared"
             )
-        known = int((~np.isnan(compared.log_lira(target))).sum())
+        known = int((~np.isnan(log_lira(slice(None)))).sum())
         rng = np.random.default_rng(random_state)
 
         def drawn(size: int) -> list[dict[str, float]]:
             halves = disjoint(rng, m, size, pairs=pairs)
-            values = [compared.log_lira(target, half) for half in halves]
+            values = [log_lira(half) for half in halves]
             between = _between(values[0], values[1], eta)
             return [_alone(one, found.mu, found.rows, eta, known) | between for one in values]
 

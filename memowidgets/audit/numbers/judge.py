@@ -31,8 +31,8 @@ from memowidgets.audit.numbers.truth import (
     memorized_members,
     notes_on_shape,
     positives,
-    probably_memorized,
-    share_by_chance,
+    probability_memorized,
+    truly_memorized,
     truth_needs,
 )
 from memowidgets.checks import several, whole_number
@@ -61,8 +61,10 @@ def evaluate(
     found, members = score(evidence, metric, layer, checkpoint), evidence.members
     values = pd.Series(found.mu, members[found.rows])
     if uncertain:  # the baseline owes its values to the shadow models, as the truth does
+        if not is_log_lira(truth):
+            raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
         given = None if metric == BASELINE else values
-        memorized = probably_memorized(evidence, truth, eta, given, variance)
+        memorized = probability_memorized(evidence, eta, "final", variance, given)
     else:
         memorized = memorized_members(evidence, truth, eta, variance)
     both = values.index.intersection(memorized.index, sort=False)
@@ -81,21 +83,22 @@ def evaluate(
     else:
         check_both_kinds(labels, truth)
         result = evaluation.roc(values[both].to_numpy(), labels)
-    return _said(result, notes, evidence, eta, truth, variance)
+    truly = None
+    if is_log_lira(truth) and not uncertain:  # else the counts are expected numbers already
+        truly = truly_memorized(evidence, memorized[both], eta, variance)
+    return _said(result, notes, truth, truly, evidence.n_shadows)
 
 
 def _said(
     result: evaluation.Evaluation,
     notes: Iterable[str],
-    evidence: Evidence,
-    eta: float,
     truth: str | ArrayLike,
-    variance: str = VARIANCE,
+    truly: float | None,
+    n_shadows: int,
 ) -> evaluation.Evaluation:
-    """Return a result that says what its positives are, and how many there would be by chance."""
+    """Return a result that says what its positives are, and how many of them truly are."""
     result = result.called(positives(truth)).with_warnings(*notes)
-    chance = share_by_chance(evidence, eta, variance) if is_log_lira(truth) else None
-    return result if chance is None else result.with_chance(chance * result.n, evidence.n_shadows)
+    return result if truly is None else result.with_truly(truly, n_shadows)
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,6 @@ def needs_of(
     metric: str | Metric | None,
     checkpoint: str | float = "prediction",
     truth: str | ArrayLike | None = "log_lira",
-    variance: str = VARIANCE,
     last: int | None = None,
     *,
     answers: bool = False,
@@ -193,7 +195,7 @@ def needs_of(
         found = needs(evidence, metric, evidence.names.record(checkpoint), last)
     by_lira = truth is not None and is_log_lira(truth) and evidence.has_ground_truth
     if final is not None and by_lira:
-        found += truth_needs(evidence, final, variance)
+        found += truth_needs(evidence, final)
     if answers and evidence.has_logits:
         found.append(Need("losses", evidence.names.record(checkpoint).name))
     return found
@@ -264,6 +266,7 @@ def pooled_evaluation(
         Where to report.
     """
     pairs: list[pd.DataFrame] = []
+    truly: float | None = 0.0 if is_log_lira(truth) else None
     notes: dict[str, None] = {}
     left_out = 0
     names = evidence.data.class_names
@@ -280,6 +283,8 @@ def pooled_evaluation(
             planted = evidence.data.ids[evidence.data.canaries]
             memorized = memorized[~memorized.index.isin(planted)]
         pairs.append(_pairs(target, found, memorized).assign(model=index))
+        if truly is not None:
+            truly += truly_memorized(target, pairs[-1]["memorized"], eta) or 0.0
         left_out += len(target.member_rows) - len(pairs[-1])
     everything = pd.concat(pairs)
     if not everything["memorized"].any():
@@ -302,7 +307,7 @@ def pooled_evaluation(
     first = evidence.as_target(targets[0])  # all have as many shadow models
     of_shape = notes_on_shape(first) if is_log_lira(truth) else ()
     said = *evidence.notes_at("prediction"), *notes, *of_shape
-    return _said(result, said, first, eta, truth)
+    return _said(result, said, truth, truly, first.n_shadows)
 
 
 def _pairs(target: Evidence, found: Scores, memorized: pd.Series) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -11,16 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
-from memowidgets.audit.names import GIVEN, NotGivenError
+from memowidgets.audit.names import NotGivenError
 from memowidgets.checks import real_number, warn_user
-from memowidgets.evaluation import chance_note, is_much_by_chance
-from memowidgets.memorization.chance import ByChance, note_on_shape
-from memowidgets.memorization.densities import checked_variance
+from memowidgets.evaluation import truly_note
+from memowidgets.memorization.densities import check_choices
+from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.training.rho import Record
 
-VARIANCE, HIERARCHICAL = "shrunk", "hierarchical"
-_FEWEST_CALIBRATED = 8  # shadow models, in `python -m benchmarks hierarchical`
+VARIANCE = "shrunk"
+_FEWEST_CALIBRATED = 8  # shadow models, in `tests/memorization/test_posterior.py`
 
 _ONLY_VALUES = (
     "log_lira was given as it is: standard errors, probabilities, other variances and modes need "
@@ -51,10 +50,9 @@ def log_lira_table(
     return_std: bool,
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
-    checked_variance(variance)
+    check_choices(variance)
     record = evidence.names.record(checkpoint)
-    early = covariates_at(evidence, record) if variance == HIERARCHICAL else None
-    question = ("log_lira", record.name, variance, mode, return_std, early)
+    question = ("log_lira", record.name, variance, mode, return_std)
 
     def computed() -> pd.DataFrame:
         index = pd.Index(evidence.members, name="id")
@@ -63,14 +61,15 @@ def log_lira_table(
             return pd.DataFrame({"log_lira": given}, index).dropna()
         if given is not None and not evidence.n_shadows:
             raise NotGivenError(_ONLY_VALUES)
-        compared = against(evidence, record, variance)
+        _, members, gaps, _ = member_gaps(evidence, record.name)
         target = evidence.target_gaps(record)
-        found = compared.log_lira(target, mode=mode, return_std=return_std)
+        found = memorization.log_lira(
+            gaps, members, target, variance, mode, return_std=cast("Any", return_std)
+        )
         columns = zip(("log_lira", "log_lira_std"), found if return_std else (found,), strict=False)
         return pd.DataFrame(dict(columns), index).dropna(subset="log_lira")
 
-    state = _state(evidence, record.name, early)
-    return evidence.cache.of(question, state, computed).copy()
+    return evidence.cache.of(question, _state(evidence, record.name), computed).copy()
 
 
 def member_gaps(
@@ -101,122 +100,18 @@ def member_gaps(
     return record.name, *chosen, evidence.target_gaps(record).astype(np.float32)
 
 
-@dataclass(frozen=True)
-class Against:
-    """What log-LiRA of the members is computed from.
-
-    Attributes
-    ----------
-    members, gaps : (n_shadows, n)
-        Which shadow model trained on which sample, and the logit gaps. "hierarchical" fits its
-        priors on the whole pool; otherwise these are the members alone.
-    judged : (n_members,) int64 or None
-        Columns of the members; None if there are no others.
-    early : (n_shadows, n) or None
-        Logit gaps at the prediction checkpoint.
-    variance : str
-        As in `memowidgets.memorization.log_lira`.
-    """
-
-    members: Mask
-    gaps: Gaps
-    judged: NDArray[np.int64] | None
-    early: Gaps | None
-    variance: str
-
-    def log_lira(
-        self,
-        target: NDArray[Any],
-        shadows: NDArray[np.int64] | slice = slice(None),
-        mode: str = "online",
-        *,
-        return_std: bool = False,
-    ) -> Any:
-        """Return log-LiRA of the members' `target` gaps, by some of the shadow models.
-
-        With `return_std`, the second of two arrays has its standard errors.
-        """
-        return memorization.log_lira(
-            self.gaps[shadows],
-            self.members[shadows],
-            target,
-            self.variance,
-            mode,
-            return_std=cast("Any", return_std),
-            early_gaps=None if self.early is None else self.early[shadows],
-            judged=self.judged,
-        )
-
-
-def against(evidence: Evidence, record: Record, variance: str) -> Against:
-    """Return what log-LiRA at a checkpoint is computed from.
-
-    Warns
-    -----
-    UserWarning
-        If "hierarchical" has no covariates at a checkpoint after the prediction checkpoint.
-    """
-    if variance != HIERARCHICAL:
-        _, members, gaps, _ = member_gaps(evidence, record.name)
-        return Against(members, gaps, None, None, variance)
-    shadows = evidence.shadows.read(record.name)
-    columns = evidence.member_columns
-    early = covariates_at(evidence, record)
-    if early is None:
-        _warn_of_no_covariates(evidence, record)
-        return Against(shadows.members, shadows.gaps, columns, None, variance)
-    if early == GIVEN:
-        given = evidence.given["early_shadow_gaps"]
-        return Against(shadows.members, shadows.gaps, columns, given, variance)
-    before = evidence.shadows.read(early)
-    _, here, there = np.intersect1d(shadows.indices, before.indices, return_indices=True)
-    order = np.argsort(here)  # as `member_gaps` has them: the target of the run comes last
-    here, there = here[order], there[order]
-    return Against(shadows.members[here], shadows.gaps[here], columns, before.gaps[there], variance)
-
-
-def covariates_at(evidence: Evidence, record: Record) -> str | None:
-    """Return the checkpoint of the covariates of "hierarchical"; None if there are none.
-
-    It is the prediction checkpoint, if that comes before `record` and the shadow models have logit
-    gaps there.
-    """
-    if "early_shadow_gaps" in evidence.given:
-        return GIVEN
-    early = evidence.names.prediction().record
-    known = early.step < record.step and early.name in evidence.shadows.checkpoints
-    return early.name if known else None
-
-
-def _warn_of_no_covariates(evidence: Evidence, record: Record) -> None:
-    early = evidence.names.prediction().record
-    if early.step < record.step:
-        missing = f"the shadow models have no logit gaps at {early.name}, the prediction checkpoint"
-        advice = 'run_shadows(…, checkpoints=("prediction", "final")) keeps them'
-    elif len(evidence.names.found) == 1:
-        missing = "the shadow models' early gaps were not given"
-        advice = "pass early_shadow_gaps= to Audit.from_arrays"
-    else:
-        return
-    warn_user(f'{missing}, so variance="hierarchical" has no covariates and gains less: {advice}')
-
-
-def truth_needs(evidence: Evidence, record: Record, variance: str = VARIANCE) -> list[Need]:
+def truth_needs(evidence: Evidence, record: Record) -> list[Need]:
     """Return what log-LiRA at a checkpoint needs of the target."""
     shadows = evidence.shadows
     if "log_lira" in evidence.given or record.name not in shadows.checkpoints:
         return []
-    names = [record.name]
-    if variance == HIERARCHICAL and covariates_at(evidence, record) not in (None, GIVEN):
-        names.append(evidence.names.prediction().record.name)
     own = [] if evidence.checkpoints[record.name].gaps is not None else [Need("pass", record.name)]
-    return [*own, *(Need("pool", name) for name in names)]
+    return [*own, Need("pool", record.name)]
 
 
-def _state(evidence: Evidence, checkpoint: str, early: str | None = None) -> tuple[Any, ...]:
+def _state(evidence: Evidence, checkpoint: str) -> tuple[Any, ...]:
     """Return a value that changes when log-LiRA at a checkpoint may."""
-    names = [checkpoint] if early in (None, GIVEN) else [checkpoint, str(early)]
-    return evidence.shadows.state, tuple(evidence.checkpoints[name].state for name in names)
+    return evidence.shadows.state, evidence.checkpoints[checkpoint].state
 
 
 def asks_model_for_others(evidence: Evidence) -> bool:
@@ -255,39 +150,29 @@ def truth_version(evidence: Evidence) -> tuple[str, int]:
     return evidence.shadows.design, hash(_state(evidence, final.name))
 
 
-def share_by_chance(evidence: Evidence, eta: float, variance: str = VARIANCE) -> float | None:
-    """Return the share of members with log-LiRA of at least η if nothing were memorised.
+def truly_memorized(
+    evidence: Evidence, memorized: pd.Series, eta: float, variance: str = VARIANCE
+) -> float | None:
+    """Return how many of the members that count as memorised truly are, as an expected number.
 
-    None where log-LiRA was given as it is, without the shadow models behind it, and for
-    "hierarchical", whose prior already knows how rare memorised samples are.
+    None where log-LiRA was given as values, which have no errors.
     """
-    if variance == HIERARCHICAL or not evidence.n_shadows:
+    if not evidence.n_shadows or ("log_lira" in evidence.given and variance == VARIANCE):
         return None
-    if "log_lira" in evidence.given and variance == VARIANCE:
-        return None
-
-    def by_chance() -> ByChance:
-        _, members, gaps, _ = member_gaps(evidence, "final")
-        return ByChance.of(gaps, members, variance)
-
-    state = _state(evidence, evidence.names.record("final").name), evidence.n_shadows
-    simulated = evidence.cache.of(("by chance", variance), state, by_chance)
-    share = ("share by chance", variance, eta)
-    return evidence.cache.of(share, state, lambda: simulated.share(eta))
+    probability = probability_memorized(evidence, eta, variance=variance)
+    return float(probability.reindex(memorized.index[memorized]).sum())
 
 
-def notes_on_chance(evidence: Evidence, eta: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Say how many members chance alone would make memorised: as a warning, or as a remark.
-
-    Both are empty where nothing can be said.
-    """
-    share = share_by_chance(evidence, eta) if evidence.has_ground_truth else None
-    if share is None:
-        return (), ()
-    values = log_lira(evidence)
-    found, expected = int((values >= eta).sum()), share * len(values)
-    note = f"At η = {eta:g}, {chance_note(expected, found, evidence.n_shadows)}"
-    return ((note,), ()) if is_much_by_chance(expected, found) else ((), (note,))
+def notes_on_truly(evidence: Evidence, eta: float) -> tuple[str, ...]:
+    """Say how many of the members that count as memorised truly are; empty if nobody knows."""
+    if not evidence.has_ground_truth:
+        return ()
+    memorized = log_lira(evidence) >= eta
+    found = truly_memorized(evidence, memorized, eta)
+    if found is None or not memorized.any():
+        return ()
+    note = truly_note(found, int(memorized.sum()), evidence.n_shadows)
+    return (f"At η = {eta:g}, {note}",)
 
 
 def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[str, ...]:
@@ -347,24 +232,30 @@ def memorized_members(
 
 
 def probability_memorized(
-    evidence: Evidence, eta: float, checkpoint: str | float = "final"
+    evidence: Evidence,
+    eta: float,
+    checkpoint: str | float = "final",
+    variance: str = VARIANCE,
+    scores: pd.Series | None = None,
 ) -> pd.Series:
-    """Return the probability that each member is memorised, as the audit's method describes."""
-    eta, record = real_number("eta", eta), evidence.names.record(checkpoint)
-    if not evidence.n_shadows and "log_lira" in evidence.given:
-        raise NotGivenError(_ONLY_VALUES)
+    """Return the probability that each member's true log-LiRA is at least η, by id.
 
-    def computed() -> Floats:
-        known = against(evidence, record, HIERARCHICAL)
-        return memorization.hierarchical_probability(
-            known.gaps,
-            known.members,
-            evidence.target_gaps(record),
-            eta,
-            early_gaps=known.early,
-            judged=known.judged,
-        )
+    With `scores`, only of members that have one; it is then estimated separately for members of
+    low and of high scores, see `memowidgets.memorization.probability_memorized`.
+    """
+    table = log_lira_table(evidence, checkpoint, variance, "online", return_std=True)
+    given = None
+    if scores is not None:
+        table = table.loc[table.index.intersection(scores.index, sort=False)]
+        given = scores[table.index].to_numpy()
+    probability = memorization.probability_memorized(
+        table["log_lira"], table["log_lira_std"], eta, given
+    )
+    return pd.Series(probability, table.index).dropna()
 
+
+def warn_of_probabilities(evidence: Evidence, checkpoint: str | float) -> None:
+    """Warn where the probabilities of being memorised can be far from right."""
     if 0 < evidence.n_shadows < _FEWEST_CALIBRATED:  # without any, log-LiRA says what is missing
         warn_user(
             f"from {evidence.n_shadows} shadow models these probabilities can be far from right, "
@@ -373,31 +264,6 @@ def probability_memorized(
         )
     for note in notes_on_shape(evidence, checkpoint):
         warn_user(note)
-    early = covariates_at(evidence, record)
-    question = "probability", record.name, early, eta
-    found = evidence.cache.of(question, _state(evidence, record.name, early), computed)
-    return pd.Series(found.copy(), pd.Index(evidence.members, name="id")).dropna()
-
-
-def probably_memorized(
-    evidence: Evidence,
-    truth: str | ArrayLike,
-    eta: float,
-    scores: pd.Series | None = None,
-    variance: str = VARIANCE,
-) -> pd.Series:
-    """Return the probability that each member is memorised; of those with a score, if given."""
-    if not is_log_lira(truth):
-        raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
-    if variance == HIERARCHICAL:
-        return probability_memorized(evidence, eta)
-    table = log_lira_table(evidence, "final", variance, "online", return_std=True)
-    values, errors, given = table["log_lira"], table["log_lira_std"], None
-    if scores is not None:
-        both = values.index.intersection(scores.index, sort=False)
-        values, errors, given = values[both], errors[both], scores[both].to_numpy()
-    probability = memorization.probability_memorized(values, errors, real_number("eta", eta), given)
-    return pd.Series(probability, values.index).dropna()
 
 
 def is_log_lira(truth: str | ArrayLike) -> bool:

@@ -60,8 +60,7 @@ Texts = Sequence[str] | None
 ONLY = "last"
 _FILE = "arrays"
 _LAYER = "layer."
-_SHADOWS = ("shadow_gaps", "shadow_members", "early_shadow_gaps")
-_OF_MODELS = (*_SHADOWS, "reference_gaps")
+_OF_MODELS = ("shadow_gaps", "shadow_members", "reference_gaps")
 OPTIONAL = ("logits", "log_lira", *_OF_MODELS)
 SCORES = f"scores/{GIVEN}"  # in the run directory
 _ROWS_AT_ONCE = 4096
@@ -502,26 +501,21 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
     if ("shadow_gaps" in given) != ("shadow_members" in given):
         there, missing = ("shadow_gaps", "shadow_members")[:: 1 if "shadow_gaps" in given else -1]
         raise ValueError(f"{there} needs {missing}=: pass both, of shape (n_shadows, n)")
-    if "early_shadow_gaps" in given and "shadow_gaps" not in given:
-        raise ValueError("early_shadow_gaps needs shadow_gaps= and shadow_members=: pass all three")
-    found = {}
-    for what in [name for name in _SHADOWS if name in given]:
-        if what == "shadow_members":
-            table = checked_mask(_array(what, given[what], kinds=None), what)
-        else:
-            table = _array(what, given[what])
-        _check_models(what, table, n, "shadow")
-        if table.dtype != np.bool_:
-            _check_finite(what, table, "shadow model")
-            table = table.astype(np.float32, copy=False)
-        found[what] = table
-        gaps = found["shadow_gaps"]
-        if table.shape != gaps.shape:
-            raise ValueError(
-                f"{what} and shadow_gaps must have the same shape, a row for each shadow model, "
-                f"but have {table.shape} and {gaps.shape}"
-            )
-    return found
+    if "shadow_gaps" not in given:
+        return {}
+    gaps = _array("shadow_gaps", given["shadow_gaps"])
+    _check_models("shadow_gaps", gaps, n, "shadow")
+    _check_finite("shadow_gaps", gaps, "shadow model")
+    members = checked_mask(
+        _array("shadow_members", given["shadow_members"], kinds=None), "shadow_members"
+    )
+    _check_models("shadow_members", members, n, "shadow")
+    if members.shape != gaps.shape:
+        raise ValueError(
+            "shadow_members and shadow_gaps must have the same shape, a row for each shadow model, "
+            f"but have {members.shape} and {gaps.shape}"
+        )
+    return {"shadow_gaps": gaps.astype(np.float32, copy=False), "shadow_members": members}
 
 
 def _references(gaps: Any, ids: NDArray[np.str_]) -> NDArray[np.float32]:

@@ -31,8 +31,8 @@ from memowidgets.audit.numbers.truth import (
     answered_rightly,
     log_lira,
     member_gaps,
-    notes_on_chance,
     notes_on_shape,
+    notes_on_truly,
     truth_version,
 )
 from memowidgets.audit.views.listing import as_text, listed_members
@@ -176,7 +176,6 @@ class AuditView:
         of_classes = self._probabilities(evidence, checkpoint)
         planted = evidence.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
-        by_chance, remarks = notes_on_chance(evidence, _ETA)
         right = answered_rightly(evidence)
         return ScoreView(
             title=self._title(score, layer, checkpoint),
@@ -190,11 +189,10 @@ class AuditView:
                 *shared,
                 *found.notes,
                 *evidence.notes_at(checkpoint),
-                *by_chance,
                 *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(
-                *remarks,
+                *notes_on_truly(evidence, _ETA),
                 *scores.notes_on_zero(evidence, score, found),
                 *self._note_on_checking(evidence),
             ),

@@ -25,7 +25,7 @@ from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
-from memowidgets.audit.numbers.truth import answered_rightly, log_lira, notes_on_chance
+from memowidgets.audit.numbers.truth import answered_rightly, log_lira, notes_on_truly
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
@@ -134,7 +134,7 @@ class _Gathering:
         if len(evidence.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
         samples = self._samples() if include_samples else None
-        chance = self._tried("false alarms", lambda: notes_on_chance(evidence, ETA)) or ((), ())
+        truly = self._tried("truly memorised samples", lambda: notes_on_truly(evidence, ETA))
         notes = self._tried("warnings", lambda: evidence.notes_at("prediction")) or ()
         now = installed(LIBRARIES)
         then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
@@ -162,8 +162,8 @@ class _Gathering:
             canaries=evidence.member_data.canaries,
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
-            warnings=(*map(self._unplaced, notes), *chance[0]),
-            remarks=chance[1],
+            warnings=tuple(map(self._unplaced, notes)),
+            remarks=truly or (),
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),

@@ -31,6 +31,7 @@ a failure.
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
 import io
 import ipaddress
@@ -153,7 +154,9 @@ def running_chromium() -> Iterator[Browser]:
         browser = driver.chromium.launch(
             executable_path=executable, args=[*FLAGS, *(["--no-sandbox"] if is_root else [])]
         )
+        loop = asyncio.get_running_loop()
         yield browser
+        asyncio._set_running_loop(loop)  # the last test may have hidden it, see /conftest.py
         browser.close()
 
 

@@ -52,25 +52,6 @@ def test_a_widget_is_shown_and_answers(notebook_page, monkeypatch, tmp_path):
     assert notebook.screenshots("not-asked-for") == []
 
 
-@pytest.mark.parametrize("then", ["first", "again", "other"])
-def test_the_next_notebook_begins_afresh(notebook_page, then):
-    """In the window of the last one: run again with the same cells, in a new kernel with others."""
-    same = then != "other"
-    notebook = notebook_page([COUNTER] if same else ["counter = None"])
-    button = notebook.page.locator("button.counter")
-    if same:
-        button.wait_for()
-    assert button.count() == same
-    assert len(notebook.lab.api("kernels")) == 1
-    if same:
-        assert notebook.python("counter.count") == 0
-        notebook.page.locator("button.counter").click()
-        notebook.eventually("counter.count", 1)
-        notebook.python("globals().setdefault('left', 1)")
-    else:
-        assert "left" not in notebook.python("sorted(globals())")
-
-
 def test_a_cell_that_raises_fails(notebook_page):
     with pytest.raises(pytest.fail.Exception, match="ZeroDivisionError"):
         notebook_page(["1 / 0"])

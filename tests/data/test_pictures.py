@@ -183,20 +183,6 @@ def test_different_sizes_are_named_and_resize_mends_them(pets):
     assert ImageDataset.from_folder(pets, resize=(4, 12)).images.shape == (7, 4, 12, 3)
 
 
-def test_a_square_is_cut_out_of_the_middle(tmp_path):
-    wide = np.zeros((8, 24, 3), np.uint8)
-    wide[:, 8:16] = 200
-    for name in ("a", "b"):
-        save(tmp_path / name / "1.png", wide)
-    np.testing.assert_array_equal(ImageDataset.from_folder(tmp_path, resize=8).images, 200)
-
-
-@pytest.mark.parametrize("size", [0, -1, (8,), (8, 0), (8, 8, 3), "8", 8.5, True])
-def test_other_sizes_are_refused(pets, size):
-    with pytest.raises(ValueError, match="resize must be a number of pixels or"):
-        ImageDataset.from_folder(pets, resize=size)
-
-
 def test_one_class_or_none_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has no picture; .* two class folders"):
         ImageDataset.from_folder(tmp_path)

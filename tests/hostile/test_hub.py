@@ -559,6 +559,7 @@ def test_a_cache_that_cannot_be_written_is_named(both, get, name, tmp_path, monk
         get()
 
 
+@pytest.mark.slow
 def test_two_processes_download_the_same_file(hub, mmlu, tmp_path):
     code = "import memowidgets as mw; print(mw.data.fetch_mcq('mmlu').labels.tolist())"
     environment = os.environ | {

@@ -9,8 +9,6 @@ import pytest
 from benchmarks import confirm
 from memowidgets.evaluation import below_class
 
-KEPT = sorted(confirm.KEPT.glob("*.npz"))
-
 
 def made_up(folder: Path, targets: int = 8, n: int = 200, seed: int = 0) -> Path:
     """Write a file as a run leaves it, of a score that sees a third of what is memorised."""
@@ -52,13 +50,6 @@ def test_no_sample_is_twice_in_a_setting(setting: str) -> None:
     contents = [*pool.content_hashes(), *held_out.content_hashes()]
     assert len(set(contents)) == len(contents) > 0.95 * len(data)
     assert not set(pool.ids) & set(held_out.ids)
-
-
-def test_the_plan_and_the_settings_name_the_same() -> None:
-    assert set(confirm.SETTINGS) == set(confirm.PLAN["settings"])
-    kinds = {of["kind"] for of in confirm.PLAN["settings"].values()}
-    assert len(kinds) == 5
-    assert len(confirm.PLAN["settings"]) >= 10
 
 
 def test_a_target_among_its_shadow_models_is_refused() -> None:
@@ -126,53 +117,3 @@ def test_youden_and_its_interval(tmp_path: Path) -> None:
     assert result.youden("psmi", "class", "class") == (0, 0, 0)
     gain = result.youden("reference-2", "class")[0] - result.youden("reference-2", "zero")[0]
     assert result.youden("reference-2", "class", "zero")[0] == pytest.approx(gain)
-
-
-def test_tables_count_verdicts_and_what_was_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made_up(tmp_path)
-    monkeypatch.setattr(confirm, "KEPT", tmp_path)
-    said = confirm.tables()
-    head = said.splitlines()[0]
-    waiting = len(confirm.PLAN["settings"]) - 1
-    assert head.split("Not run yet: ")[1].count(",") == waiting - 1
-    assert "0123456789" in head
-    assert "Held in 1, failed in 0 of 1" in said
-
-
-def test_a_forecast_learns_nothing_from_the_setting_it_is_judged_on(tmp_path: Path) -> None:
-    """Where all others say the opposite, it is worse than chance."""
-    results = [confirm.Result.read(made_up(tmp_path, 3, seed=seed)) for seed in range(4)]
-    file = made_up(tmp_path, 3, seed=4)
-    arrays = dict(np.load(file))
-    for name in ("psmi", "csl"):
-        arrays[name] = -arrays[name]
-    np.savez(file, **arrays)
-    said = confirm.forecast([*results, confirm.Result.read(file)], ("psmi", "csl"))
-    areas = [float(line.split("|")[3]) for line in said.splitlines()[2:7]]
-    assert min(areas[:4]) > 0.6
-    assert areas[4] < 0.4
-
-
-@pytest.mark.parametrize("setting", confirm.PLAN["settings"])
-def test_kept_numbers_are_small_and_whole(setting: str) -> None:
-    file = confirm.KEPT / f"{setting}.npz"
-    if not file.exists():
-        return  # it was not run yet, or this is the source distribution: the table says so
-    assert file.stat().st_size <= 300_000
-    with np.load(file, allow_pickle=False) as arrays:
-        kept = dict(arrays)
-    of = confirm.PLAN["settings"][setting]
-    targets = of.get("targets", confirm.PLAN["targets"])
-    assert kept["seconds"].shape == (targets, len(confirm.STAGES))
-    assert not str(kept["commit"]).endswith("+")
-    pairs = np.stack([kept["sample"], kept["target"]])
-    assert len(np.unique(pairs, axis=1).T) == pairs.shape[1]
-    assert set(kept["target"].tolist()) == set(range(targets))
-    assert kept["references"].shape == (pairs.shape[1], confirm.PLAN["references"])
-    assert np.isfinite(kept["references"]).all()
-
-
-def test_kept_numbers_fit_the_repository() -> None:
-    assert sum(file.stat().st_size for file in KEPT) <= 3_000_000

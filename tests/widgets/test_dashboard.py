@@ -143,13 +143,6 @@ def test_another_score_opens_at_its_own_tau_and_remembers_it(opened):
     assert dashboard.tau == -0.5
 
 
-def test_without_truth(opened):
-    dashboard, _ = opened(truth=False)
-    assert dashboard.evaluation is None
-    assert dashboard.filter == "flagged"
-    assert "hits" not in dashboard.counts
-
-
 def test_samples_without_log_lira_are_left_out_and_counted(opened):
     dashboard, source = opened(computed=False)
     plain = source.view
@@ -189,14 +182,6 @@ def test_other_scores_are_read_only_to_be_compared(opened):
     view = source.view("loss", "last", "epoch-2")
     assert other["name"] == "Loss"
     assert other["auc"][0] == roc(view.scores, view.log_lira >= 4).auc
-
-
-def test_warnings_of_the_view_are_shown(opened):
-    dashboard, _ = opened()
-    dashboard.checkpoint = "epoch-1"
-    dashboard.compute()
-    dashboard.wait(60)
-    assert told(dashboard, "warnings") == ["The model has hardly begun to learn."]
 
 
 def test_fifty_reruns_leave_nothing_behind():

@@ -128,13 +128,6 @@ from memowidgets.widgets import ThresholdExplorer
 explorer = ThresholdExplorer([0.5] * 26, [True] * 17 + [False] * 9, tau=0, more=True)
 explorer
 """
-MANY = """
-import numpy as np
-from memowidgets.widgets import ThresholdExplorer
-scores = np.random.default_rng(0).normal(size=60_000)
-explorer = ThresholdExplorer(scores, scores > 1)
-explorer
-"""
 BARS = """() => {
     const paths = (name) => [...document.querySelectorAll(`.mw-half-clear .mw-bars-${name}`)];
     const middles = (name) => paths(name).map((path) => {
@@ -166,21 +159,6 @@ def test_memorised_and_other_samples_of_one_bin_are_both_seen(widget_page):
     assert page.locator(".mw-side-text").count() == 0
 
 
-def test_the_title_of_large_counts_stands_beside_their_numbers(widget_page):
-    notebook = widget_page([MANY])
-    page = notebook.page
-    numbers = page.locator(".mw-histogram .mw-axis text[text-anchor=end]")
-    assert any(text.endswith("k") for text in numbers.all_text_contents())
-    gap = page.evaluate("""() => {
-        const plot = document.querySelector(".mw-histogram");
-        const box = (one) => one.getBoundingClientRect();
-        const title = box(plot.querySelector(".mw-axis-title[transform]"));
-        const numbers = [...plot.querySelectorAll(".mw-axis text[text-anchor=end]")].map(box);
-        return Math.min(...numbers.map(({ left }) => left)) - title.right;
-    }""")
-    assert gap >= 0
-
-
 def test_nothing_moves_by_itself_for_those_who_want_no_motion(widget_page):
     notebook = widget_page([JUDGED])
     notebook.page.wait_for_selector(".mw-tau-knob")
@@ -191,43 +169,6 @@ def test_nothing_moves_by_itself_for_those_who_want_no_motion(widget_page):
     assert notebook.page.evaluate(moving) > 0
     notebook.page.emulate_media(reduced_motion="reduce")
     assert notebook.page.evaluate(moving) == 0
-
-
-# How far the slider's thumb is from the line of τ above it, and whether all fits its box.
-OFF = """() => {
-    const slider = document.querySelector('.mw-tau-row .mw-slider');
-    const { left, width } = slider.getBoundingClientRect();
-    const place = (slider.value - slider.min) / (slider.max - slider.min);
-    const line = document.querySelector('.mw-tau-line').getBoundingClientRect();
-    return left + 8 + place * (width - 16) - (line.left + line.width / 2);
-}"""
-SPILT = """() => {
-    const right = document.querySelector('.mw-controls').getBoundingClientRect().right;
-    return [...document.querySelectorAll('.mw-controls *')].filter((one) =>
-        one.getBoundingClientRect().right > right + 1).map((one) => one.outerHTML.slice(0, 80));
-}"""
-
-
-def test_the_slider_stands_below_its_line(widget_page):
-    cell = SCORES.replace("log_lira[:7] = np.nan\n", "") + (
-        "explorer = ThresholdExplorer(scores, log_lira=log_lira, more=True)\nexplorer"
-    )
-    notebook = widget_page([cell])
-    page = notebook.page
-    page.wait_for_selector(".mw-tau-knob")
-    for given in ("log_lira=log_lira", "memorized=log_lira >= 4", "title='alone'"):
-        notebook.python(f"explorer.update(scores, errors=errors, tau=0.1, {given})")
-        page.wait_for_selector(".mw-explorer[data-tau='0.1']")
-        for width in (1440, 1150):
-            notebook.resize(width)
-            page.wait_for_selector(".mw-roomy")
-            for tau in (-1.5, 0.0, 0.8):
-                notebook.python(f"setattr(explorer, 'tau', {tau})")
-                page.wait_for_selector(f".mw-explorer[data-tau='{tau:g}']")
-                assert abs(page.evaluate(OFF)) < 2.5, given
-            assert page.evaluate(SPILT) == []
-        notebook.resize(960)
-        assert page.evaluate(SPILT) == []
 
 
 def test_all_by_keyboard(widget_page):

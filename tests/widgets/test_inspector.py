@@ -78,18 +78,6 @@ def test_images_are_sent_as_they_are(digits):
         assert np.array_equal(sent, images[item["position"]])
 
 
-def test_a_page_too_far_is_the_last_one(digits):
-    content, _ = page(digits, page=99)
-    assert (content["page"], content["pages"]) == (8, 9)
-    assert len(content["items"]) == 8
-
-
-def test_a_class_narrows_the_counts_too(digits):
-    _, labels = digit_like(200)
-    content, _ = page(digits, label=3)
-    assert content["total"] == content["counts"]["all"] == int((labels == 3).sum())
-
-
 def test_what_the_page_asks_wrongly_is_put_right(digits):
     content, _ = page(digits, filter="nonsense", sort="nonsense", page=-5)
     assert content["page"] == 0
@@ -138,23 +126,6 @@ def test_samples_of_many_kinds(samples, kind):
     content, _ = page(widget, sort="risk")
     assert content["kind"] == kind
     assert [item["position"] for item in content["items"]] == [1, 0, 2]
-
-
-def test_search_looks_through_questions_and_choices():
-    records = [{"question": f"number {i}", "choices": ["Yes", "No"], "answer": 0} for i in range(9)]
-    widget = SampleInspector(records)
-    assert page(widget, search="NUMBER 4")[0]["total"] == 1
-    assert page(widget, search="yes")[0]["total"] == 9
-    assert page(widget, search="none such")[0]["total"] == 0
-    assert widget.filter == "all"
-
-
-def test_options_show_label_and_probability():
-    record = {"question": "q", "choices": ["x", "y", "z"], "answer": 1}
-    widget = SampleInspector([record], probabilities=[[0.2, 0.7, 0.1]])
-    item = page(widget)[0]["items"][0]
-    assert [option["label"] for option in item["options"]] == [False, True, False]
-    assert item["options"][1]["probability"] == 0.7
 
 
 def test_an_update_that_brings_truth_brings_its_filters():

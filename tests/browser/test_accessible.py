@@ -30,9 +30,9 @@ def judged(notebook):
 
 
 @pytest.mark.timeout(600)
-def test_axe_finds_nothing_serious(widget_page):
+def test_axe_finds_nothing_serious(notebook_page):
     axe = node_modules() / "axe-core" / "axe.min.js"
-    notebook = widget_page([DASHBOARD])
+    notebook = notebook_page([DASHBOARD])
     page = notebook.page
     page.locator(".mw-card").first.wait_for()
     page.evaluate(axe.read_text("utf-8"))

@@ -39,7 +39,7 @@ def test_the_rooms_are_those_that_the_linter_knows():
     assert listed == [room.strip("()") for room in contracts["contracts"][0]["layers"]]
 
 
-@pytest.fixture(scope="session")  # browser tests come last: not made again for them
+@pytest.fixture(scope="module")
 def extended(tmp_path_factory):
     """A copy of the package with all the examples' files in it."""
     place = tmp_path_factory.mktemp("extended")
@@ -61,6 +61,7 @@ def python(place, code):
     return printed(head + code, options=("-W", "error"), cwd=place).split()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_examples(extended):
     code = (
         "import doctest\nfrom memowidgets.metrics import neighbours as score\n"
@@ -70,6 +71,7 @@ def test_the_examples_of_the_examples(extended):
     assert python(extended, code) == ["0", "1", "0", "1"]
 
 
+@pytest.mark.slow
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
     code = """
 from memowidgets.audit.views.answers import AuditView
@@ -97,6 +99,7 @@ except ValueError as error:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_way_to_train_records_and_stops_at_rho(extended):
     """With a stand-in for Ignite that has its names and calls handlers as it does."""
     code = """

@@ -127,6 +127,7 @@ assert main(["doctor", "--device", "cuda"]) == 2
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [pytest.param(PLAIN, id="works"), pytest.param(EXTRA_OF, id="says")],

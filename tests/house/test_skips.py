@@ -62,7 +62,7 @@ def test_the_rule_on_skips_holds_for_doctests_too(pytestconfig):
 
 def test_without_chromium_browser_tests_are_skipped(tmp_path):
     clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
-    test = "tests/browser/test_harness.py::test_a_widget_is_shown_and_answers"
+    test = "tests/browser/test_harness.py::test_a_widget_answers_and_what_must_not_happen_is_noticed"
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'temp'}", test],
         cwd=ROOT, env=clean | {"CHROMIUM": "/nowhere/chromium"},

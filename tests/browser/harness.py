@@ -477,8 +477,6 @@ class WatchedPage:
 class NotebookPage(WatchedPage):
     """A notebook that is open in JupyterLab (``app="lab"``) or Notebook 7 (``"notebook"``)."""
 
-    cells: Cells = ()
-
     @property
     def kernel(self) -> str:
         """The kernel's id."""
@@ -617,7 +615,7 @@ def open_notebook(
     It is watched from the start, unless what watching costs would be measured too.
     """
     path = _write(lab, cells, name, kernel)
-    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app, cells=cells)
+    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app)
     if watched:
         notebook.watch()
     notebook.page.add_init_script(script)

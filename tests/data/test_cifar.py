@@ -156,15 +156,3 @@ def test_planted_canaries_are_in_half_of_the_models_and_never_in_what_all_train_
         assert not (always & canary).any()
         clean = np.setdiff1d(design.members, audited)
         np.testing.assert_array_equal(design.pool[always], clean)
-
-
-def test_one_batch_is_one_split(tmp_path):
-    for name in ("data_batch_1.bin", "mine.bin"):
-        (tmp_path / name).write_bytes(SMALL)
-    for name, split, facts in (
-        ("mine.bin", "train+test", "is one file, so it is one split"),
-        ("data_batch_1.bin", "test", "of the train images, not of the test ones"),
-    ):
-        with pytest.raises(ValueError, match=facts):
-            fetch_cifar10(tmp_path / name, split)
-    assert len(fetch_cifar10(tmp_path / "mine.bin", "test")) == 4

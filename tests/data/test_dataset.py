@@ -174,25 +174,6 @@ def test_labels_are_refused_by_their_row(make, labels, names, facts):
 
 
 @pytest.mark.parametrize(
-    ("make", "facts"),
-    [
-        (lambda: mw.data.TextDataset.from_texts(["a", "b"], [0, 1, 0]), "2 texts but 3"),
-        (lambda: mw.data.ImageDataset.from_arrays(PIXELS, [0, 1, 0]), "12 images but 3"),
-        (lambda: mw.data.ImageDataset.from_arrays(PIXELS, [LABELS]), "one-dimensional"),
-        (
-            lambda: mw.data.TextDataset.from_texts(
-                [*map(str, range(21))], [*"abcdefghijklmnopqrstu"]
-            ),
-            "each of the 21 labels",
-        ),
-    ],
-)
-def test_one_label_for_each_sample_that_is_a_class(make, facts):
-    with pytest.raises(ValueError, match=facts):
-        make()
-
-
-@pytest.mark.parametrize(
     ("labels", "facts"),
     [([0, 5, 1] * 4, "between 0 and 2; row 1 is 5"), ([0, 1], "2 labels for 12"), ([-1] * N, "-1")],
 )

@@ -66,22 +66,6 @@ def test_folders_are_classes_by_the_names_that_a_mapping_gives_them(pets):
     assert again.class_names == data.class_names
 
 
-@pytest.mark.parametrize(
-    ("names", "error", "facts"),
-    [
-        ({"cats": "cat"}, ValueError, ["1 of the 2", "'dogs'", "class_names"]),
-        (["cat", "dog"], TypeError, ["class_names", "mapping"]),
-        ({"cats": 0, "dogs": 1}, TypeError, ["class_names", "mapping"]),
-        ({"cats": "pet", "dogs": "pet"}, ValueError, ["'pet'"]),
-        ({"cats": "cat", "dogs": None}, ValueError, ["'cat'"]),
-    ],
-)
-def test_names_that_do_not_give_each_folder_a_class_are_refused(pets, names, error, facts):
-    with pytest.raises(error) as refused:
-        ImageDataset.from_folder(pets, class_names=names)
-    assert all(fact in str(refused.value) for fact in facts)
-
-
 def test_a_zip_is_read_where_it_lies_also_below_one_top_folder(pets, tmp_path):
     plain = ImageDataset.from_folder(pets)
     for top in ("", "pets/"):

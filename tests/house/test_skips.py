@@ -53,16 +53,11 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
     assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in line
 
 
-def test_the_rule_on_skips_holds_for_doctests_too(pytestconfig):
-    loaded = {
-        getattr(plugin, "__file__", None) for plugin in pytestconfig.pluginmanager.get_plugins()
-    }
-    assert str(ROOT / "conftest.py") in loaded
-
-
 def test_without_chromium_browser_tests_are_skipped(tmp_path):
     clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
-    test = "tests/browser/test_harness.py::test_a_widget_answers_and_what_must_not_happen_is_noticed"
+    test = (
+        "tests/browser/test_harness.py::test_a_widget_answers_and_what_must_not_happen_is_noticed"
+    )
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'temp'}", test],
         cwd=ROOT, env=clean | {"CHROMIUM": "/nowhere/chromium"},

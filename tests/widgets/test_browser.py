@@ -18,13 +18,6 @@ dashboard.more = True
 dashboard
 """
 
-SCORES = """
-from memowidgets.widgets import SampleInspector, ThresholdExplorer
-from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
-scores, errors, log_lira = scores_like_psmi(2000)
-explorer = None
-"""
-
 
 def counts(page):
     """What the front end counts."""
@@ -345,41 +338,6 @@ def test_compute_can_be_cancelled_and_may_fail(dashboard):
     dashboard.screenshots("widgets-error", of=".mw-bar", widths=[1400])
 
 
-def test_alone_without_truth(widget_page):
-    notebook = widget_page(
-        [SCORES + "explorer = ThresholdExplorer(scores, title='PSMI'); explorer"]
-    )
-    page = notebook.page
-    page.wait_for_selector(".mw-tau-knob")
-    assert not page.locator(".mw-roc").is_visible()
-    assert not page.locator(".mw-tile-found").is_visible()
-    assert not page.get_by_role("button", name="Youden").is_visible()
-    notebook.screenshots("widgets-without-truth", of=".mw-explorer")
-
-
-ODD = {
-    "none memorised": "ThresholdExplorer(scores, scores < -99)",
-    "all memorised": "ThresholdExplorer(scores, scores > -99)",
-    "one score": "ThresholdExplorer([0.25])",
-    "all equal": "ThresholdExplorer([3.0] * 50, [True] * 5 + [False] * 45, tau=3.0)",
-    "all flagged": "ThresholdExplorer(scores, log_lira >= 4, tau=100)",
-    "huge": "ThresholdExplorer(scores * 1e12, log_lira >= 4, tau=-2e11)",
-    "tiny": "ThresholdExplorer(scores * 1e-9, log_lira >= 4)",
-}
-
-
-def test_odd_scores_render(widget_page):
-    notebook = widget_page(
-        [SCORES, *(f"odd_{i} = {one}\nodd_{i}" for i, one in enumerate(ODD.values()))]
-    )
-    page = notebook.page
-    page.wait_for_selector(f":nth-match(.mw-tau-knob, {len(ODD)})")
-    text = page.locator(".jp-OutputArea").first.inner_text()
-    assert "NaN" not in text
-    assert "Infinity" not in text
-    notebook.screenshots("widgets-odd", of=".jp-OutputArea", themes=["light"])
-
-
 def test_a_bar_says_what_it_holds_and_a_click_shows_its_samples(dashboard):
     page = dashboard.page
     plot, text = page.locator(".mw-histogram"), page.locator(".mw-bar-text")
@@ -409,22 +367,6 @@ def test_a_bar_says_what_it_holds_and_a_click_shows_its_samples(dashboard):
     chip.wait_for()
     page.keyboard.press("Escape")
     assert not text.is_visible()
-
-
-def test_each_number_is_explained_in_a_sentence_with_its_figures(dashboard):
-    page = dashboard.page
-    why = page.locator(".mw-why-text")
-    counts = dashboard.python("dashboard.counts")
-    page.get_by_role("button", name="what finds says").click()
-    assert f"{counts['hits']} are flagged" in why.inner_text()
-    page.get_by_role("button", name="what AUC says").click()
-    assert "random pair" in why.inner_text()
-    page.get_by_role("button", name="what flagged says").press("Enter")
-    dashboard.python("setattr(dashboard, 'tau', 0.3)")
-    flagged = dashboard.python("dashboard.counts['flagged']")
-    why.get_by_text(f"{flagged} of 600 samples").wait_for()
-    page.get_by_role("button", name="what flagged says").click()
-    assert why.is_hidden()
 
 
 # With torch the bar names the CPU's threads, too.

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from ipywidgets.widgets.widget import _instances
 
-import memowidgets as mw
 from memowidgets.evaluation import below_class, roc
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
@@ -84,16 +83,6 @@ def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
     dashboard.wait(60)
     assert source.done
     assert dashboard.counts["n"] == 0
-
-
-def test_a_dashboard_of_arrays_opens_with_numbers():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(3, size=150)
-    states = rng.normal(size=(150, 8)) + np.eye(3, 8)[labels]
-    dashboard = mw.Audit.from_arrays(labels, states, log_lira=rng.normal(3, 2, 150)).dashboard()
-    dashboard.wait(60)
-    assert dashboard.computed
-    assert dashboard.counts["n"] == 150
 
 
 def test_cancel_keeps_the_old_view(opened):

@@ -73,14 +73,6 @@ def test_without_truth_there_are_no_rates():
     assert "AUC" not in repr(widget)
 
 
-def test_update_changes_the_numbers_of_the_same_widget(explorer):
-    before = explorer.model_id
-    explorer.update([0.0, 1.0], [True, False], title="other")
-    assert explorer.counts["n"] == 2
-    assert explorer.evaluation.auc == 1.0
-    assert explorer.model_id == before
-
-
 GOOD = [1.0, 2.0, 3.0]
 TRUTH = {"memorized": [0, 1, 1]}
 REFUSED = [  # scores, options, and facts of the message
@@ -177,13 +169,6 @@ def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(judg
     assert told(judged, "truth")["eta"] == 7.0
 
 
-def test_an_eta_that_nobody_reaches_has_no_roc(judged):
-    judged.eta = 1e6
-    assert judged.evaluation is None
-    assert judged.counts["hits"] == judged.counts["missed"] == 0
-    assert told(judged, "late")["band"] is None
-
-
 def test_log_lira_is_sent_once_it_is_asked_for(judged):
     scores, _, log_lira = scores_like_psmi()
     rising = log_lira[np.argsort(scores)].tobytes()
@@ -206,13 +191,6 @@ def test_samples_without_log_lira_are_left_out_and_counted():
     assert told(widget, "late")["others"][0]["auc"][0] == widget.evaluation.auc
 
 
-def test_without_any_log_lira_there_is_no_truth():
-    widget = ThresholdExplorer([1.0, 2.0], log_lira=[np.nan, np.nan], tau=1)
-    assert widget.counts == {"n": 2, "flagged": 1}
-    assert told(widget, "data")["note"] == "No sample has a log-LiRA yet."
-    assert widget.evaluation is None
-
-
 def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
     scores, _, log_lira = scores_like_psmi()
     truth = log_lira >= 4
@@ -231,21 +209,6 @@ def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
     assert told(explorer, "late")["others"] == []
     explorer.compare_with(None)
     assert not told(explorer, "comparable")
-
-
-def test_a_function_of_other_scores_is_called_only_to_compare(explorer):
-    scores, _, log_lira = scores_like_psmi()
-    calls = []
-
-    def others():
-        calls.append(1)
-        return {"loss": scores}
-
-    explorer.update(scores, log_lira >= 4, others=others)
-    assert told(explorer, "comparable")
-    assert calls == []
-    explorer.comparing = True
-    assert [other["name"] for other in told(explorer, "late")["others"]] == ["loss"]
 
 
 def test_other_scores_that_fail_are_a_sentence(explorer):

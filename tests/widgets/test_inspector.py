@@ -8,7 +8,6 @@ import threading
 import weakref
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from memowidgets.data import ImageDataset
@@ -93,14 +92,6 @@ def test_unknown_names_list_the_valid_ones(digits, trait, words):
         setattr(digits, trait, "x")
 
 
-def test_selecting_is_kept_in_python(digits):
-    say_all(digits, "select", position=7)
-    assert digits.selected == 7
-    assert "selected" not in digits.get_state()
-    with pytest.raises(ValueError, match="0 to 199"):
-        digits.selected = 200
-
-
 def test_long_texts_are_cut_and_halves_of_characters_replaced():
     records, _ = hostile_questions()
     widget = SampleInspector(records)
@@ -109,23 +100,6 @@ def test_long_texts_are_cut_and_halves_of_characters_replaced():
     "".join(item["text"] for item in content["items"]).encode("utf-8")
     long = next(item for item in content["items"] if item["text"].startswith("WWW"))
     assert len(long["text"]) + long["hidden"] == 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("samples", "kind"),
-    [
-        (np.zeros((3, 4, 5)), "image"),
-        (np.zeros((3, 4, 5, 3), np.uint8), "image"),
-        (["a", "b", "c"], "text"),
-        (pd.Series(["a", "b", "c"]), "text"),
-        ([{"question": "q", "choices": ["x", "y"], "answer": 1}] * 3, "mcq"),
-    ],
-)
-def test_samples_of_many_kinds(samples, kind):
-    widget = SampleInspector(samples, [0.1, -0.2, 0.3])
-    content, _ = page(widget, sort="risk")
-    assert content["kind"] == kind
-    assert [item["position"] for item in content["items"]] == [1, 0, 2]
 
 
 def test_an_update_that_brings_truth_brings_its_filters():

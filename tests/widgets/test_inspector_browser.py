@@ -128,24 +128,6 @@ def test_a_sample_opens_by_keyboard_and_the_focus_comes_back(images):
     images.eventually("inspector.page", 1)
 
 
-def test_what_is_not_computed_can_be(images):
-    page = images.page
-    cards(page).first.locator(".mw-open").click()
-    buttons = page.locator(".mw-compute-cell")
-    buttons.first.wait_for()
-    named = buttons.first.get_attribute("aria-label")
-    assert named.startswith("not computed: compute PSMI at layer")
-    buttons.first.focus()
-    page.keyboard.press("ArrowDown")
-    assert page.evaluate("() => document.activeElement.className") == "mw-compute-cell"
-    assert page.evaluate("() => document.activeElement.tabIndex") == 0
-    buttons.first.click()
-    images.eventually("len(computed)", 1)
-    layer, checkpoint = images.python("computed[0]")
-    assert f"layer {layer}" in named
-    assert f"epoch {checkpoint.removeprefix('epoch-')}" in named
-
-
 def test_decisions_by_key_and_button_are_saved_and_undone(images):
     page = images.page
     first = cards(page).first
@@ -275,26 +257,6 @@ def test_every_image_shows_its_own_pixels(widget_page):
     assert (pixels_of(opened)[-2, -2] == 10).all()
 
 
-def test_files_of_images_go_with_what_they_showed(images):
-    page = images.page
-    page.locator('[data-filter="all"]').click()
-    page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
-    sheets = """() => document.adoptedStyleSheets.map((sheet) => sheet.cssRules[0]?.selectorText)
-        .filter((selector) => selector?.startsWith('.mw-sheet'))"""
-    for _ in range(3):
-        first = cards(page).first.get_attribute("data-position")
-        page.locator('[aria-label="next page"]').click()
-        page.wait_for_function(
-            "(gone) => document.querySelector('.mw-card').dataset.position !== gone", arg=first
-        )
-        page.locator('.mw-cards[aria-busy="false"]').wait_for()
-    used = page.evaluate(sheets)
-    assert used
-    assert all(page.locator(selector).count() for selector in used)
-    images.python("inspector.close()")
-    page.wait_for_function(f"() => ({sheets})().length === 0")
-
-
 def test_a_read_only_run_says_so_and_exports(images, tmp_path):
     page = images.page
     images.python("setattr(run, 'read_only', True)")
@@ -412,31 +374,3 @@ def test_hostile_texts_ids_and_class_names_stay_text(questions):
     for private in ("wobbling", "gpj.evil", "patient-007"):
         assert private not in saved
     assert decided(questions)["\u202egpj.evil\nid"] == "remove"
-
-
-def test_a_key_held_down_decides_once(images):
-    page = images.page
-
-    def levels(n):
-        page.locator(".mw-undo", has_text=f"Undo ({n})").wait_for(state="attached")
-
-    def held(key):
-        for _ in range(4):
-            page.keyboard.down(key)  # after the first one they are repetitions
-        page.keyboard.up(key)
-
-    for i in range(3):
-        cards(page).nth(i).focus()
-        page.keyboard.press("k")
-        levels(i + 1)
-    held("z")
-    levels(2)
-    page.keyboard.press("r")  # is answered after them
-    levels(3)
-    page.keyboard.press("Enter")
-    page.locator(".mw-lira").wait_for()
-    held("z")
-    levels(2)
-    page.keyboard.press("r")
-    levels(3)
-    assert images.python("log.undo_levels") == 3

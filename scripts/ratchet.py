@@ -58,8 +58,9 @@ def main() -> int:
     now = counted()
     if "--write" in sys.argv:
         for room, most in allowed.items():
-            least = min(most, now.get(room, 0))
-            text = re.sub(rf"^{room} = {most}$", f"{room} = {least}", text, flags=re.MULTILINE)
+            allowed[room] = min(most, now.get(room, 0))
+            line = f"{room} = {allowed[room]}"
+            text = re.sub(rf"^{room} = {most}$", line, text, flags=re.MULTILINE)
         TABLE.write_text(text, "utf-8")
     for room in {**allowed, **now}:
         lines, most = now.get(room, 0), allowed.get(room, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ import memowidgets as mw
 from memowidgets.audit import figures_by_setting
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
-from memowidgets.charts.look import LIGHT
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, n_rows, units
 
@@ -206,19 +204,6 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
 # What they look like
 
 
-def test_a_score_has_the_same_colour_in_every_figure(figures):
-    styles = replace(LIGHT, titles=SPOKEN).styles([*SCORES, "baseline"])
-    for chart in figures.values():
-        for unit in units(chart):
-            scale = unit.encoding.get("color", {}).get("scale", {})
-            for name, color in zip(scale.get("domain", []), scale.get("range", []), strict=False):
-                for metric, expected in styles.items():
-                    if name.split(":")[0] == SPOKEN[metric]:
-                        assert color == expected[0]
-                if name.startswith("memorised"):
-                    assert color == LIGHT.memorized
-
-
 def test_a_notebook_shows_them_without_a_network(figures):
     page = figures._repr_html_()
     assert page.count("<img") == len(figures)
@@ -257,15 +242,6 @@ def test_they_are_saved_and_never_overwritten_unasked(figures, tmp_path):
     assert sorted(f.name for f in (tmp_path / "new" / "folder").iterdir()) == sorted(
         file.name for file in files
     )
-
-
-def test_nothing_is_written_where_something_is_there(figures, tmp_path):
-    (tmp_path / "roc.svg").write_text("mine")
-    few = mw.charts.Figures({"auc_by_layer": figures["auc_by_layer"], "roc": figures["roc"]})
-    with pytest.raises(FileExistsError, match=r"roc\.svg; .*overwrite=True"):
-        few.save(tmp_path, "svg")
-    assert [file.name for file in tmp_path.iterdir()] == ["roc.svg"]
-    assert (tmp_path / "roc.svg").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -174,17 +172,6 @@ def test_warnings():
     more = few.with_warnings("not learned yet", "and another")
     assert more.warnings[1:] == ("not learned yet", "and another")
     assert more.auc == few.auc
-
-
-def test_nothing_can_be_changed():
-    scores, truth = made()
-    evaluation = roc(scores, truth)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        evaluation.auc = 1.0
-    scores[:] = 0
-    truth[:] = False
-    assert evaluation.scores.any()
-    assert evaluation.memorized.any()
 
 
 def test_series_of_the_same_samples_in_other_orders_are_refused():

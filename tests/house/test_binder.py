@@ -46,7 +46,8 @@ def environment(place):
     subprocess.run(command, check=True, capture_output=True)
     purelib = sysconfig.get_path("purelib", vars={"base": str(venv)})
     Path(purelib, "zz-others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+    others = ("JUPYTER", "PYTHONPATH")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     return ours | {
         "PATH": os.pathsep.join([str(venv / "bin"), os.environ.get("PATH", "")]),
         "PIP_NO_INDEX": "1",  # what is pinned is there: nothing is fetched

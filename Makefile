@@ -1,4 +1,4 @@
-# Two commands: `make lab` opens the quickstart, `make test` runs every check. Both make the same
+# Two commands: `make lab` opens the quickstart, `make test` runs the checks. Both make the same
 # environment first, once: the stamp is older than pyproject.toml or constraints.txt only if they changed.
 
 PYTHON ?= python3
@@ -8,7 +8,7 @@ NOTEBOOK ?= notebooks/01_quickstart.ipynb
 TORCH_INDEX ?=
 LAB_ARGS ?=
 TEST_ARGS ?=
-# Workers of `make test`: one more than cores, because a worker often waits for a browser or another
+# Workers of pytest: one more than cores, because a worker often waits for a browser or another
 # process; four at most, each with one thread.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH_ARGS ?=
@@ -20,13 +20,14 @@ export PYTHONDONTWRITEBYTECODE =
 QUIET_LAB = --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.app_settings_dir="$(CURDIR)/scripts/jupyterlab"
 
 BIN = $(VENV)/bin
+PYTEST = $(BIN)/pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal
 STAMP = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint style docs bench screenshot constraints clean
+.PHONY: help lab test release-check lint style docs bench screenshot constraints clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 $(STAMP): pyproject.toml constraints.txt scripts/environment.sh
 	@sh scripts/environment.sh "$(PYTHON)" "$(VENV)" "$(TORCH_INDEX)"
@@ -42,12 +43,16 @@ style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	@$(BIN)/python -m scripts.ratchet
 
-# In a fresh clone mypy takes a minute of one core, so it runs beside the tests.
-test: style ## every check: lint, types of Python and JavaScript, tests, notebooks, widgets in a real browser; TEST_ARGS=--slow adds the slowest
+# In a fresh clone mypy takes a minute of one core, so it runs beside the tests. Then it has a cache.
+test: style ## style, types of Python and JavaScript, tests, notebooks, widgets in a real browser
 	$(BIN)/mypy >$(VENV)/mypy.log 2>&1 & types=$$!; \
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(TEST_ARGS); tests=$$?; \
+	$(PYTEST) $(TEST_ARGS); tests=$$?; \
 	wait $$types; typed=$$?; cat $(VENV)/mypy.log; exit $$((tests || typed))
+
+release-check: $(STAMP) ## site, wheel, sdist, binder, a fresh clone, and the other tests that are slow
+	$(PYTEST) --slow -m slow $(TEST_ARGS)
 
 docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fails
 	@$(BIN)/python -m scripts.docs

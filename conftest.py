@@ -1,7 +1,8 @@
-"""What all tests share, the doctests of the package too: their threads, order and CI's rules."""
+"""What all tests share, the doctests of the package too: threads, order and the rules of CI."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
@@ -9,8 +10,6 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
-
-from tests.order import Scheduling, in_order
 
 # On a busy machine a slow example is no failure, and a failure must come again.
 settings.register_profile("same everywhere", deadline=None, derandomize=True)
@@ -63,19 +62,39 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def _needs_browser(item: pytest.Item) -> bool:
+    return "chromium" in getattr(item, "fixturenames", ())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow tests out, and put the others in order; a worker takes file after file."""
+    """Leave slow tests out, and put those with a browser last.
+
+    Workers steal tests from the end of the longest queue. A page of its own is quick to open in
+    another worker and a JupyterLab is not, so tests with a JupyterLab come before the other ones.
+    """
     if not config.getoption("--slow"):
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=left_out)
-    items[:] = in_order(items)
+    items.sort(
+        key=lambda item: (_needs_browser(item), "lab" not in getattr(item, "fixturenames", ()))
+    )
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Let the workers of `make test` take tests in an order of our own."""
-    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Hide the event loop of Playwright, which keeps running, from tests without a browser.
+
+    Such a test may call `asyncio.run`, which refuses to start where another loop is running.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is None or _needs_browser(item):
+        return (yield)
+    asyncio._set_running_loop(None)
+    try:
+        return (yield)
+    finally:
+        asyncio._set_running_loop(None if loop.is_closed() else loop)
 
 
 def _open_widgets() -> set[str]:

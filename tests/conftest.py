@@ -9,13 +9,12 @@ import pytest
 
 from memowidgets.training.shadows import ShadowSet
 from tests.browser.bare import bare_server, widget_page
-from tests.browser.harness import chromium, kept, lab, notebook_page, voila_page
+from tests.browser.harness import chromium, lab, notebook_page, voila_page
 from tests.javascript import node
 
 __all__ = [
     "bare_server",
     "chromium",
-    "kept",
     "lab",
     "node",
     "notebook_page",

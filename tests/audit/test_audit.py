@@ -359,6 +359,7 @@ print(audit.n_shadows)
 """
 
 
+@pytest.mark.slow
 def test_a_model_from_an_unguarded_script_reaches_the_workers(tmp_path):
     root = str(pytest.importorskip("pathlib").Path(__file__).parents[2])
     script = tmp_path / "script.py"

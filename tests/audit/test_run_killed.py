@@ -23,7 +23,7 @@ pytestmark = pytest.mark.worker_processes
 
 # Forks processes that train, from one that has loaded all they need, which takes seconds.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.audit.warm"])
+FORKS.set_forkserver_preload(["distributed", "tests.audit.warm"])  # one server for all files
 
 
 def forked(target, *arguments) -> BaseProcess:

@@ -18,10 +18,6 @@ import ``tests.…``, so fake data may live beside the tests.
 ``app="notebook"`` opens it in Notebook 7. `voila_page` takes the same cells and shows what they
 show in Voila; there only `VoilaPage.python` reaches the kernel. One server serves all three.
 
-JupyterLab is loaded once: the next test's notebook is opened in the window of the last one, and
-one with the same cells is run again, in the same kernel. After a failure, or where a test wants a
-window or a kernel of another kind, there is a new window.
-
 With ``--screenshots``, `WatchedPage.screenshots` writes ``NAME-1400-light.png`` and its three
 sisters (600 pixels, dark) to ``$MEMOWIDGETS_SCREENSHOTS``, or to ``.screenshots/`` in the checkout;
 without, it does nothing. Tests are skipped with a reason where Chromium is missing; in CI that is
@@ -31,6 +27,7 @@ a failure.
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
 import io
 import ipaddress
@@ -75,7 +72,6 @@ __all__ = [
     "empty_settings",
     "fail_on",
     "free_port",
-    "kept",
     "lab",
     "notebook_page",
     "open_notebook",
@@ -114,7 +110,6 @@ UNUSED = ("@jupyterlab/apputils-extension:announcements", "@jupyterlab/debugger-
 COMMAND = """async ([name, options]) => {
     await window.jupyterapp.commands.execute(name, options);
 }"""
-CLOSE_ALL = "() => { for (const w of [...window.jupyterapp.shell.widgets('main')]) w.dispose(); }"
 FLAGS = (
     "--disable-gpu",  # else a process that stands in for a GPU draws, for more of the processor
     "--disable-background-networking",
@@ -153,7 +148,9 @@ def running_chromium() -> Iterator[Browser]:
         browser = driver.chromium.launch(
             executable_path=executable, args=[*FLAGS, *(["--no-sandbox"] if is_root else [])]
         )
+        loop = asyncio.get_running_loop()
         yield browser
+        asyncio._set_running_loop(loop)  # the last test may have hidden it, see /conftest.py
         browser.close()
 
 
@@ -480,8 +477,6 @@ class WatchedPage:
 class NotebookPage(WatchedPage):
     """A notebook that is open in JupyterLab (``app="lab"``) or Notebook 7 (``"notebook"``)."""
 
-    cells: Cells = ()
-
     @property
     def kernel(self) -> str:
         """The kernel's id."""
@@ -496,30 +491,6 @@ class NotebookPage(WatchedPage):
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("async () => { await window.jupyterapp.restored; }")
         self._make_ready(theme)
-
-    def turn_to(self, cells: Cells, path: Path, *, width: int, height: int, theme: str) -> None:
-        """Show another notebook in the same JupyterLab, or the same one without its outputs."""
-        self.problems.clear()
-        self.allowed.clear()
-        self.page.set_default_timeout(PATIENCE)
-        self.page.emulate_media(reduced_motion="null")
-        self.page.mouse.move(0, 0)
-        self.page.set_viewport_size({"width": width, "height": height})
-        if cells == self.cells:
-            self.page.evaluate(COMMAND, ["notebook:clear-all-cell-outputs", {}])
-        else:
-            self.page.evaluate(CLOSE_ALL)
-            _end_kernels(self.lab)
-            self.cells, self.path = cells, path
-            self.page.evaluate(COMMAND, ["docmanager:open", {"path": path.name}])
-            self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
-        self._make_ready(theme)
-
-    @property
-    def can_be_kept(self) -> bool:
-        """Whether the next test may use the window: nothing went wrong, and nothing is asked."""
-        is_lab = self.app == "lab" and not self.page.is_closed() and not self.unexpected()
-        return is_lab and self.page.locator(".jp-Dialog").count() == 0
 
     def _make_ready(self, theme: str) -> None:
         self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
@@ -644,7 +615,7 @@ def open_notebook(
     It is watched from the start, unless what watching costs would be measured too.
     """
     path = _write(lab, cells, name, kernel)
-    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app, cells=cells)
+    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app)
     if watched:
         notebook.watch()
     notebook.page.add_init_script(script)
@@ -686,57 +657,35 @@ def _write(lab: Lab, cells: Cells, name: str, kernel: str = "python3") -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def kept() -> list[NotebookPage]:
-    """The window that the last test left, if the next one may use it."""
-    return []
-
-
 @pytest.fixture
 def notebook_page(
-    chromium: Browser, lab: Lab, kept: list[NotebookPage], request: pytest.FixtureRequest
+    chromium: Browser, lab: Lab, request: pytest.FixtureRequest
 ) -> Iterator[OpenNotebook]:
     """Open notebooks in JupyterLab; see the top of this module."""
     opened: list[NotebookPage] = []
     test = re.sub(r"\W+", "-", request.node.name)
-    failed_before = request.session.testsfailed
 
     def opening(cells: Cells, *, run: bool = True, timeout: float = 120, **window: Any) -> Any:
         name = f"{test}-{len(opened)}"
-        plain = {"width": WIDTHS[0], "height": 900, "theme": "light"}
-        if kept and not opened and window.keys() <= plain.keys():
-            notebook = kept[0]
-            notebook.turn_to(cells, _write(lab, cells, name), **(plain | window))
-        else:
-            _close(lab, kept)
-            notebook = open_notebook(lab, chromium, cells, name=name, **window)
-        opened.append(notebook)
+        opened.append(open_notebook(lab, chromium, cells, name=name, **window))
         if run:
-            notebook.run_all(timeout)
-        return notebook
+            opened[-1].run_all(timeout)
+        return opened[-1]
 
     yield opening
     unexpected = _unexpected(opened)
-    well = request.session.testsfailed == failed_before
-    if well and len(opened) == 1 and opened[0].can_be_kept:
-        kept[:] = opened
-    elif opened:
-        kept.clear()
-        _close(lab, opened)
+    _close(lab, opened)
     fail_on(unexpected)
 
 
 @pytest.fixture
-def voila_page(
-    chromium: Browser, lab: Lab, kept: list[NotebookPage], request: pytest.FixtureRequest
-) -> Iterator[OpenVoila]:
+def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> Iterator[OpenVoila]:
     """Open notebooks in Voila; see the top of this module."""
     pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
     opened: list[VoilaPage] = []
     test = re.sub(r"\W+", "-", request.node.name)
 
     def opening(cells: Cells, *, theme: str = "light", fragment: str = "") -> VoilaPage:
-        _close(lab, kept)
         path = _write(lab, cells, f"{test}-{len(opened)}")
         opened.append(VoilaPage(window(chromium, WIDTHS[0], 900), lab, path))
         opened[-1].watch()

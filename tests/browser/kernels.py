@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["add_kernel"]
 
 KEPT = Path(sys.prefix) / "other-kernels"
-# What this version needs and the newest does not; everything else is the environment's.
-ALSO = {"6.31.0": ["nest-asyncio==1.6.0"], "7.3.0": []}
+ALSO = ["nest-asyncio==1.6.0"]  # the newest kernel has no need of it, the environment has the rest
 
 
 def add_kernel(lab: Lab, version: str) -> str:
@@ -43,7 +42,7 @@ def _installed(version: str) -> Path:
     if (target / f"ipykernel-{version}.dist-info").exists():
         return target
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    packages = [*ALSO[version], f"ipykernel=={version}"]
+    packages = [*ALSO, f"ipykernel=={version}"]
     done = subprocess.run(
         [*pip, "install", "--quiet", "--no-deps", "--target", target, *packages],
         capture_output=True, text=True, check=False, timeout=240,

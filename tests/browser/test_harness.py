@@ -29,9 +29,9 @@ counter
 '''
 
 
-def test_a_widget_is_shown_and_answers(notebook_page, monkeypatch, tmp_path):
+def test_a_widget_answers_and_what_must_not_happen_is_noticed(notebook_page, monkeypatch, tmp_path):
     monkeypatch.setenv("MEMOWIDGETS_SCREENSHOTS", str(tmp_path))
-    notebook = notebook_page([COUNTER])
+    notebook = notebook_page([COUNTER, "1 / 0 if 'fails' in globals() else None"])
     button = notebook.page.locator("button.counter")
     button.click()
     button.filter(has_text="count 1").wait_for()
@@ -50,34 +50,6 @@ def test_a_widget_is_shown_and_answers(notebook_page, monkeypatch, tmp_path):
     assert "Counter" in json.dumps(notebook.save())
     monkeypatch.delenv("MEMOWIDGETS_SCREENSHOTS")
     assert notebook.screenshots("not-asked-for") == []
-
-
-@pytest.mark.parametrize("then", ["first", "again", "other"])
-def test_the_next_notebook_begins_afresh(notebook_page, then):
-    """In the window of the last one: run again with the same cells, in a new kernel with others."""
-    same = then != "other"
-    notebook = notebook_page([COUNTER] if same else ["counter = None"])
-    button = notebook.page.locator("button.counter")
-    if same:
-        button.wait_for()
-    assert button.count() == same
-    assert len(notebook.lab.api("kernels")) == 1
-    if same:
-        assert notebook.python("counter.count") == 0
-        notebook.page.locator("button.counter").click()
-        notebook.eventually("counter.count", 1)
-        notebook.python("globals().setdefault('left', 1)")
-    else:
-        assert "left" not in notebook.python("sorted(globals())")
-
-
-def test_a_cell_that_raises_fails(notebook_page):
-    with pytest.raises(pytest.fail.Exception, match="ZeroDivisionError"):
-        notebook_page(["1 / 0"])
-
-
-def test_page_errors_and_requests_abroad_are_noticed(notebook_page):
-    notebook = notebook_page([])
     notebook.page.evaluate("() => { setTimeout(() => { throw new Error('thrown on purpose') }) }")
     notebook.page.evaluate("() => { console.error('said on purpose') }")
     notebook.page.evaluate("() => fetch('http://192.0.2.1/').catch(() => {})")
@@ -88,6 +60,9 @@ def test_page_errors_and_requests_abroad_are_noticed(notebook_page):
     assert "request leaves the machine: http://192.0.2.1/" in problems
     notebook.allow("on purpose")
     notebook.allow(r"192\.0\.2\.1|ERR_")
+    notebook.python("globals().update(fails=True)")
+    with pytest.raises(pytest.fail.Exception, match="ZeroDivisionError"):
+        notebook.run_all()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The quickstart as its reader sees it: run all cells, drag τ, pick, compute, cancel, look."""
+"""The quickstart as its reader sees it: run all cells, drag τ, look."""
 
 from __future__ import annotations
 
@@ -10,21 +10,6 @@ from tests.browser.test_everywhere import agree, counts, drag_tau, tau
 from tests.notebooks.running import check_quiet, fewer
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
-
-# The digits are scored too fast to be cancelled by hand.
-WAITING = """exec('''
-import time
-from memowidgets.progress import Progress
-report = Progress.report
-
-def report_and_wait(self, *step):
-    report(self, *step)
-    while not self.cancelled:
-        time.sleep(0.05)
-    report(self, *step)
-
-Progress.report = report_and_wait
-''', {})"""
 
 
 def assert_both_sides_agree(notebook):
@@ -62,45 +47,3 @@ def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
     assert counts(page)["flagged"] > at_zero["flagged"]
     assert_both_sides_agree(notebook)
     notebook.screenshots("quickstart-dragged", of=".mw-dashboard", widths=[1400], themes=["light"])
-
-    pick_another_checkpoint_and_compute(notebook)
-    cancel_a_computation(notebook)
-    notebook.screenshots("quickstart-cancelled", of=".mw-dashboard", widths=[1400], themes=["dark"])
-
-
-def uncomputed_checkpoints(notebook):
-    """Checkpoints of the picker that nothing was scored at yet, last first."""
-    options = notebook.page.get_by_label("checkpoint", exact=True).locator("option")
-    names = [option.get_attribute("value") for option in options.all()]
-    layer = notebook.python("dashboard.layer")
-    room = "__import__('memowidgets.audit.numbers.scores', fromlist=['is_computed'])"
-    asked = f"{room}.is_computed(audit.evidence, 'psmi', {layer!r}, {{!r}})"
-    return [n for n in names[::-1] if not notebook.python(asked.format(n))]
-
-
-def pick_another_checkpoint_and_compute(notebook):
-    """What is not computed waits for Compute, which shows it and keeps it for other scores."""
-    page = notebook.page
-    checkpoint = uncomputed_checkpoints(notebook)[0]
-    page.get_by_label("checkpoint", exact=True).select_option(checkpoint)
-    waiting = page.locator(".mw-dashboard").get_by_text("Not computed yet")
-    waiting.wait_for()
-    page.get_by_role("button", name="Compute", exact=True).click()
-    waiting.wait_for(state="hidden")
-    notebook.eventually("dashboard.computed", wanted=True)
-    assert notebook.python("dashboard.state['checkpoint']") == checkpoint
-    assert_both_sides_agree(notebook)
-
-
-def cancel_a_computation(notebook):
-    """Cancel stops between batches, says so, and the kernel was free all the while."""
-    page = notebook.page
-    notebook.python(WAITING)
-    before = counts(page)
-    page.get_by_label("checkpoint", exact=True).select_option(uncomputed_checkpoints(notebook)[0])
-    page.get_by_role("button", name="Compute", exact=True).click()
-    page.get_by_role("button", name="Cancel").wait_for()
-    assert notebook.python("1 + 1") == 2
-    page.get_by_role("button", name="Cancel").click()
-    page.locator(".mw-dashboard").get_by_text("Cancelled").wait_for()
-    assert counts(page) == before

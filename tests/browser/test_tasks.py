@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from memowidgets.data import MCQDataset
-from tests.browser.test_everywhere import counts, tau
+from tests.browser.test_everywhere import counts
 
 RECORDED = """
 import memowidgets as mw
@@ -44,17 +44,6 @@ def shown(widget_page):
     opened = widget_page([RECORDED], width=960, height=780)
     opened.page.wait_for_selector(".mw-card")
     return opened
-
-
-def test_the_threshold_with_one_per_cent_for_nothing(shown):
-    hand = Hand(shown.page)
-    hand.click(shown.page.get_by_role("button", name="at most 1 % for nothing"))
-    evaluation = shown.names["audit"].evaluate("psmi")
-    shown.eventually("dashboard.tau_committed", evaluation.threshold("fpr<=0.01"))
-    found = counts(shown.page)
-    assert 0 < found["false_alarms"] <= 0.01 * (found["false_alarms"] + found["clear"])
-    assert tau(shown.page) == evaluation.threshold("fpr<=0.01")
-    assert hand.actions <= 2
 
 
 def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown, tmp_path):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +14,6 @@ import memowidgets as mw
 from memowidgets.audit import figures_by_setting
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
-from memowidgets.charts.look import DARK, LIGHT
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, n_rows, units
 
@@ -61,11 +57,6 @@ def test_all_are_drawn_with_few_rows(figures):
     assert tuple(figures) == NAMES
     assert not figures.missing
     assert {name: n_rows(chart) for name, chart in figures.items() if n_rows(chart) > 2000} == {}
-
-
-def test_the_table_of_drops_is_that_of_the_checkpoints(audit, figures):
-    columns = ["epoch", "step", "median_loss", "drop", "prediction"]
-    pd.testing.assert_frame_equal(figures.tables["drops"], audit.checkpoints[columns])
 
 
 def test_training_shows_both_sides_and_the_best_epoch(audit, figures):
@@ -127,33 +118,12 @@ def test_each_checkpoint_has_its_panel(audit, figures):
     }
 
 
-def test_what_was_thinned_is_said_and_true(audit, figures):
-    chart = figures["roc_by_checkpoint"].to_dict()
-    within = float(re.search(r"within ([\d.]+)%", chart["title"]["text"])[1]) / 100 + 5e-4
-    lines = [u for u in marks(figures["roc_by_checkpoint"], "line") if "label" in u.data]
-    for unit in lines[::4]:
-        epoch = float(re.match(r"epoch ([\d.]+)", unit.title["text"])[1])
-        exact = column(audit.evaluate("loss", checkpoint=epoch).roc, "fpr", "tpr")
-        drawn = column(
-            unit.data[unit.data["label"] == "Log-probability of the label"], "fpr", "tpr"
-        )
-        far = [off_segments(point, drawn) for point in exact]
-        assert max(far) <= within
-
-
 def test_memorised_and_other_members_beside_eta_are_both_drawn():
     values = pd.DataFrame({"checkpoint": "end", "log_lira": [4.1] * 17 + [3.9] * 9})
     (bars,) = marks(mw.charts.histograms_of_log_lira(values), "rect")
     drawn = bars.data.set_index("kind")["up"]
     assert drawn.to_dict() == {"↑ memorised (log-LiRA ≥ η)": 17, "↓ others": -9}
     assert "abs(" in bars.encoding["y"]["axis"]["labelExpr"]  # counts are positive on both sides
-
-
-def off_segments(point, corners) -> float:
-    a, along = corners[:-1], np.diff(corners, axis=0)
-    length = (along**2).sum(axis=1)
-    share = (((point - a) * along).sum(axis=1) / np.where(length, length, 1)).clip(0, 1)
-    return np.linalg.norm(point - a - share[:, None] * along, axis=1).min()
 
 
 def test_over_training_shows_what_compare_says(audit, figures):
@@ -207,13 +177,6 @@ def test_by_eta_every_point_is_an_evaluation(audit, figures):
     assert (values >= left_out).sum() < 2
 
 
-def test_panels_by_eta(audit, figures):
-    titles = [u.title["text"] for u in marks(figures["roc_by_eta"], "text")]
-    values = audit.log_lira()
-    assert titles == [f"η = {eta}, {(values >= eta).sum()} memorised" for eta in (4, 6, 8)]
-    assert "at η = 10 there are fewer than two memorised" in figures.notes["roc_by_eta"][0]
-
-
 def test_histograms_count_every_member(audit, figures):
     panels = [u for u in marks(figures["lira_over_training"], "rect") if "kind" in u.data]
     assert [u.title["text"] for u in panels] == ["epoch 3.5, predict here", "epoch 6"]
@@ -239,29 +202,6 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
 
 
 # What they look like
-
-
-def test_a_score_has_the_same_colour_in_every_figure(figures):
-    styles = replace(LIGHT, titles=SPOKEN).styles([*SCORES, "baseline"])
-    for chart in figures.values():
-        for unit in units(chart):
-            scale = unit.encoding.get("color", {}).get("scale", {})
-            for name, color in zip(scale.get("domain", []), scale.get("range", []), strict=False):
-                for metric, expected in styles.items():
-                    if name.split(":")[0] == SPOKEN[metric]:
-                        assert color == expected[0]
-                if name.startswith("memorised"):
-                    assert color == LIGHT.memorized
-
-
-def test_dark_differs_in_nothing_but_colours(audit):
-    light, dark = (
-        mw.charts.auc_by_layer(audit.compare(["psmi"], layers="all"), theme=theme).to_dict()
-        for theme in ("light", "dark")
-    )
-    assert light["background"] == LIGHT.background
-    assert dark["background"] == DARK.background
-    assert light["datasets"] == dark["datasets"]
 
 
 def test_a_notebook_shows_them_without_a_network(figures):
@@ -302,15 +242,6 @@ def test_they_are_saved_and_never_overwritten_unasked(figures, tmp_path):
     assert sorted(f.name for f in (tmp_path / "new" / "folder").iterdir()) == sorted(
         file.name for file in files
     )
-
-
-def test_nothing_is_written_where_something_is_there(figures, tmp_path):
-    (tmp_path / "roc.svg").write_text("mine")
-    few = mw.charts.Figures({"auc_by_layer": figures["auc_by_layer"], "roc": figures["roc"]})
-    with pytest.raises(FileExistsError, match=r"roc\.svg; .*overwrite=True"):
-        few.save(tmp_path, "svg")
-    assert [file.name for file in tmp_path.iterdir()] == ["roc.svg"]
-    assert (tmp_path / "roc.svg").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -471,14 +402,3 @@ def test_settings_side_by_side(audit, planted):
     assert table.columns.is_monotonic_increasing
     (cross,) = marks(drawn["roc_by_setting"], "point")
     assert cross.data["tpr"].item() == audit.evaluate("psmi").at(0).tpr
-
-
-def test_no_setting_is_an_error():
-    with pytest.raises(ValueError, match="at least one audit"):
-        figures_by_setting({})
-
-
-def test_importing_the_room_loads_no_altair():
-    code = "import memowidgets.audit.views.figures, sys; print('altair' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -28,6 +28,7 @@ def figures():
     return mw.open_recorded("mmlu-field-smollm2").figures()
 
 
+@pytest.mark.slow
 def test_no_text_is_cut_and_no_legend_covers_itself(chromium, figures):
     page = chromium.new_page(viewport={"width": 1400, "height": 900})
     found = {}

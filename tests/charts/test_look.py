@@ -104,11 +104,6 @@ def test_names_of_ones_own_differ_from_the_scores(theme):
     assert len({style[2] for style in styles.values()}) == 4
 
 
-def test_a_hundred_names_all_look_different():
-    styles = NAMED.styles([f"score {i}" for i in range(100 - len(SCORES))] + list(SCORES))
-    assert len({(color, str(dashes), shape) for color, dashes, shape in styles.values()}) == 100
-
-
 # Charts that are built without a validation of each part are still validated as a whole.
 
 

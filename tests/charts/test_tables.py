@@ -17,10 +17,6 @@ from memowidgets.evaluation import roc
 GOOD = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
 
 
-def test_a_good_table_comes_back():
-    assert checked(GOOD, "it", ["b"], ["a"]) is GOOD
-
-
 @pytest.mark.parametrize(
     ("table", "numbers", "error", "facts"),
     [
@@ -80,19 +76,6 @@ def test_a_long_staircase_stays_where_it_was():
     assert off < 1e-3
     some = curve[["fpr", "tpr"]].to_numpy()[rng.integers(0, len(curve), 60)]
     assert off_the_line(some, found[["fpr", "tpr"]].to_numpy()) <= off + 1e-9
-
-
-def test_straight_lines_lose_nothing():
-    table = pd.DataFrame({"x": np.arange(5000.0), "line": "one"})
-    table["y"] = np.minimum(table["x"], 1000)
-    found, off = thinned(table, "x", ["y"], ["line"], 100)
-    assert found["x"].tolist() == [0, 1000, 4999]
-    assert off == 0
-
-
-def test_few_rows_are_all_kept():
-    table = pd.DataFrame({"x": np.arange(50.0), "y": 1.0, "line": "one"})
-    assert thinned(table, "x", ["y"], ["line"], 50)[0] is table
 
 
 def test_more_lines_than_rows_are_refused():
@@ -178,15 +161,6 @@ def test_a_figure_refuses_what_it_cannot_draw(each):
 def test_two_rows_for_one_point_are_refused(draw):
     with pytest.raises(ValueError, match=r"psmi.* twice.*one row"):
         draw(pd.concat([AREAS, AREAS[:1]]))
-
-
-def test_training_curves_hold_the_numbers_of_the_table_that_are_there():
-    table = CHECKPOINTS.assign(test_accuracy=np.nan)
-    lines, rule, _ = charts.training_curves(table).layer
-    drops = lines.data[lines.data["curve"].str.contains("median")]
-    assert drops["share"].tolist() == [0.0, 0.95]
-    assert not lines.data["curve"].str.contains("held-out").any()
-    assert rule.data["epoch"].tolist() == [1.0]
 
 
 def test_what_can_not_be_meant_is_refused():

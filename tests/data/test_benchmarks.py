@@ -93,24 +93,6 @@ def test_splits_can_be_joined(mmlu):
         fetch_mcq("mmlu-field", split="auxiliary_train", source=mmlu)
 
 
-def test_mmlu_as_json_lines_is_the_same_as_csv(mmlu, tmp_path):
-    data = fetch_mcq("mmlu", source=mmlu)
-    records = [
-        {
-            "id": s.id,
-            "question": s.question,
-            "choices": s.choices,
-            "answer": s.label,
-            **s.attributes,
-        }
-        for s in data
-    ]
-    path = write_jsonl(tmp_path / "other/mmlu-test.jsonl", records)
-    for source in (path, path.parent):
-        again = fetch_mcq("mmlu", source=source)
-        assert [again[i] for i in range(3)] == [data[i] for i in range(3)]
-
-
 def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
     path = write(tmp_path / "anatomy_test.csv", "Which letter?,D,C,B,A,A\nAnd?,1,1,2,3,B\n")
     data = fetch_mcq("mmlu", source=path)
@@ -176,15 +158,6 @@ def test_a_bad_arc_line_is_named(tmp_path, record, message):
     path = write_jsonl(tmp_path / "ARC-Easy-Test.jsonl", [lettered("x", "B"), record])
     with pytest.raises(ValueError, match=rf"ARC-Easy-Test\.jsonl, line 2: .*{message}"):
         fetch_mcq("arc-easy", source=path)
-
-
-def test_openbookqa_from_the_authors_folder(tmp_path):
-    records = [lettered("7-980", "A"), lettered("7-584", "D")]
-    write_jsonl(tmp_path / "Data/Main/dev.jsonl", records)
-    write_jsonl(tmp_path / "Data/Additional/dev_complete.jsonl", records)
-    data = fetch_mcq("openbookqa", split="validation", source=tmp_path)
-    assert data.labels.tolist() == [0, 3]
-    assert data.ids.tolist() == ["7-980", "7-584"]
 
 
 def test_commonsenseqa_from_the_authors_folder(tmp_path):
@@ -356,14 +329,6 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
     # a copy of the repository does as well as the hub
     copy = fetch_mcq(name, split="test", source=repository(name))
     assert [copy[i] for i in range(len(copy))] == [data[i] for i in range(len(data))]
-
-
-def test_hub_and_csv_give_the_same_mmlu(mmlu, repository, monkeypatch):
-    huggingface_hub = pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: repository("mmlu"))
-    data = fetch_mcq("mmlu")
-    assert data.ids.tolist() == ["anatomy/0", "astronomy/0", "anatomy/1"]
-    assert data.attributes["field"].tolist() == ["other", "STEM", "other"]
 
 
 def test_a_missing_library_is_named(monkeypatch, tmp_path):

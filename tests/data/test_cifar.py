@@ -94,15 +94,6 @@ def test_a_tree_in_a_zip_has_the_same_classes_and_its_own_ids(tmp_path, top):
         assert CLASSES[label] == name.split("/")[1]
 
 
-def test_a_folder_is_read_like_its_zip(tmp_path):
-    _tree(tmp_path / "tree.zip")
-    with zipfile.ZipFile(tmp_path / "tree.zip") as archive:
-        archive.extractall(tmp_path / "tree")
-    one, other = fetch_cifar10(tmp_path / "tree.zip"), fetch_cifar10(tmp_path / "tree")
-    np.testing.assert_array_equal(one.images, other.images)
-    assert one.ids.tolist() == other.ids.tolist()
-
-
 def test_other_pictures_are_no_cifar(tmp_path):
     _tree(tmp_path / "tree.zip", side=16)
     with pytest.raises(ValueError, match="16×16, not 32×32"):
@@ -149,15 +140,3 @@ def test_planted_canaries_are_in_half_of_the_models_and_never_in_what_all_train_
         assert not (always & canary).any()
         clean = np.setdiff1d(design.members, audited)
         np.testing.assert_array_equal(design.pool[always], clean)
-
-
-def test_one_batch_is_one_split(tmp_path):
-    for name in ("data_batch_1.bin", "mine.bin"):
-        (tmp_path / name).write_bytes(SMALL)
-    for name, split, facts in (
-        ("mine.bin", "train+test", "is one file, so it is one split"),
-        ("data_batch_1.bin", "test", "of the train images, not of the test ones"),
-    ):
-        with pytest.raises(ValueError, match=facts):
-            fetch_cifar10(tmp_path / name, split)
-    assert len(fetch_cifar10(tmp_path / "mine.bin", "test")) == 4

@@ -127,12 +127,6 @@ def test_a_position_gives_one_sample(data):
             data[outside]
 
 
-@pytest.mark.parametrize("given", [slice(3), [0, 1], 1.0, "a", None, True, np.arange(3)])
-def test_several_positions_in_brackets_are_refused(data, given):
-    with pytest.raises(TypeError, match=r"data\.take\(range\(3\)\)"):
-        data[given]
-
-
 # Labels
 
 
@@ -177,32 +171,6 @@ REFUSING = {
 def test_labels_are_refused_by_their_row(make, labels, names, facts):
     with pytest.raises(ValueError, match=facts):
         make(labels, class_names=names)
-
-
-@pytest.mark.parametrize("labels", [[[0], [1, 2]], [[0, 1], None], [0, [1]]])
-@pytest.mark.parametrize("make", [texts, images])
-def test_labels_that_are_lists_are_refused_by_their_row(make, labels):
-    with pytest.raises(ValueError, match=r"row \d.*list"):
-        make(labels)
-
-
-@pytest.mark.parametrize(
-    ("make", "facts"),
-    [
-        (lambda: mw.data.TextDataset.from_texts(["a", "b"], [0, 1, 0]), "2 texts but 3"),
-        (lambda: mw.data.ImageDataset.from_arrays(PIXELS, [0, 1, 0]), "12 images but 3"),
-        (lambda: mw.data.ImageDataset.from_arrays(PIXELS, [LABELS]), "one-dimensional"),
-        (
-            lambda: mw.data.TextDataset.from_texts(
-                [*map(str, range(21))], [*"abcdefghijklmnopqrstu"]
-            ),
-            "each of the 21 labels",
-        ),
-    ],
-)
-def test_one_label_for_each_sample_that_is_a_class(make, facts):
-    with pytest.raises(ValueError, match=facts):
-        make()
 
 
 @pytest.mark.parametrize(

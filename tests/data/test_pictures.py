@@ -66,22 +66,6 @@ def test_folders_are_classes_by_the_names_that_a_mapping_gives_them(pets):
     assert again.class_names == data.class_names
 
 
-@pytest.mark.parametrize(
-    ("names", "error", "facts"),
-    [
-        ({"cats": "cat"}, ValueError, ["1 of the 2", "'dogs'", "class_names"]),
-        (["cat", "dog"], TypeError, ["class_names", "mapping"]),
-        ({"cats": 0, "dogs": 1}, TypeError, ["class_names", "mapping"]),
-        ({"cats": "pet", "dogs": "pet"}, ValueError, ["'pet'"]),
-        ({"cats": "cat", "dogs": None}, ValueError, ["'cat'"]),
-    ],
-)
-def test_names_that_do_not_give_each_folder_a_class_are_refused(pets, names, error, facts):
-    with pytest.raises(error) as refused:
-        ImageDataset.from_folder(pets, class_names=names)
-    assert all(fact in str(refused.value) for fact in facts)
-
-
 def test_a_zip_is_read_where_it_lies_also_below_one_top_folder(pets, tmp_path):
     plain = ImageDataset.from_folder(pets)
     for top in ("", "pets/"):
@@ -181,20 +165,6 @@ def test_different_sizes_are_named_and_resize_mends_them(pets):
         ImageDataset.from_folder(pets)
     assert ImageDataset.from_folder(pets, resize=6).images.shape == (7, 6, 6, 3)
     assert ImageDataset.from_folder(pets, resize=(4, 12)).images.shape == (7, 4, 12, 3)
-
-
-def test_a_square_is_cut_out_of_the_middle(tmp_path):
-    wide = np.zeros((8, 24, 3), np.uint8)
-    wide[:, 8:16] = 200
-    for name in ("a", "b"):
-        save(tmp_path / name / "1.png", wide)
-    np.testing.assert_array_equal(ImageDataset.from_folder(tmp_path, resize=8).images, 200)
-
-
-@pytest.mark.parametrize("size", [0, -1, (8,), (8, 0), (8, 8, 3), "8", 8.5, True])
-def test_other_sizes_are_refused(pets, size):
-    with pytest.raises(ValueError, match="resize must be a number of pixels or"):
-        ImageDataset.from_folder(pets, resize=size)
 
 
 def test_one_class_or_none_is_refused(tmp_path):

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import memowidgets as mw
 from memowidgets.data import ImageDataset, MCQDataset, TableDataset, TextDataset
 
-LONG = "A patient of the seventh ward who " + "waited and " * 400
 CSV = {
     "texts": TextDataset.from_csv,
     "table": TableDataset.from_csv,
@@ -184,17 +182,6 @@ def test_whole_numbers_in_cells_are_numbers_unless_they_are_names(
     assert data.labels.tolist() == codes
 
 
-def test_labels_1_and_1_0_of_one_file_are_said(written):
-    with pytest.warns(UserWarning, match=r"'1' and '1\.0' differ only in"):
-        TextDataset.from_csv(written("text,label", "a,1", "b,0", "c,1.0"))
-
-
-def test_any_column_can_be_the_ids(written):
-    path = written("id,text,intent", '7,"lost, or stolen",card', "9,no money,cash")
-    data = TextDataset.from_csv(path, "intent", "text", ids="text")
-    assert data.ids.tolist() == ["lost, or stolen", "no money"]
-
-
 # Columns of questions
 
 
@@ -225,41 +212,7 @@ def test_options_have_columns_of_their_own_or_are_the_same_in_every_row(written)
     assert list(data.attributes) == ["is_short"]
 
 
-def test_columns_without_a_header_are_numbers(written):
-    path = written("Why?,a,b,c,d,A", "How?,a,b,c,d,D")
-    data = MCQDataset.from_csv(path, columns={"question": 0, "choices": [1, 2, 3, 4], "answer": 5})
-    assert (data.labels.tolist(), data.attributes) == ([0, 3], {})
-
-
 # An error never prints whole texts of the dataset
-
-
-def refusal(path, **how):
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is what is tested
-        MCQDataset.from_csv(path, **how)
-    return str(raised.value)
-
-
-def test_columns_that_are_samples_are_cut_and_counted(written):
-    hidden = "\u202eevil\x1b[31m"
-    path = written(f'"{LONG}","{hidden}","{LONG}2",B', f'"{LONG}","x","y",A')
-    said = refusal(path)
-    assert all(
-        fact in said for fact in ("'question'", "not a header", f"{len(LONG.strip())} characters")
-    )
-    assert not any(part in said for part in ("seventh ward", "\u202e", "\x1b"))
-    assert len(said) < 400 + len(str(path))
-    said = refusal(written(",".join(f"column{i}" for i in range(300))))
-    assert "'column11' and 288 more" in said
-    assert "column12" not in said
-    assert "seventh" not in refusal(written(f'"{LONG}","{LONG}"'))
-
-
-def test_an_answer_that_is_a_text_is_cut(tmp_path):
-    (tmp_path / "anatomy_test.csv").write_text(f'question?,a,b,c,d,"{LONG}"\n', encoding="utf-8")
-    with pytest.raises(ValueError, match="a letter from A to D") as raised:
-        mw.data.fetch_mcq("mmlu", split="test", source=tmp_path)
-    assert "seventh" not in str(raised.value)
 
 
 # A `datasets.Dataset` in memory
@@ -289,12 +242,6 @@ def test_class_labels_name_the_classes_in_any_format(intents):
         assert (data.class_names, data.source) == (tuple(NAMES), None)
 
 
-def test_strings_ids_and_names_are_read():
-    data = TextDataset.from_hf(made(t=["a", "b"], y=["x", "y"], key=[5, 6]), "t", "y", ids="key")
-    assert data.class_names == ("x", "y")
-    assert data.ids.tolist() == ["5", "6"]
-
-
 def test_names_in_another_order_number_the_classes_anew(intents):
     """A reader keeps what a row is called; only its number changes."""
     swapped = TextDataset.from_hf(intents, label="intent", class_names=["loan", "card", "cash"])
@@ -305,12 +252,6 @@ def test_names_in_another_order_number_the_classes_anew(intents):
     gap = intents.map(lambda row: {"intent": -1 if row["text"] == "b" else row["intent"]})
     with pytest.raises(ValueError, match="row 1 is '-1'"):
         TextDataset.from_hf(gap, label="intent", class_names=["loan", "card", "cash"])
-
-
-def test_a_transform_is_not_applied_and_that_is_said(intents):
-    changed = intents.with_transform(lambda rows: {"text": ["x"] * len(rows["text"]), **rows})
-    with pytest.warns(UserWarning, match="transform of the dataset is not applied"):
-        assert TextDataset.from_hf(changed, label="intent").texts == ("a", "b", "c")
 
 
 def test_what_is_no_dataset_in_memory_or_has_other_columns_is_refused(intents):

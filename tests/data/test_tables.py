@@ -162,13 +162,6 @@ def test_bad_input_gets_one_clear_sentence(table, arguments, message):
         TableDataset.from_frame(table, **{"label": "outcome"} | arguments)
 
 
-def test_a_column_of_one_value_is_said():
-    with pytest.warns(UserWarning, match=r"1 column holds one value.*'sex'; leave them out"):
-        data = TableDataset.from_frame(changed(sex="f", age=3.5)[["age", "sex", "ward", "outcome"]]
-                                       .assign(age=range(6)), "outcome")  # fmt: skip
-    assert np.isfinite(data.fitted(range(6)).encoded()).all()
-
-
 def test_what_is_no_frame_and_what_is_not_fitted_is_refused():
     with pytest.raises(TypeError, match="must be a pandas DataFrame, not list"):
         TableDataset.from_frame([{"age": 3}])
@@ -193,13 +186,6 @@ def test_codes_of_a_file_stay_as_they_are_written(tmp_path):
     assert data.columns["zip"].tolist() == ["007", "7", "1e1", "10", None]
 
 
-def test_codes_with_underscores_are_categories(tmp_path):
-    """Python reads 1_2 as the number 12."""
-    file = tmp_path / "codes.csv"
-    file.write_text("bed,age,label\n1_2,1,a\n1_3,2,b\n12,3,a\n", encoding="utf-8")
-    assert TableDataset.from_csv(file).columns["bed"].tolist() == ["1_2", "1_3", "12"]
-
-
 def test_rows_with_a_zero_of_either_sign_are_duplicates():
     """Rounding leaves −0.0, and a model reads the same."""
     frame = pd.DataFrame({"x": [0.0, -0.0, 1.0], "label": [0, 0, 1]})
@@ -212,12 +198,6 @@ def test_a_number_that_no_scale_can_hold_is_refused(value):
     frame = pd.DataFrame({"dose": [1.0, value, 2.0], "label": [0, 1, 0]}, dtype=object)
     with pytest.raises(ValueError, match=r"'dose' is .* in row 1.*1e\+100"):
         TableDataset.from_frame(frame)
-
-
-def test_the_largest_numbers_are_scaled_like_others():
-    frame = pd.DataFrame({"dose": [1e100, -1e100, 0.0, 0.0], "label": [0, 1, 0, 0]})
-    read = TableDataset.from_frame(frame).fitted(range(4)).encoded()
-    assert np.allclose(read[:, 0], [2**0.5, -(2**0.5), 0, 0])
 
 
 DAYS = [f"2024-0{1 + i % 3}-{1 + i % 28:02d}" for i in range(60)]
@@ -255,11 +235,6 @@ def test_all_columns_with_problems_are_in_one_message_and_can_be_dropped(tmp_pat
     assert data.source["arguments"]["drop"] == list(REFUSED)
     with pytest.raises(ValueError, match=r"nothing.*drop="):
         TableDataset.from_frame(frame, drop=["nothing"])
-
-
-def test_texts_of_which_many_are_different_can_be_categories():
-    data = TableDataset.from_frame(frame_of(["code"]), categorical=["code"])
-    assert len(set(data.columns["code"])) == 40
 
 
 def test_equal_rows_with_different_labels_are_listed():
@@ -304,11 +279,6 @@ def test_dates_are_days_when_asked(name, reader, tmp_path):
         assert again.content_hashes() == data.content_hashes()
     expected = (days - pd.Timestamp(1970, 1, 1)) / pd.Timedelta(days=1)
     np.testing.assert_array_equal(data.columns["admitted"], expected)
-
-
-def test_a_time_of_the_day_is_a_part_of_a_day():
-    frame = pd.DataFrame({"at": ["1970-01-02T06:00", "1969-12-31"], "label": [0, 1]})
-    assert TableDataset.from_frame(frame, dates=["at"]).columns["at"].tolist() == [1.25, -1]
 
 
 def test_columns_names_those_that_a_model_reads(tmp_path):

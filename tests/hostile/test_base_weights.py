@@ -182,14 +182,6 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
     assert len(read) == 3
 
 
-def test_a_digest_of_a_file_that_was_just_written_is_not_trusted(folder, monkeypatch):
-    file = folder / "model.safetensors"
-    found = file.stat()
-    assert not files.is_settled(found)
-    file_digest(file)
-    assert not files._known
-
-
 def test_a_cache_folder_that_cannot_be_written_costs_time_alone(folder, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "file"))

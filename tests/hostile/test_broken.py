@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,6 @@ from safetensors.numpy import save_file
 
 import memowidgets as mw
 from memowidgets.commands.runs import CommandError, checked_run
-from memowidgets.models.prefix import Prefix
-from memowidgets.report import exports
 from memowidgets.store import MissingError, RunDirectory, StoreError
 from tests.audit.conftest import small_data
 from tests.hostile.forged import KINDS, put
@@ -140,45 +137,3 @@ def test_a_missing_array_is_a_key_error_too(tmp_path):
 
 
 # What is written
-
-
-class Prompts:
-    """Three prompts of 2, 3 and 1 tokens."""
-
-    lengths = np.array([2, 3, 1])
-
-
-@pytest.mark.parametrize("size", [0, 10, 6 * 4 * 2 - 1, 6 * 4 * 2 + 2])
-def test_a_prefix_cache_of_another_size_is_made_again(tmp_path, monkeypatch, size):
-    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path))
-    prefix = Prefix("key", Prompts(), 4, None)
-    made = []
-
-    def compute(_self, _model, _first, _beside, _device, _memory, file):
-        made.append(file)
-        file.write_bytes(bytes(6 * 4 * 2))
-
-    monkeypatch.setattr(Prefix, "_compute", compute)
-    module = types.SimpleNamespace(eval=lambda: None)
-
-    def load():
-        return module, {"beside": 0}
-
-    prefix.ensure(load, 1, None)
-    prefix.ensure(load, 1, None)
-    assert len(made) == 1
-    prefix._file.write_bytes(bytes(size))
-    prefix.ensure(load, 1, None)
-    assert len(made) == 2
-    assert prefix._file.stat().st_size == 6 * 4 * 2
-
-
-def test_a_report_on_a_read_only_disk_is_one_sentence(made, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(30, "Read-only file system", "/somewhere/.unfinished-1")
-
-    monkeypatch.setattr(exports, "fill", full)
-    audit = mw.Audit.open(made.path, data=small_data(), device="cpu")
-    with pytest.raises(OSError, match=r"^the report .*page\.html cannot be written \(Read-only"):
-        audit.report(tmp_path / "page.html")
-    assert list(tmp_path.iterdir()) == []

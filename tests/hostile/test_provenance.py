@@ -271,12 +271,6 @@ def test_decisions_are_not_written_into_another_run(run, stranger):
     assert not (run / "decisions.csv").exists()
 
 
-def test_an_equal_run_in_its_place_is_the_same(run, source):
-    audit = small(run)
-    replace(run, source[0])
-    assert audit.log_lira().equals(source[1]["log-LiRA"])
-
-
 # Shadow models
 
 
@@ -310,15 +304,6 @@ def test_a_broken_or_lost_shadow_model_is_named_and_trained_again(run, source, d
     assert shadowed(audit).log_lira().equals(source[1]["log-LiRA"])
 
 
-def test_log_lira_in_memory_follows_the_files(run):
-    audit = small(run)
-    known = audit.log_lira()
-    (run / THIRD).unlink()
-    with pytest.warns(UserWarning, match=r"0003\.safetensors is missing"):
-        assert not audit.log_lira().equals(known)
-    assert shadowed(audit).log_lira().equals(known)
-
-
 # What is lost
 
 
@@ -341,13 +326,6 @@ def test_a_lost_rule_is_named(run):
 
 
 # Recordings
-
-
-def test_the_shipped_recordings_open():
-    for name in ("banking77-smollm2", "cifar10-wrn", "mmlu-field-smollm2"):
-        audit = mw.open_recorded(name)
-        assert len(audit.log_lira()) > 0
-        assert len(audit.score("psmi")) > 0
 
 
 def test_a_recording_of_a_new_run_says_what_it_is(run, source, tmp_path):

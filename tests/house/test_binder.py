@@ -7,11 +7,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
-from packaging.specifiers import SpecifierSet
 
 from tests.browser.harness import VoilaPage, serving_lab, window
 from tests.browser.test_make_lab import asked_at_start
@@ -25,11 +23,6 @@ WIDGETS = (
     ".mw-play-lira canvas",
     ".mw-play-theorem canvas",
 )
-
-
-def test_its_python_is_one_that_we_support():
-    version = (ROOT / "binder" / "runtime.txt").read_text("utf-8").strip().removeprefix("python-")
-    assert f"{version}.0" in SpecifierSet(metadata("memowidgets")["Requires-Python"])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +46,8 @@ def environment(place):
     subprocess.run(command, check=True, capture_output=True)
     purelib = sysconfig.get_path("purelib", vars={"base": str(venv)})
     Path(purelib, "zz-others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+    others = ("JUPYTER", "PYTHONPATH")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     return ours | {
         "PATH": os.pathsep.join([str(venv / "bin"), os.environ.get("PATH", "")]),
         "PIP_NO_INDEX": "1",  # what is pinned is there: nothing is fetched

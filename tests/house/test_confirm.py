@@ -1,46 +1,12 @@
 """The study of early scores: its splits, what it computes from kept numbers, and the files."""
 
 from argparse import Namespace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import confirm
 from memowidgets.evaluation import below_class
-
-KEPT = sorted(confirm.KEPT.glob("*.npz"))
-
-
-def made_up(folder: Path, targets: int = 8, n: int = 200, seed: int = 0) -> Path:
-    """Write a file as a run leaves it, of a score that sees a third of what is memorised."""
-    rng = np.random.default_rng(seed)
-    labels, memorised = rng.integers(0, 5, 2 * n), rng.random(2 * n) < 0.1
-    sample = np.concatenate([np.sort(rng.permutation(2 * n)[:n]) for _ in range(targets)])
-    found = memorised[sample]
-
-    def score(strength: float) -> np.ndarray:
-        return (rng.normal(size=len(sample)) - strength * found + 1).astype(np.float32)
-
-    file = folder / "cancer.npz"
-    np.savez_compressed(
-        file,
-        sample=sample.astype(np.uint16),
-        target=np.repeat(np.arange(targets), n).astype(np.uint8),
-        label=labels[sample].astype(np.uint8),
-        log_lira=np.where(found, 6.0, 0.0).astype(np.float32),
-        psmi=score(1),
-        csl=score(1.5) - 3,
-        loss=score(1) - 3,
-        references=np.stack([score(2) for _ in range(4)], axis=1),
-        drop=np.full(targets, 0.96),
-        epoch=np.full(targets, 3.0),
-        seconds=np.full((targets, len(confirm.STAGES)), 0.5),
-        n_classes=np.array(5),
-        commit=np.array("0123456789"),
-        machine=np.array("2 cores, load 1"),
-    )
-    return file
 
 
 @pytest.mark.parametrize("setting", ["cancer", "diabetes", "tail-50", "digits-canaries"])
@@ -51,13 +17,6 @@ def test_no_sample_is_twice_in_a_setting(setting: str) -> None:
     contents = [*pool.content_hashes(), *held_out.content_hashes()]
     assert len(set(contents)) == len(contents) > 0.95 * len(data)
     assert not set(pool.ids) & set(held_out.ids)
-
-
-def test_the_plan_and_the_settings_name_the_same() -> None:
-    assert set(confirm.SETTINGS) == set(confirm.PLAN["settings"])
-    kinds = {of["kind"] for of in confirm.PLAN["settings"].values()}
-    assert len(kinds) == 5
-    assert len(confirm.PLAN["settings"]) >= 10
 
 
 def test_a_target_among_its_shadow_models_is_refused() -> None:
@@ -79,24 +38,6 @@ def test_a_target_among_its_shadow_models_is_refused() -> None:
         confirm._with_truth(First, [part])
 
 
-def test_ranks_and_flags_are_those_within_a_target(tmp_path: Path) -> None:
-    file = made_up(tmp_path)
-    before = confirm.Result.read(file)
-    arrays = dict(np.load(file))
-    first = arrays["target"] == 0
-    for name in ("psmi", "csl"):
-        arrays[name] = arrays[name] + np.where(first, 100, 0).astype(np.float32)
-    np.savez(file, **arrays)
-    after = confirm.Result.read(file)
-    for name in ("psmi+csl", "reference-2+csl"):
-        np.testing.assert_allclose(after.scores[name], before.scores[name])
-    for rule in ("share-10", "class", "class-shrunk"):
-        same = after.flags["psmi", rule] == before.flags["psmi", rule]
-        assert same.mean() > 0.999  # float32 may move a tie
-    assert not after.flags["psmi", "zero"][first].any()
-    assert before.flags["psmi", "zero"][first].any()
-
-
 def test_rules_agree_with_a_loop() -> None:
     rng = np.random.default_rng(1)
     scores, labels = rng.normal(size=60), rng.integers(0, 6, 60)
@@ -113,65 +54,3 @@ def test_rules_agree_with_a_loop() -> None:
         confirm.flagged("class", scores, labels), below_class(scores, labels)
     )
     assert confirm.flagged("share-10", scores, labels).sum() == 6
-
-
-def test_youden_and_its_interval(tmp_path: Path) -> None:
-    """J is that of the counts, and of two equal rules the difference and its interval are 0."""
-    result = confirm.Result.read(made_up(tmp_path))
-    value, low, high = result.youden("psmi", "class")
-    flags, memorised = result.flags["psmi", "class"][result.rows], result.memorized
-    assert value == pytest.approx(flags[memorised].mean() - flags[~memorised].mean())
-    assert low < value < high < low + 0.6
-    assert result.youden("psmi", "class", "class") == (0, 0, 0)
-    gain = result.youden("reference-2", "class")[0] - result.youden("reference-2", "zero")[0]
-    assert result.youden("reference-2", "class", "zero")[0] == pytest.approx(gain)
-
-
-def test_tables_count_verdicts_and_what_was_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made_up(tmp_path)
-    monkeypatch.setattr(confirm, "KEPT", tmp_path)
-    said = confirm.tables()
-    head = said.splitlines()[0]
-    waiting = len(confirm.PLAN["settings"]) - 1
-    assert head.split("Not run yet: ")[1].count(",") == waiting - 1
-    assert "0123456789" in head
-    assert "Held in 1, failed in 0 of 1" in said
-
-
-def test_a_forecast_learns_nothing_from_the_setting_it_is_judged_on(tmp_path: Path) -> None:
-    """Where all others say the opposite, it is worse than chance."""
-    results = [confirm.Result.read(made_up(tmp_path, 3, seed=seed)) for seed in range(4)]
-    file = made_up(tmp_path, 3, seed=4)
-    arrays = dict(np.load(file))
-    for name in ("psmi", "csl"):
-        arrays[name] = -arrays[name]
-    np.savez(file, **arrays)
-    said = confirm.forecast([*results, confirm.Result.read(file)], ("psmi", "csl"))
-    areas = [float(line.split("|")[3]) for line in said.splitlines()[2:7]]
-    assert min(areas[:4]) > 0.6
-    assert areas[4] < 0.4
-
-
-@pytest.mark.parametrize("setting", confirm.PLAN["settings"])
-def test_kept_numbers_are_small_and_whole(setting: str) -> None:
-    file = confirm.KEPT / f"{setting}.npz"
-    if not file.exists():
-        return  # it was not run yet, or this is the source distribution: the table says so
-    assert file.stat().st_size <= 300_000
-    with np.load(file, allow_pickle=False) as arrays:
-        kept = dict(arrays)
-    of = confirm.PLAN["settings"][setting]
-    targets = of.get("targets", confirm.PLAN["targets"])
-    assert kept["seconds"].shape == (targets, len(confirm.STAGES))
-    assert not str(kept["commit"]).endswith("+")
-    pairs = np.stack([kept["sample"], kept["target"]])
-    assert len(np.unique(pairs, axis=1).T) == pairs.shape[1]
-    assert set(kept["target"].tolist()) == set(range(targets))
-    assert kept["references"].shape == (pairs.shape[1], confirm.PLAN["references"])
-    assert np.isfinite(kept["references"]).all()
-
-
-def test_kept_numbers_fit_the_repository() -> None:
-    assert sum(file.stat().st_size for file in KEPT) <= 3_000_000

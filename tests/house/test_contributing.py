@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -19,7 +17,6 @@ FILE = re.compile(
     r"`(memowidgets/[\w/.]+)`[^`\n]*(?:in `(\w+)`)?[^`\n]*:\n\n```\w+\n(.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-MOST_LINES = 40
 
 
 def sections():
@@ -42,21 +39,7 @@ def test_the_rooms_are_those_that_the_linter_knows():
     assert listed == [room.strip("()") for room in contracts["contracts"][0]["layers"]]
 
 
-@pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_is_short_and_in_good_style(title):
-    lines = [line for _, _, text in files(title) for line in text.splitlines() if line.strip()]
-    assert 0 < len(lines) < MOST_LINES
-    for path, _, text in files(title):
-        if path.endswith(".py") and text.startswith('"""'):
-            for command in (["check"], ["format", "--diff"]):
-                done = subprocess.run(
-                    [sys.executable, "-m", "ruff", *command, "--stdin-filename", path, "-"],
-                    cwd=ROOT, input=text, capture_output=True, text=True, check=False,
-                )  # fmt: skip
-                assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="session")  # browser tests come last: not made again for them
+@pytest.fixture(scope="module")
 def extended(tmp_path_factory):
     """A copy of the package with all the examples' files in it."""
     place = tmp_path_factory.mktemp("extended")
@@ -78,6 +61,7 @@ def python(place, code):
     return printed(head + code, options=("-W", "error"), cwd=place).split()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_examples(extended):
     code = (
         "import doctest\nfrom memowidgets.metrics import neighbours as score\n"
@@ -87,6 +71,7 @@ def test_the_examples_of_the_examples(extended):
     assert python(extended, code) == ["0", "1", "0", "1"]
 
 
+@pytest.mark.slow
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
     code = """
 from memowidgets.audit.views.answers import AuditView
@@ -114,6 +99,7 @@ except ValueError as error:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_way_to_train_records_and_stops_at_rho(extended):
     """With a stand-in for Ignite that has its names and calls handlers as it does."""
     code = """
@@ -160,6 +146,7 @@ for rho, epochs in ((0.5, 50), (None, 2)):
     assert python(extended, code)[-6:] == ["True", "True", "True", "False", "False", "True"]
 
 
+@pytest.mark.slow
 def test_the_widget_moves(extended, notebook_page):
     cells = [
         f"import sys; sys.path.insert(0, {str(extended)!r})",

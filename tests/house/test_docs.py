@@ -26,6 +26,7 @@ def blocks(page, language):
     return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == language]
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
     assert list(problems(site)) == []
 
@@ -43,6 +44,7 @@ def test_what_is_broken_is_found(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_name_is_in_the_reference(site, room):
     page = (site / "api" / f"{room}.html").read_text("utf-8")
@@ -52,10 +54,7 @@ def test_every_public_name_is_in_the_reference(site, room):
     assert not [name for name in public - documented if callable(getattr(module, name))]
 
 
-def test_every_room_that_users_import_has_a_page():
-    assert {name for name in mw.__all__ if inspect.ismodule(getattr(mw, name))} <= set(ROOMS)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_site_opens_from_disk_and_asks_nobody(chromium, site, scheme):
     context = chromium.new_context(offline=True, color_scheme=scheme)

@@ -10,7 +10,6 @@ from importlib import metadata
 import pytest
 
 from memowidgets import doctor
-from memowidgets.__main__ import main
 
 
 def findings(monkeypatch=None, **versions):
@@ -97,16 +96,6 @@ def test_front_ends_that_are_not_in_place(monkeypatch, tmp_path, files):
     (line,) = map(str, doctor._front_ends())
     assert line.startswith("MISSING")
     assert "fix: " in line
-
-
-@pytest.mark.parametrize(("essential", "code"), [(True, 1), (False, 0)])
-def test_the_exit_code_tells_whether_something_essential_is_missing(
-    monkeypatch, capsys, essential, code
-):
-    finding = doctor.Finding("x is missing", "install x", essential=essential)
-    monkeypatch.setattr(doctor, "examine", lambda: iter([finding]))
-    assert main(["doctor"]) == code
-    assert capsys.readouterr().out == f"{finding}\n"
 
 
 def test_pythons_outside_the_tested_range(monkeypatch):

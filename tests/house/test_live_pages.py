@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import http.server
-import itertools
 import json
 import os
 import re
-import shutil
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +16,6 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.runs import opening
 from scripts import lesson, live
 from scripts.docs import guarded
 from tests.browser.harness import settled
@@ -27,14 +24,13 @@ from tests.browser.test_tasks import Hand
 from tests.front_end.tools import node_modules
 from tests.report.test_page import AUDIT_ALL, expected, type_in
 
+pytestmark = pytest.mark.slow  # they need the site
+
 AUDITS = {"mmlu": "mmlu-field-smollm2", "banking77": "banking77-smollm2", "cifar10": "cifar10-wrn"}
 FIRST = "patients-smollm2"  # on the first page
 PAGES = ["index", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
-# The pages of the three audits have the same parts: two of them only with --slow.
-EACH_KIND = [
-    pytest.param(name, marks=pytest.mark.slow) if name.endswith(("banking77", "cifar10")) else name
-    for name in PAGES
-]
+# The three audits have pages of the same parts.
+EACH_KIND = [name for name in PAGES if not name.endswith(("banking77", "cifar10"))]
 MOST_BYTES = 1_400_000
 WHOLE = "<!doctype html><html lang='en'><head></head><body>{}</body></html>"
 EVIL = "<img src=x onerror=document.body.remove()>"
@@ -102,7 +98,6 @@ def picked(page, metric, checkpoint=None, layer=None):
     ("name", "picks"),
     [
         ("mmlu", [("mahalanobis", "epoch-3.5", "27"), ("csl", "epoch-6", None)]),
-        ("banking77", [("psmi+csl", "epoch-2", None)]),
         ("cifar10", [("psmi", "epoch-15", "group2.block2"), ("loss", "epoch-3", None)]),
     ],
 )
@@ -178,110 +173,6 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     assert cards.locator(".mw-prose").all_inner_texts() != shown
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_the_first_page_has_question_explanation_counts_slider_samples_in_this_order(visit, width):
-    page = visit("index", width)
-    assert "?" in page.locator("h1").inner_text()
-    parts = ["h1", "h1 + p", ".mw-answers", ".mw-slider", ".mw-card", ".mw-opened .mw-lira"]
-    tops = page.evaluate(
-        "(all) => all.map((one) => document.querySelector(`article ${one}`)"
-        ".getBoundingClientRect().toJSON())",
-        parts,
-    )
-    assert tops[1]["bottom"] < tops[2]["top"] < tops[4]["top"] < tops[5]["top"] + 1
-    assert tops[0]["top"] < tops[1]["top"] < tops[3]["top"] < tops[4]["top"]
-    assert tops[4]["top"] < 800  # explanation, counts, slider and a first sample without scrolling
-    links = page.locator("article :is(p, li) a").all_inner_texts()
-    assert "Teach it" in links[:5]
-    assert "Teach it" in page.locator(".sidebar-tree a").all_inner_texts()[:5]
-
-
-def test_a_score_without_a_threshold_opens_with_the_lowest_five_per_cent(visit):
-    page = visit("live/mmlu")
-    for at, score in (("-100", "loss"), ("0", "csl")):
-        type_in(page, "τ", at)
-        picked(page, score)
-        assert counts(page)["flagged"] == 50  # of 1000
-        assert not page.get_by_role("button", name="τ = 0").is_visible()
-        picked(page, "psmi")
-
-
-def test_cards_say_verdict_and_answer(visit):
-    page = visit("live/mmlu")
-    first = page.locator(".mw-card").first
-    assert re.fullmatch(
-        r"(not )?memorised \(−?[\d.]+\s[<≥]\s4\)", first.locator(".mw-verdict").inner_text()
-    )
-    assert "about 15 truly are" in page.locator(".mw-notes").inner_text()
-    assert page.locator(".mw-warnings li").count() == 0
-    page.locator('[data-filter="all"]').click()
-    page.locator(".mw-search").fill("no such question")
-    clear = page.get_by_role("button", name="Clear the search")
-    clear.wait_for()
-    assert page.locator('[data-filter="all"] .mw-count').inner_text() in ("1000", "1\u202f000")
-    assert "no such question" in page.locator(".mw-list-box > .mw-empty").inner_text()
-    clear.click()
-    first.wait_for()
-    answers = page.locator(".mw-answer").all_inner_texts()
-    assert {text.split(": ")[1] for text in answers} <= {"right", "wrong"}
-    assert len(answers) == page.locator(".mw-card").count()
-
-
-def test_a_pick_that_is_not_on_the_page_is_said(visit):
-    page = visit("live/mmlu")
-    page.get_by_label("layer", exact=True).select_option("26")
-    page.get_by_label("checkpoint", exact=True).select_option("epoch-1")
-    said = page.locator(".mw-message").inner_text()
-    assert "layer 26, epoch 1" in said
-    assert "It shows PSMI, layer 30, epoch 1" in said
-    assert page.get_by_label("layer", exact=True).input_value() == "30"
-    evaluation = mw.open_recorded(AUDITS["mmlu"]).evaluate("psmi", checkpoint="epoch-1")
-    assert counts(page) == expected(evaluation, tau(page))
-
-
-def number(page, tile):
-    """The first number of a playground's tile."""
-    fact = page.locator(".mw-fact", has=page.get_by_text(tile, exact=True))
-    return fact.locator(".mw-fact-value").inner_text().replace("−", "-")
-
-
-@pytest.mark.slow
-def test_a_round_of_guess_first_is_played_by_keyboard_to_its_end(visit):
-    page = visit("live/watch")
-    view, step = page.locator(".mw-play"), page.locator(".mw-watch-next")
-    said = page.get_by_text(re.compile(r"Point \d+ of 150 at"))
-    page.locator(".mw-plot-cloud").focus()
-    places = []
-    for _ in range(150):
-        page.keyboard.press("PageDown")
-        at = re.search(r"Point \d+ of 150 at (\S+), (\S+), label", said.inner_text())
-        places.append([float(number.replace("−", "-")) for number in at.groups()])
-    far = np.hypot(*np.transpose(places)).argsort()[-5:]
-    for i in range(150):
-        page.keyboard.press("PageDown")
-        if i in far:
-            page.keyboard.press("Enter")
-    assert view.get_attribute("data-rings") == "5"
-    seen = []
-    for _ in range(3):
-        seen.append(step.inner_text())
-        step.focus()
-        page.keyboard.press("Enter")
-        page.wait_for_function(
-            "(before) => { const next = document.querySelector('.mw-watch-next');"
-            " return next.textContent !== before && next.ariaDisabled === 'false'; }",
-            arg=seen[-1], timeout=120_000,
-        )  # fmt: skip
-    assert len(set(seen)) == 3
-    assert view.get_attribute("data-epoch") == "150"
-    assert view.get_attribute("data-models") == "32"
-    assert number(page, "your five") == "0 of 5"  # the worksheet says so
-    assert page.locator(".mw-watch-phase").inner_text().startswith("Right: you 0 of 5, PSMI ")
-    for tile in ("PSMI’s five", "the loss’s five"):
-        assert re.fullmatch(r"[1-5] of 5", number(page, tile))
-    assert float(number(page, "log-LiRA of the chosen point"))
-
-
 def test_each_question_of_the_lesson_stands_below_what_it_asks_about(site):
     parts = lesson.WORKSHEET.read_text("utf-8").split("\n## ")[1:]
     number = re.compile(r"^\*\*(\d+)\. ", re.MULTILINE)
@@ -290,37 +181,6 @@ def test_each_question_of_the_lesson_stands_below_what_it_asks_about(site):
     for part, page in (pages | {"theorem": "live/theorem"}).items():
         found = re.findall(r"<strong>(\d+)\. ", (site / f"{page}.html").read_text("utf-8"))
         assert found == asked[lesson.PARTS[part]] != [], page
-
-
-@pytest.mark.slow
-def test_answers_of_an_abandoned_round_are_not_taken_for_new_ones(visit):
-    page = visit("live/watch")
-    view, step = page.locator(".mw-play"), page.locator(".mw-watch-next")
-    for name in ("Train to the end", "Ask 32 other networks"):
-        step.click()
-        page.get_by_role("button", name=name, disabled=False).wait_for(timeout=60_000)
-    step.click()
-    page.wait_for_selector(".mw-play:not([data-models='0'])")
-    page.get_by_role("button", name="Start again").click()
-    step.click()
-    page.get_by_role("button", name="Train to the end", disabled=False).wait_for(timeout=60_000)
-    assert view.get_attribute("data-epoch") == "13"
-
-
-def test_without_workers_the_network_trains_on_the_page(chromium, site):
-    before = "window.Worker = function () { throw new Error('no workers here'); };"
-    address = (site / "live" / "watch.html").as_uri()
-    with opened(chromium, address, before=before, offline=True) as page:
-        page.locator(".mw-watch-next").click()
-        page.get_by_role("button", name="Train to the end").wait_for(timeout=60_000)
-
-
-def test_the_axis_of_scores_has_numbers_on_a_phone_too(visit):
-    page = visit("live/mmlu", 390, "light")
-    page.wait_for_selector(".mw-histogram .mw-tau-knob")
-    centred = page.locator(".mw-histogram text[text-anchor=middle]").all_text_contents()
-    scores = [text for text in centred if text.replace("−", "").replace(".", "").isdecimal()]
-    assert len(scores) >= 3
 
 
 # Numbers that reach into the tile beside theirs.
@@ -354,75 +214,6 @@ def test_a_page_is_light_fits_a_phone_and_everyone_can_use_it(visit, site, name)
 
 # What a change of the theme changes, for those who wait until it is done.
 STYLES = "() => [...document.querySelectorAll('article *')].map((e) => getComputedStyle(e).color)"
-CANVASES = "() => [...document.querySelectorAll('canvas')].map((c) => c.toDataURL())"
-
-
-@pytest.mark.parametrize("name", live.PLAYGROUNDS)
-def test_canvases_are_painted_again_when_the_theme_changes(visit, name):
-    page = visit(f"live/{name}")
-    by_the_system = lambda theme: page.emulate_media(color_scheme=theme)  # noqa: E731
-    by_the_site = lambda theme: page.evaluate(f"document.body.dataset.theme = '{theme}'")  # noqa: E731
-    light = settled(page, CANVASES)
-    assert light
-    for change, back in ((by_the_system, "light"), (by_the_site, "auto")):
-        change("dark")
-        page.wait_for_function(
-            f"(light) => ({CANVASES})().every((now) => !light.includes(now))",
-            arg=light, polling=100,
-        )  # fmt: skip
-        change(back)
-        page.wait_for_function(
-            f"(light) => ({CANVASES})().every((now, i) => now === light[i])",
-            arg=light, polling=100,
-        )  # fmt: skip
-
-
-# Notes where each text of a canvas is drawn: [canvas, text, left, right, baseline, width].
-NOTE_TEXTS = """() => {
-    window.drawn = [];
-    const { prototype } = CanvasRenderingContext2D, draw = prototype.fillText;
-    prototype.fillText = function (text, x, y) {
-        const wide = this.measureText(text).width;
-        const left = x - { left: 0, center: wide / 2, right: wide }[this.textAlign];
-        const { className, clientWidth } = this.canvas;
-        window.drawn.push([className, text, left, left + wide, y, clientWidth]);
-        draw.call(this, text, x, y);
-    };
-}"""
-
-
-@pytest.mark.parametrize("name", live.PLAYGROUNDS)
-def test_a_narrow_playground_cuts_neither_values_nor_axes(visit, name):
-    page = visit(f"live/{name}")
-    page.set_viewport_size({"width": 320, "height": 900})
-    page.evaluate(NOTE_TEXTS)
-    before = settled(page, CANVASES)
-    page.evaluate("window.drawn.length = 0")
-    page.emulate_media(color_scheme="dark")  # it is drawn once more
-    page.wait_for_function(
-        f"(before) => ({CANVASES})().every((now, i) => now !== before[i])", arg=before, polling=100
-    )
-    settled(page, CANVASES)
-    drawn = page.evaluate("window.drawn")
-    assert [one for one in drawn if one[2] < -1 or one[3] > one[5] + 1] == []
-    numbers = {tuple(one) for one in drawn if re.fullmatch(r"[−\d.°]+", one[1])}
-    assert len(numbers) > 5
-    for a, b in itertools.combinations(sorted(numbers), 2):
-        beside = a[0] != b[0] or a[4] != b[4] or a[3] < b[2] or b[3] < a[2]
-        assert beside, f"{a[1]} and {b[1]} overlap on {a[0]}"
-    edge = "view => view.getBoundingClientRect().right"
-    right = page.locator(".mw-play").evaluate(edge)
-    values = page.locator(".mw-slide-value").all()
-    assert values
-    assert all(value.evaluate(edge) <= right for value in values)
-
-
-def test_the_mark_of_a_title_takes_no_line_of_its_own(visit):
-    page = visit("index", 390)
-    height = "() => document.querySelector('article h1').getBoundingClientRect().height"
-    whole = page.evaluate(height)
-    page.evaluate("document.querySelector('article h1 .headerlink').style.display = 'none'")
-    assert page.evaluate(height) == whole
 
 
 @pytest.fixture(scope="module")
@@ -569,22 +360,6 @@ def test_a_browser_that_cannot_show_it_says_so(chromium, site, before, what, nam
         page.wait_for_function("(image) => image.naturalWidth > 300", arg=image.element_handle())
 
 
-def test_web_assembly_is_not_needed(chromium, site):
-    address = (site / "live" / "psmi.html").as_uri()
-    with opened(chromium, address, before="delete window.WebAssembly;", offline=True) as page:
-        page.wait_for_selector("body[data-ready]")
-
-
-def test_a_page_alone_as_out_of_a_zip_moves_and_says_what_to_do(chromium, site, tmp_path):
-    shutil.copy(site / "index.html", tmp_path / "index.html")
-    context = chromium.new_context(offline=True)
-    page = context.new_page()
-    page.goto((tmp_path / "index.html").as_uri())
-    page.get_by_role("alert").filter(has_text="Unpack the whole archive").wait_for()
-    assert page.locator(".mw-explorer").is_visible()
-    context.close()
-
-
 def test_a_hostile_id_or_text_is_shown_as_written(chromium, tmp_path):
     read = live._Recorded(AUDITS["mmlu"])
     content = read.opening() | read.picks() | read.samples() | {"views": [read.wire(*read.first)]}
@@ -620,39 +395,6 @@ def test_the_policy_lets_nothing_else_run(chromium, site):
     assert refused == "object-src"
     assert policy.startswith("default-src 'none'; script-src 'self' 'sha256-")
     assert "unsafe-inline" not in policy
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "facts"),
-    [
-        ("audit", "nothing", ["nothing", "cifar10-wrn"]),
-        ("playground", "nothing", ["nothing", "theorem"]),
-        ("film", "psmi", ["film", "glance"]),
-    ],
-)
-def test_an_unknown_part_is_named_with_what_is_valid(kind, name, facts):
-    with pytest.raises(live.UnknownPartError) as refused:
-        live.part(kind, name)
-    assert all(fact in str(refused.value) for fact in facts)
-
-
-@pytest.mark.parametrize("state", ["missing", "newer"])
-def test_a_recording_that_cannot_be_read_is_said(tmp_path, monkeypatch, state):
-    name = AUDITS["mmlu"]
-    if state == "newer":
-        manifest = json.loads((opening.RECORDINGS / name / "manifest.json").read_text("utf-8"))
-        (tmp_path / name).mkdir()
-        newer = manifest | {"format": 99}
-        (tmp_path / name / "manifest.json").write_text(json.dumps(newer))
-    monkeypatch.setattr(opening, "RECORDINGS", tmp_path)
-    live._opened.cache_clear()
-    try:
-        with pytest.raises(live.UnknownPartError, match=name) as refused:
-            live.part("glance", name)
-    finally:
-        live._opened.cache_clear()
-    said = {"newer": "was written in format 99", "missing": "unknown recorded audit"}
-    assert said[state] in str(refused.value)
 
 
 def test_rounding_up_keeps_what_every_short_threshold_flags():
@@ -783,15 +525,3 @@ def test_what_a_link_gets_wrong_is_one_sentence_and_nothing_is_lost(followed):
         followed(f"memowidgets={text}")
         page.locator(".mw-message").get_by_text("no state of a dashboard").wait_for()
         assert tau(page) == 0.1
-
-
-def test_a_view_that_the_page_does_not_hold_is_said_and_a_sample_is_opened(followed):
-    page = followed(link_to(layer="26", checkpoint="epoch-1", tau=-0.1))
-    page.locator(".mw-message").get_by_text("layer 26, epoch 1").wait_for()
-    assert tau(page) == -0.1
-    followed(link_to(opened=5, metric="loss"))
-    name = mw.open_recorded(AUDITS["mmlu"]).score("psmi").index[5]
-    page.locator(".mw-opened .mw-whole-id").get_by_text(name).wait_for()
-    page.locator(".mw-axis-title", has_text="Log-probability of the label").first.wait_for()
-    followed(link_to(opened=None))
-    page.locator(".mw-opened").wait_for(state="hidden")

@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tests.programs import printed
 
@@ -23,15 +22,6 @@ def blocks(language: str) -> list[str]:
 def test_what_it_links_to_and_shows_is_there():
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", README):
         assert (ROOT / target).exists(), target
-
-
-def test_its_picture_moves_and_has_a_still():
-    shown = dict(re.findall(r'(src|srcset)="([^"]+)"', README))
-    moving, still = ROOT / shown["src"], ROOT / shown["srcset"]
-    assert max(moving.stat().st_size, still.stat().st_size) < 2_000_000
-    with Image.open(moving) as frames, Image.open(still) as one:
-        assert frames.n_frames > 20
-        assert frames.size[0] / frames.size[1] == pytest.approx(one.size[0] / one.size[1], rel=0.05)
 
 
 @pytest.fixture

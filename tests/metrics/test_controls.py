@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from memowidgets.metrics import PSMI
 from memowidgets.metrics.controls import FOLDS, Moments, Shapes, corrected, mean_log, mean_ratios
-from tests.metrics import reference
 
 CASES = [
     (np.array([5.0, 2.0, 0.3]), 0.1, 4),
@@ -40,27 +38,6 @@ def test_against_adaptive_quadrature(leading, tail, multiplicity):
     gaussian = over_log_t(lambda t: (np.exp(-t) - product(t)) / t)
     sphere = over_log_t(lambda t: (np.exp(-t) - (1 + 2 * t) ** (-len(values) / 2)) / t)
     assert mean_log(leading, tail, multiplicity) == pytest.approx(gaussian - sphere, abs=1e-7)
-
-
-def test_against_simulation():
-    leading, tail, multiplicity = CASES[0]
-    values = np.append(leading, np.full(multiplicity, tail))
-    theta = np.random.default_rng(0).normal(size=(400_000, len(values)))
-    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    form = theta**2 @ values
-    simulated = [np.mean(theta[:, j] ** 2 / form) for j in range(4)]
-    np.testing.assert_allclose(mean_ratios(leading, tail, multiplicity), simulated, rtol=0.01)
-    assert mean_log(leading, tail, multiplicity) == pytest.approx(np.log(form).mean(), abs=0.01)
-
-
-@pytest.mark.parametrize("m", [2, 5])
-def test_the_error_of_few_plain_directions_is_that_of_a_mean(m):
-    X, y = reference.made(60, 6, 3)
-    errors = PSMI(m, "plain").fit(X, y).score_samples(X, y, return_std=True)[1]
-    values = reference.values(X, y, reference.directions(m, X.shape[1]))
-    np.testing.assert_allclose(
-        errors, values.std(axis=1, ddof=1) / np.sqrt(m), rtol=1e-3, atol=1e-4
-    )
 
 
 def test_the_corrected_mean_is_that_of_cross_fitted_regressions():

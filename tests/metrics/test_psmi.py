@@ -65,7 +65,15 @@ def test_agrees_with_the_published_package():
     assert np.mean(np.abs(ours - theirs) < 4 * np.hypot(error, spread)) > 0.99
 
 
-@pytest.mark.parametrize(("n_classes", "n"), [(2, 300), (4, 400), (10, 500), (100, 600)])
+@pytest.mark.parametrize(
+    ("n_classes", "n"),
+    [
+        (2, 300),
+        (10, 500),
+        pytest.param(4, 400, marks=pytest.mark.slow),
+        pytest.param(100, 600, marks=pytest.mark.slow),
+    ],
+)
 def test_standard_errors_are_honest(n_classes, n):
     m = 65_536 if n_classes < 100 else 16_384
     X, y, expected = reference.long_reference(n, 32, n_classes, decay=0.3, m=m)
@@ -74,22 +82,6 @@ def test_standard_errors_are_honest(n_classes, n):
         found, error = PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
         covered.append(np.mean(np.abs(found - expected) < 1.96 * error))
     assert 0.91 <= np.mean(covered) <= 0.98
-
-
-def test_plain_standard_errors_are_honest():
-    X, y, expected = reference.long_reference(400, 32, 4, decay=0.3)
-    covered = []
-    for seed in range(6):
-        estimator = PSMI(512, "plain", random_state=seed).fit(X, y)
-        found, error = estimator.score_samples(X, y, return_std=True)
-        covered.append(np.mean(np.abs(found - expected) < 1.96 * error))
-    assert 0.91 <= np.mean(covered) <= 0.98
-
-
-def test_256_directions_do_the_work_of_2000():
-    X, y, expected = reference.long_reference(400, 32, 4)
-    error = np.std(score(X, y) - expected)
-    assert error < 1.2 * np.std(score(X, y, 2000, "plain") - expected)
 
 
 def error_and_spread(estimator, X, y):
@@ -122,12 +114,6 @@ def test_the_default_follows_the_data():
     assert error <= 0.1 * spread
     of_256, _ = error_and_spread(PSMI(256).fit(*hard), *hard)
     assert of_256 > 0.1 * spread
-
-
-def test_the_default_stops_at_2048():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(1000, 64)), np.arange(1000) % 4
-    assert PSMI().fit(X, y).n_directions_ == 2048
 
 
 def few_of_some_classes():
@@ -203,12 +189,6 @@ def test_directions_are_not_the_data(seed):
     found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
     expected = score(X, y, 4000, "plain", seed=77)
     assert np.mean(np.abs(found - expected) < 2.5 * error + 0.01) > 0.95
-
-
-def test_defaults_follow_the_method():
-    X, y = reference.made(60, 4, 2)
-    assert PSMI().n_directions == "auto"
-    assert PSMI(method="plain").fit(X, y).n_directions_ == 2000
 
 
 def test_the_same_seed_gives_the_same_bits(monkeypatch):
@@ -300,12 +280,6 @@ def test_any_layout(tmp_path):
         np.testing.assert_allclose(score(other, y), expected, atol=1e-5, err_msg=name)
 
 
-def test_half_precision_near_its_end():
-    X, y = reference.made(300, 12, 3)
-    large = (X * 1e4).clip(-65_504, 65_504).astype(np.float16)
-    np.testing.assert_allclose(score(large, y), score(large.astype(np.float64), y), atol=1e-5)
-
-
 @pytest.mark.parametrize("size", [1e-30, 1e-10, 1e10, 1e30])
 def test_any_size(size):
     X, y = reference.made(200, 12, 3)
@@ -318,31 +292,6 @@ def test_far_from_the_origin():
     X, y = reference.made(200, 12, 3)
     np.testing.assert_allclose(score(X.astype(np.float64) + 1e6, y), score(X, y), atol=1e-3)
     np.testing.assert_allclose(score(X + np.float32(100), y), score(X, y), atol=2e-3)
-
-
-def test_one_direction_with_nearly_all_variance():
-    X, y = reference.made(400, 20, 3)
-    X[:, 0] *= 100
-    found, error = PSMI(1024).fit(X, y).score_samples(X, y, return_std=True)
-    expected = reference.psmi(X, y, reference.directions(6000, 20, seed=3))
-    assert np.mean(np.abs(found - expected) < 3 * error + 0.02) > 0.95
-
-
-def test_a_constant_feature_and_equal_samples():
-    X, y = reference.made(200, 12, 3)
-    X[:, 4] = 7.0
-    X[1], y[1] = X[0], y[0]
-    scores = score(X, y)
-    assert np.isfinite(scores).all()
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 300])
-def test_few_and_many_features(d):
-    X, y = reference.made(60, d, 2)
-    scores, error = PSMI().fit(X, y).score_samples(X, y, return_std=True)
-    expected = reference.psmi(X, y, reference.directions(20_000, d, seed=3))
-    assert np.mean(np.abs(scores - expected) < 4 * error + 0.01) > 0.95
 
 
 def test_unequal_classes():

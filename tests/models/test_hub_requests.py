@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.hub import Hub
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +75,7 @@ except ConnectionError:
 """
 
 
+@pytest.mark.slow
 def test_runs_and_a_model_in_a_folder_ask_the_hub_nothing(tmp_path):
     """A hub on this machine has nothing, and hears only of the model that is asked for."""
     gone = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE")

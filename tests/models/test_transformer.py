@@ -100,6 +100,7 @@ grown(lambda: cloudpickle.loads(sent))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak since a moment")
 def test_given_weights_are_sent_without_more_copies_than_one():
     done = subprocess.run([sys.executable, "-c", _PEAK], check=True, capture_output=True, text=True)

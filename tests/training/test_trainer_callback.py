@@ -275,8 +275,14 @@ def traces(model):
 
 @pytest.mark.parametrize(
     "how",
-    [{}, {"torch_compile": True, "torch_compile_backend": "eager"}],
-    ids=["checkpointing", "compiled"],
+    [
+        pytest.param({}, id="checkpointing"),
+        pytest.param(
+            {"torch_compile": True, "torch_compile_backend": "eager"},
+            id="compiled",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_gradient_checkpointing_and_compiled_models_are_recorded(data, tokenizer, tmp_path, how):
     rows, ends = script_rows(data, tokenizer), []

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from ipywidgets.widgets.widget import _instances
 
-import memowidgets as mw
 from memowidgets.evaluation import below_class, roc
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
@@ -86,16 +85,6 @@ def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
     assert dashboard.counts["n"] == 0
 
 
-def test_a_dashboard_of_arrays_opens_with_numbers():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(3, size=150)
-    states = rng.normal(size=(150, 8)) + np.eye(3, 8)[labels]
-    dashboard = mw.Audit.from_arrays(labels, states, log_lira=rng.normal(3, 2, 150)).dashboard()
-    dashboard.wait(60)
-    assert dashboard.computed
-    assert dashboard.counts["n"] == 150
-
-
 def test_cancel_keeps_the_old_view(opened):
     dashboard, source = opened(seconds=30)
     dashboard.layer = "1"
@@ -143,13 +132,6 @@ def test_another_score_opens_at_its_own_tau_and_remembers_it(opened):
     assert dashboard.tau == -0.5
 
 
-def test_without_truth(opened):
-    dashboard, _ = opened(truth=False)
-    assert dashboard.evaluation is None
-    assert dashboard.filter == "flagged"
-    assert "hits" not in dashboard.counts
-
-
 def test_samples_without_log_lira_are_left_out_and_counted(opened):
     dashboard, source = opened(computed=False)
     plain = source.view
@@ -189,14 +171,6 @@ def test_other_scores_are_read_only_to_be_compared(opened):
     view = source.view("loss", "last", "epoch-2")
     assert other["name"] == "Loss"
     assert other["auc"][0] == roc(view.scores, view.log_lira >= 4).auc
-
-
-def test_warnings_of_the_view_are_shown(opened):
-    dashboard, _ = opened()
-    dashboard.checkpoint = "epoch-1"
-    dashboard.compute()
-    dashboard.wait(60)
-    assert told(dashboard, "warnings") == ["The model has hardly begun to learn."]
 
 
 def test_fifty_reruns_leave_nothing_behind():

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from memowidgets.widgets import Choice, Dashboard
-from memowidgets.widgets.dashboard import PARTS, usable
+from memowidgets.widgets.dashboard import PARTS
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import say_all
 
@@ -96,17 +96,6 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
     assert (dashboard.filter, dashboard.sort) == ("clear", "safe")
 
 
-def test_another_choice_forgets_what_was_to_be_restored(opened):
-    dashboard, _ = opened()
-    dashboard.state = {"layer": "1", "filter": "clear"}
-    dashboard.layer = "last"
-    assert dashboard.state["filter"] == "flagged"
-    dashboard.layer = "1"
-    dashboard.compute()
-    dashboard.wait(60)
-    assert dashboard.filter == "flagged"
-
-
 @pytest.mark.parametrize(
     ("state", "message"),
     [
@@ -161,20 +150,6 @@ def test_an_address_that_makes_no_sense_is_said_and_the_rest_is_restored(opened)
     assert dashboard.state["layer"] == "last"
 
 
-def test_a_link_from_another_audit_is_said_and_the_rest_is_restored(opened):
-    dashboard, _ = opened()
-    before = dashboard.tau
-    say_all(
-        dashboard, "address", text=json.dumps({"tau": -1000.0, "opened": 99999, "filter": "missed"})
-    )
-    text = in_the_bar(dashboard)
-    assert "-1000" in text
-    assert "99999" in text
-    assert (dashboard.tau, dashboard.opened, dashboard.filter) == (before, None, "missed")
-    dashboard.state = {"tau": -1000.0}  # Python may
-    assert dashboard.tau == -1000
-
-
 @pytest.mark.parametrize("text", ["{", "[]", "1", '{"a":' * 600, "[" * 5000, "9" * 3999, "NaN"])
 def test_an_address_that_is_no_state(opened, text):
     dashboard, _ = opened()
@@ -182,10 +157,6 @@ def test_an_address_that_is_no_state(opened, text):
     say_all(dashboard, "address", text=text)
     assert "no state" in in_the_bar(dashboard)
     assert dashboard.state == before
-
-
-def test_an_address_has_a_limit():
-    assert usable(json.dumps({"sort": "a" * 5000})) == ({}, ["it is no state of a dashboard"])
 
 
 def test_what_is_new_is_offered_and_shown(growing):

@@ -73,21 +73,6 @@ def test_without_truth_there_are_no_rates():
     assert "AUC" not in repr(widget)
 
 
-def test_update_changes_the_numbers_of_the_same_widget(explorer):
-    before = explorer.model_id
-    explorer.update([0.0, 1.0], [True, False], title="other")
-    assert explorer.counts["n"] == 2
-    assert explorer.evaluation.auc == 1.0
-    assert explorer.model_id == before
-
-
-def test_a_failed_update_changes_nothing(explorer):
-    before = explorer.counts
-    with pytest.raises(ValueError, match="NaN"):
-        explorer.update([0.0, np.nan])
-    assert explorer.counts == before
-
-
 GOOD = [1.0, 2.0, 3.0]
 TRUTH = {"memorized": [0, 1, 1]}
 REFUSED = [  # scores, options, and facts of the message
@@ -138,12 +123,6 @@ def test_a_bad_threshold_is_refused_later_too(judged, name, value):
     assert getattr(judged, name) == before
 
 
-@pytest.mark.parametrize("scores", [[0.25], [3.0] * 5])
-def test_scores_without_any_spread(scores):
-    widget = ThresholdExplorer(scores, tau=scores[0])
-    assert widget.counts == {"n": len(scores), "flagged": len(scores)}
-
-
 @pytest.mark.parametrize("memorized", [[True] * 4, [False] * 4])
 def test_one_kind_of_samples_has_counts_but_no_roc(memorized):
     widget = ThresholdExplorer([1.0, 1.0, 2.0, 3.0], memorized, tau=1)
@@ -164,20 +143,6 @@ def test_the_stand_in_holds_numbers(explorer):
     circle = drawn.find("{*}circle")
     assert float(circle.get("cy")) == pytest.approx(196 - 170 * point.tpr, abs=0.06)
     assert "application/vnd.jupyter.widget-view+json" in data
-
-
-@pytest.mark.parametrize("scores", [[2.0], [1, 1, 1], [-1e300, 1e300], [0.1, 0.1 + 2e-16]])
-def test_a_picture_of_strange_scores(scores):
-    odd = ThresholdExplorer(scores, tau=5.0)
-    assert "Histogram of" in odd._repr_mimebundle_()[0]["text/html"]
-
-
-def test_close_takes_the_layout_along(explorer):
-    layout = explorer.layout
-    explorer.close()
-    assert layout.comm is None
-    assert explorer.comm is None
-    explorer.close()
 
 
 def test_eta_moves_the_truth(judged):
@@ -204,13 +169,6 @@ def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(judg
     assert told(judged, "truth")["eta"] == 7.0
 
 
-def test_an_eta_that_nobody_reaches_has_no_roc(judged):
-    judged.eta = 1e6
-    assert judged.evaluation is None
-    assert judged.counts["hits"] == judged.counts["missed"] == 0
-    assert told(judged, "late")["band"] is None
-
-
 def test_log_lira_is_sent_once_it_is_asked_for(judged):
     scores, _, log_lira = scores_like_psmi()
     rising = log_lira[np.argsort(scores)].tobytes()
@@ -233,13 +191,6 @@ def test_samples_without_log_lira_are_left_out_and_counted():
     assert told(widget, "late")["others"][0]["auc"][0] == widget.evaluation.auc
 
 
-def test_without_any_log_lira_there_is_no_truth():
-    widget = ThresholdExplorer([1.0, 2.0], log_lira=[np.nan, np.nan], tau=1)
-    assert widget.counts == {"n": 2, "flagged": 1}
-    assert told(widget, "data")["note"] == "No sample has a log-LiRA yet."
-    assert widget.evaluation is None
-
-
 def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
     scores, _, log_lira = scores_like_psmi()
     truth = log_lira >= 4
@@ -258,21 +209,6 @@ def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
     assert told(explorer, "late")["others"] == []
     explorer.compare_with(None)
     assert not told(explorer, "comparable")
-
-
-def test_a_function_of_other_scores_is_called_only_to_compare(explorer):
-    scores, _, log_lira = scores_like_psmi()
-    calls = []
-
-    def others():
-        calls.append(1)
-        return {"loss": scores}
-
-    explorer.update(scores, log_lira >= 4, others=others)
-    assert told(explorer, "comparable")
-    assert calls == []
-    explorer.comparing = True
-    assert [other["name"] for other in told(explorer, "late")["others"]] == ["loss"]
 
 
 def test_other_scores_that_fail_are_a_sentence(explorer):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 SCORES = """
 import numpy as np
@@ -123,113 +122,6 @@ def test_each_score_is_counted_exactly(widget_page):
     settled(notebook)
 
 
-ONE_BIN = """
-from memowidgets.widgets import ThresholdExplorer
-explorer = ThresholdExplorer([0.5] * 26, [True] * 17 + [False] * 9, tau=0, more=True)
-explorer
-"""
-MANY = """
-import numpy as np
-from memowidgets.widgets import ThresholdExplorer
-scores = np.random.default_rng(0).normal(size=60_000)
-explorer = ThresholdExplorer(scores, scores > 1)
-explorer
-"""
-BARS = """() => {
-    const paths = (name) => [...document.querySelectorAll(`.mw-half-clear .mw-bars-${name}`)];
-    const middles = (name) => paths(name).map((path) => {
-        const { x, y, width, height } = path.getBBox();
-        const at = new DOMPoint(x + width / 2, y + height / 2).matrixTransform(path.getScreenCTM());
-        const seen = document.elementsFromPoint(at.x, at.y).map((one) => one.getAttribute("class"));
-        return { y, height, seen: seen.find((name) => name?.startsWith("mw-bars")) };
-    });
-    return [...middles("memorized"), ...middles("other")];
-}"""
-
-
-def test_memorised_and_other_samples_of_one_bin_are_both_seen(widget_page):
-    notebook = widget_page([ONE_BIN])
-    page = notebook.page
-    page.get_by_role("radiogroup", name="Scale of the counts").get_by_text("linear").click()
-    up, down = page.evaluate(BARS)
-    assert up["height"] / down["height"] == pytest.approx(17 / 9, rel=0.01)
-    assert up["y"] + up["height"] == pytest.approx(down["y"], abs=0.1)  # from a common line
-    assert up["seen"].startswith("mw-bars-memorized")
-    assert down["seen"].startswith("mw-bars-other")
-    texts = page.locator(".mw-side-text").all_text_contents()
-    assert [text.split()[-1] for text in texts] == ["memorised", "others"]
-    levels = page.locator(".mw-histogram .mw-axis text").all_text_contents()
-    assert not [text for text in levels if text.startswith("−") and "at risk" in text]
-    notebook.screenshots("explorer-one-bin", of=".mw-explorer")
-    notebook.python("explorer.update([0.5] * 26)")
-    page.wait_for_selector(".mw-without-truth")
-    assert page.locator(".mw-side-text").count() == 0
-
-
-def test_the_title_of_large_counts_stands_beside_their_numbers(widget_page):
-    notebook = widget_page([MANY])
-    page = notebook.page
-    numbers = page.locator(".mw-histogram .mw-axis text[text-anchor=end]")
-    assert any(text.endswith("k") for text in numbers.all_text_contents())
-    gap = page.evaluate("""() => {
-        const plot = document.querySelector(".mw-histogram");
-        const box = (one) => one.getBoundingClientRect();
-        const title = box(plot.querySelector(".mw-axis-title[transform]"));
-        const numbers = [...plot.querySelectorAll(".mw-axis text[text-anchor=end]")].map(box);
-        return Math.min(...numbers.map(({ left }) => left)) - title.right;
-    }""")
-    assert gap >= 0
-
-
-def test_nothing_moves_by_itself_for_those_who_want_no_motion(widget_page):
-    notebook = widget_page([JUDGED])
-    notebook.page.wait_for_selector(".mw-tau-knob")
-    moving = """() => [...document.querySelectorAll('.mw, .mw *')].filter((e) => {
-        const { transitionDuration, animationName } = getComputedStyle(e);
-        return animationName !== 'none' || transitionDuration.split(', ').some((d) => d !== '0s');
-    }).length"""
-    assert notebook.page.evaluate(moving) > 0
-    notebook.page.emulate_media(reduced_motion="reduce")
-    assert notebook.page.evaluate(moving) == 0
-
-
-# How far the slider's thumb is from the line of τ above it, and whether all fits its box.
-OFF = """() => {
-    const slider = document.querySelector('.mw-tau-row .mw-slider');
-    const { left, width } = slider.getBoundingClientRect();
-    const place = (slider.value - slider.min) / (slider.max - slider.min);
-    const line = document.querySelector('.mw-tau-line').getBoundingClientRect();
-    return left + 8 + place * (width - 16) - (line.left + line.width / 2);
-}"""
-SPILT = """() => {
-    const right = document.querySelector('.mw-controls').getBoundingClientRect().right;
-    return [...document.querySelectorAll('.mw-controls *')].filter((one) =>
-        one.getBoundingClientRect().right > right + 1).map((one) => one.outerHTML.slice(0, 80));
-}"""
-
-
-def test_the_slider_stands_below_its_line(widget_page):
-    cell = SCORES.replace("log_lira[:7] = np.nan\n", "") + (
-        "explorer = ThresholdExplorer(scores, log_lira=log_lira, more=True)\nexplorer"
-    )
-    notebook = widget_page([cell])
-    page = notebook.page
-    page.wait_for_selector(".mw-tau-knob")
-    for given in ("log_lira=log_lira", "memorized=log_lira >= 4", "title='alone'"):
-        notebook.python(f"explorer.update(scores, errors=errors, tau=0.1, {given})")
-        page.wait_for_selector(".mw-explorer[data-tau='0.1']")
-        for width in (1440, 1150):
-            notebook.resize(width)
-            page.wait_for_selector(".mw-roomy")
-            for tau in (-1.5, 0.0, 0.8):
-                notebook.python(f"setattr(explorer, 'tau', {tau})")
-                page.wait_for_selector(f".mw-explorer[data-tau='{tau:g}']")
-                assert abs(page.evaluate(OFF)) < 2.5, given
-            assert page.evaluate(SPILT) == []
-        notebook.resize(960)
-        assert page.evaluate(SPILT) == []
-
-
 def test_all_by_keyboard(widget_page):
     notebook = widget_page([JUDGED])
     page = notebook.page
@@ -252,26 +144,3 @@ def test_all_by_keyboard(widget_page):
         assert name in reached
     assert {"compare metrics", "Fewer controls ▴", "find 75 %"} <= set(reached)
     assert {"linear", "√"} <= set(reached)
-
-
-@pytest.mark.slow
-def test_a_million_scores_travel_and_count(widget_page):
-    cell = (
-        "import numpy as np\nfrom memowidgets.widgets import ThresholdExplorer\n"
-        "rng = np.random.default_rng(0)\n"
-        "log_lira = rng.gumbel(-2, 1.5, 1_000_000)\n"
-        "scores = rng.normal(size=1_000_000) - (log_lira >= 4)\n"
-        "explorer = ThresholdExplorer(scores, log_lira=log_lira, tau=-2.0,\n"
-        "    errors=rng.gamma(2, 0.001, 1_000_000), more=True)\nexplorer"
-    )
-    notebook = widget_page([cell])
-    page = notebook.page
-    page.wait_for_selector(".mw-tau-knob")
-    settled(notebook)
-    shown = root(page).locator(".mw-close").inner_text()
-    undecided = notebook.python("explorer.undecided")
-    assert shown.replace("\u202f", "") == f"{undecided} could go either way"
-    page.get_by_label("memorised from log-LiRA η").focus()
-    page.keyboard.press("ArrowRight")
-    notebook.eventually("explorer.eta_committed", 4.1)
-    settled(notebook)

@@ -8,7 +8,6 @@ import threading
 import weakref
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from memowidgets.data import ImageDataset
@@ -78,18 +77,6 @@ def test_images_are_sent_as_they_are(digits):
         assert np.array_equal(sent, images[item["position"]])
 
 
-def test_a_page_too_far_is_the_last_one(digits):
-    content, _ = page(digits, page=99)
-    assert (content["page"], content["pages"]) == (8, 9)
-    assert len(content["items"]) == 8
-
-
-def test_a_class_narrows_the_counts_too(digits):
-    _, labels = digit_like(200)
-    content, _ = page(digits, label=3)
-    assert content["total"] == content["counts"]["all"] == int((labels == 3).sum())
-
-
 def test_what_the_page_asks_wrongly_is_put_right(digits):
     content, _ = page(digits, filter="nonsense", sort="nonsense", page=-5)
     assert content["page"] == 0
@@ -105,14 +92,6 @@ def test_unknown_names_list_the_valid_ones(digits, trait, words):
         setattr(digits, trait, "x")
 
 
-def test_selecting_is_kept_in_python(digits):
-    say_all(digits, "select", position=7)
-    assert digits.selected == 7
-    assert "selected" not in digits.get_state()
-    with pytest.raises(ValueError, match="0 to 199"):
-        digits.selected = 200
-
-
 def test_long_texts_are_cut_and_halves_of_characters_replaced():
     records, _ = hostile_questions()
     widget = SampleInspector(records)
@@ -121,40 +100,6 @@ def test_long_texts_are_cut_and_halves_of_characters_replaced():
     "".join(item["text"] for item in content["items"]).encode("utf-8")
     long = next(item for item in content["items"] if item["text"].startswith("WWW"))
     assert len(long["text"]) + long["hidden"] == 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("samples", "kind"),
-    [
-        (np.zeros((3, 4, 5)), "image"),
-        (np.zeros((3, 4, 5, 3), np.uint8), "image"),
-        (["a", "b", "c"], "text"),
-        (pd.Series(["a", "b", "c"]), "text"),
-        ([{"question": "q", "choices": ["x", "y"], "answer": 1}] * 3, "mcq"),
-    ],
-)
-def test_samples_of_many_kinds(samples, kind):
-    widget = SampleInspector(samples, [0.1, -0.2, 0.3])
-    content, _ = page(widget, sort="risk")
-    assert content["kind"] == kind
-    assert [item["position"] for item in content["items"]] == [1, 0, 2]
-
-
-def test_search_looks_through_questions_and_choices():
-    records = [{"question": f"number {i}", "choices": ["Yes", "No"], "answer": 0} for i in range(9)]
-    widget = SampleInspector(records)
-    assert page(widget, search="NUMBER 4")[0]["total"] == 1
-    assert page(widget, search="yes")[0]["total"] == 9
-    assert page(widget, search="none such")[0]["total"] == 0
-    assert widget.filter == "all"
-
-
-def test_options_show_label_and_probability():
-    record = {"question": "q", "choices": ["x", "y", "z"], "answer": 1}
-    widget = SampleInspector([record], probabilities=[[0.2, 0.7, 0.1]])
-    item = page(widget)[0]["items"][0]
-    assert [option["label"] for option in item["options"]] == [False, True, False]
-    assert item["options"][1]["probability"] == 0.7
 
 
 def test_an_update_that_brings_truth_brings_its_filters():

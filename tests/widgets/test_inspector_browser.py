@@ -128,48 +128,6 @@ def test_a_sample_opens_by_keyboard_and_the_focus_comes_back(images):
     images.eventually("inspector.page", 1)
 
 
-def test_the_chosen_checkpoint_is_in_view(questions):
-    page = questions.page
-    questions.resize(700)
-    page.locator(".mw-card").first.dblclick()
-    chosen = page.locator(".mw-scores td.mw-here")
-    chosen.wait_for()
-    cell, view = chosen.bounding_box(), page.locator(".mw-scroll").bounding_box()
-    assert view["x"] < cell["x"]
-    assert cell["x"] + cell["width"] <= view["x"] + view["width"]
-    assert view["y"] < cell["y"]
-    assert cell["y"] + cell["height"] <= view["y"] + view["height"]
-    page.keyboard.press("Escape")
-
-
-def test_what_is_not_computed_can_be(images):
-    page = images.page
-    cards(page).first.locator(".mw-open").click()
-    buttons = page.locator(".mw-compute-cell")
-    buttons.first.wait_for()
-    named = buttons.first.get_attribute("aria-label")
-    assert named.startswith("not computed: compute PSMI at layer")
-    buttons.first.focus()
-    page.keyboard.press("ArrowDown")
-    assert page.evaluate("() => document.activeElement.className") == "mw-compute-cell"
-    assert page.evaluate("() => document.activeElement.tabIndex") == 0
-    buttons.first.click()
-    images.eventually("len(computed)", 1)
-    layer, checkpoint = images.python("computed[0]")
-    assert f"layer {layer}" in named
-    assert f"epoch {checkpoint.removeprefix('epoch-')}" in named
-
-
-def test_tau_and_another_score_reach_the_open_sample(images):
-    page = images.page
-    cards(page).first.locator(".mw-open").click()
-    page.locator(".mw-sample .mw-status-hit").wait_for()
-    images.python("setattr(inspector, 'tau', -5.0)")
-    page.locator(".mw-sample .mw-status-missed").wait_for()
-    images.python("inspector.update(scores - 10, log_lira >= 4, title='Loss, last')")
-    page.locator(".mw-sample").get_by_text("Loss −").wait_for()
-
-
 def test_decisions_by_key_and_button_are_saved_and_undone(images):
     page = images.page
     first = cards(page).first
@@ -241,38 +199,6 @@ def test_several_are_selected_and_decided_on_at_once(images):
     assert page.locator(".mw-card[aria-checked]").count() == 0
 
 
-def test_the_list_stays_beside_an_open_sample_where_there_is_room(images):
-    page = images.page
-    cards(page).first.locator(".mw-open").click()
-    opened, listed = page.locator(".mw-opened"), page.locator(".mw-cards")
-    page.locator(".mw-lira").wait_for()
-    assert listed.is_visible()
-    left, right = listed.bounding_box(), opened.bounding_box()
-    assert left["x"] + left["width"] <= right["x"]
-    cards(page).nth(2).click()
-    page.locator(".mw-where").get_by_text("3 of 22").wait_for()
-    assert focused(page) == cards(page).nth(2).get_attribute("data-position")
-    images.resize(700)
-    assert listed.is_hidden()
-    buttons = page.locator(".mw-opened .mw-choice").first.bounding_box()
-    assert buttons["y"] < opened.bounding_box()["y"] + 100
-    page.locator(".mw-opened").focus()
-    page.keyboard.press("Escape")
-    assert listed.is_visible()
-
-
-def test_a_small_standard_error_is_not_shown_as_none(widget_page):
-    cell = (
-        "from memowidgets.widgets import SampleInspector\n"
-        "inspector = SampleInspector(['a', 'b'], scores=[-28.5, 0.2], errors=[0.0004, 0.06],"
-        " title='PSMI')\ninspector"
-    )
-    page = widget_page([cell]).page
-    page.get_by_text("PSMI −28.5 ± 0.0004", exact=True).wait_for()
-    page.get_by_role("button", name="all 2").click()
-    page.get_by_text("PSMI 0.2 ± 0.1", exact=True).wait_for()
-
-
 def test_a_bulk_decision_names_the_count_and_asks_first(images):
     page = images.page
     page.get_by_label("decide on").select_option("all")
@@ -329,34 +255,6 @@ def test_every_image_shows_its_own_pixels(widget_page):
     notebook.page.locator(".mw-card").nth(13).dblclick()
     opened = notebook.page.locator(".mw-sample .mw-image")
     assert (pixels_of(opened)[-2, -2] == 10).all()
-
-
-def test_files_of_images_go_with_what_they_showed(images):
-    page = images.page
-    page.locator('[data-filter="all"]').click()
-    page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
-    sheets = """() => document.adoptedStyleSheets.map((sheet) => sheet.cssRules[0]?.selectorText)
-        .filter((selector) => selector?.startsWith('.mw-sheet'))"""
-    for _ in range(3):
-        first = cards(page).first.get_attribute("data-position")
-        page.locator('[aria-label="next page"]').click()
-        page.wait_for_function(
-            "(gone) => document.querySelector('.mw-card').dataset.position !== gone", arg=first
-        )
-        page.locator('.mw-cards[aria-busy="false"]').wait_for()
-    used = page.evaluate(sheets)
-    assert used
-    assert all(page.locator(selector).count() for selector in used)
-    images.python("inspector.close()")
-    page.wait_for_function(f"() => ({sheets})().length === 0")
-
-
-def test_samples_sort_by_another_score(images):
-    page = images.page
-    page.get_by_label("sort", exact=True).select_option("score:loss")
-    page.locator('[data-filter="all"]').click()
-    wanted = str(images.python("int(scores.argmax())"))
-    page.wait_for_selector(f'.mw-card:first-child[data-position="{wanted}"]')
 
 
 def test_a_read_only_run_says_so_and_exports(images, tmp_path):
@@ -423,17 +321,6 @@ def test_a_sample_is_relabelled_by_keyboard_and_several_by_a_list(questions):
     said(page, "Undone: 2 samples.")
 
 
-def test_a_picture_can_t_be_anonymised_and_the_button_says_so(images):
-    page = images.page
-    cards(page).first.click()
-    button = page.locator('.mw-decide .mw-choice[data-decision="anonymise"]')
-    assert button.get_attribute("aria-disabled") == "true"
-    assert "Only texts" in button.get_attribute("title")
-    button.click(force=True)
-    said(page, "Only texts can be anonymised: keep, relabel or remove this sample.")
-    assert decided(images) == {}
-
-
 def test_hostile_texts_ids_and_class_names_stay_text(questions):
     page = questions.page
     questions.screenshots("inspector-questions", of=".mw-inspector")
@@ -466,60 +353,3 @@ def test_hostile_texts_ids_and_class_names_stay_text(questions):
     for private in ("wobbling", "gpj.evil", "patient-007"):
         assert private not in saved
     assert decided(questions)["\u202egpj.evil\nid"] == "remove"
-
-
-def test_cards_out_of_view_follow_those_in_view(images):
-    page = images.page
-    images.resize(1400, 420)
-    page.locator('[data-filter="all"]').click()
-    page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
-    first, fourth = (cards(page).nth(i).get_attribute("data-position") for i in (0, 3))
-    cards(page).nth(3).click()
-    page.locator('[aria-label="next page"]').click()
-    page.locator(f'.mw-card:first-child:not([data-position="{first}"])').wait_for()
-    page.locator('.mw-cards[aria-busy="false"]').wait_for()
-    shown = [int(card.get_attribute("data-position")) for card in cards(page).all()]
-    assert shown == images.python("np.argsort(scores, kind='stable')[12:24].tolist()")
-    assert fourth not in map(str, shown)
-    assert page.locator('.mw-card[aria-selected="true"]').count() == 0
-
-
-def test_a_key_held_down_decides_once(images):
-    page = images.page
-
-    def levels(n):
-        page.locator(".mw-undo", has_text=f"Undo ({n})").wait_for(state="attached")
-
-    def held(key):
-        for _ in range(4):
-            page.keyboard.down(key)  # after the first one they are repetitions
-        page.keyboard.up(key)
-
-    for i in range(3):
-        cards(page).nth(i).focus()
-        page.keyboard.press("k")
-        levels(i + 1)
-    held("z")
-    levels(2)
-    page.keyboard.press("r")  # is answered after them
-    levels(3)
-    page.keyboard.press("Enter")
-    page.locator(".mw-lira").wait_for()
-    held("z")
-    levels(2)
-    page.keyboard.press("r")
-    levels(3)
-    assert images.python("log.undo_levels") == 3
-
-
-def test_no_id_is_cut(images):
-    page = images.page
-    images.resize(1440, 900)
-    page.locator('[data-filter="all"]').click()
-    page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
-    cut = """() => [...document.querySelectorAll(".mw-id")]
-        .filter((id) => id.scrollWidth > id.clientWidth).map((id) => id.textContent)"""
-    for size, pixels in (("S", 64), ("L", 224), ("M", 112)):
-        page.locator(".mw-inspector").get_by_role("radio", name=size, exact=True).click()
-        page.locator(f".mw-cards.mw-size-{pixels}").wait_for()
-        assert page.evaluate(cut) == [], size

@@ -138,10 +138,3 @@ def test_a_frame_is_shown_as_a_table_and_one_of_questions_as_questions():
     audit = mw.Audit.from_arrays(frame()["label"], frame()[["age", "pressure"]], samples=frame())
     assert isinstance(audit.data, TableDataset)
     assert list(audit.data.columns) == ["age", "ward", "pressure"]
-
-
-def test_labels_of_an_inspector_may_be_strings():
-    inspector = SampleInspector(["a", "b", "c"], np.zeros(3), labels=["y", "x", "y"])
-    assert [item["label"] for item in page(inspector)["items"]] == ["y", "x", "y"]
-    inspector.update(np.zeros(3), labels=["x", "x", "y"])
-    assert [item["label"] for item in page(inspector)["items"]] == ["x", "x", "y"]

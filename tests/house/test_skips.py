@@ -1,0 +1,67 @@
+"""In CI a skip is a failure unless it is allowed, and without Chromium its tests are skipped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # each test runs pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
+    (tmp_path / "test_skips.py").write_text(
+        "import pytest\n"
+        "def test_browser(): pytest.skip('no Chromium: install it')\n"
+        "def test_gpu(): pytest.skip('no CUDA device')\n"
+        "@pytest.mark.skipif(True, reason='no Node')\ndef test_mark(): pass\n"
+        "@pytest.mark.xfail(strict=True)\ndef test_known(): assert False\n"
+    )
+    (tmp_path / "test_module.py").write_text(
+        "import pytest\npytest.skip('no make', allow_module_level=True)\n"
+    )
+
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    # A folder of its own for temporary files: pytest deletes those of earlier runs from the usual.
+    apart = (
+        "-p",
+        "conftest",
+        "-c",
+        str(tmp_path / "pytest.ini"),
+        f"--basetemp={tmp_path / 'temp'}",
+    )
+
+    def outcome(*options, **env):
+        clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
+        result = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *apart, str(tmp_path), *options],
+            cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)} | env,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return result.returncode, result.stdout.splitlines()[-1]
+
+    code, line = outcome()
+    assert code == 0
+    assert "4 skipped, 1 xfailed" in line
+    code, line = outcome("-n1", CI="1", PYTEST_ADDOPTS="--continue-on-collection-errors")
+    assert code == 1
+    assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in line
+
+
+def test_without_chromium_browser_tests_are_skipped(tmp_path):
+    clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
+    test = (
+        "tests/browser/test_harness.py::test_a_widget_answers_and_what_must_not_happen_is_noticed"
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", f"--basetemp={tmp_path / 'temp'}", test],
+        cwd=ROOT, env=clean | {"CHROMIUM": "/nowhere/chromium"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "no Chromium: install chromium, or name a Chrome in $CHROMIUM" in result.stdout
+    assert "1 skipped" in result.stdout.splitlines()[-1]

@@ -198,7 +198,7 @@ def _truth(keep: Results, audit: Any) -> None:
 
 def comparisons(keep: Results, audit: Any) -> None:
     """Keep what compares definitions, numbers of shadow models, and other targets."""
-    keep.keep("compare_memorization", lambda: audit.compare_memorization(n_bootstrap=20))
+    keep.keep("compare_memorization", audit.compare_memorization)
     keep.keep("shadow_curve", lambda: audit.shadow_curve(repeats=2))
     other = keep.keep("as_target 1", lambda: audit.as_target(1))
     if other is not None:

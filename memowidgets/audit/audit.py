@@ -1108,7 +1108,6 @@ class Audit:
         self,
         checkpoint: str | float = "final",
         variance: str = truth.VARIANCE,
-        n_bootstrap: int = 500,
         random_state: int = 0,
     ) -> MemorizationComparison:
         """Compare the definitions of memorisation (paper, Appendix C).
@@ -1119,10 +1118,8 @@ class Audit:
             Checkpoint at which target and shadow models are compared.
         variance : {"shrunk", "per-sample", "global"}
             Of LiRA, local and global, as in `log_lira`.
-        n_bootstrap : int
-            Number of resamples of the members, for the intervals.
         random_state : int
-            Seed of the resamples.
+            Seed of the halves of the shadow models.
 
         Returns
         -------
@@ -1132,12 +1129,10 @@ class Audit:
             ``note``: what the two definitions of a pair share. From 8 shadow models on, ρ is
             between two disjoint halves of them, because definitions from the same models share
             their noise and agree too well. Noise makes this ρ too low. So the table also has the
-            reliability of both, and where that allows it the disattenuated ρ with its interval.
+            reliability of both, whose geometric mean ρ can't exceed.
         """
         evidence = self._with_truth(checkpoint, others=True)
-        return definitions.compared_definitions_of(
-            evidence, checkpoint, variance, n_bootstrap, random_state
-        )
+        return definitions.compared_definitions_of(evidence, checkpoint, variance, random_state)
 
     def as_target(self, index: int) -> Self:
         """Return the same audit with a shadow model as the target (leave one out).

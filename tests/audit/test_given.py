@@ -126,7 +126,7 @@ def test_the_rest_of_the_audit_works_on_it(audit):
         ["psmi", "early"], ["psmi", "late"], ["loss", ""], ["logit_gap", ""],
         ["mahalanobis", "early"], ["mahalanobis", "late"],
     ]  # fmt: skip
-    comparison = audit.compare_memorization(n_bootstrap=10)
+    comparison = audit.compare_memorization()
     assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
     curve = audit.shadow_curve(repeats=2)
     assert curve["n_shadows"].tolist() == [4, 8, SHADOWS // 2]

@@ -191,7 +191,7 @@ def test_histograms_count_every_member(audit, figures):
 
 
 def test_definitions_are_those_of_the_comparison(audit, figures):
-    found = audit.compare_memorization(n_bootstrap=500)
+    found = audit.compare_memorization()
     (cells,) = units(figures["definitions"])
     assert cells.data["samples"].sum() == len(found.values)
     assert list(figures.notes["definitions"]) == [found.note]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from memowidgets import evaluation, memorization
 from memowidgets.audit.evidence import Evidence
@@ -30,7 +31,8 @@ _BAND = (0.05, 0.95)
 _FEWEST = 4  # shadow models of a subset
 _ENOUGH_TO_SPLIT = 8
 _SPLITS = 4  # into halves; one alone adds noise of its own
-_RELIABLE = 0.5  # with less, a disattenuated ρ is mostly noise
+_Z = 1.96  # of a 95 % interval
+_ALMOST = 1 - 1e-12  # arctanh(1) is infinite
 _GAMMA = 1.0  # any γ ranks alike; above 1 more samples tie at 0
 
 
@@ -45,18 +47,13 @@ class MemorizationComparison:
         ``attack_success_rate`` and ``counterfactual`` (of the shadow models). A high value means
         memorised.
     spearman : DataFrame
-        For each pair ``a``, ``b``: Spearman's ``rho`` with its 95 % interval ``low``, ``high``
-        from a bootstrap by sample, and ``n``. ``reliability_a`` and ``reliability_b`` say how far
-        each definition, from all shadow models, would agree with itself from as many others: its
-        correlation between two disjoint halves, stepped up by the formula of Spearman and Brown.
-        ``rho_disattenuated`` is ``rho`` divided by the geometric mean of both correlations between
-        halves (Spearman 1904), so it estimates ρ from infinitely many shadow models; ``rho_low``
-        and ``rho_high`` are its 95 % interval, which covers less than that because the estimate is
-        still too low (``docs/limits.md`` has numbers). These are NaN if a reliability is below .5,
-        and reliabilities are NaN with fewer than 8 shadow models.
+        For each pair ``a``, ``b``: Spearman's ``rho``, its 95 % interval ``low``, ``high`` over the
+        choice of samples (Bonett and Wright 2000), and ``n``. ``reliability_a`` and
+        ``reliability_b`` say how far each definition, from all shadow models, would agree with
+        itself from as many others: its correlation between two disjoint halves, stepped up by the
+        formula of Spearman and Brown. They are NaN with fewer than 8 shadow models.
     note : str
-        Which shadow models the two definitions of a pair are computed from, what they share, and
-        for which pairs there is no disattenuated ρ.
+        Which shadow models the two definitions of a pair are computed from, and what they share.
     """
 
     values: pd.DataFrame = field(repr=False)
@@ -82,7 +79,6 @@ def compared_definitions(
     target: Gaps,
     population: tuple[Gaps, Mask, Gaps] | None,
     variance: str,
-    n_bootstrap: int,
     random_state: int,
     *,
     pairs: bool = False,
@@ -102,8 +98,8 @@ def compared_definitions(
         themselves are used.
     variance : str
         As in `memowidgets.memorization.log_lira`.
-    n_bootstrap, random_state : int
-        Number of bootstrap samples, and their seed.
+    random_state : int
+        Seed of the halves.
     pairs : bool
         Whether shadow models were trained in complementary pairs.
     """
@@ -134,15 +130,15 @@ def compared_definitions(
         size = 2 * (m // 4) if pairs else m // 2
         splits = [disjoint(rng, m, size, pairs=pairs) for _ in range(_SPLITS)]
         halves = _common([by(half) for split in splits for half in split])
-    table = _spearman(halves or [values, values], n_bootstrap, random_state)
+    table = _spearman(halves or [values, values])
     if halves is None:
-        table.loc[:, list(_OF_TRUTH)] = np.nan
+        table.loc[:, ["reliability_a", "reliability_b"]] = np.nan
         note = f"Both definitions of a pair are from the same {m} shadow models and share their "
         note += "noise, so ρ is too high, and their reliability is unknown."
     else:
         note = f"The two definitions of a pair are from disjoint sets of {size} shadow models, "
-        note += f"with the mean over {_SPLITS} ways to split them."
-        note += _note_on_reliability(table)
+        note += f"with the mean over {_SPLITS} ways to split them. Noise makes ρ too low: it can't "
+        note += "exceed the geometric mean of both reliabilities."
     note += " log-LiRA and RMIA share the target's gap."
     return MemorizationComparison(values, table, note)
 
@@ -151,11 +147,9 @@ def compared_definitions_of(
     evidence: Evidence,
     checkpoint: str | float,
     variance: str,
-    n_bootstrap: int,
     random_state: int,
 ) -> MemorizationComparison:
     """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
-    whole_number("n_bootstrap", n_bootstrap, 2)
     record = evidence.names.record(checkpoint)
     _, members, gaps, _ = member_gaps(evidence, record.name)
     target, others = evidence.target_gaps(record), None
@@ -170,27 +164,8 @@ def compared_definitions_of(
         target,
         others,
         variance,
-        n_bootstrap,
         random_state,
         pairs=evidence.shadows.are_pairs,
-    )
-
-
-def _note_on_reliability(table: pd.DataFrame) -> str:
-    """Say which definitions are too noisy for a disattenuated ρ, and that ρ is too low."""
-    each = pd.concat([table.set_index(side)[f"reliability_{side}"] for side in ("a", "b")])
-    each = each[~each.index.duplicated()]
-    poor = [
-        f"{name} ({'unknown' if np.isnan(value) else f'{value:.2f}'})"
-        for name, value in each.items()
-        if not value >= _RELIABLE
-    ]
-    text = " Noise makes ρ too low."
-    if not poor:
-        return f"{text} rho_disattenuated corrects it by the reliabilities."
-    return (
-        f"{text} It cannot be corrected for {', '.join(poor)}, whose reliability is below "
-        f"{_RELIABLE:g} or unknown: train more shadow models."
     )
 
 
@@ -324,7 +299,7 @@ def _between(one: Floats, other: Floats, eta: float) -> dict[str, float]:
     union = int((here | there).sum())
     return {
         "overlap": float((here & there).sum() / union) if union else np.nan,
-        "agreement": _rho(_ranks(one[both]), _ranks(other[both])),
+        "agreement": float(_rank_correlations(np.column_stack([one[both], other[both]]))[0, 1]),
     }
 
 
@@ -358,76 +333,41 @@ def _rmia(
     return found[: len(target)]
 
 
-_OF_TRUTH = ("reliability_a", "reliability_b", "rho_disattenuated", "rho_low", "rho_high")
-
-
-def _spearman(halves: list[pd.DataFrame], n_bootstrap: int, random_state: int) -> pd.DataFrame:
+def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
     """Correlate each definition from one half of the shadow models with another from the other.
 
     ρ is the mean over the splits, two halves after each other, and over both assignments of the
     halves. The same matrix has each definition's correlation between the halves on its diagonal.
     """
     n, width = halves[0].shape
-    codes = [_codes(half.to_numpy()) for half in halves]
-    rng = np.random.default_rng(random_state)
-
-    def between(rows: NDArray[np.int64]) -> Floats:
-        ranks = [_ranks_of(half[rows]) for half in codes]
-        splits = zip(ranks[::2], ranks[1::2], strict=True)
-        blocks = [_correlations(np.hstack(split))[:width, width:] for split in splits]
-        block = np.mean(blocks, axis=0)
-        return np.asarray((block + block.T) / 2)
-
-    whole = between(np.arange(n))
-    resampled = np.array([between(rng.integers(n, size=n)) for _ in range(n_bootstrap)])
-    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    known = np.maximum(np.diagonal(whole), 0.0)
+    splits = zip(halves[::2], halves[1::2], strict=True)
+    blocks = [_rank_correlations(np.hstack(split))[:width, width:] for split in splits]
+    rho = (np.mean(blocks, axis=0) + np.mean(blocks, axis=0).T) / 2
+    z, error = (
+        np.arctanh(np.clip(rho, -_ALMOST, _ALMOST)),
+        np.sqrt((1 + rho**2 / 2) / max(n - 3, 1)),
+    )
+    low, high = np.tanh(z - _Z * error), np.tanh(z + _Z * error)
+    known = np.maximum(np.diagonal(rho), 0.0)
     reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
-    true, drawn = _disattenuated(whole), _disattenuated(resampled)
-    rows = []
-    for i, j in combinations(range(width), 2):
-        of_truth = [np.nan] * 3
-        if min(reliable[i], reliable[j]) >= _RELIABLE:
-            of_truth = [true[i, j], *np.nanquantile(drawn[:, i, j], [0.025, 0.975])]
-        row = {"a": halves[0].columns[i], "b": halves[0].columns[j], "rho": whole[i, j]}
-        row |= {"low": low[i, j], "high": high[i, j], "n": n}
-        found = reliable[i], reliable[j], *of_truth
-        rows.append(row | dict(zip(_OF_TRUTH, found, strict=True)))
-    return pd.DataFrame(rows)
+    names = halves[0].columns
+    return pd.DataFrame(
+        {
+            "a": names[i],
+            "b": names[j],
+            "rho": rho[i, j],
+            "low": low[i, j],
+            "high": high[i, j],
+            "n": n,
+            "reliability_a": reliable[i],
+            "reliability_b": reliable[j],
+        }
+        for i, j in combinations(range(width), 2)
+    )
 
 
-def _disattenuated(block: Floats) -> Floats:
-    """Divide correlations by the geometric mean of both diagonal ones; at most 1 in size."""
-    own = np.diagonal(block, axis1=-2, axis2=-1)
-    scale = np.sqrt(np.maximum(own[..., :, None] * own[..., None, :], 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.clip(block / np.where(scale > 0, scale, np.nan), -1.0, 1.0))
-
-
-def _ranks(values: Floats) -> Floats:
-    """Return the ranks within each column; ties share their mean rank."""
-    return pd.DataFrame(values).rank().to_numpy()
-
-
-def _codes(values: Floats) -> NDArray[np.int64]:
-    """Return each value's place among the distinct values of its column."""
-    columns = [np.unique(column, return_inverse=True)[1] for column in values.T]
-    return np.column_stack(columns)
-
-
-def _ranks_of(codes: NDArray[np.int64]) -> Floats:
-    """Return the ranks of values by their codes, as `_ranks` does, without sorting them again."""
-    ranks = np.empty(codes.shape)
-    for place, column in enumerate(codes.T):
-        counts = np.bincount(column)
-        ranks[:, place] = (np.cumsum(counts) - (counts - 1) / 2)[column]
-    return ranks
-
-
-def _correlations(ranks: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):  # a constant definition has no ranks
+def _rank_correlations(values: Floats) -> Floats:
+    """Return Spearman's ρ (k, k) of the columns of (n, k); NaN for a constant one."""
+    ranks = rankdata(values, axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.corrcoef(ranks, rowvar=False))
-
-
-def _rho(a: Floats, b: Floats) -> float:
-    return float(_correlations(np.hstack([a, b]))[0, 1])

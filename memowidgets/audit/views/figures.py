@@ -573,7 +573,7 @@ class _Desk(_Drawn):
         reason = self._why_no_lira()
         if reason:
             raise NotThereError(reason)
-        found = compared_definitions_of(self.evidence, "final", VARIANCE, 500, 0)
+        found = compared_definitions_of(self.evidence, "final", VARIANCE, 0)
         values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
         notes: list[Reason] = []
         if asks_model_for_others(self.evidence):

@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
 
+from memowidgets import __version__
 from memowidgets.extras import LIBRARIES
 from memowidgets.visible import visible
 
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m memowidgets",
         description="Find out which training samples a classifier will memorise, before it does.",
     )
-    parser.add_argument("--version", action="version", version=version("memowidgets"))
+    parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
     on = "train a small audit on a device, such as cuda, and compare it with the CPU"

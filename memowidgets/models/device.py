@@ -331,6 +331,8 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
         os.environ.setdefault(_CUBLAS, ":4096:8")
     try:
         with ExitStack() as stack:
+            if device.type == "cuda":
+                stack.enter_context(_without_cudnn_attention())
             if deterministic:
                 stack.enter_context(_deterministic())
             yield
@@ -344,6 +346,23 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
             f"the device {device} has failed ({reason}). What is finished is kept: restart "
             'Python and go on, on another device (device="cpu") if this one stays away'
         ) from error
+
+
+@contextmanager
+def _without_cudnn_attention() -> Iterator[None]:
+    """Leave attention to torch's own kernels within this context.
+
+    With cuDNN's, the gradients of a padded batch are sometimes not finite where a token may attend
+    to none, as the padding on a prompt's left (`benchmarks/gpu/language-diagnosis.json`).
+    """
+    from torch.backends import cuda
+
+    before = cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    cuda.enable_cudnn_sdp(enabled=False)
+    try:
+        yield
+    finally:
+        cuda.enable_cudnn_sdp(before)
 
 
 def free_bytes(device: torch.device) -> int | None:

@@ -23,6 +23,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
+from memowidgets import __version__
 from memowidgets.models.bases import Bases
 from memowidgets.models.device import resolve_device
 from memowidgets.progress import Cancelled, Progress
@@ -180,7 +181,7 @@ def library_versions() -> dict[str, str]:
     for file in sorted(package.rglob("*.py")):
         code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
     found = {
-        "memowidgets": importlib.metadata.version("memowidgets"),
+        "memowidgets": __version__,
         _CODE: code.hexdigest()[:8],
         "torch": importlib.metadata.version("torch").split("+")[0],
         "numpy": importlib.metadata.version("numpy"),

@@ -440,6 +440,15 @@ def test_deterministic_products_are_possible_later_in_a_process_that_began_witho
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
 
 
+def test_attention_on_a_gpu_is_not_cudnns_whose_gradients_of_left_padding_are_not_finite():
+    """On an H200 (torch 2.11) the tenth step of a Llama had NaN in its gradients."""
+    enabled = torch.backends.cuda.cudnn_sdp_enabled
+    assert enabled()
+    with working_on(torch.device("cuda:0")):
+        assert not enabled()
+    assert enabled()
+
+
 def test_a_product_before_the_setting_is_one_sentence_that_says_what_to_do(device):
     said = "this operation is not deterministic … set an environment variable: "
     with (

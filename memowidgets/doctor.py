@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata, util
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from memowidgets.extras import PURPOSES, installed, pip_install
 
@@ -23,7 +19,6 @@ __all__ = ["Finding", "examine", "versions"]
 
 _PACKAGE = Path(__file__).parent
 _TESTED_PYTHONS = ((3, 11), (3, 13))
-_CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _GIB = 2**30
 
 
@@ -65,7 +60,7 @@ def examine() -> Iterator[Finding]:
     ------
     Finding
         One result per check, as soon as it is known, in the order: Python, packages, device,
-        notebook, browser tests, front ends.
+        notebook, front ends.
 
     Examples
     --------
@@ -73,12 +68,10 @@ def examine() -> Iterator[Finding]:
     True
     """
     yield _python()
-    yield Finding(f"{platform.platform()}, {os.cpu_count()} cores{_memory()}")
+    yield Finding(f"{platform.platform()}, {os.cpu_count()} cores")
     yield from _packages()
     yield _device()
     yield from _notebook()
-    yield _program("Chromium", _CHROMES, os.environ.get("CHROMIUM"), "browser tests")
-    yield _program("Node", ("node",), None, "tests of the front ends' JavaScript")
     yield from _front_ends()
 
 
@@ -92,17 +85,8 @@ def _python() -> Finding:
     return Finding(f"Python {version}")
 
 
-def _memory() -> str:
-    try:
-        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not available on every system
-        return ""
-    return f", {size / _GIB:.0f} GiB of memory"
-
-
 def _packages() -> Iterator[Finding]:
     tested = _tested_versions()
-    yield _size()
     for requirement, extra in _requirements():
         yield _package(requirement, tested.get(requirement.name), extra)
 
@@ -123,26 +107,6 @@ def _requirements() -> Iterator[tuple[Requirement, str | None]]:
 def versions() -> dict[str, str]:
     """Return the version of each installed package that memowidgets and its extras need."""
     return installed(["memowidgets", *(requirement.name for requirement, _ in _requirements())])
-
-
-def _size() -> Finding:
-    """Add up the files of memowidgets and of all packages that it cannot do without."""
-    waiting, known, size = ["memowidgets"], set[str](), 0
-    while waiting:
-        name = canonicalize_name(waiting.pop())
-        if name in known:
-            continue
-        known.add(name)
-        try:
-            package = metadata.distribution(name)
-        except metadata.PackageNotFoundError:  # each of ours has a line of its own
-            continue
-        for file in package.files or ():
-            with suppress(OSError):
-                size += Path(str(file.locate())).stat().st_size
-        needs = map(Requirement, package.requires or ())
-        waiting += [r.name for r in needs if not r.marker or r.marker.evaluate({"extra": ""})]
-    return Finding(f"plain install: {size / 1e6:.0f} MB on disk in {len(known)} packages")
 
 
 def _package(requirement: Requirement, tested: str | None, extra: str | None) -> Finding:
@@ -209,22 +173,6 @@ def _notebook() -> Iterator[Finding]:
             )
 
 
-def _program(name: str, commands: tuple[str, ...], chosen: str | None, use: str) -> Finding:
-    found = next(filter(None, map(shutil.which, (chosen,) if chosen else commands)), None)
-    if found is None:
-        return Finding(
-            f"{name} was not found ({use} are skipped)", f"install {commands[0]}, if you run them"
-        )
-    try:
-        asked = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, timeout=20, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return Finding(f"{found} does not run: {error}", f"reinstall {commands[0]}")
-    version = asked.stdout.strip().removeprefix(name).strip()
-    return Finding(f"{name} {version} ({use} can run)")
-
-
 def _front_ends() -> Iterator[Finding]:
     files = sorted((_PACKAGE / "widgets" / "static").glob("*.[jc]*s*"))
     reinstall = "pip install --force-reinstall --no-deps memowidgets"
@@ -232,9 +180,10 @@ def _front_ends() -> Iterator[Finding]:
         yield Finding("no front-end files in memowidgets/widgets/static", reinstall, essential=True)
         return
     try:
-        size = sum(len(file.read_text(encoding="utf-8").encode()) for file in files)
+        for file in files:
+            file.read_text(encoding="utf-8")
         import_module("memowidgets.widgets")
     except (OSError, UnicodeError, ImportError) as error:
         yield Finding(f"the widgets cannot be loaded: {error}", reinstall, essential=True)
         return
-    yield Finding(f"front ends: {len(files)} files, {size / 1000:.0f} kB")
+    yield Finding(f"front ends: {len(files)} files")

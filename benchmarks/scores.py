@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.measure import Namespace, Row, interleaved, peak_mb, rms
 from memowidgets.evaluation import roc
 from memowidgets.memorization import log_lira
-from memowidgets.metrics import PSMI, Mahalanobis, score_layers
+from memowidgets.metrics import PSMI, Mahalanobis
 
 SIZES = [(512, 10, "10", "15"), (4096, 4, "4", "8")]
 N = 10_000
@@ -178,31 +177,19 @@ def large(_: Namespace) -> list[Row]:
 D, LAYERS = 576, 30
 
 
-class Folder(Mapping[int, np.ndarray]):
-    """Layers on disk, mapped on access."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __getitem__(self, layer: int) -> np.ndarray:
-        return np.load(self.path / f"{layer}.npy", mmap_mode="r")
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(1, LAYERS + 1))
-
-    def __len__(self) -> int:
-        return LAYERS
-
-
 def layers(_: Namespace) -> list[Row]:
     X, y = features(N, D, 4)
+
+    def score(X: np.ndarray) -> np.ndarray:
+        return PSMI().fit(X, y).score_samples(X, y)
+
     with tempfile.TemporaryDirectory() as path:
-        folder = Folder(Path(path))
-        for layer in folder:
-            np.save(folder.path / f"{layer}.npy", X)
+        files = [Path(path) / f"{layer}.npy" for layer in range(LAYERS)]
+        for file in files:
+            np.save(file, X)
         many, one = interleaved(
-            lambda: score_layers(PSMI(), folder, y),
-            lambda: [PSMI().fit(X, y).score_samples(X, y) for _ in range(3)],
+            lambda: [score(np.load(file, mmap_mode="r")) for file in files],
+            lambda: [score(X) for _ in range(3)],
             repeats=3,
         )
     one /= 3

@@ -12,7 +12,7 @@ from memowidgets.extras import later
 if TYPE_CHECKING:
     from memowidgets.metrics.logits import csl, logit_gap, loss, mean_over_checkpoints, mean_rank
     from memowidgets.metrics.mahalanobis import Mahalanobis
-    from memowidgets.metrics.psmi import PSMI, score_layers
+    from memowidgets.metrics.psmi import PSMI
 
 __all__ = [
     "PSMI",
@@ -22,7 +22,6 @@ __all__ = [
     "loss",
     "mean_over_checkpoints",
     "mean_rank",
-    "score_layers",
 ]
 
 _PLACES = {
@@ -33,7 +32,6 @@ _PLACES = {
     "loss": "logits",
     "mean_over_checkpoints": "logits",
     "mean_rank": "logits",
-    "score_layers": "psmi",
 }
 __getattr__ = later(__name__, {k: f"memowidgets.metrics.{v}" for k, v in _PLACES.items()})
 

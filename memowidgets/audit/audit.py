@@ -1376,9 +1376,6 @@ class Audit:
             ``_low`` and ``_high``, between which 90 % of the draws lie. A subset is never compared
             with a set that contains it, which would flatter it. With several variances there are
             rows for each, with its name in the column ``variance``, from the same draws.
-            ``attrs["enough"]`` is the number of shadow models after which more stop paying: from
-            there on the agreement is at least .7, and doubling their number adds less than .02 to
-            it. It is None if no size but the last is enough. With several variances it is a dict.
 
         Raises
         ------

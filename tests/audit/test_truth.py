@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import memowidgets as mw
-from memowidgets.audit.numbers.definitions import compared_definitions, disjoint, enough_shadows
+from memowidgets.audit.numbers.definitions import compared_definitions, disjoint
 from memowidgets.audit.numbers.judge import SHARED_NOISE
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.memorization.densities import Variance
@@ -76,23 +76,6 @@ def test_a_flat_curve_of_noise_is_not_enough():
     )
     table = audit.shadow_curve("psmi", repeats=5)
     assert table["agreement"].abs().max() < 0.3
-    assert table.attrs["enough"] is None
-
-
-@pytest.mark.parametrize(
-    ("agreement", "enough"),
-    [
-        ([0.0, 0.01, 0.0], None),
-        ([0.5, 0.51, 0.51], None),
-        ([0.5, 0.71, 0.72], 8),
-        ([0.9, 0.91, 0.91], 4),
-        ([0.9, 0.91, 0.96], None),
-        ([np.nan, np.nan, np.nan], None),
-    ],
-)
-def test_shadow_models_are_enough_where_they_agree_and_more_change_nothing(agreement, enough):
-    curve = pd.DataFrame({"n_shadows": [4, 8, 16], "agreement": agreement})
-    assert enough_shadows(curve) == enough
 
 
 def test_two_sixteens_of_the_recorded_audit_agree_as_measured(recorded):
@@ -239,8 +222,6 @@ def test_the_curve_of_all_variances(recorded):
     alone = recorded.shadow_curve("loss", sizes=[4, 8], repeats=1)
     own = table[table["variance"] == "shrunk"].drop(columns="variance")
     np.testing.assert_array_equal(own, alone)
-    assert list(table.attrs["enough"]) == list(get_args(Variance))
-    assert table.attrs["enough"]["shrunk"] == alone.attrs["enough"]
     (rows,) = mw.charts.shadow_curves(table, "agreement").to_dict()["datasets"].values()
     assert {row["variance"] for row in rows} == set(get_args(Variance))
 

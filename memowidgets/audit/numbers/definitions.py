@@ -225,44 +225,13 @@ def shadow_curve(
         return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
 
     if isinstance(variance, str) and variance != "all":
-        table = curve(variance)
-        table.attrs["enough"] = enough_shadows(table)
-        return table
+        return curve(variance)
     chosen = get_args(Variance) if isinstance(variance, str) else several("variance", variance)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
         curves = {one: curve(one) for one in chosen}
     table = pd.concat([part.assign(variance=one) for one, part in curves.items()])
-    table.attrs["enough"] = {one: enough_shadows(part) for one, part in curves.items()}
     return table.reset_index(drop=True)
-
-
-def enough_shadows(curve: pd.DataFrame, gain: float = 0.02, agree: float = 0.7) -> int | None:
-    """Return the least number of shadow models after which more stop paying.
-
-    Parameters
-    ----------
-    curve : DataFrame
-        ``n_shadows`` and ``agreement`` of one variance, by rising ``n_shadows``.
-    gain : float
-        More shadow models pay if doubling their number adds at least this much to the agreement,
-        the rank correlation of two disjoint sets.
-    agree : float
-        Sizes with less agreement are never enough: the curve of noise is flat, too.
-
-    Returns
-    -------
-    int or None
-        None if the last step still pays, if the agreement stays too low, or if there is one size
-        alone.
-    """
-    sizes = curve["n_shadows"].to_numpy(np.float64)
-    agreement = curve["agreement"].to_numpy(np.float64)
-    pays = np.diff(agreement) / np.diff(np.log2(sizes)) >= gain
-    last = int(np.flatnonzero(pays).max(initial=-1)) + 1
-    agreeing = np.flatnonzero(agreement >= agree)
-    last = max(last, int(agreeing[0])) if agreeing.size else len(sizes) - 1
-    return None if last == len(sizes) - 1 else int(sizes[last])
 
 
 def disjoint(

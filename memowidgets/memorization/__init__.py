@@ -5,12 +5,14 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
+from memowidgets.memorization.counts import Support, support
 from memowidgets.memorization.lira import attack_success_rate, counterfactual, log_lira, rmia
 from memowidgets.memorization.posterior import hierarchical_probability, probability_memorized
 from memowidgets.memorization.saved import SavedGaps, load_gaps
 
 __all__ = [
     "SavedGaps",
+    "Support",
     "attack_success_rate",
     "counterfactual",
     "hierarchical_probability",
@@ -18,4 +20,5 @@ __all__ = [
     "log_lira",
     "probability_memorized",
     "rmia",
+    "support",
 ]

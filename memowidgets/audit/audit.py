@@ -151,7 +151,8 @@ class Audit:
         path : path-like
             The run directory.
         data : Dataset or path-like, optional
-            The run's data, or the file or folder that they were loaded from. Bundled and
+            The run's data, or the file or folder that they were loaded from. For a fork, the data
+            of its parent will do: it takes its own samples from them, by id. Bundled and
             generated data, and those of the hub that lie on this machine, are made again
             without it. A path that the run names is never read unless you pass it. Without the
             data, everything that was computed can be read, but nothing new can be computed, and

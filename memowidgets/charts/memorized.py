@@ -309,7 +309,7 @@ def memorized_per_model(
     found["of"] = table["of"].unique()
     axis = alt.Axis(labelExpr=f"[datum.value, ({json.dumps(shown)})[datum.value]]", labelLimit=260)
     y = alt.Y("of:N", title=None, sort=list(shown), axis=axis)
-    x = {"title": "samples that a model memorises", "scale": alt.Scale(zero=True, nice=False)}
+    x: dict[str, Any] = {"title": "samples that a model memorises", "scale": alt.Scale(zero=True)}
     dots = alt.Chart(table).mark_point(filled=True, opacity=0.5, size=60, color=colors.memorized)
     means = alt.Chart(found).mark_tick(thickness=3, size=26, color=colors.text)
     layers = [

@@ -154,6 +154,7 @@ def test_the_gaussians_are_those_behind_log_lira(finished, view):
         assert ratio == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning")
 def test_support_is_over_all_models_the_target_among_them(finished, view, tmp_path):
     rows = pd.read_csv(finished.export(tmp_path / "all.csv", all_members=True, eta=1.0))
     rows = rows.set_index(rows["id"].astype(str)).loc[list(map(str, finished.members))]
@@ -216,6 +217,7 @@ def test_compute_says_what_it_takes(tmp_path):
     dashboard.close()
 
 
+@pytest.mark.filterwarnings("ignore:only members of the target:UserWarning")
 def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
     dashboard = finished.dashboard()
     try:

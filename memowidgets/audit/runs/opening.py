@@ -187,7 +187,7 @@ def _found(
         data = cast("Dataset | None", of_data.made_at(data))
     if isinstance(model, str | os.PathLike):
         model = cast("Model | None", of_model.made_at(model))
-    data = _own_samples(run, manifest, data)
+    data = cast("Dataset | None", _own_samples(run, manifest, data))
     _check_given(run, manifest, data, model, held_out)
     with without_the_hub():  # opening a run sends no request
         if data is None and "attributes" in manifest:

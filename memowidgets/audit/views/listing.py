@@ -62,7 +62,7 @@ def listed_members(
     table, flagged = judged(evidence, metric, layer, checkpoint, tau, share)
     counts = support(evidence, real_number("eta", eta))
     if counts is not None:
-        table["memorized_by"] = pd.array(counts.memorized, dtype="Int64")
+        table["memorized_by"] = pd.Series(counts.memorized, table.index).astype("Int64")
         table["learned_by"] = counts.models
     table["verdict"] = _verdicts(table, flagged, eta)
     decided = log.table()

@@ -23,6 +23,8 @@ from memowidgets.decisions import Decision, DecisionLog, from_csv, kept, log_of,
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import small_audit, small_data
 
+pytestmark = pytest.mark.filterwarnings("ignore:only members of the target:UserWarning")
+
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "＝1", "'=1", "a;=1"]
 UGLY = ["a,b", 'say "no"', "two\nlines", "a\r\nb", "nul\0inside", "tab\there", "'tis", "", "ü🏥"]
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -15,7 +15,7 @@ from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
 from memowidgets.audit.runs import opening
-from memowidgets.audit.runs.fork import check_start
+from memowidgets.audit.runs.fork import check_start, warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import check_version, warn_user
 from memowidgets.data import Dataset
@@ -151,7 +151,8 @@ class Audit:
         path : path-like
             The run directory.
         data : Dataset or path-like, optional
-            The run's data, or the file or folder that they were loaded from. Bundled and
+            The run's data, or the file or folder that they were loaded from. For a fork, the data
+            of its parent will do: it takes its own samples from them, by id. Bundled and
             generated data, and those of the hub that lie on this machine, are made again
             without it. A path that the run names is never read unless you pass it. Without the
             data, everything that was computed can be read, but nothing new can be computed, and
@@ -860,7 +861,9 @@ class Audit:
             sample has no ground truth), ``decision``, ``to`` (the new class of a sample that is to
             be relabelled), ``note``, and ``text`` of a text, ``question``, ``choices`` and the
             attributes of a question, or the columns of a table's row. An image adds no column. A
-            column whose name is taken gets an underscore at its end.
+            column whose name is taken gets an underscore at its end. Where members have nine
+            models on each side, ``memorized_by`` is the number of models that memorised the
+            sample, of ``learned_by`` models that trained on it, the target among them.
 
         Raises
         ------
@@ -1284,6 +1287,37 @@ class Audit:
                 with_canaries=with_canaries,
             )
 
+    def memorized_per_model(self, eta: float = 4.0) -> pd.Series:
+        """Return how many samples each model memorises: the target and every shadow model.
+
+        Compare two audits by it, such as one of the data and one of what `kept` leaves of them.
+        Both need ``members="half"``, so that every model trains on a half of its pool.
+
+        Parameters
+        ----------
+        eta : float
+            A model memorises a sample if its log-LiRA at the end is at least this (paper: 4).
+
+        Returns
+        -------
+        Series
+            Number of samples, by number of the shadow model, and ``"target"``. Each model in its
+            turn is compared with the others, see `memowidgets.memorization.support`.
+
+        Raises
+        ------
+        ValueError
+            If η is not a number.
+        StoreError
+            If there are no shadow models.
+
+        Warns
+        -----
+        UserWarning
+            If samples are not counted, because fewer than nine models are on a side.
+        """
+        return truth.memorized_per_model(self._with_first(), eta)
+
     def _with_first(self) -> Evidence:
         """Return the run's evidence with the gaps of its target over the pool.
 
@@ -1563,13 +1597,22 @@ class Audit:
         Warns
         -----
         UserWarning
-            If duplicates of removed or anonymised samples stay.
+            If duplicates of removed or anonymised samples stay. If members alone were decided on,
+            but shadow models also train on other samples.
+
+        Notes
+        -----
+        Decide with ``members="all"``. With ``members="half"``, a target that trains on the cleaned
+        members is unlike its shadow models, which train on the other half as it was, and its
+        log-LiRA then measures the cleaning. Judge by `memorized_per_model`, of two new audits.
         """
         log = self._log
         log.refresh()
         if log.unread:
             raise StoreError(log.unread)
-        return kept(self.evidence.clean_data, log, texts)
+        data = kept(self.evidence.clean_data, log, texts)
+        warn_of_members_alone(self.evidence, log)
+        return data
 
     def fork(
         self,
@@ -1580,7 +1623,8 @@ class Audit:
         """Begin a new audit with the same model, settings and seed, on other data.
 
         Members and held-out samples are the same, by id, as far as they are in `data`. New samples
-        join the pool. The fork has its own shadow models.
+        join the pool. The fork has its own shadow models. If members alone were decided on, with
+        ``members="half"``, its log-LiRA measures the cleaning, see `kept`.
 
         Parameters
         ----------

@@ -705,7 +705,7 @@ class Evidence:
         gone = not any(name.startswith("loss.") for name in one.arrays)
         others = replace(
             self.shadows,
-            read=lambda checkpoint: self._without(index, checkpoint),
+            read=lambda checkpoint: self.all_models(checkpoint).without(index),
             state=(
                 self.shadows.state,
                 tuple((held.state, held.first is None) for held in self.checkpoints.values()),
@@ -728,16 +728,15 @@ class Evidence:
         why = evidence.cannot("run_references")
         return replace(evidence, references=no_models("parts", why))
 
-    def _without(self, index: int, checkpoint: str) -> Shadows:
-        """Shadow models without one of them, the run's target last if its gaps are known."""
-        others = self.shadows.read(checkpoint).without(index)
-        first = self.checkpoints[checkpoint].first
+    def all_models(self, checkpoint: str) -> Shadows:
+        """Shadow models, and the run's target last if its gaps over the pool are known."""
+        shadows, first = self.shadows.read(checkpoint), self.checkpoints[checkpoint].first
         if first is None:
-            return others
+            return shadows
         return Shadows(
-            np.vstack([others.members, np.isin(self.pool, self.member_rows)]),
-            np.vstack([others.gaps, first]),
-            np.append(others.indices, -1),
+            np.vstack([shadows.members, np.isin(self.pool, self.member_rows)]),
+            np.vstack([shadows.gaps, first]),
+            np.append(shadows.indices, -1),
         )
 
 

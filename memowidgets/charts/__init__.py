@@ -5,6 +5,7 @@ from memowidgets.charts.learning import loss_and_accuracy, over_training, traini
 from memowidgets.charts.memorized import (
     histograms_of_log_lira,
     memorization_scatter,
+    memorized_per_model,
     shadow_curves,
 )
 from memowidgets.charts.predictions import (
@@ -25,6 +26,7 @@ __all__ = [
     "histograms_of_log_lira",
     "loss_and_accuracy",
     "memorization_scatter",
+    "memorized_per_model",
     "over_training",
     "roc_curves",
     "roc_panels",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from memowidgets.charts.look import (
     MOST_ROWS,
@@ -260,6 +263,61 @@ def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
         f"Spearman's ρ {row['rho']:.3f} ({row['low']:.3f} to {row['high']:.3f}), "
         f"{row['n']:.0f}{of_all} samples"
     )
+
+
+def memorized_per_model(
+    counts: Mapping[str, ArrayLike], theme: str | Theme = "light"
+) -> alt.LayerChart:
+    """Draw how many samples each model memorises, a row for each set of models.
+
+    Parameters
+    ----------
+    counts : mapping of str to array_like of shape (n_models,)
+        Counts of `Audit.memorized_per_model`, by what the models trained on, such as "before",
+        "after" and "after random removals".
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+
+    Returns
+    -------
+    altair.LayerChart
+        A dot for each model, a rule at their mean, and mean and range in the label of the row.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to draw, or a count is NaN or infinite.
+
+    Examples
+    --------
+    >>> chart = memorized_per_model({"before": [9, 2, 13], "after": [7, 4, 8]})
+    >>> chart.description
+    'Samples memorised per model. before: 8 (2 to 13, 3 models); after: 6 (4 to 8, 3 models).'
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    rows = [(name, float(count)) for name, of in counts.items() for count in np.asarray(of)]
+    table = pd.DataFrame(rows, columns=["of", "memorised"])
+    checked(table, "the table of counts", [], ["memorised"])
+    found = table.groupby("of", sort=False)["memorised"].agg(["mean", "min", "max", "size"])
+    labels = [
+        f"{row.mean_:.0f} ({row.min_:.0f} to {row.max_:.0f}, {row.size_} models)"
+        for row in found.add_suffix("_").itertuples()
+    ]
+    shown = dict(zip(found.index, labels, strict=True))
+    found["of"] = table["of"].unique()
+    axis = alt.Axis(labelExpr=f"[datum.value, ({json.dumps(shown)})[datum.value]]", labelLimit=260)
+    y = alt.Y("of:N", title=None, sort=list(shown), axis=axis)
+    x: dict[str, Any] = {"title": "samples that a model memorises", "scale": alt.Scale(zero=True)}
+    dots = alt.Chart(table).mark_point(filled=True, opacity=0.5, size=60, color=colors.memorized)
+    means = alt.Chart(found).mark_tick(thickness=3, size=26, color=colors.text)
+    layers = [
+        dots.encode(x=alt.X("memorised:Q", **x), y=y),
+        means.encode(x=alt.X("mean:Q", **x), y=y),
+    ]
+    said = "; ".join(f"{name}: {label}" for name, label in shown.items())
+    return layered(layers, colors, f"Samples memorised per model. {said}.", width=400, height=150)
 
 
 def shadow_curves(

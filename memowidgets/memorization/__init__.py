@@ -5,13 +5,16 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
+from memowidgets.memorization.counts import Support, support
 from memowidgets.memorization.lira import attack_success_rate, counterfactual, log_lira, rmia
 from memowidgets.memorization.posterior import probability_memorized
 
 __all__ = [
+    "Support",
     "attack_success_rate",
     "counterfactual",
     "log_lira",
     "probability_memorized",
     "rmia",
+    "support",
 ]

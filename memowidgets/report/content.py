@@ -119,6 +119,8 @@ class Scored:
         Whether the finished model gives a member its label; None where that is not known.
     below : array of shape (n,), bool, optional
         What the rule by class flags.
+    support : pair of arrays of shape (n,), optional
+        Number of models that memorised each member, NaN for unknown, of those that trained on it.
     """
 
     metric: str
@@ -136,6 +138,7 @@ class Scored:
     natural: float | None = 0.0
     right: NDArray[np.bool_] | None = None
     below: NDArray[np.bool_] | None = None
+    support: tuple[Floats, NDArray[np.int64]] | None = None
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:

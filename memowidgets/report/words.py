@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -198,6 +199,9 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
         truth = []
         if judged and scored.log_lira is not None:
             truth = [f"{scored.log_lira[row]:.2f}" if scored.judged[row] else "–"]
+        if scored.support is not None:
+            memorized, models = (of[row] for of in scored.support)
+            truth.append("–" if math.isnan(memorized) else f"{memorized:.0f} of {models} models")
         table.append(
             (
                 f"member {position}" if content.samples is None else content.ids[position],
@@ -206,7 +210,8 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
                 "undecided" if made is None else _made(content, made),
             )
         )
-    return ("sample", "score", *(["log-LiRA"] if judged else []), "decision"), table
+    truths = ["log-LiRA"] * judged + ["memorised by"] * (scored.support is not None)
+    return ("sample", "score", *truths, "decision"), table
 
 
 def decisions(content: Content) -> list[tuple[str, str, str]]:

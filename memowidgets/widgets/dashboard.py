@@ -597,7 +597,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""
-        return self._source.detail(position, *(self._shown or self._choice))
+        return self._source.detail(position, *(self._shown or self._choice), self.eta_committed)
 
     def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
         """Pick a layer and a checkpoint, and compute there, unless that trains models."""

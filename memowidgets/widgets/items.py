@@ -281,6 +281,7 @@ def _shadows(shadows: ShadowGaps) -> dict[str, Any]:
         "fitOut": [float(value) for value in shadows.fit_out],
         "logLira": _number(float(shadows.log_lira)),
         "checkpoint": readable(shadows.checkpoint),
+        "support": shadows.support,
     }
 
 

@@ -124,6 +124,9 @@ class ShadowGaps:
         In nats; NaN for a sample that has none.
     checkpoint : str
         Label of the checkpoint of the gaps.
+    support : (int, int), optional
+        How many models memorised it, and how many were trained on it, the audited one included.
+        None with fewer than nine models on a side.
     """
 
     inside: NDArray[np.float64]
@@ -133,6 +136,7 @@ class ShadowGaps:
     fit_out: tuple[float, float]
     log_lira: float
     checkpoint: str
+    support: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -227,8 +231,10 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
-        """Return all that is known of one sample."""
+    def detail(
+        self, position: int, score: str, layer: str, checkpoint: str, eta: float
+    ) -> SampleDetail:
+        """Return all that is known of one sample; it is memorised from a log-LiRA of η on."""
         ...
 
     def revision(self) -> Any:

@@ -154,6 +154,22 @@ def test_the_gaussians_are_those_behind_log_lira(finished, view):
         assert ratio == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning")
+def test_support_is_over_all_models_the_target_among_them(finished, view, tmp_path):
+    rows = pd.read_csv(finished.export(tmp_path / "all.csv", all_members=True, eta=1.0))
+    rows = rows.set_index(rows["id"].astype(str)).loc[list(map(str, finished.members))]
+    assert 0 < rows["memorized_by"].count() < len(rows)
+    assert rows["memorized_by"].max() > 0
+    for position in range(40):
+        name, row = str(finished.members[position]), rows.iloc[position]
+        shadows = view.detail(position, "psmi", finished.layers[-1], "prediction", 1.0).shadows
+        assert row["learned_by"] == len(shadows.inside) + 1
+        enough = 9 <= row["learned_by"] <= 21 - 9
+        assert enough == (shadows.support is not None) == (not np.isnan(row["memorized_by"])), name
+        if enough:
+            assert shadows.support == (row["memorized_by"], row["learned_by"])
+
+
 def test_neighbours_are_the_nearest_by_brute_force(finished, view):
     n = len(finished.members)
     states = np.array(finished.representation(), dtype=np.float64).reshape(n, -1)
@@ -201,6 +217,7 @@ def test_compute_says_what_it_takes(tmp_path):
     dashboard.close()
 
 
+@pytest.mark.filterwarnings("ignore:only members of the target:UserWarning")
 def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
     dashboard = finished.dashboard()
     try:

@@ -16,6 +16,9 @@ from tests.audit.conftest import TRAINING, small_audit, small_data
 from tests.audit.test_run_killed import forked, same_files, wait_for
 from tests.training.small import Inline
 
+ALONE = "only members of the target were decided on"
+pytestmark = pytest.mark.filterwarnings(f"ignore:{ALONE}:UserWarning")
+
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
@@ -206,6 +209,53 @@ def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
     reopened = mw.Audit.open(tmp_path / "a", data=small_data(), model=mw.models.ConvNet(16))
     with pytest.raises(StoreError, match="held_out="):
         reopened.fork(tmp_path / "c")
+
+
+# Its data, and what cleaning the members alone says
+
+
+def test_it_opens_with_its_parents_data_whatever_was_decided_since(stopped, tmp_path):
+    audit = mw.Audit.open(shutil.copytree(stopped.path, tmp_path / "run"), data=stopped.data)
+    other = (stopped.data.labels[0] + 1) % 10
+    audit.decision_log.decide([stopped.data.ids[0]], "relabel", to=str(other))
+    fork = audit.fork(tmp_path / "fork")
+    fork.train()
+    kept, losses = fork.data, fork.score("loss", checkpoint="final")
+    audit.decision_log.decide(audit.members[-20:].tolist(), "remove")
+    again = mw.Audit.open(fork.path, data=stopped.data)
+    assert again.data.ids.tolist() == kept.ids.tolist()
+    np.testing.assert_array_equal(again.data.labels, kept.labels)
+    assert again.data.labels[0] == other
+    assert again.score("loss", checkpoint="final").equals(losses)
+    shuffled = stopped.data.take(np.arange(len(stopped.data))[::-1])
+    assert mw.Audit.open(fork.path, data=shuffled).data.ids.tolist() == kept.ids.tolist()
+    with pytest.raises(ValueError, match="not the data of"):
+        mw.Audit.open(fork.path, data=stopped.data.take(range(100)))
+    with pytest.raises(ValueError, match="its data have"):  # a run that is no fork
+        mw.Audit.open(audit.path, data=kept)
+    images = stopped.data.images.copy()
+    images[0] = 0
+    changed = mw.data.ImageDataset.from_arrays(images, stopped.data.labels, ids=stopped.data.ids)
+    with pytest.raises(ValueError, match="1 samples have another content"):
+        mw.Audit.open(fork.path, data=changed)
+
+
+def test_cleaning_members_alone_is_said_once(stopped, finished, tmp_path):
+    for asks in (stopped.kept, lambda: stopped.fork(tmp_path / "fork")):
+        with pytest.warns(UserWarning, match=ALONE) as said:
+            asks()
+        assert len(said) == 1
+    others = stopped.data.ids[np.setdiff1d(stopped.run.design.pool, stopped.run.design.members)]
+    everything = small_audit(tmp_path / "all", members="all")
+    everything.decision_log.decide(everything.members[:3].tolist(), "remove")
+    audit = small_audit(tmp_path / "half")
+    audit.decision_log.decide([audit.members[0]], "keep")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        everything.kept()
+        audit.kept()
+        audit.decision_log.decide([audit.members[1], others[0]], "remove")
+        audit.kept()
 
 
 # Called again, killed, mistaken

@@ -40,6 +40,21 @@ def test_definitions_are_ranked_against_each_other(audit):
     assert found.note in found._repr_html_()
 
 
+def test_each_model_is_counted_as_the_target_that_it_can_be(finished):
+    with pytest.warns(UserWarning, match="samples are not counted, because fewer than nine"):
+        counts = finished.memorized_per_model(eta=1.0)
+    assert counts.index.tolist() == [*range(20), "target"]
+    models = finished.evidence.all_models("epoch-4")
+    inside = models.members.sum(axis=0)
+    counted = finished.data.ids[finished.evidence.pool[np.minimum(inside, 21 - inside) >= 9]]
+    for index in ("target", 0, 7):
+        target = finished if index == "target" else finished.as_target(index)
+        values = target.log_lira()
+        assert counts[index] == (values[values.index.isin(counted)] >= 1.0).sum() > 0
+    with pytest.raises(ValueError, match="eta must be"):
+        finished.memorized_per_model(eta=float("nan"))
+
+
 def test_the_figure_counts_every_sample(audit):
     found = audit.compare_memorization()
     figure = found.figure()

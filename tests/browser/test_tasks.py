@@ -46,6 +46,7 @@ def shown(widget_page):
     return opened
 
 
+@pytest.mark.filterwarnings("ignore:only members of the target:UserWarning")
 def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown, tmp_path):
     page, hand, audit = shown.page, Hand(shown.page), shown.names["audit"]
     worst = list(audit.score("psmi").nsmallest(5).index)

@@ -163,6 +163,19 @@ def test_two_rows_for_one_point_are_refused(draw):
         draw(pd.concat([AREAS, AREAS[:1]]))
 
 
+def test_models_are_counted_in_the_order_of_their_sets():
+    counts = {"b": [9, 2, 13], 'a "quoted" one': pd.Series([7.0, 4.0])}
+    dots, means = charts.memorized_per_model(counts).layer
+    assert dots.data["memorised"].tolist() == [9, 2, 13, 7, 4]
+    assert means.data["mean"].tolist() == [8, 5.5]
+    assert dots.to_dict()["encoding"]["y"]["sort"] == list(counts)
+    assert "<svg" in charts.memorized_per_model(counts, "dark")._repr_mimebundle_()["image/svg+xml"]
+    with pytest.raises(ValueError, match="nan in memorised, row 1"):
+        charts.memorized_per_model({"b": [9, np.nan]})
+    with pytest.raises(ValueError, match="has no rows"):
+        charts.memorized_per_model({})
+
+
 def test_what_can_not_be_meant_is_refused():
     with pytest.raises(ValueError, match="eta must lie within clip, -10 to 20, but is 30"):
         charts.histograms_of_log_lira(LIRA, eta=30)

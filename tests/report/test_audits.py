@@ -271,3 +271,10 @@ def test_memorised_and_answered_rightly_are_both_said(of_the_recorded):
     memorized = [value >= 4 for value in columns["log_lira"]]
     answers = [right for right, one in zip(columns["right"], memorized, strict=True) if one]
     assert (len(answers), answers.count(0)) == (35, 20)
+
+
+def test_the_samples_most_at_risk_say_how_many_models_memorised_them(tmp_path):
+    page = mw.open_recorded("digits").report(tmp_path / "a.html", figures=False)
+    text = page.read_text("utf-8").split("<script")[0]
+    assert "<th scope='col'>memorised by</th>" in text
+    assert re.search(r"<td>\d+ of \d+ models</td>", text)

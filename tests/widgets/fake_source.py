@@ -65,7 +65,8 @@ def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> 
         scores=scores,
         computed=computed,
         shadows=ShadowGaps(
-            inside, outside, 4.4, (5.02, 1.08), (1.47, 1.39), 3.2 + position / 100, "epoch 5"
+            *(inside, outside, 4.4, (5.02, 1.08), (1.47, 1.39), 3.2 + position / 100, "epoch 5"),
+            support=(41, 49),
         ),
         neighbours=[((position + 7 * k) % n, 1.2 + 0.4 * k) for k in range(1, 7)],
         notes=["The hidden states of layer 3 were not kept."],
@@ -172,9 +173,11 @@ class FakeSource:
     def let_go(self) -> None:
         pass
 
-    def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
+    def detail(
+        self, position: int, score: str, layer: str, checkpoint: str, eta: float = 4.0
+    ) -> SampleDetail:
         """All that is known of one sample."""
-        self.asked = (position, score, layer, checkpoint)
+        self.asked = (position, score, layer, checkpoint, eta)
         return detail_of(position, len(self.data), layers=3, checkpoints=4)
 
     def view(

@@ -114,6 +114,39 @@ def _state(evidence: Evidence, checkpoint: str) -> tuple[Any, ...]:
     return evidence.shadows.state, evidence.checkpoints[checkpoint].state
 
 
+def support(evidence: Evidence, eta: float) -> memorization.Support | None:
+    """Count the models that memorised each member, of those that trained on it.
+
+    The target is one of them. None where no member has nine models on each side.
+    """
+    final = evidence.names.final()
+    if final is None or not evidence.n_shadows or not evidence.has_ground_truth:
+        return None
+
+    def counted() -> memorization.Support:
+        _, members, gaps, target = member_gaps(evidence, final.name)
+        every = np.vstack([members, np.ones(len(target), dtype=np.bool_)])
+        return memorization.support(np.vstack([gaps, target]), every, eta)
+
+    found = evidence.cache.of(("support", eta), _state(evidence, final.name), counted)
+    return None if np.isnan(found.memorized).all() else found
+
+
+def memorized_per_model(evidence: Evidence, eta: float) -> pd.Series:
+    """Return how many samples each model memorises, as `Audit.memorized_per_model` describes."""
+    models = evidence.all_models(evidence.names.record("final").name)
+    found = memorization.support(models.gaps, models.members, real_number("eta", eta))
+    left_out = int(np.isnan(found.memorized).sum())
+    if left_out:
+        warn_user(
+            f"{left_out} of {len(found.memorized)} samples are not counted, because fewer than "
+            "nine models trained on them, or did not. Train 18 shadow models or more with "
+            'run_shadows(…, design="balanced"), where each sample is in half of them'
+        )
+    names = pd.Index(["target" if i < 0 else int(i) for i in models.indices], name="model")
+    return pd.Series(found.per_model, names, name="memorized")
+
+
 def asks_model_for_others(evidence: Evidence) -> bool:
     """Whether RMIA's population needs a forward pass that a run has to make."""
     return evidence.kind == "run" and evidence.can_ask and len(evidence.other_columns) > 1

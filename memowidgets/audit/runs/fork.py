@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from memowidgets.audit.run import Run, fork_note
 from memowidgets.audit.runs import identity
 from memowidgets.checks import warn_user
@@ -22,9 +24,12 @@ from memowidgets.visible import listed
 if TYPE_CHECKING:
     import os
 
+    from memowidgets.audit.evidence import Evidence
+    from memowidgets.decisions import DecisionLog
     from memowidgets.training.rho import Record
 
 STARTS = ("scratch", "prediction")
+_CHANGES = ("anonymise", "remove", "relabel")
 
 
 def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
@@ -85,6 +90,19 @@ def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
         raise StoreError(
             f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
             "on the audit that it came from"
+        )
+
+
+def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
+    """Warn if decisions change members alone, while shadow models train on others too."""
+    changed = {name for name, made in log.table().items() if made.decision in _CHANGES}
+    others = evidence.data.ids[np.setdiff1d(evidence.pool, evidence.member_rows)]
+    if changed and len(others) and changed.isdisjoint(others.tolist()):
+        warn_user(
+            "only members of the target were decided on, and the shadow models of a new audit "
+            "train on the other samples too: log-LiRA would measure the cleaning, not what is "
+            'memorised. Decide with members="all", and compare memorized_per_model() of two '
+            "new audits, of the data and of kept()"
         )
 
 

@@ -187,6 +187,7 @@ def _found(
         data = cast("Dataset | None", of_data.made_at(data))
     if isinstance(model, str | os.PathLike):
         model = cast("Model | None", of_model.made_at(model))
+    data = cast("Dataset | None", _own_samples(run, manifest, data))
     _check_given(run, manifest, data, model, held_out)
     with without_the_hub():  # opening a run sends no request
         if data is None and "attributes" in manifest:
@@ -254,6 +255,16 @@ def _check_given(
             raise ValueError(f"these are not the held-out samples of {run.path}")
         if digest(held_out.labels.tolist()) != manifest["held_out_labels"]:
             raise ValueError(f"these held-out samples have other labels than those of {run.path}")
+
+
+def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Any) -> Any:
+    """Return a fork's own samples out of its parent's data, with the labels of the fork."""
+    if not manifest.get("fork") or not isinstance(data, Dataset):
+        return data
+    if not set(manifest["ids"]) <= set(data.ids.tolist()):
+        return data
+    own, labels = _selected(manifest, data), np.array(run.read_tensors("design")["labels"])
+    return own if np.array_equal(own.labels, labels) else own.with_labels(labels)
 
 
 def generated(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:

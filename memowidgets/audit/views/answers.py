@@ -33,6 +33,7 @@ from memowidgets.audit.numbers.truth import (
     member_gaps,
     notes_on_shape,
     notes_on_truly,
+    support,
     truth_version,
 )
 from memowidgets.audit.views.listing import as_text, listed_members
@@ -213,8 +214,10 @@ class AuditView:
         """The target's members, in the order that positions count."""
         return self._audit.evidence.member_data
 
-    def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
-        """Return all that is known of one member."""
+    def detail(
+        self, position: int, score: str, layer: str, checkpoint: str, eta: float = _ETA
+    ) -> SampleDetail:
+        """Return all that is known of one member; it is memorised from a log-LiRA of η on."""
         evidence, checkpoints = self._audit.evidence, self.checkpoint_choices()
         n, per_layer = len(evidence.member_rows), score in PER_LAYER
         layers = self.layer_choices() if per_layer else [Choice("", "")]
@@ -229,7 +232,7 @@ class AuditView:
                     found = scores.score(evidence, score, *place)
                     values[i, j] = scores.of_members(found.mu, found.rows, n)[position]
                     computed[i, j] = True
-        shadows, why_none = self._shadows(evidence, position)
+        shadows, why_none = self._shadows(evidence, position, eta)
         notes, near = [why_none] if why_none else [], []
         try:
             near = nearest(scores.states(evidence, layer, checkpoint), position, NEIGHBOURS)
@@ -259,7 +262,9 @@ class AuditView:
 
         return self._cache.of("fits", truth_version(evidence), fitted)
 
-    def _shadows(self, evidence: Evidence, position: int) -> tuple[ShadowGaps | None, str]:
+    def _shadows(
+        self, evidence: Evidence, position: int, eta: float
+    ) -> tuple[ShadowGaps | None, str]:
         """Return the picture of LiRA of a member at the end of training, or why there is none."""
         if not evidence.has_ground_truth:
             return None, "There are no shadow models to compare with."
@@ -280,8 +285,17 @@ class AuditView:
             fit_out=(float(fits.outside[0][position]), math.sqrt(fits.outside[1][position])),
             log_lira=math.nan if values is None else float(values[0]),
             checkpoint=fits.checkpoint.replace("-", " "),
+            support=self._support(evidence, position, eta),
         )
         return shadows, ""
+
+    @staticmethod
+    def _support(evidence: Evidence, position: int, eta: float) -> tuple[int, int] | None:
+        """How many models memorised a member, of how many, if enough models know."""
+        found = support(evidence, eta)
+        if found is None or np.isnan(found.memorized[position]):
+            return None
+        return int(found.memorized[position]), int(found.models[position])
 
     def export_text(
         self,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.scores import Metric, judged
+from memowidgets.audit.numbers.truth import support
 from memowidgets.checks import is_missing, real_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.dataset import writable
@@ -59,7 +60,11 @@ def listed_members(
     if log.unread:
         raise StoreError(log.unread)
     table, flagged = judged(evidence, metric, layer, checkpoint, tau, share)
-    table["verdict"] = _verdicts(table, flagged, real_number("eta", eta))
+    counts = support(evidence, real_number("eta", eta))
+    if counts is not None:
+        table["memorized_by"] = pd.Series(counts.memorized, table.index).astype("Int64")
+        table["learned_by"] = counts.models
+    table["verdict"] = _verdicts(table, flagged, eta)
     decided = log.table()
     made = [decided.get(name, UNDECIDED) for name in table.index]
     table["decision"] = [one.decision for one in made]

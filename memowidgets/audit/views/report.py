@@ -25,7 +25,12 @@ from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
-from memowidgets.audit.numbers.truth import answered_rightly, log_lira, notes_on_truly
+from memowidgets.audit.numbers.truth import (
+    answered_rightly,
+    log_lira,
+    notes_on_truly,
+    support,
+)
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
@@ -197,6 +202,7 @@ class _Gathering:
         if evidence.has_ground_truth:
             truth = self._tried("log-LiRA", lambda: log_lira(evidence))
         ids = evidence.members[found.rows]
+        counts = support(evidence, ETA)
         layer = evidence.names.layer_names[-1] if metric in PER_LAYER else ""
         where = [f"layer {layer}"] if layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
@@ -221,6 +227,7 @@ class _Gathering:
             natural=SCORES[metric].tau,
             right=None if right is None else right[found.rows],
             below=below_class(found.mu, evidence.labels[found.rows]),
+            support=counts and (counts.memorized[found.rows], counts.models[found.rows]),
         )
 
     def _others(

@@ -286,6 +286,7 @@
  * @property {[number, number]} fitOut
  * @property {number | null} logLira
  * @property {string} checkpoint
+ * @property {[number, number] | null} [support]  models that memorised it, of those trained on it
  */
 
 /**

@@ -169,6 +169,7 @@ export class Opened {
     }
     if (known.shadows !== null) {
       parts.push(heading(`Logit gap under shadow models, ${known.shadows.checkpoint}`), liraPicture(known.shadows, this.eta));
+      if (known.shadows.support) parts.push(html("p", { class: "mw-support" }, supportText(known.shadows.support)));
     }
     if (known.neighbours.length > 0) {
       parts.push(heading("Nearest samples at this layer"), neighbours(known.neighbours, bytes, this.actions.go));
@@ -293,6 +294,17 @@ export function suggestions(item, classes, known) {
  */
 export function heat(value, low, high) {
   return high > low ? (high - value) / (high - low) : 0;
+}
+
+/**
+ * Says how many models memorised a sample: no row of the picture, for each model is judged here.
+ * @param {[number, number]} support
+ */
+export function supportText([memorized, learned]) {
+  return (
+    `${memorized} of the ${learned} models that learned from it memorised it: each of them, this one included, ` +
+    "was compared with all the others."
+  );
 }
 
 /** @param {Place} place */

@@ -56,6 +56,10 @@ test("the lowest score of a table is shaded most", () => {
   assert.equal(opened.heat(2, 2, 2), 0);
 });
 
+test("support is said in words of its own", () => {
+  assert.match(opened.supportText([12, 14]), /^12 of the 14 models that learned from it memorised it: .*this one included/);
+});
+
 test("classes are suggested once each, with who suggests them, and never the present one", () => {
   const near = [1, 1, 2, 0].map((answer) => ({ answer }));
   const names = ["a", "b", "c"];

@@ -72,6 +72,7 @@ __all__ = [
     "empty_settings",
     "fail_on",
     "free_port",
+    "in_view",
     "lab",
     "notebook_page",
     "open_notebook",
@@ -639,6 +640,20 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
     """What an element shows, as an array of shape (height, width, 3)."""
     with Image.open(io.BytesIO(element.screenshot())) as picture:
         return np.asarray(picture.convert("RGB"))
+
+
+# The point of an element's corner is its own: nothing covers it, and no edge cuts it off.
+CORNERS = """(one) => {
+    const { left, right, top, bottom } = one.getBoundingClientRect();
+    return [[left + 3, top + 3], [right - 3, top + 3], [left + 3, bottom - 3], [right - 3, bottom - 3]]
+        .every(([x, y]) => one.contains(document.elementFromPoint(x, y)));
+}"""
+
+
+def in_view(element: Locator) -> bool:
+    """Whether an element is seen whole: inside the window, and under nothing that sticks."""
+    element.page.wait_for_timeout(100)  # what comes later must not hide it again
+    return bool(element.evaluate(CORNERS))
 
 
 def window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:

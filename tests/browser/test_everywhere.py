@@ -10,6 +10,8 @@ import json
 
 import pytest
 
+from tests.browser.harness import in_view
+
 DASHBOARD = """
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
@@ -92,6 +94,40 @@ def drag_filter_decide_undo(opened):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("z")
     opened.eventually("len(dashboard.decisions)", 0)
+
+
+def decide_on_ten(page, first=lambda: None):
+    """By key and by button: the sample that each decision leads to is seen whole."""
+    for done in range(10):
+        if done % 2:
+            page.locator(".mw-decide .mw-choice[data-decision=remove]").click()
+        else:
+            page.keyboard.press("k")
+        page.locator(".mw-decided").get_by_text(f"{done + 1} of").wait_for()
+        chosen = page.locator(f".mw-card:nth-child({done + 2})[aria-selected=true]")
+        chosen.wait_for()
+        assert in_view(chosen), done
+        if done == 0:
+            first()
+        chosen.evaluate("(card) => card.focus({ preventScroll: true })")
+    for up in range(10):
+        page.keyboard.press("ArrowUp")
+        assert in_view(page.locator(".mw-card:focus")), up
+
+
+def decide_at_a_laptops_size(notebook):
+    """JupyterLab scrolls, not the window, and clips what would stick."""
+    page = notebook.page
+    notebook.resize(960, 780)
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-range").get_by_text("of 600").wait_for()
+    page.locator(".mw-card").first.click()
+    decide_on_ten(page)
+    notebook.screenshots("in-view-lab", widths=[960])
+    for _ in range(10):
+        page.keyboard.press("z")
+    notebook.eventually("len(dashboard.decisions)", 0)
+    notebook.resize(1400)
 
 
 def compute_and_cancel(opened):
@@ -177,6 +213,7 @@ def test_jupyterlab(notebook_page):
     notebook.run_all()
     drag_filter_decide_undo(notebook)
     notebook.screenshots("everywhere-lab", of=".mw-dashboard", widths=[1400])
+    decide_at_a_laptops_size(notebook)
     compute_and_cancel(notebook)
     lose_the_connection(notebook)
     run_the_cell_again(notebook)

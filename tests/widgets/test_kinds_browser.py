@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.browser.harness import in_view
+from tests.browser.test_everywhere import decide_on_ten
+
 TEXTS = """
 import numpy as np
 import pandas as pd
@@ -74,3 +79,39 @@ def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(widge
     assert opened.locator("ul.mw-options li").first.text_content().startswith("0")
     notebook.screenshots("inspector-open-row", of=rows)
     assert page.locator(".mw-inspector img, .mw-inspector script, .mw-inspector b").count() == 0
+
+
+RECORDED = """
+import memowidgets as mw
+dashboard = mw.open_recorded("{}").dashboard()
+dashboard
+"""
+ROWS = "import numpy as np, pandas as pd\nfrom memowidgets.data import TableDataset\n" + (
+    "from memowidgets.widgets import SampleInspector\n" + TABLE.replace("page_size=4", "page_size=24")
+)
+SIZES = [(960, 780), (1440, 900), (390, 800)]
+PLACES = """() => [...document.querySelectorAll(
+    ".mw-scope, .mw-decide .mw-choice, .mw-undo, .mw-export, .mw-card:first-child")]
+    .map((part) => part.getBoundingClientRect())
+    .map(({ x, y }) => [Math.round(x), Math.round(y + scrollY)])
+"""
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("kind", ["patients-smollm2", "digits", "rows"])
+def test_no_decision_is_made_on_what_is_not_seen(widget_page, kind, width, height):
+    """After each decision the chosen sample is seen whole, and no button has moved."""
+    cell = ROWS if kind == "rows" else RECORDED.format(kind)
+    shown = widget_page([cell], width=width, height=height)
+    page = shown.page
+    page.locator(".mw-card").first.click()
+    places = [page.evaluate(PLACES)]
+    decide_on_ten(page, lambda: places.append(page.evaluate(PLACES)))
+    assert places[0] == places[1]
+    shown.screenshots(f"in-view-{kind}", widths=[width])
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    for done in range(3):
+        page.locator(".mw-where").get_by_text(f"{done + 1} of").wait_for()
+        assert in_view(page.locator(".mw-sample")), done
+        page.keyboard.press("r")

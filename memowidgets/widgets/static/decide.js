@@ -157,12 +157,15 @@ class Exporting {
       });
       return button;
     });
-    this.element = menu("Export ▾", html("p", {}, what), this.box, html("div", { class: "mw-row" }, ...formats));
+    this.problem = html("p", { class: "mw-unkept" });
+    this.element = menu("Export ▾", this.problem, html("p", {}, what), this.box, html("div", { class: "mw-row" }, ...formats));
     this.element.classList.add("mw-export");
   }
 
   /** @param {import("./messages.js").DecisionStatus} status */
-  show({ contents, decided }) {
+  show({ contents, decided, problem }) {
+    this.problem.hidden = problem === "";
+    write(this.problem, `Decisions are kept in memory only: ${problem}. Export them before the kernel ends.`);
     this.element.hidden = !this.led && decided === 0;
     this.box.hidden = !this.led || contents === "";
     this.contents.textContent = `with ${contents}`;
@@ -204,9 +207,11 @@ export class DecideBar {
     this.undo.setAttribute("aria-keyshortcuts", "Z");
     this.exporting = new Exporting(actions.exportAll, led);
     this.said = html("p", { class: "mw-said", role: "status" });
+    this.banner = html("span", { class: "mw-banner", role: "status" });
     const scope = html("label", { class: "mw-labelled mw-scope" }, html("span", {}, "decide on"), this.scope);
     const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
-    row.append(this.said, this.decided, html("span", { class: "mw-row mw-last" }, this.undo, this.exporting.element));
+    row.append(html("span", { class: "mw-row mw-last" }, this.undo, this.exporting.element));
+    const outcome = html("div", { class: "mw-row mw-outcome" }, this.decided, this.banner, this.said);
     this.question = html("span", {});
     this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
     this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
@@ -220,9 +225,8 @@ export class DecideBar {
       event.preventDefault();
       this.dismiss();
     });
-    this.banner = html("p", { class: "mw-banner", role: "status", hidden: true });
     this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
-    this.element.append(this.banner, row, this.relabelling.element, this.confirm);
+    this.element.append(row, outcome, this.relabelling.element, this.confirm);
   }
 
   /**
@@ -256,9 +260,8 @@ export class DecideBar {
     write(this.undo, status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo");
     this.undo.disabled = status.undo === 0;
     this.exporting.show(status);
-    this.banner.hidden = status.problem === "";
-    const text = `Decisions are kept in memory only: ${status.problem}. Export them before the kernel ends.`;
-    if (!this.banner.hidden) write(this.banner, text);
+    write(this.banner, status.problem === "" ? "" : "kept in memory only");
+    this.banner.title = status.problem;
   }
 
   /** @param {string} decision */

@@ -6,11 +6,12 @@ import {
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
-  arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
+  arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, onScroll, root, segments, setAttributes, tell,
   throttle, write,
 } from "./dom.js";
 import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
+import { HEIGHT } from "./strip.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
@@ -73,6 +74,7 @@ export class Inspector {
     this.lastMark = -1;
     /** Where a decision leads once it is made. @type {number | null} */
     this.onward = null;
+    this.moved = false; // whether a decision led on, and the page that follows it is still to come
     this.selectedAt = -1; // what was asked last when the user chose a sample
     this.root = root(el, "inspector", "Sample inspector", this.ears);
     this.looks = /** @type {string[]} */ ([]); // all that each card shows, as a text
@@ -219,6 +221,19 @@ export class Inspector {
     this.ears.on(this.back, "click", () => this.change({ page: this.model.get("page") - 1 }));
     this.ears.on(this.on, "click", () => this.change({ page: this.model.get("page") + 1 }));
     this.ears.on(this.list, "keydown", (event) => this.key(event));
+    onScroll(this.root, this.ears, (top) => this.stick(top));
+  }
+
+  /**
+   * Keeps the bar of decisions in view above the samples, unless an opened one has its own.
+   * @param {number} top  where the visible part of the page begins
+   */
+  stick(top) {
+    const [bar, box] = [this.bar.element, this.root.getBoundingClientRect()];
+    const under = top + (this.led ? HEIGHT : 0);
+    const down = this.open === null && box.bottom > top + 3 * HEIGHT ? under - box.top - bar.offsetTop : 0;
+    bar.classList.toggle("mw-stuck", down > 0);
+    bar.style.transform = down > 0 ? `translateY(${down.toFixed(1)}px)` : "";
   }
 
   dim() {
@@ -362,10 +377,22 @@ export class Inspector {
     if (!this.empty.hidden) this.empty.replaceChildren(...this.nothing());
     else if (this.empty.hasChildNodes()) this.empty.replaceChildren();
     this.showSelected(this.selected);
-    if (before < 0) return;
-    const next = this.current(before);
-    if (next === had && next?.dataset.position !== showed) had?.blur(); // so that another sample is read out
-    next?.focus({ preventScroll: true });
+    if (before >= 0) {
+      const next = this.current(before);
+      if (next === had && next?.dataset.position !== showed) had?.blur(); // so that another sample is read out
+      next?.focus({ preventScroll: true });
+    }
+    if (this.moved) afterPaint(() => this.reveal()); // the mark of the decision has taken its room by then
+    this.moved = false;
+  }
+
+  /** Scrolls the chosen sample into view, whole below what sticks; of one that is too high, the top. */
+  reveal() {
+    const { element, sample, top } = this.opened;
+    const whole = this.open === null ? this.current() : sample;
+    const [strip, own] = [this.led ? HEIGHT : 0, (this.open === null ? this.bar.element : top).offsetHeight];
+    if (this.open !== null) show(element, strip);
+    for (const part of [whole, whole?.firstElementChild]) show(part, strip + own);
   }
 
   /** Says why there is no sample, and offers what brings some back. */
@@ -397,7 +424,7 @@ export class Inspector {
     this.unfilled = first.length > 0 ? all.filter((i) => !first.includes(i)) : [];
     this.fillThese(first.length > 0 ? first : all, reply);
     this.list.setAttribute("aria-busy", String(this.unfilled.length > 0));
-    if (this.unfilled.length > 0) requestAnimationFrame(() => setTimeout(() => this.fillRest(), AFTER_PAINT));
+    if (this.unfilled.length > 0) afterPaint(() => this.fillRest());
   }
 
   /** Fills the cards that waited: when there is time, or before they are used. */
@@ -582,8 +609,13 @@ export class Inspector {
     const onward = this.onward;
     this.onward = null;
     if (onward === null) return;
-    if (this.open !== null) this.openSample(onward);
-    else this.select(onward, this.list.contains(focused(this.list)));
+    if (this.open !== null) {
+      this.openSample(onward);
+      return;
+    }
+    this.select(onward, this.list.contains(focused(this.list)));
+    this.reveal();
+    this.moved = true;
   }
 
   /* ------------------------------------------------------------ the open sample */
@@ -606,7 +638,7 @@ export class Inspector {
     this.root.classList.add("mw-is-open");
     if (!focus) return;
     if (!this.opened.element.contains(focused(this.root))) this.opened.element.focus({ preventScroll: true });
-    this.opened.element.scrollIntoView({ block: "nearest" });
+    this.reveal();
   }
 
   close() {
@@ -615,7 +647,7 @@ export class Inspector {
     this.root.classList.remove("mw-is-open");
     if (this.reply) this.showCards(this.reply);
     this.current()?.focus({ preventScroll: true });
-    this.current()?.scrollIntoView({ block: "nearest" });
+    this.reveal();
   }
 
   /**
@@ -638,7 +670,9 @@ export class Inspector {
     if (content.type === "known") this.opened.showKnown(content.known, content.problem, buffers);
     else if (content.position === null) this.close();
     else if (content.position === this.open) {
+      const first = this.opened.reply === null;
       this.opened.show(content, buffers);
+      if (first && this.opened.element.contains(focused(this.root))) this.reveal();
       this.turnTo(content.place);
       if (this.relabels) this.opened.decide("relabel");
       this.relabels = false;
@@ -822,7 +856,7 @@ export class Inspector {
     }
     const next = cards[Math.min(cards.length - 1, Math.max(0, to))];
     this.select(Number(next.dataset.position));
-    next.scrollIntoView({ block: "nearest" });
+    this.reveal();
   }
 
   destroy() {
@@ -875,6 +909,22 @@ function asClass([value, name]) {
  */
 function setTabIndex(card, index) {
   if (card.tabIndex !== index) card.tabIndex = index;
+}
+
+/** @param {() => void} action */
+function afterPaint(action) {
+  requestAnimationFrame(() => setTimeout(action, AFTER_PAINT));
+}
+
+/**
+ * Scrolls as little as brings an element into view.
+ * @param {Element | null | undefined} element
+ * @param {number} under  pixels at the top that something else covers
+ */
+function show(element, under) {
+  if (!(element instanceof HTMLElement)) return;
+  element.style.scrollMarginTop = `${under}px`;
+  element.scrollIntoView({ block: "nearest" });
 }
 
 /** @param {EventTarget | null} target */

@@ -68,7 +68,7 @@ export class Opened {
     this.sample = html("div", { class: "mw-sample" });
     this.buttons = decisionButtons((decision) => this.decide(decision));
     this.onion = html("p", { class: "mw-remark", hidden: true }, ONION);
-    const top = html("div", { class: "mw-opened-top" }, head, this.buttons.group, this.relabelling.element, this.onion);
+    this.top = html("div", { class: "mw-opened-top" }, head, this.buttons.group, this.relabelling.element, this.onion);
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
     this.noteName = html("span");
@@ -76,7 +76,7 @@ export class Opened {
     const left = html("div", { class: "mw-opened-left" }, this.sample, note);
     this.known = html("div", { class: "mw-opened-right" });
     this.element = html("div", { class: "mw-opened", role: "region", tabindex: -1, hidden: true });
-    this.element.append(top, html("div", { class: "mw-opened-body" }, left, this.known));
+    this.element.append(this.top, html("div", { class: "mw-opened-body" }, left, this.known));
   }
 
   /** @param {"before" | "after"} side */

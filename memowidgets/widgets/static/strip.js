@@ -1,8 +1,8 @@
 /** τ with its counts and a slider, in a strip that stays in view while the samples below the plots scroll. */
 
-import { html, root } from "./dom.js";
+import { html, onScroll, root } from "./dom.js";
 
-const HEIGHT = 60;
+export const HEIGHT = 60;
 
 /** One strip, at the top of a dashboard. */
 export class Strip {
@@ -21,18 +21,11 @@ export class Strip {
     this.up = html("button", { type: "button", class: "mw-button" }, "↑ plots");
     this.up.addEventListener("click", () => plots.scrollIntoView({ block: "center" }));
     this.root.append(this.text, this.slider, this.up);
-    // A host may clip each of its boxes, which a sticky position cannot leave: so the strip follows.
-    const options = { capture: true, passive: true };
-    const follow = (/** @type {Event} */ event) => this.follow(event.target);
-    document.addEventListener("scroll", follow, options);
-    ears.later(() => document.removeEventListener("scroll", follow, options));
+    onScroll(box, ears, (top) => this.follow(top));
   }
 
-  /** @param {EventTarget | null} scroller  what was scrolled */
-  follow(scroller) {
-    const whole = !(scroller instanceof Element);
-    if (!whole && !scroller.contains(this.box)) return;
-    const top = whole ? 0 : Math.max(0, scroller.getBoundingClientRect().top);
+  /** @param {number} top  where the visible part of the page begins */
+  follow(top) {
     const box = this.box.getBoundingClientRect();
     const gone = this.plots.getBoundingClientRect().bottom < top + HEIGHT && box.bottom > top + 3 * HEIGHT;
     this.root.hidden = !gone;

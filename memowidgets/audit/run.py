@@ -71,6 +71,7 @@ from memowidgets.training.design import (
 from memowidgets.training.design import Kind as KindOfModel
 from memowidgets.training.learner import Recipe
 from memowidgets.training.pools import check_executor
+from memowidgets.training.probe import check_functions
 from memowidgets.training.rho import Record
 from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
@@ -496,6 +497,8 @@ class Run:
 
         `steps` are those of the checkpoints at which it is asked, by name.
         """
+        self.check_code()
+        self.target().check(max(steps, key=steps.__getitem__))
         forward = None
         if keep is not False:
             layers = self.names.some_layers("last" if keep is True else keep)
@@ -511,6 +514,10 @@ class Run:
             forward,
             self.manifest.get("probe", {}),
         )
+
+    def check_code(self) -> None:
+        """Raise if a user's function does something else than where the run was begun."""
+        check_functions(self.manifest.get("probe", {}), self.recipe(), self.design)
 
     def recipe(self) -> Recipe:
         """Return model, data, settings and device.

@@ -8,12 +8,12 @@ on with the run makes the same probe again.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +43,7 @@ _BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a 
 _BOUND_SINGLE = 3e-2  # of gradients in float32, which change where rounding switches a ReLU
 _NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _SIGMAS = 6.0  # of the mean or deviation of freshly drawn weights, between versions of torch
+_MOST = 20_000_000  # trained values of which the optimizer is asked about each
 _CUT = 8
 _STEPS = 2
 _PARTS = 256  # of a schedule
@@ -363,7 +364,7 @@ def _module_difference(
     if said:
         return said
     if same_torch and there["text"] != here["text"]:
-        lines = zip_longest(there["text"], here["text"], fillvalue="nothing")
+        lines = itertools.zip_longest(there["text"], here["text"], fillvalue="nothing")
         before, after = next((a, b) for a, b in lines if a != b)
         return (
             f"the module's parts are others: {visible(before.strip(), 100)} there, "
@@ -459,16 +460,23 @@ def _optimizer(
     The gradients are seeded, never real ones: the first step of Adam turns the rounding of a real
     gradient near 0 into a whole step. They are of all sizes, so that small terms show as well. Each
     weight has a row for each step: the length of its move, and its product with a seeded vector.
-    Numbers are double, because a small move of a large weight is lost in float32. An optimizer that
-    cannot take these steps, as some for GPUs can't, needs a version, and is not compared.
+    Numbers are double, because a small move of a large weight is lost in float32. The copies have
+    the weights' shapes, by which an optimizer may group them; above 20 million values they are cut
+    along each axis. An optimizer that cannot take these steps, as some for GPUs can't, needs a
+    version, and is not compared.
     """
     import torch
 
     from memowidgets.training.learner import given_optimizer
 
-    rng = np.random.default_rng(_SEED)
-    sizes = [tuple(min(_CUT, n) for n in shape) for shape in shapes]
-    weights = [torch.nn.Parameter(torch.from_numpy(rng.standard_normal(s))) for s in sizes]
+    is_cut = sum(map(math.prod, shapes)) > _MOST
+    sizes = [tuple(min(_CUT, n) for n in shape) if is_cut else shape for shape in shapes]
+    numbers = itertools.count()
+
+    def drawn(size: tuple[int, ...]) -> NDArray[np.float64]:
+        return _numbers(size, next(numbers)).astype(np.float64)
+
+    weights = [torch.nn.Parameter(torch.from_numpy(drawn(size))) for size in sizes]
     moves: list[list[float]] = []
     with RandomStates(_SEED).active():
         try:
@@ -476,19 +484,17 @@ def _optimizer(
             for _ in range(_STEPS):
                 before = [weight.detach().clone() for weight in weights]
                 for weight, size in zip(weights, sizes, strict=True):
-                    gradient = rng.standard_normal(size) * 10.0 ** rng.uniform(-9, 1, size)
-                    weight.grad = torch.from_numpy(gradient)
+                    weight.grad = torch.from_numpy(drawn(size) * 10.0 ** (3 * drawn(size) - 4))
                 optimizer.step()
-                for weight, old, size in zip(weights, before, sizes, strict=True):
-                    moved = (weight.detach() - old).numpy()
-                    across = rng.standard_normal(size)
-                    moves.append([float(np.linalg.norm(moved)), float((moved * across).sum())])
+                for weight, old in zip(weights, before, strict=True):
+                    moves.append(_size_and_place(weight.detach() - old, next(numbers)))
         except (RuntimeError, ValueError, AssertionError, LookupError) as error:
             if has_version:
                 return []
+            cut = f", cut to {_CUT} values along each axis" if is_cut else ""
             raise ValueError(
-                "the optimizer cannot take two steps on the CPU with copies of the trained weights "
-                f"that are cut to {_CUT} values along each axis: {first_line(error)}. If it trains "
+                "the optimizer cannot take two steps on the CPU with copies of the trained weights"
+                f"{cut}: {first_line(error)}. If it trains "
                 'your model nevertheless, state TrainingConfig(…, version="1") for it'
             ) from error
     return moves

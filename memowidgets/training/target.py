@@ -242,10 +242,12 @@ class TargetTraining:
         if (shares.max() <= _SAME) if is_same else (np.median(shares) <= _ELSEWHERE):
             return
         self._loaded.drop()  # the code of its module may be the changed one
+        errs = "" if is_same else ", or this device errs"
         raise StoreError(
             f"at {record.name} of {self._run.path} the losses of members differ from those in "
-            f"training by up to {apart.max():.2g} nats: what the model computes has changed since. "
-            "Nothing was kept: take the change back, or train the changed model at another path"
+            f"training by up to {apart.max():.2g} nats: what the model computes has changed since"
+            f"{errs}. Nothing was kept: take the change back, or train the changed model at "
+            "another path"
         )
 
     def _kept_losses(self, record: Record) -> NDArray[np.float32] | None:

@@ -59,7 +59,11 @@ def small_data():
 
 def audit_at(path, user, precision="float32", **changes) -> mw.Audit:
     training = mw.TrainingConfig(epochs=2, batch_size=16, precision=precision, **changes)
-    model = mw.models.TorchClassifier(lambda n: user.make(n))
+
+    def make(n_classes):
+        return user.make(n_classes)
+
+    model = mw.models.TorchClassifier(make)
     return mw.Audit(model, small_data(), path, training, device="cpu")
 
 
@@ -247,7 +251,7 @@ def test_another_template_of_a_tokenizer_makes_no_pass(tmp_path):
     model._read.clear()
     audit.run.loaded.drop()
     for name in ("a pass", "other rows", "the pool"):
-        with pytest.raises(StoreError, match="epoch-1 of .* nats"):
+        with pytest.raises(StoreError, match=r"epoch-1 of .* nats"):
             DOORS[name](audit)
     tokenizer.post_processor = None
     model._read.clear()

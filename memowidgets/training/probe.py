@@ -484,7 +484,8 @@ def _optimizer(
             for _ in range(_STEPS):
                 before = [weight.detach().clone() for weight in weights]
                 for weight, size in zip(weights, sizes, strict=True):
-                    weight.grad = torch.from_numpy(drawn(size) * 10.0 ** (3 * drawn(size) - 4))
+                    scale = 10.0 ** (5 * np.tanh(drawn(size)) - 4)
+                    weight.grad = torch.from_numpy(drawn(size) * scale)
                 optimizer.step()
                 for weight, old in zip(weights, before, strict=True):
                     moves.append(_size_and_place(weight.detach() - old, next(numbers)))

@@ -17,6 +17,7 @@ from torch import nn
 import memowidgets as mw
 from memowidgets.audit.runs import identity
 from memowidgets.store import StoreError
+from memowidgets.training import probe
 from memowidgets.training.probe import _first_apart, is_probe, made_probe, probe_differences
 from tests.training import user_programs
 
@@ -121,6 +122,51 @@ def test_each_setting_of_an_optimizer_shows(data, one, other):
     same, changed = probe_of(data, optimizer=one), probe_of(data, optimizer=other)
     assert probe_differences(same, probe_of(data, optimizer=one)) == []
     assert len(probe_differences(same, changed)) == 1
+
+
+def by_size(limit: int, rate: float = 1e-2):
+    """Decay large weights only, as recipes do that leave out biases and gains."""
+
+    def make(p):
+        large, rest = [w for w in p if w.numel() > limit], [w for w in p if w.numel() <= limit]
+        groups = [{"params": large, "weight_decay": rate}, {"params": rest}]
+        return torch.optim.SGD([group for group in groups if group["params"]], lr=0.1)
+
+    return make
+
+
+def by_dimensions(n: int):
+    def make(p):
+        rates = [0.5 if w.ndim >= n else 0.1 for w in p]
+        return torch.optim.SGD([{"params": [w], "lr": r} for w, r in zip(p, rates, strict=True)])
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (by_size(100), by_size(1000)),
+        (by_size(511), by_size(512)),
+        (by_size(100), by_size(100, 1.01e-2)),
+        (by_dimensions(1), by_dimensions(2)),
+        (by_dimensions(2), by_dimensions(3)),
+    ],
+)
+def test_an_optimizer_that_groups_weights_by_their_shape_shows(data, one, other):
+    there = probe_of(data, optimizer=one)  # of 512 + 8 + 80 + 10 values
+    assert probe_differences(there, probe_of(data, optimizer=one)) == []
+    [said] = probe_differences(there, probe_of(data, optimizer=other))
+    assert "optimizer takes other steps" in said
+
+
+def test_only_a_very_large_model_is_cut_for_its_optimizer(data, monkeypatch):
+    there = probe_of(data, optimizer=by_size(100))
+    monkeypatch.setattr(probe, "_MOST", 512 + 8 + 80 + 10)
+    assert probe_of(data, optimizer=by_size(100)) == there
+    monkeypatch.setattr(probe, "_MOST", 512 + 8 + 80 + 9)
+    one, other = (probe_of(data, optimizer=by_size(limit)) for limit in (100, 1000))
+    assert one["optimizer"] == other["optimizer"] != there["optimizer"]
 
 
 def test_a_difference_is_said_as_a_share_of_the_larger():
@@ -360,6 +406,36 @@ def test_an_optimizer_that_cannot_take_a_step_needs_a_version(data):
     assert probe_differences(stated, probe_of(data, optimizer=torch.optim.SGD)) == []
 
 
+@pytest.mark.parametrize("depth", [2, 40])
+def test_a_filled_module_gives_logits_of_ordinary_size(data, depth):
+    """In a deep one they would vanish or grow without bound."""
+
+    def deep(n_classes):
+        hidden = [part for _ in range(depth) for part in (nn.Linear(64, 64), nn.ReLU())]
+        return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(64, n_classes))
+
+    answers = np.array(probe_of(data, deep)["module"]["answers"])[:, :-1]
+    assert 0.05 < np.abs(answers).max() < 50
+
+
+def test_weights_of_one_shape_are_filled_with_different_numbers(data):
+    class Turned(nn.Module):
+        def __init__(self, n_classes, *, turned=False):
+            super().__init__()
+            self.one, self.other = nn.Linear(64, 64), nn.Linear(64, 64)
+            self.head, self.turned = nn.Linear(64, n_classes), turned
+
+        def forward(self, x):
+            parts = [self.one, self.other]
+            for part in parts[::-1] if self.turned else parts:
+                x = part(x.flatten(1)).relu()
+            return self.head(x)
+
+    there = probe_of(data, Turned)
+    [said] = probe_differences(there, probe_of(data, lambda n: Turned(n, turned=True)))
+    assert "logits" in said
+
+
 def test_complex_weights_and_single_ones_have_moments(data):
     class Fourier(nn.Module):
         def __init__(self, n_classes):
@@ -446,6 +522,14 @@ def test_a_global_that_changes_in_the_same_process_is_noticed(data, tmp_path):
     with pytest.raises(StoreError, match=r"3\.weight"):
         audit.run_shadows(4)
     assert len(audit.run.shadows) == 0
+
+
+def test_what_functions_do_belongs_to_what_a_run_is(data, tmp_path):
+    manifest = begun(data, tmp_path, optimizer=lambda p: torch.optim.SGD(p, lr=0.1)).run.manifest
+    other = {**manifest["probe"], "optimizer": [[1.0, 0.5]] * 8}
+    assert identity.run_digest(manifest) != identity.run_digest({**manifest, "probe": other})
+    with pytest.raises(ValueError, match="another run: the optimizer takes other steps"):
+        identity.check_same(manifest, {**manifest, "probe": other}, "here")
 
 
 def test_versions_count(data, tmp_path):

@@ -421,11 +421,8 @@ class Run:
         """Make what is missing of a checkpoint, so that the next evidence has it."""
         for need in needs:
             record = self.names.record(need.checkpoint)
-            if need.what == "pass":
+            if need.what in ("pass", "losses"):  # losses are kept, unless their file is lost
                 self.forward(record, progress)
-            elif need.what == "losses":
-                if not self.kept_forward(record).exists:  # else it has them
-                    self._make_losses(record, progress)
             elif need.what == "pool":
                 self._make_first(record, progress)
             elif (record.name, record.weights) not in self._others:
@@ -445,14 +442,6 @@ class Run:
                 made.fill(lambda allocate: target.forward(record.name, report, allocate))
                 self._pass_seconds = time.monotonic() - start
             return made
-
-    def _make_losses(self, record: Record, progress: Progress | None) -> None:
-        with self.alone(progress):
-            kept = self._outputs(record)
-            if not kept.exists:
-                warn_of(kept.why_not)
-                (progress or Progress()).report(0, 1, f"computing the losses at {record.name}")
-                self.target().look_again(record)
 
     def _make_first(self, record: Record, progress: Progress | None) -> None:
         """Keep the target's gaps over the pool, which are needed where it is a shadow model."""

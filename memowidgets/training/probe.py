@@ -12,7 +12,7 @@ import itertools
 import math
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +91,15 @@ def made_probe(
     ValueError
         If a function gives something else each time that it is called, or cannot be called.
     """
+    import torch
+
+    version = torch.__version__.partition("+")[0]
+    made_by = {"form": FORM, "torch": version, "machine": platform.machine()}
     found: Probe = {}
     if model.has_user_code(data):
         asked = data.take(rows[:SAMPLES])
-        found = _whole(_module(model, asked))
-        again = _whole(_module(model, asked)) if model.draws_weights else found
+        found = made_by | _module(model, asked)
+        again = made_by | _module(model, asked) if model.draws_weights else found
         for difference in probe_differences(found, again):
             raise ValueError(
                 "two modules that the model makes under one seed differ, so shadow models could "
@@ -110,14 +114,7 @@ def made_probe(
     if callable(settings.schedule):
         numbers |= {"schedule factors": _schedule(settings, n_members)}
     functions = callable(settings.optimizer), callable(settings.schedule)
-    return _whole({**found, "numbers": numbers}) if found or any(functions) else {}
-
-
-def _whole(found: Probe) -> Probe:
-    import torch
-
-    version = torch.__version__.partition("+")[0]
-    return {"form": FORM, "torch": version, "machine": platform.machine(), **found}
+    return {**made_by, **found, "numbers": numbers} if found or any(functions) else {}
 
 
 def probe_differences(
@@ -133,9 +130,11 @@ def probe_differences(
     if stored.get("form") != here.get("form"):
         return ["another version of memowidgets asked its functions in another way"]
     same_torch = all(stored[key] == here[key] for key in ("torch", "machine"))
-    left_out, said = set() if same_torch else {"training"}, []
+    left_out = set() if same_torch else {"training"}
+    said: list[str] = []
     if "module" in stored and "module" in here:
-        said += _module_differences(stored["module"], here["module"], same_torch, has_version)
+        found = _module_differences(stored["module"], here["module"], same_torch, has_version)
+        said += itertools.islice(found, 1)
         if said or stored["module"]["on"] != here["module"]["on"]:
             left_out |= {"module", "training"}
     for role, sentence in _SAID.items():
@@ -389,51 +388,41 @@ def _fill(module: nn.Module) -> None:
 
 def _module_differences(
     there: Mapping[str, Any], here: Mapping[str, Any], same_torch: bool, has_version: bool
-) -> list[str]:
-    """Return at most one sentence on what two modules are."""
+) -> Iterator[str]:
+    """Yield sentences on what differs between two modules, the plainest first."""
     if there["on"] != here["on"]:
-        if has_version:
-            return []
-        difference = (
-            f"the module was compared on {there['on']} and runs on {here['on']} here, where its "
-            'numbers differ by rounding; give the model a version="1", which stands for it'
-        )
-        return [difference]
-    said = _weights_difference(there["parameters"], here["parameters"], same_torch)
-    if said:
-        return [said]
-    if not same_torch:
-        return []
-    lines = itertools.zip_longest(there["text"], here["text"], fillvalue="nothing")
-    trained = f"trained in {there['precision']}", f"trained in {here['precision']}"
-    return [
-        f"the module's parts are others: {visible(before.strip(), 100)} there, "
-        f"{visible(after.strip(), 100)} here"
-        for before, after in [*lines, trained]
-        if before != after
-    ][:1]
-
-
-def _weights_difference(there: Mapping[str, Any], here: Mapping[str, Any], same_torch: bool) -> str:
-    if [*there] != [*here]:
-        changed = sorted({*there} ^ {*here})
-        return f"the module has other weights: {listed(map(quoted, changed), 5) or 'their order'}"
-    for name, (mean, spread, n, is_trained) in there.items():
-        mean_here, spread_here, n_here, is_trained_here = here[name]
-        if n != n_here:
-            return f"{quoted(name)} has {n:.0f} values there and {n_here:.0f} here"
-        if is_trained != is_trained_here:
-            states = ("frozen", "trained")
-            kinds = states[bool(is_trained)], states[bool(is_trained_here)]
-            return f"{quoted(name)} is {kinds[0]} there and {kinds[1]} here"
-        share = _BOUND if same_torch else _SIGMAS / math.sqrt(max(1.0, n))
+        if not has_version:
+            yield (
+                f"the module was compared on {there['on']} and runs on {here['on']} here, where "
+                'its numbers differ by rounding; give the model a version="1", which stands for it'
+            )
+        return
+    weights, own = there["parameters"], here["parameters"]
+    if [*weights] != [*own]:
+        changed = sorted({*weights} ^ {*own})
+        yield f"the module has other weights: {listed(map(quoted, changed), 5) or 'their order'}"
+        return
+    for name, (mean, spread, *kind) in weights.items():
+        mean_here, spread_here, *kind_here = own[name]
+        if kind != kind_here:
+            yield f"{quoted(name)} has {_kind(*kind)} there and {_kind(*kind_here)} here"
+        share = _BOUND if same_torch else _SIGMAS / math.sqrt(max(1.0, kind[0]))
         bound = share * max(spread, spread_here) + _BOUND * abs(mean)
         if abs(mean - mean_here) > bound or abs(spread - spread_here) > bound:
-            return (
+            yield (
                 f"{quoted(name)} begins with mean {mean:.3g} and deviation {spread:.3g} there, "
                 f"{mean_here:.3g} and {spread_here:.3g} here"
             )
-    return ""
+    lines = [*itertools.zip_longest(there["text"], here["text"], fillvalue="nothing")]
+    lines.append((f"trained in {there['precision']}", f"trained in {here['precision']}"))
+    for before, after in lines if same_torch else []:
+        if before != after:
+            shown = visible(before.strip(), 100), visible(after.strip(), 100)
+            yield f"the module's parts are others: {shown[0]} there, {shown[1]} here"
+
+
+def _kind(n: float, is_trained: float) -> str:
+    return f"{n:.0f} {'trained' if is_trained else 'frozen'} values"
 
 
 # the optimizer and the schedule

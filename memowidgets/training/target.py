@@ -286,13 +286,6 @@ class TargetTraining:
                 metadata["step"] = str(by_name[record.name])
                 self._run.write_tensors(start_of(record.name), arrays, metadata)
 
-    def look_again(self, record: Record) -> None:
-        """Run a checkpoint over the members, and keep its logits and losses."""
-        seen = self.look(record.name, self._design.members)
-        outputs = {"logits": seen.logits, "losses": seen.losses}
-        notes = {"precision": seen.precision}
-        self._run.write_tensors(outputs_of(record.name), outputs, notes, record.weights)
-
     def _state_of(
         self, run: RunDirectory, name: str
     ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -159,6 +159,20 @@ def test_a_lock_that_stays_held_is_named(run, monkeypatch):
     assert set(from_csv((run.path / "decisions.csv").read_text())) == {"a", "b"}
 
 
+def test_undo_takes_back_what_one_decided_and_not_what_another_did_since(run):
+    mine, theirs = DecisionLog(run), DecisionLog(run)
+    mine.decide(["a", "b"], "remove")
+    theirs.decide(["b"], "keep")
+    assert mine.undo() == 1
+    assert {name: made.decision for name, made in theirs.table().items()} == {
+        "a": "remove", "b": "keep",
+    }  # fmt: skip
+    theirs.refresh()
+    assert {name: made.decision for name, made in theirs.table().items()} == {"b": "keep"}
+    assert theirs.undo() == 1
+    assert theirs["b"].decision == "remove"
+
+
 def test_a_read_only_run_keeps_decisions_in_memory(run):
     DecisionLog(run).decide(["a"], "keep")
     run.write_manifest({})

@@ -28,7 +28,6 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
-from memowidgets.training.probe import check_functions
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction, StopRule
 from memowidgets.training.trainer_passes import ModelPasses
@@ -500,7 +499,7 @@ class Audit:
         with run.alone(), shown(progress) as report:
             if stop is not None:
                 write_stop(run.run, stop)
-            check_functions(run.manifest.get("probe", {}), run.recipe(), run.design)
+            run.check_code()
             run.target().train(stop, report)
         free_memory(torch_device(run.device))
         if stop is not None:

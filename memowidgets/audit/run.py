@@ -71,6 +71,7 @@ from memowidgets.training.design import (
 from memowidgets.training.design import Kind as KindOfModel
 from memowidgets.training.learner import Recipe
 from memowidgets.training.pools import check_executor
+from memowidgets.training.probe import check_functions
 from memowidgets.training.rho import Record
 from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
@@ -420,11 +421,8 @@ class Run:
         """Make what is missing of a checkpoint, so that the next evidence has it."""
         for need in needs:
             record = self.names.record(need.checkpoint)
-            if need.what == "pass":
+            if need.what in ("pass", "losses"):  # losses are kept, unless their file is lost
                 self.forward(record, progress)
-            elif need.what == "losses":
-                if not self.kept_forward(record).exists:  # else it has them
-                    self._make_losses(record, progress)
             elif need.what == "pool":
                 self._make_first(record, progress)
             elif (record.name, record.weights) not in self._others:
@@ -444,14 +442,6 @@ class Run:
                 made.fill(lambda allocate: target.forward(record.name, report, allocate))
                 self._pass_seconds = time.monotonic() - start
             return made
-
-    def _make_losses(self, record: Record, progress: Progress | None) -> None:
-        with self.alone(progress):
-            kept = self._outputs(record)
-            if not kept.exists:
-                warn_of(kept.why_not)
-                (progress or Progress()).report(0, 1, f"computing the losses at {record.name}")
-                self.target().look_again(record)
 
     def _make_first(self, record: Record, progress: Progress | None) -> None:
         """Keep the target's gaps over the pool, which are needed where it is a shadow model."""
@@ -496,6 +486,8 @@ class Run:
 
         `steps` are those of the checkpoints at which it is asked, by name.
         """
+        self.check_code()
+        self.target().check(max(steps, key=steps.__getitem__))
         forward = None
         if keep is not False:
             layers = self.names.some_layers("last" if keep is True else keep)
@@ -511,6 +503,10 @@ class Run:
             forward,
             self.manifest.get("probe", {}),
         )
+
+    def check_code(self) -> None:
+        """Raise if a user's function does something else than where the run was begun."""
+        check_functions(self.manifest.get("probe", {}), self.recipe(), self.design)
 
     def recipe(self) -> Recipe:
         """Return model, data, settings and device.

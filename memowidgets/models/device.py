@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.extras import installed
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -213,6 +216,20 @@ def cpu_threads(limit: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@functools.cache
+def described(device: torch.device) -> str:
+    """Return what the rounding of a pass depends on: the device, and the versions that compute."""
+    import torch
+
+    if device.type == "cpu":
+        name = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    else:
+        named = getattr(module_of(device), "get_device_name", None)
+        name = device.type if named is None else str(named(device))
+    versions = installed(("torch", "transformers", "peft", "tokenizers"))
+    return ", ".join([name, *(f"{library} {version}" for library, version in versions.items())])
 
 
 def resolve_device(name: str) -> str:

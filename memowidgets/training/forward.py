@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,7 +14,7 @@ from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
-from memowidgets.models.device import cpu_threads, resolve_precision, room_for, sent
+from memowidgets.models.device import cpu_threads, described, resolve_precision, room_for, sent
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows
 from memowidgets.training.seeds import preserved, restored
@@ -45,12 +45,15 @@ class Forward:
         Representation after each layer, by name. Empty if none was captured.
     precision : str
         Precision of the matrix products: "float32" or "bfloat16".
+    made_by : str
+        What its rounding depends on: device, versions and size of a batch. Empty if not known.
     """
 
     logits: FloatArray
     losses: FloatArray
     layers: dict[str, FloatArray]
     precision: str = "float32"
+    made_by: str = ""
 
     def figures(self, labels: NDArray[np.int64]) -> tuple[float, float]:
         """Return the mean loss in nats, and the share whose largest logit is the label's."""
@@ -179,12 +182,23 @@ def forward(
             "the module returns probabilities, not logits: each row lies between 0 and 1 and sums "
             "to 1. The loss and the logit gap expect logits; leave out the module's softmax"
         )
-    return found
+    made_by = f"{described(device)}, batches of {model.forward_batch}"
+    return replace(found, made_by=made_by)
 
 
 def in_memory(shapes: Shapes) -> dict[str, FloatArray]:
     """Create the arrays of a pass in memory."""
     return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+
+
+def end_batches(model: Model, data: Dataset, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the samples in the first and the last batch of a pass over samples.
+
+    In a pass over them alone these are its batches too, so that every number is the same.
+    """
+    places = _places(model.lengths(data), positions, model.forward_batch)
+    every = np.arange(len(positions))
+    return np.concatenate([every[place] for place in places[:: max(1, len(places) - 1)]])
 
 
 def _places(lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: int) -> list[Any]:

@@ -8,12 +8,12 @@ on with the run makes the same probe again.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,13 +43,23 @@ _BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a 
 _BOUND_SINGLE = 3e-2  # of gradients in float32, which change where rounding switches a ReLU
 _NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _SIGMAS = 6.0  # of the mean or deviation of freshly drawn weights, between versions of torch
+_MOST = 20_000_000  # trained values of which the optimizer is asked about each
 _CUT = 8
 _STEPS = 2
 _PARTS = 256  # of a schedule
 _BLOCK = 65_537  # random numbers that fill all weights
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
+_SAID = {
+    "module": "the module does something else with the same weights",
+    "training": "the module does something else in training mode",
+    "optimizer": "the optimizer takes other steps for the same gradients",
+    "schedule": "the schedule is another one",
+}
+
+FORM = 2  # to be raised with each change of what a probe asks
 Probe = dict[str, Any]
+Numbers = Mapping[str, Sequence[float]]
 
 
 @apart()
@@ -83,26 +93,28 @@ def made_probe(
     """
     import torch
 
+    version = torch.__version__.partition("+")[0]
+    made_by = {"form": FORM, "torch": version, "machine": platform.machine()}
     found: Probe = {}
     if model.has_user_code(data):
         asked = data.take(rows[:SAMPLES])
-        found = _module(model, asked)
-        again = _module(model, asked) if model.draws_weights else found
-        difference = _module_difference(found, again, same_torch=True, has_version=False)
-        if difference:
+        found = made_by | _module(model, asked)
+        again = made_by | _module(model, asked) if model.draws_weights else found
+        for difference in probe_differences(found, again):
             raise ValueError(
                 "two modules that the model makes under one seed differ, so shadow models could "
                 f"not be compared with the target: {difference}. Draw random numbers from torch's "
                 "or NumPy's global generator, which are seeded"
             )
+    numbers: dict[str, list[float]] = found.get("numbers", {})
     if callable(settings.optimizer):
         weights = model.skeleton(data).parameters()
         trained = [tuple(p.shape) for p in weights if p.requires_grad]
-        found["optimizer"] = _optimizer(settings.optimizer, trained, bool(settings.version))
+        numbers |= _optimizer(settings.optimizer, trained, bool(settings.version))
     if callable(settings.schedule):
-        found["schedule"] = _schedule(settings, n_members)
-    version = torch.__version__.partition("+")[0]
-    return {"torch": version, "machine": platform.machine(), **found} if found else {}
+        numbers |= {"schedule factors": _schedule(settings, n_members)}
+    functions = callable(settings.optimizer), callable(settings.schedule)
+    return {**made_by, **found, "numbers": numbers} if found or any(functions) else {}
 
 
 def probe_differences(
@@ -113,15 +125,56 @@ def probe_differences(
     Parts that one of them lacks are not compared. With `has_version`, the user states the version
     of the module, which stands for it where it cannot be compared.
     """
-    same_torch = all(stored.get(key) == here.get(key) for key in ("torch", "machine"))
-    said = []
+    if not stored or not here:
+        return []
+    if stored.get("form") != here.get("form"):
+        return ["another version of memowidgets asked its functions in another way"]
+    same_torch = all(stored[key] == here[key] for key in ("torch", "machine"))
+    left_out = set() if same_torch else {"training"}
+    said: list[str] = []
     if "module" in stored and "module" in here:
-        said.append(_module_difference(stored, here, same_torch, has_version))
-    if "optimizer" in stored and "optimizer" in here:
-        said.append(_optimizer_difference(stored["optimizer"], here["optimizer"]))
-    if "schedule" in stored and "schedule" in here:
-        said.append(_schedule_difference(stored["schedule"], here["schedule"]))
-    return [sentence for sentence in said if sentence]
+        found = _module_differences(stored["module"], here["module"], same_torch, has_version)
+        said += itertools.islice(found, 1)
+        if said or stored["module"]["on"] != here["module"]["on"]:
+            left_out |= {"module", "training"}
+    for role, sentence in _SAID.items():
+        there, now = (
+            {name: each for name, each in probe["numbers"].items() if name.startswith(role)}
+            for probe in (stored, here)
+        )
+        if role in left_out or not there or not now:
+            continue
+        is_double = role != "training" or stored["module"]["precision"] == "float64"
+        apart = first_apart(there, now, _BOUND if is_double else _BOUND_SINGLE)
+        if apart:
+            said.append(f"{sentence}: the {apart.removeprefix(role).strip()}")
+            left_out |= {"training"} if role == "module" else set()
+    return said
+
+
+def first_apart(there: Numbers, here: Numbers, bound: float) -> str:
+    """Return the first name whose numbers differ, and by what share; empty if all agree.
+
+    Gradients and buffers that are 0 but for rounding are compared with the largest.
+    """
+    largest: dict[str, float] = {}
+    for name, values in there.items():
+        largest[_group(name)] = max([largest.get(_group(name), 0.0), *map(abs, values)])
+    for name in {**there, **here}:
+        one, other = (np.array(numbers.get(name, [])) for numbers in (there, here))
+        if one.shape != other.shape:
+            return f"{name} is there or here alone, or has another length"
+        size = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0))
+        least = 1e-3 * largest[_group(name)] if " of " in _group(name) else 0.0
+        apart = np.abs(one - other).max(initial=0.0)
+        if not apart <= bound * (size + least):
+            return f"{name} differs by {apart / size:.2%}"
+    return ""
+
+
+def _group(name: str) -> str:
+    """Return what a name begins with, such as "training gradient of "."""
+    return name.partition("'")[0]
 
 
 def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -> None:
@@ -153,29 +206,13 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
         )
 
 
-_FORM = {
-    "module": {
-        "on": str,
-        "answers": [[float]],
-        "parameters": {str: (float, float, float, float)},
-        "text": [str],
-    },
-    "training": {
-        "precision": str,
-        "answers": [[float]],
-        "gradients": {str: (float, float)},
-        "buffers": {str: (float, float)},
-    },
-    "optimizer": [(float, float)],
-    "schedule": [float],
-}
-
-
 def is_probe(value: Any) -> bool:
-    """Return whether a part of a manifest has the form that `made_probe` returns."""
-    return isinstance(value, dict) and all(
-        has_form(value[part], form) for part, form in _FORM.items() if part in value
-    )
+    """Return whether a part of a manifest has the form that `made_probe` returns, or an older."""
+    if not isinstance(value, dict) or value.get("form") != FORM:
+        return isinstance(value, dict)
+    module = {"on": str, "precision": str, "text": [str], "parameters": {str: (float,) * 4}}
+    whole = has_form(value, {"torch": str, "machine": str, "numbers": {str: [float]}})
+    return whole and ("module" not in value or has_form(value["module"], module))
 
 
 # the module
@@ -214,7 +251,7 @@ def _module(model: Model, data: Dataset) -> Probe:
                     "the module gives logits or losses that are not finite for the first "
                     f"{len(data)} samples; look for a division or a logarithm of 0"
                 )
-            training = None
+            training: dict[str, list[float]] = {}
             for precision in ("float64", "float32"):
                 module = module.double() if precision == "float64" else module.float()
                 try:
@@ -222,17 +259,16 @@ def _module(model: Model, data: Dataset) -> Probe:
                 except (RuntimeError, ValueError, TypeError):
                     continue
                 break
-    found: Probe = {
-        "module": {
-            "on": device.type,
-            "answers": answers.tolist(),
-            "parameters": initial,
-            "text": text.splitlines(),
-        }
+    numbers = {"module logits": answers.ravel().tolist()}
+    if not np.isfinite(training.get("training logits", [])).all():
+        training = {}
+    described = {
+        "on": device.type,
+        "precision": precision if training else "",
+        "text": text.splitlines(),
+        "parameters": initial,
     }
-    if training is not None and np.isfinite(training["answers"]).all():
-        found["training"] = {"precision": precision, **training}
-    return found
+    return {"module": described, "numbers": {**numbers, **training}}
 
 
 def _asked(
@@ -257,7 +293,9 @@ def _answers(logits: Tensor, losses: Tensor) -> NDArray[np.float64]:
     return np.asarray(found.float().cpu().numpy(), np.float64)
 
 
-def _trained(model: Model, module: nn.Module, inputs: Any, labels: Tensor) -> Probe:
+def _trained(
+    model: Model, module: nn.Module, inputs: Any, labels: Tensor
+) -> dict[str, list[float]]:
     """Return logits in training mode, gradients of a sum of them, and the buffers afterwards.
 
     The weights of the sum are seeded. It is of logits, because gradients of losses vanish where the
@@ -270,13 +308,13 @@ def _trained(model: Model, module: nn.Module, inputs: Any, labels: Tensor) -> Pr
     total = (shown * torch.from_numpy(_numbers(shown.shape, 0)).to(shown.device)).sum()
     if total.requires_grad:
         total.backward()  # type: ignore[no-untyped-call]
-    gradients = {
-        name: _NONE if p.grad is None else _size_and_place(p.grad, i)
-        for i, (name, p) in enumerate(module.named_parameters())
-    }
-    buffers = {name: _size_and_place(b, i) for i, (name, b) in enumerate(module.named_buffers())}
-    answers = _answers(logits, losses).tolist()
-    return {"answers": answers, "gradients": gradients, "buffers": buffers}
+    found = {"training logits": _answers(logits, losses).ravel().tolist()}
+    for i, (name, p) in enumerate(module.named_parameters()):
+        own = _NONE if p.grad is None else _size_and_place(p.grad, i)
+        found[f"training gradient of {quoted(name)}"] = own
+    for i, (name, buffer) in enumerate(module.named_buffers()):
+        found[f"training buffer of {quoted(name)}"] = _size_and_place(buffer, i)
+    return found
 
 
 def _cast(inputs: Any, precision: str) -> Any:
@@ -348,104 +386,43 @@ def _fill(module: nn.Module) -> None:
             parameter.copy_(torch.from_numpy(np.asarray(values)))
 
 
-def _module_difference(
-    stored: Mapping[str, Any], now: Mapping[str, Any], same_torch: bool, has_version: bool
-) -> str:
-    there, here = stored["module"], now["module"]
+def _module_differences(
+    there: Mapping[str, Any], here: Mapping[str, Any], same_torch: bool, has_version: bool
+) -> Iterator[str]:
+    """Yield sentences on what differs between two modules, the plainest first."""
     if there["on"] != here["on"]:
-        return (
-            ""
-            if has_version
-            else f"the module was compared on {there['on']} and runs on {here['on']} here, where "
-            'its numbers differ by rounding; give the model a version="1", which stands for it'
-        )
-    said = _weights_difference(there["parameters"], here["parameters"], same_torch)
-    if said:
-        return said
-    if same_torch and there["text"] != here["text"]:
-        lines = zip_longest(there["text"], here["text"], fillvalue="nothing")
-        before, after = next((a, b) for a, b in lines if a != b)
-        return (
-            f"the module's parts are others: {visible(before.strip(), 100)} there, "
-            f"{visible(after.strip(), 100)} here"
-        )
-    apart = _apart(there["answers"], here["answers"])
-    if apart > _BOUND:
-        return f"the module gives other logits for the same weights, by {apart:.1g} of their size"
-    if same_torch and "training" in stored and "training" in now:
-        return _training_difference(stored["training"], now["training"])
-    return ""
-
-
-def _weights_difference(there: Mapping[str, Any], here: Mapping[str, Any], same_torch: bool) -> str:
-    if [*there] != [*here]:
-        changed = sorted({*there} ^ {*here})
-        return f"the module has other weights: {listed(map(quoted, changed), 5) or 'their order'}"
-    for name, (mean, spread, n, is_trained) in there.items():
-        mean_here, spread_here, n_here, is_trained_here = here[name]
-        if n != n_here:
-            return f"{quoted(name)} has {n:.0f} values there and {n_here:.0f} here"
-        if is_trained != is_trained_here:
-            states = ("frozen", "trained")
-            kinds = states[bool(is_trained)], states[bool(is_trained_here)]
-            return f"{quoted(name)} is {kinds[0]} there and {kinds[1]} here"
-        share = _BOUND if same_torch else _SIGMAS / math.sqrt(max(1.0, n))
+        if not has_version:
+            yield (
+                f"the module was compared on {there['on']} and runs on {here['on']} here, where "
+                'its numbers differ by rounding; give the model a version="1", which stands for it'
+            )
+        return
+    weights, own = there["parameters"], here["parameters"]
+    if [*weights] != [*own]:
+        changed = sorted({*weights} ^ {*own})
+        yield f"the module has other weights: {listed(map(quoted, changed), 5) or 'their order'}"
+        return
+    for name, (mean, spread, *kind) in weights.items():
+        mean_here, spread_here, *kind_here = own[name]
+        if kind != kind_here:
+            yield f"{quoted(name)} has {_kind(*kind)} there and {_kind(*kind_here)} here"
+        share = _BOUND if same_torch else _SIGMAS / math.sqrt(max(1.0, kind[0]))
         bound = share * max(spread, spread_here) + _BOUND * abs(mean)
         if abs(mean - mean_here) > bound or abs(spread - spread_here) > bound:
-            return (
+            yield (
                 f"{quoted(name)} begins with mean {mean:.3g} and deviation {spread:.3g} there, "
                 f"{mean_here:.3g} and {spread_here:.3g} here"
             )
-    return ""
+    lines = [*itertools.zip_longest(there["text"], here["text"], fillvalue="nothing")]
+    lines.append((f"trained in {there['precision']}", f"trained in {here['precision']}"))
+    for before, after in lines if same_torch else []:
+        if before != after:
+            shown = visible(before.strip(), 100), visible(after.strip(), 100)
+            yield f"the module's parts are others: {shown[0]} there, {shown[1]} here"
 
 
-def _training_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    if there["precision"] != here["precision"]:
-        return (
-            f"the module can be trained in {there['precision']} there and in {here['precision']} "
-            "here"
-        )
-    bound = _BOUND if there["precision"] == "float64" else _BOUND_SINGLE
-    if _apart(there["answers"], here["answers"]) > bound:
-        return "the module gives other logits in training mode, as with another dropout"
-    gradients = _first_apart(there["gradients"], here["gradients"], bound)
-    if gradients:
-        return f"the module gives other gradients for the same logits: that of {gradients}"
-    buffers = _first_apart(there["buffers"], here["buffers"], bound)
-    return f"after a pass in training mode, the module's buffer {buffers}" if buffers else ""
-
-
-def _first_apart(there: Mapping[str, Any], here: Mapping[str, Any], bound: float) -> str:
-    """Return the first name whose numbers differ, and by how much; empty if all agree.
-
-    Numbers that are 0 but for rounding are compared with the largest.
-    """
-    if [*there] != [*here]:
-        return f"{listed(map(quoted, sorted({*there} ^ {*here})), 5)} is there or here alone"
-    largest = max((size for size, _ in there.values()), default=0.0)
-    for name, (size, place) in there.items():
-        size_here, place_here = here[name]
-        if (size < 0) != (size_here < 0):
-            return f"{quoted(name)} is {'missing there' if size < 0 else 'missing here'}"
-        own = max(size, size_here, 0.0)
-        if max(abs(size - size_here), abs(place - place_here)) > bound * (own + 1e-3 * largest):
-            share = abs(size - size_here) / own
-            how = f"{share:.2%} in size" if share > bound else "in direction"
-            return f"{quoted(name)} differs {how}"
-    return ""
-
-
-def _apart(there: Any, here: Any) -> float:
-    """Return the largest difference as a share of the largest number."""
-    if [len(row) for row in there] != [len(row) for row in here]:
-        return math.inf
-    one, other = (np.array([x for row in rows for x in row], float) for rows in (there, here))
-    if (np.isfinite(one) != np.isfinite(other)).any():
-        return math.inf
-    one, other = np.nan_to_num(one), np.nan_to_num(other)
-    size = float(np.abs(one).max(initial=0.0))
-    apart = float(np.abs(one - other).max(initial=0.0))
-    return apart / size if size else (math.inf if apart else 0.0)
+def _kind(n: float, is_trained: float) -> str:
+    return f"{n:.0f} {'trained' if is_trained else 'frozen'} values"
 
 
 # the optimizer and the schedule
@@ -453,59 +430,52 @@ def _apart(there: Any, here: Any) -> float:
 
 def _optimizer(
     make: Callable[..., Any], shapes: Sequence[tuple[int, ...]], has_version: bool
-) -> list[list[float]]:
+) -> dict[str, list[float]]:
     """Return how far two steps with seeded gradients move copies of the trained weights.
 
     The gradients are seeded, never real ones: the first step of Adam turns the rounding of a real
     gradient near 0 into a whole step. They are of all sizes, so that small terms show as well. Each
-    weight has a row for each step: the length of its move, and its product with a seeded vector.
-    Numbers are double, because a small move of a large weight is lost in float32. An optimizer that
-    cannot take these steps, as some for GPUs can't, needs a version, and is not compared.
+    weight has two numbers for each step: the length of its move, and its product with a seeded
+    vector. Numbers are double, because a small move of a large weight is lost in float32. The
+    copies have the weights' shapes, by which an optimizer may group them; above 20 million values
+    they are cut along each axis. An optimizer that cannot take these steps, as some for GPUs can't,
+    needs a version, and is not compared.
     """
     import torch
 
     from memowidgets.training.learner import given_optimizer
 
-    rng = np.random.default_rng(_SEED)
-    sizes = [tuple(min(_CUT, n) for n in shape) for shape in shapes]
-    weights = [torch.nn.Parameter(torch.from_numpy(rng.standard_normal(s))) for s in sizes]
-    moves: list[list[float]] = []
+    is_cut = sum(map(math.prod, shapes)) > _MOST
+    sizes = [tuple(min(_CUT, n) for n in shape) if is_cut else shape for shape in shapes]
+    numbers = itertools.count()
+
+    def drawn(size: tuple[int, ...]) -> NDArray[np.float64]:
+        return _numbers(size, next(numbers)).astype(np.float64)
+
+    weights = [torch.nn.Parameter(torch.from_numpy(drawn(size))) for size in sizes]
+    moves: dict[str, list[float]] = {}
     with RandomStates(_SEED).active():
         try:
             optimizer = given_optimizer(make, list(weights))
-            for _ in range(_STEPS):
+            for step in range(_STEPS):
                 before = [weight.detach().clone() for weight in weights]
                 for weight, size in zip(weights, sizes, strict=True):
-                    gradient = rng.standard_normal(size) * 10.0 ** rng.uniform(-9, 1, size)
-                    weight.grad = torch.from_numpy(gradient)
+                    scale = 10.0 ** (5 * np.tanh(drawn(size)) - 4)
+                    weight.grad = torch.from_numpy(drawn(size) * scale)
                 optimizer.step()
-                for weight, old, size in zip(weights, before, sizes, strict=True):
-                    moved = (weight.detach() - old).numpy()
-                    across = rng.standard_normal(size)
-                    moves.append([float(np.linalg.norm(moved)), float((moved * across).sum())])
+                for i, (weight, old) in enumerate(zip(weights, before, strict=True)):
+                    moved = _size_and_place(weight.detach() - old, next(numbers))
+                    moves[f"optimizer move {i} of step {step}"] = moved
         except (RuntimeError, ValueError, AssertionError, LookupError) as error:
             if has_version:
-                return []
+                return {}
+            cut = f", cut to {_CUT} values along each axis" if is_cut else ""
             raise ValueError(
-                "the optimizer cannot take two steps on the CPU with copies of the trained weights "
-                f"that are cut to {_CUT} values along each axis: {first_line(error)}. If it trains "
+                "the optimizer cannot take two steps on the CPU with copies of the trained weights"
+                f"{cut}: {first_line(error)}. If it trains "
                 'your model nevertheless, state TrainingConfig(…, version="1") for it'
             ) from error
     return moves
-
-
-def _optimizer_difference(there: Any, here: Any) -> str:
-    if not there or not here:  # it cannot run here, and has a version
-        return ""
-    if len(there) != len(here):
-        return f"the optimizer takes {len(there)} moves there and {len(here)} here"
-    for (length, product), (length_here, product_here) in zip(there, here, strict=True):
-        bound = _BOUND * max(length, length_here)
-        if not (abs(length - length_here) <= bound and abs(product - product_here) <= bound):
-            share = abs(length - length_here) / max(length, length_here, 1e-300)
-            how = f"{share:.2%} in length" if share > _BOUND else "in direction"
-            return f"the optimizer takes other steps for the same gradients: they differ {how}"
-    return ""
 
 
 def _schedule(settings: Settings, n_members: int) -> list[float]:
@@ -514,17 +484,3 @@ def _schedule(settings: Settings, n_members: int) -> list[float]:
     rates = np.array([settings.rate(step, n_members, 1.0) for step in range(total)])
     parts = np.array_split(rates, min(_PARTS, total))
     return [*(float(part.mean()) for part in parts), float(rates[-1])]
-
-
-def _schedule_difference(there: Any, here: Any) -> str:
-    apart = _apart([there], [here])
-    if apart <= _BOUND:
-        return ""
-    if not math.isfinite(apart):
-        return "the schedule has another length"
-    changes = np.abs(np.array(there) - np.array(here)) > _BOUND * np.abs(there).max()
-    first = int(np.argmax(changes))
-    return (
-        f"the schedule's factor is {there[first]:.4g} there and {here[first]:.4g} here at "
-        f"{first / max(1, len(there) - 1):.0%} of the training"
-    )

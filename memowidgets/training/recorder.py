@@ -488,6 +488,7 @@ def write_checkpoint(
         precision=seen.precision,
         weights=digest,
         seconds=round(seconds, 3),
+        made_by=seen.made_by,
     )
     run.write_note(record_file(name), asdict(record))
     return record

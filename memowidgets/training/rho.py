@@ -40,6 +40,8 @@ class Record:
         Digest of the weights. Empty until they are written.
     seconds : float
         Seconds of the training since the checkpoint before, without the passes. 0 if not known.
+    made_by : str
+        What the rounding of the pass depends on, see `memowidgets.training.forward.Forward`.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Record:
     precision: str
     weights: str = ""
     seconds: float = field(default=0.0, compare=False)
+    made_by: str = field(default="", compare=False)
 
     def checked(self) -> Record:
         """Return the record after checking each field's type, because its file may be untrusted.

@@ -26,6 +26,7 @@ from memowidgets.models.device import (
 from memowidgets.progress import Progress
 from memowidgets.store import NotKeptError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
+    forward_of,
     left_out,
     name_of,
     outputs_of,
@@ -35,7 +36,7 @@ from memowidgets.training.checkpoint import (
 )
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate as AllocateShapes
-from memowidgets.training.forward import Forward
+from memowidgets.training.forward import Forward, end_batches
 from memowidgets.training.learner import Learner, Recipe, state_of_weights
 from memowidgets.training.recorder import Allocate, Weights, write_checkpoint
 from memowidgets.training.rho import Record, StopRule
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 _TARGET_STREAM = 3
 _SHARE = 1 / 4  # largest share of the free memory that a kept model may have
 _FREE_BYTES = 2**32  # where a device does not tell its free memory
+_SAME = 1e-4  # of a loss in nats, where it is rounded as in training: the difference is 0 there
+_ELSEWHERE = 1e-2  # in the median, on another device or with other versions, as TF32 explains
 
 
 class Loaded:
@@ -193,14 +196,71 @@ class TargetTraining:
     def forward(self, name: str, progress: Progress, allocate: AllocateShapes) -> Forward:
         """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
         with self._loaded.alone():
-            return self._trained(name).look_at(
+            learner = self._trained(name)
+            seen = learner.look_at(
                 self._design.members, capture=True, progress=progress, allocate=allocate
             )
+            self._check_repeats(learner, read_record(self._run, name), seen)
+            return seen
 
     def look(self, name: str, positions: NDArray[np.int64]) -> Forward:
         """Run a checkpoint over any samples, without capturing representations."""
         with self._loaded.alone():
+            self.check(name)
             return self._trained(name).look_at(positions)
+
+    def check(self, name: str) -> None:
+        """Raise if what the model computes at a checkpoint has changed since training."""
+        with self._loaded.alone():
+            self._check_repeats(self._trained(name), read_record(self._run, name))
+
+    def _check_repeats(self, learner: Learner, record: Record, seen: Forward | None = None) -> None:
+        """Raise if a learner does not give the members the losses that training kept there.
+
+        `seen` is a pass over all members. By default, the first and the last batch of one is made.
+
+        Raises
+        ------
+        StoreError
+            If what the model computes has changed since.
+        """
+        kept, members = self._kept_losses(record), self._design.members
+        places = np.arange(len(members))
+        if seen is None:
+            if kept is not None:
+                places = end_batches(self._recipe.model, self._recipe.data, members)
+            seen = learner.look_at(members[places])
+        here = np.asarray(seen.losses, np.float64)
+        if kept is None:  # they are lost, and the record has two numbers of them
+            here = np.array([here.mean(), np.median(here)])
+            there = np.array([record.train_loss, record.median_loss])
+        else:
+            there = kept[places].astype(np.float64)
+        apart = np.abs(here - there)
+        shares = apart / np.maximum(1.0, np.abs(there))
+        is_same = record.made_by == seen.made_by
+        if (shares.max() <= _SAME) if is_same else (np.median(shares) <= _ELSEWHERE):
+            return
+        self._loaded.drop()  # the code of its module may be the changed one
+        errs = "" if is_same else ", or this device errs"
+        raise StoreError(
+            f"at {record.name} of {self._run.path} the losses of members differ from those in "
+            f"training by up to {apart.max():.2g} nats: what the model computes has changed since"
+            f"{errs}. Nothing was kept: take the change back, or train the changed model at "
+            "another path"
+        )
+
+    def _kept_losses(self, record: Record) -> NDArray[np.float32] | None:
+        """Return the members' losses that training kept at a checkpoint; None if they are lost.
+
+        Others may have been computed since in their place, on another device.
+        """
+        for place in (outputs_of(record.name), forward_of(record.name)):
+            if self._run.has(place, record.weights):
+                losses = np.array(self._run.read_tensors(place, record.weights)["losses"])
+                if float(np.median(losses)) == record.median_loss:
+                    return losses
+        return None
 
     def start_from(self, parent: RunDirectory, last: Record) -> None:
         """Start with another run's checkpoints up to one of them, and continue from there.
@@ -225,13 +285,6 @@ class TargetTraining:
                 arrays, metadata = self._state_of(parent, record.name)
                 metadata["step"] = str(by_name[record.name])
                 self._run.write_tensors(start_of(record.name), arrays, metadata)
-
-    def look_again(self, record: Record) -> None:
-        """Run a checkpoint over the members, and keep its logits and losses."""
-        seen = self.look(record.name, self._design.members)
-        outputs = {"logits": seen.logits, "losses": seen.losses}
-        notes = {"precision": seen.precision}
-        self._run.write_tensors(outputs_of(record.name), outputs, notes, record.weights)
 
     def _state_of(
         self, run: RunDirectory, name: str
@@ -299,6 +352,7 @@ class TargetTraining:
             if self._run.has(name, record.weights):
                 state = self._run.read_tensors(name)
                 learner.resume(state, state.metadata)
+                self._check_repeats(learner, record)
                 break
         return learner
 

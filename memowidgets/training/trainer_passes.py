@@ -137,7 +137,7 @@ class ModelPasses:
                 return allocate(lasting, used[-1])
 
             seen = self._pass(module, self.recipe.data, self.members, progress, allocate=stored)
-            return replace(seen, precision=used[-1])
+            return replace(seen, precision=used[-1], made_by="")  # in the Trainer's own autocast
 
     def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
         """Return the mean loss and the accuracy of the held-out samples, if there are any."""

@@ -150,7 +150,6 @@ def test_what_is_no_dataset_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
-        ({"states": "int8"}, ValueError),
         ({"device": "nowhere"}, ValueError),
         ({"members": ["nobody"]}, ValueError),
         ({"held_out": 2.0}, ValueError),

@@ -12,9 +12,10 @@ import torch
 
 import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.store import StoreError
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.seeds import RandomStates
 from tests.audit.conftest import small_audit, small_data
+from tests.hostile.forged import held
 from tests.training.small import Inline
 
 
@@ -92,6 +93,17 @@ def test_what_is_done_needs_no_lock(copied):
         audit.run_shadows(20)
 
 
+def test_another_runs_design_is_not_taken_for_this_ones(copied, tmp_path):
+    other = small_audit(tmp_path / "other", seed=1)
+    mine, theirs = held(copied), RunDirectory(other.path).read_tensors("design")
+    mine.write_tensors("design", {name: np.array(theirs[name]) for name in theirs})
+    with pytest.raises(StoreError, match="is not the design of this run"):
+        mw.Audit.open(copied, data=small_data())
+    with pytest.warns(UserWarning, match=r"is not the design of this run.*made again"):
+        again = small_audit(copied)
+    assert set(again.members) != set(other.members)
+
+
 def test_held_out_samples_belong_to_a_runs_identity(tmp_path):
     aside = mw.data.load_digits().take(range(500, 550))
     audit = small_audit(tmp_path, held_out=aside)
@@ -102,6 +114,9 @@ def test_held_out_samples_belong_to_a_runs_identity(tmp_path):
         mw.Audit.open(audit.path, data=small_data(), held_out=other)
     with pytest.raises(ValueError, match="holds another run: its held-out samples have other lab"):
         small_audit(tmp_path, held_out=other)
+    alike = mw.data.load_digits().take(range(600, 650)).with_labels(aside.labels)
+    with pytest.raises(ValueError, match="holds another run: it has other held-out samples"):
+        small_audit(tmp_path, held_out=alike)
     assert small_audit(tmp_path, held_out=aside).path == audit.path
     mw.Audit.open(audit.path, data=small_data(), held_out=aside, model=audit.run.model)
 

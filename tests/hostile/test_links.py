@@ -139,6 +139,16 @@ def test_a_run_directory_may_itself_be_reached_through_a_link(copied, tmp_path):
     assert (copied / "scores").is_dir()
 
 
+def test_a_link_to_a_folder_whose_name_begins_alike_leads_outside(tmp_path):
+    run, beside = RunDirectory(tmp_path / "run"), tmp_path / "run-2"
+    run.write_text("here.csv", "1")
+    beside.mkdir()
+    (run.path / "scores").symlink_to(beside)
+    with pytest.raises(StoreError, match=LINK):
+        run.write_text("scores/x.csv", "1")
+    assert not list(beside.iterdir())
+
+
 def test_a_link_that_stays_in_the_run_and_a_circle_are_told_apart(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.write_text("scores/x.csv", "1")

@@ -17,7 +17,8 @@ from torch import nn
 import memowidgets as mw
 from memowidgets.audit.runs import identity
 from memowidgets.store import StoreError
-from memowidgets.training.probe import _first_apart, is_probe, made_probe, probe_differences
+from memowidgets.training import probe
+from memowidgets.training.probe import FORM, first_apart, is_probe, made_probe, probe_differences
 from tests.training import user_programs
 
 HERE = Path(__file__).parent
@@ -96,10 +97,6 @@ def test_processors_and_threads_agree_and_one_percent_of_a_rate_does_not():
 # what a probe sees
 
 
-def moved(data, optimizer) -> list[list[float]]:
-    return probe_of(data, optimizer=optimizer)["optimizer"]
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -123,15 +120,65 @@ def test_each_setting_of_an_optimizer_shows(data, one, other):
     assert len(probe_differences(same, changed)) == 1
 
 
+def by_size(limit: int, rate: float = 1e-2):
+    """Decay large weights only, as recipes do that leave out biases and gains."""
+
+    def make(p):
+        large, rest = [w for w in p if w.numel() > limit], [w for w in p if w.numel() <= limit]
+        groups = [{"params": large, "weight_decay": rate}, {"params": rest}]
+        return torch.optim.SGD([group for group in groups if group["params"]], lr=0.1)
+
+    return make
+
+
+def by_dimensions(n: int):
+    def make(p):
+        rates = [0.5 if w.ndim >= n else 0.1 for w in p]
+        return torch.optim.SGD([{"params": [w], "lr": r} for w, r in zip(p, rates, strict=True)])
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (by_size(100), by_size(1000)),
+        (by_size(511), by_size(512)),
+        (by_size(100), by_size(100, 1.01e-2)),
+        (by_dimensions(1), by_dimensions(2)),
+        (by_dimensions(2), by_dimensions(3)),
+    ],
+)
+def test_an_optimizer_that_groups_weights_by_their_shape_shows(data, one, other):
+    there = probe_of(data, optimizer=one)  # of 512 + 8 + 80 + 10 values
+    assert probe_differences(there, probe_of(data, optimizer=one)) == []
+    [said] = probe_differences(there, probe_of(data, optimizer=other))
+    assert "optimizer takes other steps" in said
+
+
+def test_only_a_very_large_model_is_cut_for_its_optimizer(data, monkeypatch):
+    there = probe_of(data, optimizer=by_size(100))
+    monkeypatch.setattr(probe, "_MOST", 512 + 8 + 80 + 10)
+    assert probe_of(data, optimizer=by_size(100)) == there
+    monkeypatch.setattr(probe, "_MOST", 512 + 8 + 80 + 9)
+    one, other = (probe_of(data, optimizer=by_size(limit)) for limit in (100, 1000))
+    assert one == other != there
+
+
 def test_a_difference_is_said_as_a_share_of_the_larger():
-    there = {"optimizer": [[0.5, 0.2]]}
-    for move, how in (([0.51, 0.2], "1.96% in length"), ([0.5, 0.3], "in direction")):
-        (said,) = probe_differences(there, {"optimizer": [move]})
-        assert said.endswith(how)
-    for size, place, how in ((0.98, 0.2, "2.00% in size"), (1.0, 0.3, "in direction")):
-        assert _first_apart({"w": (1.0, 0.2)}, {"w": (size, place)}, 1e-5).endswith(how)
-    large, rounded = {"w": (100.0, 0.0), "b": (5e-7, 0.0)}, {"w": (100.0, 0.0), "b": (0.0, 0.0)}
-    assert _first_apart(large, rounded, 1e-5) == ""
+    for here, share in (([0.51, 0.2], "1.96%"), ([0.5, 0.3], "20.00%")):
+        said = first_apart({"move": [0.5, 0.2]}, {"move": here}, 1e-5)
+        assert said == f"move differs by {share}"
+    assert first_apart({"move": [0.5]}, {"move": [0.500004]}, 1e-5) == ""
+    assert "alone" in first_apart({"a": [1.0]}, {"a": [1.0], "b": [1.0]}, 1e-5)
+    assert "length" in first_apart({"a": [1.0]}, {"a": [1.0, 1.0]}, 1e-5)
+    assert first_apart({"a": [1.0]}, {"a": [float("nan")]}, 1e-5)
+
+
+def test_a_gradient_that_is_0_but_for_rounding_is_compared_with_the_largest():
+    for group, is_same in (("training gradient of ", True), ("optimizer move ", False)):
+        there, here = ({f"{group}'w'": [100.0], f"{group}'b'": [value]} for value in (5e-7, 0.0))
+        assert (first_apart(there, here, 1e-5) == "") is is_same
 
 
 def test_a_frozen_part_shows(data):
@@ -241,7 +288,7 @@ class OwnNormalisation(Plain):
 )
 def test_what_a_module_does_only_in_training_shows(data, one, other, fact):
     there = probe_of(data, one)
-    assert there["training"]["precision"] == "float64"
+    assert there["module"]["precision"] == "float64"
     assert probe_differences(there, probe_of(data, one)) == []
     [said] = probe_differences(there, probe_of(data, other))
     assert fact in said
@@ -253,7 +300,7 @@ def test_a_module_of_float32_alone_is_trained_in_float32(data):
             return x @ (torch.ones(8, 8) * self.value)
 
     there = probe_of(data, Single)
-    assert there["training"]["precision"] == "float32"
+    assert there["module"]["precision"] == "float32"
     assert probe_differences(there, probe_of(data, Single)) == []
 
 
@@ -296,26 +343,35 @@ def test_the_probe_is_small_holds_no_sample_and_is_json(data):
     assert is_probe(made)
     assert len(json.dumps(made)) < 10_000
     pixels = {round(float(x), 6) for x in data.take(ROWS[:8]).images.ravel() / 255 if x}
-    assert not pixels & {round(x, 6) for row in made["module"]["answers"] for x in row}
+    assert not pixels & {round(x, 6) for x in made["numbers"]["module logits"]}
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        [],
         {"module": []},
         {"module": {"on": "cpu"}},
-        {"schedule": "0.5"},
-        {"schedule": [True]},
-        {"training": None},
-        {"training": {"precision": "float64"}},
-        {"optimizer": [1.0]},
-        {"optimizer": [[1.0], [1.0, 2.0]]},
-        {"schedule": {"0": 1.0}},
+        {"torch": 2.0},
+        {"numbers": [0.5]},
+        {"numbers": {"schedule factors": 0.5}},
+        {"numbers": {"schedule factors": [True]}},
+        {"numbers": {"schedule factors": [[0.5]]}},
+        {"numbers": None},
     ],
 )
 def test_other_things_are_no_probe(wrong):
-    assert not is_probe(wrong)
+    whole = {"form": FORM, "torch": "2.9", "machine": "x86_64", "numbers": {"a": [0.5]}}
+    assert is_probe(whole)
+    assert not is_probe({**whole, **wrong})
+    assert not is_probe([])
+
+
+def test_a_probe_that_was_made_in_another_way_is_one_sentence(data):
+    """It is a run of another version, whose manifest is not broken."""
+    older = {"torch": "2.9", "machine": "x86_64", "schedule": [0.5]}
+    assert is_probe(older)
+    [said] = probe_differences(older, probe_of(data))
+    assert "another version of memowidgets" in said
 
 
 # functions that no run could rest on
@@ -356,8 +412,38 @@ def test_functions_on_which_no_run_could_rest_are_refused(data, function, said):
 
 def test_an_optimizer_that_cannot_take_a_step_needs_a_version(data):
     stated = probe_of(data, optimizer=OfGPUs, version="1")
-    assert stated["optimizer"] == []
+    assert not any(name.startswith("optimizer") for name in stated["numbers"])
     assert probe_differences(stated, probe_of(data, optimizer=torch.optim.SGD)) == []
+
+
+@pytest.mark.parametrize("depth", [2, 40])
+def test_a_filled_module_gives_logits_of_ordinary_size(data, depth):
+    """In a deep one they would vanish or grow without bound."""
+
+    def deep(n_classes):
+        hidden = [part for _ in range(depth) for part in (nn.Linear(64, 64), nn.ReLU())]
+        return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(64, n_classes))
+
+    answers = np.array(probe_of(data, deep)["numbers"]["module logits"]).reshape(8, 11)[:, :-1]
+    assert 0.05 < np.abs(answers).max() < 50
+
+
+def test_weights_of_one_shape_are_filled_with_different_numbers(data):
+    class Turned(nn.Module):
+        def __init__(self, n_classes, *, turned=False):
+            super().__init__()
+            self.one, self.other = nn.Linear(64, 64), nn.Linear(64, 64)
+            self.head, self.turned = nn.Linear(64, n_classes), turned
+
+        def forward(self, x):
+            parts = [self.one, self.other]
+            for part in parts[::-1] if self.turned else parts:
+                x = part(x.flatten(1)).relu()
+            return self.head(x)
+
+    there = probe_of(data, Turned)
+    [said] = probe_differences(there, probe_of(data, lambda n: Turned(n, turned=True)))
+    assert said.startswith("the module does something else with the same weights: the logits")
 
 
 def test_complex_weights_and_single_ones_have_moments(data):
@@ -386,7 +472,7 @@ def test_weights_whose_logits_are_not_finite_are_replaced_by_initial_ones(data):
         def forward(self, x):
             return self.head(self.body(x.flatten(1)) * self.scale.log())
 
-    assert np.isfinite(probe_of(data, Logarithm)["module"]["answers"]).all()
+    assert np.isfinite(probe_of(data, Logarithm)["numbers"]["module logits"]).all()
 
 
 # what a run does with it
@@ -446,6 +532,16 @@ def test_a_global_that_changes_in_the_same_process_is_noticed(data, tmp_path):
     with pytest.raises(StoreError, match=r"3\.weight"):
         audit.run_shadows(4)
     assert len(audit.run.shadows) == 0
+
+
+def test_what_functions_do_belongs_to_what_a_run_is(data, tmp_path):
+    manifest = begun(data, tmp_path, optimizer=lambda p: torch.optim.SGD(p, lr=0.1)).run.manifest
+    asked = manifest["probe"]["numbers"]
+    moves = {name: [0.0, 0.0] for name in asked if name.startswith("optimizer")}
+    other = {**manifest["probe"], "numbers": {**asked, **moves}}
+    assert identity.run_digest(manifest) != identity.run_digest({**manifest, "probe": other})
+    with pytest.raises(ValueError, match="another run: the optimizer takes other steps"):
+        identity.check_same(manifest, {**manifest, "probe": other}, "here")
 
 
 def test_versions_count(data, tmp_path):

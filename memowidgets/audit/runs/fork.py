@@ -36,6 +36,7 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
     """Begin the run that `Audit.fork` describes, or go on with it."""
     _check_request(run, path, data, start)
     recipe = run.recipe()
+    run.check_code()
     aside = _held_out_of(run)
     design = follow_design(run.design, run.data.ids, data)
     chosen = None

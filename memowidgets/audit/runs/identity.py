@@ -199,9 +199,8 @@ def model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> li
 
     Examples
     --------
-    >>> run = {"model": {}, "probe": {"schedule": [1.0, 0.5, 0.0]}}
-    >>> model_differences(run, {"model": {}, "probe": {"schedule": [1.0, 0.6, 0.0]}})
-    ["the schedule's factor is 0.5 there and 0.6 here at 50% of the training"]
+    >>> model_differences({"model": {"kind": "A"}}, {"model": {"kind": "B"}})
+    ['model kind is A there and B here']
     """
     has_version = bool(given["model"].get("version"))
     there, here = stored.get("probe", {}), given.get("probe", {})

@@ -130,7 +130,8 @@ def test_the_rest_of_the_audit_works_on_it(audit):
     assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
     curve = audit.shadow_curve(repeats=2)
     assert curve["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
-    found = audit.flagged(tau=0.0)
+    with pytest.warns(UserWarning, match="τ = 0 may be strict"):
+        found = audit.flagged(tau=0.0)
     assert set(audit.members[:10]) <= set(found.index)
     assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
     mask = np.arange(N) < 10
@@ -317,7 +318,7 @@ def test_the_guard_speaks_where_the_model_has_not_learned():
     assert "predict nothing" in note
     assert not audit.checkpoints["learned"].any()
     with pytest.warns(UserWarning, match="has not learned its task"):
-        audit.flagged(tau=0.0)
+        audit.flagged(tau=-0.1)
     assert note in audit._repr_html_()
 
 
@@ -564,7 +565,7 @@ def test_the_folder_of_a_run_is_refused(tmp_path):
         ({"logits": None}, lambda a: a.log_lira(), "logits="),
         ({"logits": None}, lambda a: a.probabilities(), "logits="),
         ({"representations": None}, lambda a: a.score("psmi"), "representations="),
-        ({"representations": None}, lambda a: a.flagged(), "representations="),
+        ({"representations": None}, lambda a: a.flagged("psmi"), "representations="),
         ({"representations": None}, lambda a: a.score("psmi", layer=2), "representations="),
         ({"representations": None}, lambda a: a.representation(), "representations="),
         ({"representations": None}, lambda a: a.score(len), "representations="),

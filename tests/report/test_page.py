@@ -314,16 +314,6 @@ def test_on_paper_nothing_is_torn(chromium, tmp_path):
         assert found[one] == found[other], f"{one} and {other} are on different pages"
 
 
-def test_nothing_on_the_page_is_advice_in_python(chromium, tmp_path):
-    labels = np.arange(60) % 3
-    audit = mw.Audit.from_arrays(labels, np.random.default_rng(0).normal(size=(60, 4)))
-    page_file = audit.report(tmp_path / "a.html")
-    with shown(chromium, page_file) as page:
-        shown_text = page.locator("main").inner_text()
-    assert "What is missing" in shown_text
-    assert not re.search(r"\b(audit|mw|Audit)\.[a-z]\w*(?<!html)\b|\w\(\w*=|\w\(\)", shown_text)
-
-
 def test_without_scripts_the_words_and_numbers_stand(chromium, tmp_path):
     page_file = write(plain(), tmp_path / "a.html")
     context = chromium.new_context(java_script_enabled=False, offline=True)

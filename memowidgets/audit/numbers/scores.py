@@ -308,6 +308,11 @@ def metrics_of(evidence: Evidence, more: tuple[str, ...] = ()) -> tuple[str, ...
     return tuple(name for name, known in SCORES.items() if set(known.needs) <= there)
 
 
+def opening_metric(evidence: Evidence) -> str:
+    """Return the score that everything opens with: the first that the evidence allows."""
+    return next(iter(metrics_of(evidence)), "psmi")
+
+
 def is_defined(evidence: Evidence, metric: str | Metric, record: Record) -> bool:
     """Return whether there are enough checkpoints for a score, if it is a mean over them."""
     if not isinstance(metric, str) or metric not in SCORES or not SCORES[metric].over_checkpoints:
@@ -528,7 +533,16 @@ def judged(
     if threshold is not None and math.isnan(threshold):
         raise ValueError("tau is NaN; it must be a number")
     found = score(evidence, metric, layer, checkpoint)
-    for note in (*evidence.notes_at(checkpoint), *found.notes):
+    if of_class:
+        chosen = evaluation.below_class(found.mu, evidence.labels[found.rows])
+    else:
+        if share is not None:
+            threshold = evaluation.lowest_share(found.mu, share)
+        elif threshold is None:
+            threshold = opening_tau(metric, found)
+        chosen = found.mu <= threshold
+    on_zero = notes_on_zero(evidence, metric, found) if threshold == 0 else ()
+    for note in (*evidence.notes_at(checkpoint), *found.notes, *on_zero):
         warn_user(note)  # the caller of the audit's method
     table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
     table["score"] = of_members(found.mu, found.rows, len(table))
@@ -544,12 +558,6 @@ def judged(
         table["canary"] = canaries[evidence.member_rows]
     if evidence.has_ground_truth:
         table["log_lira"] = log_lira(evidence)
-    if of_class:
-        chosen = evaluation.below_class(found.mu, evidence.labels[found.rows])
-    elif share is not None:
-        chosen = found.mu <= evaluation.lowest_share(found.mu, share)
-    else:
-        chosen = found.mu <= (opening_tau(metric, found) if threshold is None else threshold)
     flagged_members = np.zeros(len(table), dtype=np.bool_)
     flagged_members[found.rows] = chosen
     return table, flagged_members
@@ -569,7 +577,10 @@ def opening_tau(metric: str | Metric, found: Scores) -> float:
 
 
 def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tuple[str, ...]:
-    """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags."""
+    """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags.
+
+    It is a reader's sentence, the same wherever a τ is answered.
+    """
     known = _known(metric)
     if not known or not known.per_class:
         return ()
@@ -577,7 +588,10 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     by_class = int(evaluation.below_class(found.mu, evidence.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    return (f'τ = 0 flags {at_zero}, the rule by class (tau="class") {by_class}',)
+    return (
+        f"PSMI's τ = 0 may be strict here: it flags {at_zero} of {len(found.mu)} members, and the "
+        f"rule by class flags {by_class}",
+    )
 
 
 def checked_tau(tau: Any) -> float:

@@ -267,8 +267,7 @@ def test_no_sentence_is_cut(of_the_recorded, recorded, tmp_path):
     arrays = mw.Audit.from_arrays(np.arange(60) % 3, states)
     found, _ = reported(arrays, tmp_path / "a.html")
     reasons = {one["why"] for one in found["missing"]}
-    with pytest.warns(UserWarning):
-        assert set(arrays.figures().missing.values()) <= reasons
+    assert set(arrays.figures().missing.values()) <= reasons
 
 
 def test_memorised_and_answered_rightly_are_both_said(of_the_recorded):

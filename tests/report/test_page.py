@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import memowidgets as mw
 from memowidgets.data import ImageDataset
 from memowidgets.report import Figure, write
 from tests.browser.harness import pixels_of

@@ -528,20 +528,12 @@ def judged(
     """
     if tau is not None and share is not None:
         raise ValueError("give tau= or share=, not both")
-    of_class = isinstance(tau, str) and tau == BY_CLASS
-    threshold = None if tau is None or of_class else checked_tau(tau)
+    by_class = isinstance(tau, str) and tau == BY_CLASS
+    threshold = None if tau is None or by_class else checked_tau(tau)
     if threshold is not None and math.isnan(threshold):
         raise ValueError("tau is NaN; it must be a number")
     found = score(evidence, metric, layer, checkpoint)
-    if of_class:
-        chosen = evaluation.below_class(found.mu, evidence.labels[found.rows])
-    else:
-        if share is not None:
-            threshold = evaluation.lowest_share(found.mu, share)
-        elif threshold is None:
-            threshold = opening_tau(metric, found)
-        chosen = found.mu <= threshold
-    on_zero = notes_on_zero(evidence, metric, found) if threshold == 0 else ()
+    chosen, on_zero = _flags(evidence, metric, found, threshold, share, by_class=by_class)
     for note in (*evidence.notes_at(checkpoint), *found.notes, *on_zero):
         warn_user(note)  # the caller of the audit's method
     table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
@@ -561,6 +553,25 @@ def judged(
     flagged_members = np.zeros(len(table), dtype=np.bool_)
     flagged_members[found.rows] = chosen
     return table, flagged_members
+
+
+def _flags(
+    evidence: Evidence,
+    metric: str | Metric,
+    found: Scores,
+    tau: float | None,
+    share: float | None,
+    *,
+    by_class: bool,
+) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """Return which of the scored members are flagged, and the note on a strict τ = 0."""
+    if by_class:
+        return evaluation.below_class(found.mu, evidence.labels[found.rows]), ()
+    if share is not None:
+        tau = evaluation.lowest_share(found.mu, share)
+    elif tau is None:
+        tau = opening_tau(metric, found)
+    return found.mu <= tau, notes_on_zero(evidence, metric, found) if tau == 0 else ()
 
 
 def of_members(values: Floats, rows: Any, n: int) -> Floats:
@@ -588,10 +599,8 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     by_class = int(evaluation.below_class(found.mu, evidence.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    return (
-        f"PSMI's τ = 0 may be strict here: it flags {at_zero} of {len(found.mu)} members, and the "
-        f"rule by class flags {by_class}",
-    )
+    flags = f"it flags {at_zero} of {len(found.mu)} members, and the rule by class flags {by_class}"
+    return (f"PSMI's τ = 0 may be strict here: {flags}",)
 
 
 def checked_tau(tau: Any) -> float:

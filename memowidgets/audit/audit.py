@@ -862,6 +862,9 @@ class Audit:
             attributes of a question, or the columns of a table's row. An image adds no column. A
             column whose name is taken gets an underscore at its end.
 
+            ``attrs["notes"]`` has what a reader of the table must know: the warnings below, and
+            the note on PSMI's 0 also where ``tau=0`` was asked for.
+
         Raises
         ------
         TypeError, ValueError
@@ -875,9 +878,10 @@ class Audit:
         -----
         UserWarning
             If the model has not learned its task at the checkpoint, ρ was not reached, or the score
-            is inaccurate, as PSMI is for a class of few members. At τ = 0, also if PSMI flags less
-            than half of what the rule by class flags; the dashboard, `evaluate` and the report say
-            it in the same words. `share` or ``tau="class"`` flags more.
+            is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
+            PSMI's 0 flags less than half of what the rule by class flags: `share` or
+            ``tau="class"`` flags more. The dashboard, `evaluate` and the report say it in the same
+            words.
 
         Notes
         -----

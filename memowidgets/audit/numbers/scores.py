@@ -534,9 +534,11 @@ def judged(
         raise ValueError("tau is NaN; it must be a number")
     found = score(evidence, metric, layer, checkpoint)
     chosen, on_zero = _flags(evidence, metric, found, threshold, share, by_class=by_class)
-    for note in (*evidence.notes_at(checkpoint), *found.notes, *on_zero):
+    notes = (*evidence.notes_at(checkpoint), *found.notes)
+    for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
         warn_user(note)  # the caller of the audit's method
     table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
+    table.attrs["notes"] = (*notes, *on_zero)
     table["score"] = of_members(found.mu, found.rows, len(table))
     if found.errors is not None:
         table["std"] = of_members(found.errors, found.rows, len(table))

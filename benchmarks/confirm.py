@@ -460,6 +460,8 @@ def tables() -> str:
         ),
         "Memorised pairs, and AUC of each score at ρ:",
         _areas(results),
+        "Over these settings, AUC and TPR at an FPR of 1 %:",
+        _summary(results),
         "TPR at an FPR of 1 % and of .1 %:",
         _at_low_fpr(results),
         (
@@ -494,6 +496,17 @@ def _areas(results: list[Result]) -> str:
         rows.append([result.name, size, about, drops, *cells])
     means = [np.mean([r.evaluations[name].auc for r in results]) for name in PLAN["scores"]]
     return markdown(head, [*rows, ["mean", "", "", "", *(f"{mean:.3f}" for mean in means)]])
+
+
+def _summary(results: list[Result]) -> str:
+    rows = []
+    for name in ("psmi", "loss", "csl", "psmi+csl", "reference-2"):
+        areas = [result.evaluations[name].auc for result in results]
+        low = [result.evaluations[name].tpr_at_fpr(0.01) for result in results]
+        values = (np.mean(areas), min(areas), max(areas), np.mean(low), min(low), max(low))
+        rows.append([f"`{name}`", *(f"{value:.3f}" for value in values)])
+    head = ["score", "mean AUC", "worst", "best", "mean TPR", "worst", "best"]
+    return markdown(head, rows)
 
 
 def _at_low_fpr(results: list[Result]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -138,8 +139,11 @@ def _report(chosen: argparse.Namespace) -> int:
             tau=chosen.tau,
             metric=chosen.metric,
         )
-    for twin in (page, page.with_suffix(".json")):
-        print(visible(str(twin)))
+    twin = page.with_suffix(".json")
+    for file in (page, twin):
+        print(visible(str(file)))
+    for note in json.loads(twin.read_text("utf-8"))["warnings"]:
+        print(f"note: {visible(note)}", file=sys.stderr)
     return 0
 
 

@@ -148,7 +148,7 @@ def _device() -> Finding:
         name = torch.cuda.get_device_name()
         return Finding(f"device: cuda, {name}, {free / _GIB:.1f} of {total / _GIB:.0f} GiB free")
     if torch.backends.mps.is_available():
-        return Finding("device: mps (device='auto' uses the CPU)")
+        return Finding("device: mps (used where an audit names it; auto means the CPU)")
     threads = torch.get_num_threads()
     counted = f"{threads} thread{'s' if threads != 1 else ''}"
     return Finding(f"device: CPU, {counted} (torch finds no GPU)")

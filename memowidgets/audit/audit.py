@@ -671,10 +671,9 @@ class Audit:
 
         Notes
         -----
-        Reference models predict which ordinary samples are memorised. They may miss canaries:
-        their AUC is .60 to .63 with 1 to 4 of them on the recorded CIFAR audit, where PSMI has .96
-        (``python -m benchmarks references``). They find them in digits and in photographs
-        (docs/scoreboard.md).
+        Reference models find canaries in digits, in photographs and in all four settings of an
+        earlier study (AUC .80 to 1.00, docs/scoreboard.md), and fail on the look-alikes of the
+        CIFAR-10 recording (.60 to .63, ``python -m benchmarks references``).
 
         Examples
         --------
@@ -821,7 +820,7 @@ class Audit:
 
     def flagged(
         self,
-        metric: str | scores.Metric = "psmi",
+        metric: str | scores.Metric | None = None,
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
         tau: float | str | None = None,
@@ -835,7 +834,8 @@ class Audit:
         Parameters
         ----------
         metric, layer, checkpoint
-            As in `score`.
+            As in `score`. Default: the first of `metrics`, which the dashboard opens with. It is
+            PSMI, or the loss for an audit from arrays that has no representations.
         tau : float or "class", optional
             Threshold. Default: 0 for PSMI, which is the practitioner's (paper, Section 4.3), and
             the logit gap, −4 for the baseline, and the lowest 5 % for every other score. With
@@ -864,6 +864,9 @@ class Audit:
             models on each side, ``memorized_by`` is the number of models that memorised the
             sample, of ``learned_by`` models that trained on it, the target among them.
 
+            ``attrs["notes"]`` has what a reader of the table must know: the warnings below, and
+            the note on PSMI's 0 also where ``tau=0`` was asked for.
+
         Raises
         ------
         TypeError, ValueError
@@ -878,7 +881,9 @@ class Audit:
         UserWarning
             If the model has not learned its task at the checkpoint, ρ was not reached, or the score
             is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
-            PSMI's 0 flags less than half of what the rule by class flags.
+            PSMI's 0 flags less than half of what the rule by class flags: `share` or
+            ``tau="class"`` flags more. The dashboard, `evaluate` and the report say it in the same
+            words.
 
         Notes
         -----
@@ -887,6 +892,7 @@ class Audit:
         """
         from memowidgets.audit.views.listing import listed_members
 
+        metric = scores.opening_metric(self.evidence) if metric is None else metric
         evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
         if samples:
             return listed_members(evidence, self._log, *asked, eta, samples=True)
@@ -896,7 +902,7 @@ class Audit:
     def export(
         self,
         path: str | os.PathLike[str],
-        metric: str | scores.Metric = "psmi",
+        metric: str | scores.Metric | None = None,
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
         tau: float | str | None = None,
@@ -948,6 +954,7 @@ class Audit:
         from memowidgets.audit.views.listing import Which, listed_members, target_of, written
 
         target = target_of(path, overwrite=overwrite)
+        metric = scores.opening_metric(self.evidence) if metric is None else metric
         evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
         which: Which = "all" if all_members else "flagged"
         table = listed_members(
@@ -1509,7 +1516,7 @@ class Audit:
             for the baseline, and the lowest 5 % for every other score.
         metric : str, optional
             The score, as in `score`, at the last layer and the prediction checkpoint. Default:
-            PSMI; the logit gap for an audit from arrays that has no representations.
+            as in `flagged`.
         figures : bool
             Whether to draw the figures of `figures` into an annex. They take most of the time, and
             the extra ``figures``; without it, the report says that they are missing.

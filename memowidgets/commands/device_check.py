@@ -38,7 +38,7 @@ _WARM, _STEPS = 2, 10
 _FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
 _SHARED = ("here", "there", "said", "fix", "numbers")
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:\\|~?/|\\\\)[^\s'\":;,()]+")
-_UPDATE = "update the device's driver and torch, and until then pass device='cpu'"
+_UPDATE = "update the device's driver and torch, and compute on the CPU until then"
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
     try:
         audit = _audit(folder / "bfloat16", device, "bfloat16")
     except (ValueError, RuntimeError, FloatingPointError) as error:
-        fix = 'pass TrainingConfig(precision="float32")'
+        fix = "train in the precision float32"
         return Check(what, "", "fails", first_line(error), fix)
     ends = (made.evidence.names.record("final") for made in (here, audit))
     losses = [float(end.train_loss) for end in ends]

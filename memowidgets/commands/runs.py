@@ -27,6 +27,7 @@ _IN_FLAGS = (
     (r"^tau must be\b", "--tau must be"),
     (r"^unknown score\b", "--metric: unknown score"),
     (r": pass data= alone$", ": pass --data alone"),
+    (r"\. Name another one with \w+=$", "; pass the run's own file as --data"),
     (r": pass the dataset itself as data=$", ": leave --data out"),
     (
         r"^(data|model) is a path, but the \1 of this run was not made from one: pass .* itself$",
@@ -162,8 +163,8 @@ def check_samples(audit: Audit) -> None:
     if isinstance(audit.data, WithheldDataset):
         raise CommandError(
             "--include-samples: the samples are not at hand, only their ids; add --data PATH, the "
-            "file or folder that they were loaded from. Where they were loaded from none, call "
-            "Audit.open(path, data=…).report(…, include_samples=True) in Python"
+            "file or folder that they were loaded from. Samples that were made in Python can be "
+            "shown from Python alone"
         )
 
 

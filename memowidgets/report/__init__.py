@@ -2,7 +2,6 @@
 
 from memowidgets.report.content import Content, Digest, Figure, Missing, Scored
 from memowidgets.report.exports import SCHEMA_VERSION, checked_targets, schema, write
-from memowidgets.report.words import without_calls
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -13,6 +12,5 @@ __all__ = [
     "Scored",
     "checked_targets",
     "schema",
-    "without_calls",
     "write",
 ]

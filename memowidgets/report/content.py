@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
-from memowidgets.report.words import without_calls
 from memowidgets.widgets.explored import ErrorLevels
 
 if TYPE_CHECKING:
@@ -292,7 +291,6 @@ class Content:
                 found.append(f"{unscored} of {len(self.ids)} members have no score")
         if self.evaluation is not None:
             found += self.evaluation.warnings
-        found = [said for text in found if (said := without_calls(text))]
         return tuple(dict.fromkeys(found))
 
     @cached_property

@@ -15,7 +15,7 @@ import numpy as np
 from memowidgets.decisions import UNDECIDED
 from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.page import as_page
-from memowidgets.report.words import limits, paragraphs, without_calls
+from memowidgets.report.words import limits, paragraphs
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _truth(content: Content) -> dict[str, Any] | None:
             "auc": content.evaluation.auc,
             "auc_interval": list(content.evaluation.auc_interval),
             "at_tau": _at_tau(content.point),
-            "notes": [without_calls(text) for text in content.evaluation.warnings],
+            "notes": list(content.evaluation.warnings),
         }
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memowidgets.evaluation import clopper_pearson
@@ -49,38 +48,6 @@ def share(value: float) -> str:
     if 1 - _ROUNDED < value < 1:
         return "> 99.9 %"
     return f"{100 * value:.{0 if value in (0.0, 1.0) else 1}f} %"
-
-
-# Advice in Python, which a reader of a report cannot follow.
-_CODE = re.compile(
-    r"\b(?:audit|Audit)\.(?!(?:html|md|json)\b)\w+|\bmw\.(?!watch\b)\w+|\bTrainingConfig\b"
-    r"|\brun_\w+|\b(?!log\()\w+\((?!s\))|\b[a-z_]{3,}=(?!=)"
-)
-_NAME = re.compile(r"(?<!\w)'[^']*'(?!\w)")  # of a class, a sample or a file, as a message has it
-_FEWEST_WORDS = 3
-
-
-def without_calls(text: str) -> str:
-    """Return a message without the clauses that say what to call in Python.
-
-    Examples
-    --------
-    >>> without_calls("they are not at hand: open the audit with data=…")
-    'they are not at hand'
-    >>> without_calls("It has no model. For that, make an audit with mw.Audit(model, data).")
-    'It has no model.'
-    """
-    kept = []
-    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z])", text):
-        code = _CODE.search(_NAME.sub(lambda name: "_" * len(name[0]), sentence))
-        if code is None:
-            kept.append(sentence)
-            continue
-        clauses = list(re.finditer(r"[:;,]\s|\s\(", sentence[: code.start()]))
-        start = sentence[: clauses[-1].start()] if clauses else ""
-        if len(start.split()) >= _FEWEST_WORDS:
-            kept.append(f"{start}." if sentence.endswith(".") else start)
-    return " ".join(kept)
 
 
 class Table(NamedTuple):

@@ -564,7 +564,7 @@ def test_the_folder_of_a_run_is_refused(tmp_path):
         ({"logits": None}, lambda a: a.log_lira(), "logits="),
         ({"logits": None}, lambda a: a.probabilities(), "logits="),
         ({"representations": None}, lambda a: a.score("psmi"), "representations="),
-        ({"representations": None}, lambda a: a.flagged(), "representations="),
+        ({"representations": None}, lambda a: a.flagged("psmi"), "representations="),
         ({"representations": None}, lambda a: a.score("psmi", layer=2), "representations="),
         ({"representations": None}, lambda a: a.representation(), "representations="),
         ({"representations": None}, lambda a: a.score(len), "representations="),

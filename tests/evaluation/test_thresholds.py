@@ -1,5 +1,8 @@
 """Thresholds without ground truth, against a transcription of the rule and on bad input."""
 
+import json
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -66,16 +69,36 @@ def test_below_class_on_the_recordings_finds_what_zero_misses():
         assert found[known & ~memorized].mean() == pytest.approx(fpr, abs=0.006)
 
 
-def test_a_note_says_where_zero_is_strict():
-    banking, mmlu = mw.open_recorded("banking77-smollm2"), mw.open_recorded("mmlu-field-smollm2")
-    with pytest.warns(UserWarning, match="2 of 77 classes"):
-        assert len(banking.flagged("psmi")) == 155
-    assert len(mmlu.flagged("psmi")) == 187  # a warning would be an error
-    for audit, strict in ((banking, True), (mmlu, False)):
-        dashboard = audit.dashboard()
-        dashboard.wait(60)
-        assert any("155" in note and "637" in note for note in dashboard._notes) == strict
-        dashboard.close()
+def warnings_of(call, **arguments):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(**arguments)
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.filterwarnings("ignore:.*their scores are inaccurate:UserWarning")
+def test_a_note_says_where_zero_is_strict(tmp_path):
+    """The same one wherever a τ is answered; elsewhere a warning would be an error."""
+    mmlu = mw.open_recorded("mmlu-field-smollm2")
+    assert len(mmlu.flagged()) == len(mmlu.flagged("psmi", tau=0.0)) == 187
+    assert not any("τ = 0" in note for note in mmlu.evaluate("psmi").warnings)
+    banking = mw.open_recorded("banking77-smollm2")
+    said = [warnings_of(banking.flagged), banking.flagged(tau=0.0).attrs["notes"]]
+    dashboard = banking.dashboard()
+    dashboard.wait(60)
+    banking.report(tmp_path / "a.html", figures=False)
+    said += [
+        list(banking.evaluate("psmi").warnings),
+        dashboard._notes,
+        json.loads((tmp_path / "a.json").read_text("utf-8"))["warnings"],
+    ]
+    dashboard.close()
+    (note,) = {note for notes in said for note in notes if "τ = 0" in note}
+    assert all(note in notes for notes in said)
+    assert {"155", "3000", "637"} <= set(note.split())
+    assert note not in warnings_of(banking.flagged, tau=0.0)  # whoever chose 0 is not warned
+    for chosen in ({"tau": -0.1}, {"tau": "class"}, {"share": 0.05}):
+        assert note not in banking.flagged(**chosen).attrs["notes"]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tests.programs import printed
 
 RECORDING = opening.RECORDINGS / "mmlu-field-smollm2"
 ANSI = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil"
+CALL = re.compile(r"\b(Audit|audit|mw)\.[a-z]+\b(?<!html)(?<!json)|\w\([\w, ]*[=)…]|\w=[…'\"]")
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -64,10 +65,14 @@ def rewrite(place, **changes):
 
 
 def said(capsys, *arguments):
-    """Exit status, standard output and errors of a command; neither is a danger to a terminal."""
+    """Exit status, standard output and errors of a command; neither is a danger to a terminal.
+
+    A command never answers in the words of Python.
+    """
     status = main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
     assert not UNSEEN.search(out + err)
+    assert not CALL.search(out + err), err
     return status, out, err
 
 

@@ -18,7 +18,7 @@ import memowidgets as mw
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.views.report import content_of
 from memowidgets.evaluation import clopper_pearson
-from memowidgets.report import schema, without_calls, write
+from memowidgets.report import schema, write
 from memowidgets.report.page import wire
 from memowidgets.report.words import conclusion, definitions, paragraphs, share
 from memowidgets.widgets import ThresholdExplorer
@@ -97,23 +97,6 @@ def test_every_score_is_defined(metric):
     parts = metric.split("+")
     assert len(of_score) == len(parts) + (len(parts) > 1)
     assert "shadow model is trained as" in definitions(plain())[-2]
-
-
-@pytest.mark.parametrize(
-    ("message", "left"),
-    [
-        ("the target is not trained yet: audit.train() trains it", "the target is not trained yet"),
-        ("it has 3 rows; pass rows= of yours", "it has 3 rows"),
-        ("pass logits=, or samples=", ""),
-        ("only 2 of 9 are there (audit.members)", "only 2 of 9 are there"),
-        ('2 samples are too few; use variance="shrunk". So is 1.',
-         "2 samples are too few. So is 1."),
-        ("'f(x)' has 3 sample(s), above log(4)", "'f(x)' has 3 sample(s), above log(4)"),
-        ("For that, make an audit with mw.Audit(model)", ""),
-    ],
-)  # fmt: skip
-def test_advice_in_python_is_left_out(message, left):
-    assert without_calls(message) == left
 
 
 def test_the_numbers_are_the_evaluations(tmp_path):

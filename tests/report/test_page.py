@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import memowidgets as mw
 from memowidgets.data import ImageDataset
 from memowidgets.report import Figure, write
 from tests.browser.harness import pixels_of
@@ -312,16 +311,6 @@ def test_on_paper_nothing_is_torn(chromium, tmp_path):
     assert found["figures"] == found["figure-0"] > max(found["made"], found["limits"])
     for one, other in together:
         assert found[one] == found[other], f"{one} and {other} are on different pages"
-
-
-def test_nothing_on_the_page_is_advice_in_python(chromium, tmp_path):
-    labels = np.arange(60) % 3
-    audit = mw.Audit.from_arrays(labels, np.random.default_rng(0).normal(size=(60, 4)))
-    page_file = audit.report(tmp_path / "a.html")
-    with shown(chromium, page_file) as page:
-        shown_text = page.locator("main").inner_text()
-    assert "What is missing" in shown_text
-    assert not re.search(r"\b(audit|mw|Audit)\.[a-z]\w*(?<!html)\b|\w\(\w*=|\w\(\)", shown_text)
 
 
 def test_without_scripts_the_words_and_numbers_stand(chromium, tmp_path):

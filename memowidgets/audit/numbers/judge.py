@@ -22,6 +22,7 @@ from memowidgets.audit.numbers.scores import (
     metrics_of,
     needs,
     notes_on_classes,
+    notes_on_zero,
     score,
 )
 from memowidgets.audit.numbers.truth import (
@@ -69,6 +70,7 @@ def evaluate(
         memorized = memorized_members(evidence, truth, eta, variance)
     both = values.index.intersection(memorized.index, sort=False)
     notes = [*evidence.notes_at(checkpoint), *found.notes]
+    notes += notes_on_zero(evidence, metric, found)
     if is_log_lira(truth):
         notes += [*evidence.shadows.lost, *notes_on_shape(evidence)]
     if metric == BASELINE and is_log_lira(truth):

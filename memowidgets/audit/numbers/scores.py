@@ -308,6 +308,11 @@ def metrics_of(evidence: Evidence, more: tuple[str, ...] = ()) -> tuple[str, ...
     return tuple(name for name, known in SCORES.items() if set(known.needs) <= there)
 
 
+def opening_metric(evidence: Evidence) -> str:
+    """Return the score that everything opens with: the first that the evidence allows."""
+    return next(iter(metrics_of(evidence)), "psmi")
+
+
 def is_defined(evidence: Evidence, metric: str | Metric, record: Record) -> bool:
     """Return whether there are enough checkpoints for a score, if it is a mean over them."""
     if not isinstance(metric, str) or metric not in SCORES or not SCORES[metric].over_checkpoints:
@@ -523,14 +528,17 @@ def judged(
     """
     if tau is not None and share is not None:
         raise ValueError("give tau= or share=, not both")
-    of_class = isinstance(tau, str) and tau == BY_CLASS
-    threshold = None if tau is None or of_class else checked_tau(tau)
+    by_class = isinstance(tau, str) and tau == BY_CLASS
+    threshold = None if tau is None or by_class else checked_tau(tau)
     if threshold is not None and math.isnan(threshold):
         raise ValueError("tau is NaN; it must be a number")
     found = score(evidence, metric, layer, checkpoint)
-    for note in (*evidence.notes_at(checkpoint), *found.notes):
+    chosen, on_zero = _flags(evidence, metric, found, threshold, share, by_class=by_class)
+    notes = (*evidence.notes_at(checkpoint), *found.notes)
+    for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
         warn_user(note)  # the caller of the audit's method
     table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
+    table.attrs["notes"] = (*notes, *on_zero)
     table["score"] = of_members(found.mu, found.rows, len(table))
     if found.errors is not None:
         table["std"] = of_members(found.errors, found.rows, len(table))
@@ -544,15 +552,28 @@ def judged(
         table["canary"] = canaries[evidence.member_rows]
     if evidence.has_ground_truth:
         table["log_lira"] = log_lira(evidence)
-    if of_class:
-        chosen = evaluation.below_class(found.mu, evidence.labels[found.rows])
-    elif share is not None:
-        chosen = found.mu <= evaluation.lowest_share(found.mu, share)
-    else:
-        chosen = found.mu <= (opening_tau(metric, found) if threshold is None else threshold)
     flagged_members = np.zeros(len(table), dtype=np.bool_)
     flagged_members[found.rows] = chosen
     return table, flagged_members
+
+
+def _flags(
+    evidence: Evidence,
+    metric: str | Metric,
+    found: Scores,
+    tau: float | None,
+    share: float | None,
+    *,
+    by_class: bool,
+) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """Return which of the scored members are flagged, and the note on a strict τ = 0."""
+    if by_class:
+        return evaluation.below_class(found.mu, evidence.labels[found.rows]), ()
+    if share is not None:
+        tau = evaluation.lowest_share(found.mu, share)
+    elif tau is None:
+        tau = opening_tau(metric, found)
+    return found.mu <= tau, notes_on_zero(evidence, metric, found) if tau == 0 else ()
 
 
 def of_members(values: Floats, rows: Any, n: int) -> Floats:
@@ -569,7 +590,10 @@ def opening_tau(metric: str | Metric, found: Scores) -> float:
 
 
 def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tuple[str, ...]:
-    """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags."""
+    """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags.
+
+    It is a reader's sentence, the same wherever a τ is answered.
+    """
     known = _known(metric)
     if not known or not known.per_class:
         return ()
@@ -577,7 +601,8 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     by_class = int(evaluation.below_class(found.mu, evidence.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    return (f'τ = 0 flags {at_zero}, the rule by class (tau="class") {by_class}',)
+    flags = f"it flags {at_zero} of {len(found.mu)} members, and the rule by class flags {by_class}"
+    return (f"PSMI's τ = 0 may be strict here: {flags}",)
 
 
 def checked_tau(tau: Any) -> float:

@@ -353,7 +353,7 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     if file.stamp is None or file.stamp.content != manifest["design"]:
         raise StoreError(
             f"{path} is not the design of this run: its contents differ from the manifest's. "
-            "Restore it, or make the audit again with mw.Audit(model, data, path=…)"
+            "Restore it, or make the audit again at another path"
         )
     return Design(
         kept["pool"],

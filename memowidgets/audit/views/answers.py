@@ -110,8 +110,9 @@ class AuditView:
         """Scores that there is evidence for, and those that need reference models."""
         evidence = self._audit.evidence
         more = (REFERENCES,) if evidence.kind in ("run", "watched") else ()
+        first = scores.opening_metric(evidence)
         return [
-            Choice(name, SCORES[name].title, name == "psmi", uses_layer=name in PER_LAYER)
+            Choice(name, SCORES[name].title, name == first, uses_layer=name in PER_LAYER)
             for name in metrics_of(evidence, more)
         ]
 

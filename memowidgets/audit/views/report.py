@@ -38,7 +38,7 @@ from memowidgets.decisions import FILE as DECISIONS
 from memowidgets.evaluation import below_class, opening_tau
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
-from memowidgets.report import Content, Digest, Figure, Missing, Scored, without_calls
+from memowidgets.report import Content, Digest, Figure, Missing, Scored
 from memowidgets.store import MANIFEST, StoreError
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table as html_table
@@ -102,8 +102,7 @@ def content_of(
         If τ is no number, or the score is unknown.
     """
     if metric is None:
-        there = metrics_of(audit.evidence)
-        metric = "psmi" if "psmi" in there or "logit_gap" not in there else "logit_gap"
+        metric = scores.opening_metric(audit.evidence)
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
     by_class = tau == scores.BY_CLASS
@@ -185,8 +184,7 @@ class _Gathering:
             return None
 
     def _miss(self, what: str, why: str) -> None:
-        said = without_calls(self._unplaced(why)) or "it was not computed"
-        self._missing.append(Missing(what, said))
+        self._missing.append(Missing(what, self._unplaced(why)))
 
     def _unplaced(self, text: str) -> str:
         """A sentence without the place of the run, which is nobody else's business."""
@@ -285,7 +283,7 @@ class _Gathering:
     def _checkpoints(self) -> list[dict[str, Any]]:
         table = self._tried("checkpoints", self._evidence.table)
         if table is None or not len(table):
-            self._miss("checkpoints", "the target is not trained yet: audit.train() trains it")
+            self._miss("checkpoints", "the target is not trained yet")
             return []
         there = [name for name in _CHECKPOINT if name in table]
         table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
@@ -305,7 +303,7 @@ class _Gathering:
     def _samples(self) -> Any:
         data = self._evidence.member_data
         if isinstance(data, WithheldDataset):
-            self._miss("samples", "they are not at hand: open the audit with data=…")
+            self._miss("samples", "they are not at hand, only their ids")
             return None
         return data
 
@@ -341,8 +339,7 @@ class _Gathering:
         )
 
     def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
-        notes = map(without_calls, figures.notes.get(name, ()))
-        said = [_caption(name, drawing), *filter(None, notes)]
+        said = [_caption(name, drawing), *figures.notes.get(name, ())]
         return self._unplaced(" ".join(map(_sentence, said)))
 
 

@@ -768,10 +768,10 @@ class Audit:
             (`memowidgets.metrics.csl`); ``"psmi_mean"``, mean PSMI over the same checkpoints;
             ``"psmi+csl"``, the mean rank of PSMI and ``"csl"``. ``"reference"`` is the mean logit
             gap of the models that never saw the member, see `run_references`;
-            ``"reference+csl"`` and ``"reference+psmi+csl"`` are mean ranks with it. ``"baseline"``
-            is −log-LiRA at the checkpoint and needs shadow models. A callable takes
-            (representation, logits, labels) of all members and returns one value for each. Logits
-            are None for arrays without them.
+            ``"reference+csl"``, in which it counts twice, and ``"reference+psmi+csl"`` are mean
+            ranks with it. ``"baseline"`` is −log-LiRA at the checkpoint and needs shadow models. A
+            callable takes (representation, logits, labels) of all members and returns one value
+            for each. Logits are None for arrays without them.
         layer : int, str
             From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
             callables.

@@ -432,7 +432,7 @@ class Evidence:
         if "log_lira" in self.given:
             return True
         if self.kind == "arrays":
-            return self.has_logits and _suffice(self.shadows)
+            return _suffice(self.shadows)
         final = self.names.final()
         if final is None or len(self.shadows.indices) < FEWEST_SHADOWS:
             return False
@@ -552,10 +552,10 @@ class Evidence:
     def gaps_of_pass(self, record: Record) -> NDArray[np.floating[Any]]:
         """Return the logit gap of each member in a forward pass, (n_members,).
 
-        In a recording that is the one that LiRA takes.
+        In a recording that is the one that LiRA takes; of arrays it is never the finished model's.
         """
         own, made = self.checkpoints[record.name].gaps, self._made(record)
-        if own is not None and "logits" not in made:
+        if own is not None and "logits" not in made and self.kind != "arrays":
             return own
         if "gaps" in made:
             return np.array(made["gaps"])
@@ -765,7 +765,7 @@ _WORK = {
     "record": ("record a training", ""),
     "run_shadows": (
         "train shadow models",
-        "; gaps of shadow models of your own go into shadow_gaps= and shadow_members=",
+        "; gaps of shadow models of your own go into shadow_gaps=",
     ),
     "run_references": (
         "train reference models",

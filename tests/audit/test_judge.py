@@ -93,7 +93,8 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
         alone.evaluate_pooled()
     gaps, members = rng.normal(size=(6, 60)), rng.random((6, 60)) < 0.5
     logits = rng.normal(size=(60, 3))
-    given = mw.Audit.from_arrays(labels, logits=logits, shadow_gaps=gaps, shadow_members=members)
+    shadows = {"shadow_gaps": gaps, "shadow_members": members, "final_logits": logits}
+    given = mw.Audit.from_arrays(labels, logits=logits, **shadows)
     assert given.shadow_sets == {"given": 6}
     with pytest.raises(StoreError, match="there is no other"):
         given.use_shadows("halves")

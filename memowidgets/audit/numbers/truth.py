@@ -23,7 +23,7 @@ _FEWEST_CALIBRATED = 8  # shadow models, in `tests/memorization/test_posterior.p
 
 _ONLY_VALUES = (
     "log_lira was given as it is: standard errors, probabilities, other variances and modes need "
-    "shadow_gaps= and shadow_members= beside logits="
+    "shadow_gaps=, shadow_members= and final_logits="
 )
 
 Floats = NDArray[np.float64]

@@ -1212,7 +1212,8 @@ class Audit:
             With warnings: few positives, members left out, a model that has not learned its
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
             Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
-            memorised members truly are.
+            memorised members truly are. `auc_interval` takes the labels as they are;
+            `true_auc_interval` is for the true labels, as ``uncertain=True`` counts.
 
         Raises
         ------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
+from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc, truly
 from memowidgets.report.words import without_calls
 from memowidgets.widgets.explored import ErrorLevels
 
@@ -119,6 +119,9 @@ class Scored:
         Whether the finished model gives a member its label; None where that is not known.
     below : array of shape (n,), bool, optional
         What the rule by class flags.
+    doubt : tuple, optional
+        The arguments of `Evaluation.with_truly`, with a probability for each member; None where
+        log-LiRA has no errors.
     """
 
     metric: str
@@ -136,6 +139,7 @@ class Scored:
     natural: float | None = 0.0
     right: NDArray[np.bool_] | None = None
     below: NDArray[np.bool_] | None = None
+    doubt: tuple[float, int, Floats] | None = None
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
@@ -198,8 +202,6 @@ class Content:
         The figures.
     warnings : sequence of str
         What a reader must know before trusting the numbers.
-    remarks : sequence of str
-        What is good to know, and no reason for doubt.
     missing : sequence of Missing
         Missing parts, with reasons.
     truth_given : bool
@@ -232,7 +234,6 @@ class Content:
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
-    remarks: Sequence[str] = ()
     by_class: bool = False
 
     @property
@@ -276,7 +277,15 @@ class Content:
         memorized = self.memorized
         if self.scored is None or memorized is None or memorized.all() or not memorized.any():
             return None
-        return roc(self.scored.scores[self.scored.judged], memorized)
+        judged, doubt = self.scored.judged, self.scored.doubt
+        found = roc(self.scored.scores[judged], memorized)
+        return found if doubt is None else found.with_truly(*doubt[:2], doubt[2][judged])
+
+    @property
+    def truly(self) -> str:
+        """How many of the memorised rows truly are, as in "about 15 truly"; "" if unknown."""
+        doubt = None if self.scored is None else self.scored.doubt
+        return "" if doubt is None else truly(doubt[0])
 
     @cached_property
     def cautions(self) -> tuple[str, ...]:

@@ -212,7 +212,7 @@ def test_cards_say_verdict_and_answer(visit):
     assert re.fullmatch(
         r"(not )?memorised \(−?[\d.]+\s[<≥]\s4\)", first.locator(".mw-verdict").inner_text()
     )
-    assert "about 15 truly are" in page.locator(".mw-notes").inner_text()
+    assert "· 35, about 15 truly" in page.locator(".mw-legend").first.inner_text()
     assert page.locator(".mw-warnings li").count() == 0
     page.locator('[data-filter="all"]').click()
     page.locator(".mw-search").fill("no such question")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
+from memowidgets.audit.numbers.judge import SHARED_NOISE, doubt, needs_of
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -32,7 +32,6 @@ from memowidgets.audit.numbers.truth import (
     log_lira,
     member_gaps,
     notes_on_shape,
-    notes_on_truly,
     truth_version,
 )
 from memowidgets.audit.views.listing import as_text, listed_members
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
     from memowidgets.decisions import DecisionLog
 
-_ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
 NEIGHBOURS = 6
 _ROWS_AT_ONCE = 4096
@@ -176,14 +174,18 @@ class AuditView:
         of_classes = self._probabilities(evidence, checkpoint)
         planted = evidence.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
-        right = answered_rightly(evidence)
+        right, values = answered_rightly(evidence), self._log_lira(evidence, found.rows)
+        by_id, known = pd.Series(found.mu, evidence.members[found.rows]), None
+        if values is not None:
+            memorized = pd.Series(values, by_id.index)
+            known = lambda eta: doubt(evidence, score, by_id, memorized >= eta, eta)  # noqa: E731
         return ScoreView(
             title=self._title(score, layer, checkpoint),
             scores=found.mu,
             labels=evidence.labels[found.rows],
             positions=found.rows,
             errors=found.errors,
-            log_lira=self._log_lira(evidence, found.rows),
+            log_lira=values,
             probabilities=None if of_classes is None else of_classes[found.rows],
             warnings=(
                 *shared,
@@ -192,13 +194,13 @@ class AuditView:
                 *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(
-                *notes_on_truly(evidence, _ETA),
                 *scores.notes_on_zero(evidence, score, found),
                 *self._note_on_checking(evidence),
             ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
             canaries=None if planted is None else planted[found.rows],
+            doubt=known,
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:

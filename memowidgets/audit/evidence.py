@@ -198,7 +198,7 @@ class Models:
     find_checkpoints : callable
         Function that returns the names of the checkpoints at which every model has logit gaps.
     find_lost : callable
-        Function that returns a sentence for each model that was trained and cannot be used.
+        Function that returns a sentence, if models that were trained cannot be used.
     one : callable
         Function of a number that returns that model.
     state : hashable
@@ -225,7 +225,7 @@ class Models:
 
     @cached_property
     def lost(self) -> tuple[str, ...]:
-        """One sentence for each model that was trained and cannot be used."""
+        """One sentence, if models that were trained cannot be used."""
         return tuple(self.find_lost())
 
     @property
@@ -482,7 +482,7 @@ class Evidence:
         """
         record, chosen = self.names.record(checkpoint), self.names.prediction()
         of_rule = chosen.warnings if record == chosen.record else ()
-        return (*self.not_learned(record), *of_rule, *self.general_notes)
+        return (*self.not_learned(record), *of_rule, *self.general_notes, *self.shadows.lost)
 
     def not_learned(self, record: Record) -> tuple[str, ...]:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""

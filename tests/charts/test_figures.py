@@ -18,6 +18,7 @@ from memowidgets.audit import figures_by_setting
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
 from memowidgets.charts.look import DARK, LIGHT
+from memowidgets.evaluation import truly
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, n_rows, units
 
@@ -210,7 +211,10 @@ def test_by_eta_every_point_is_an_evaluation(audit, figures):
 def test_panels_by_eta(audit, figures):
     titles = [u.title["text"] for u in marks(figures["roc_by_eta"], "text")]
     values = audit.log_lira()
-    assert titles == [f"η = {eta}, {(values >= eta).sum()} memorised" for eta in (4, 6, 8)]
+    known = {eta: audit.probability_memorized(eta)[values >= eta].sum() for eta in (4, 6, 8)}
+    assert titles == [
+        f"η = {eta}, {(values >= eta).sum()} memorised ({truly(known[eta])})" for eta in known
+    ]
     assert "at η = 10 there are fewer than two memorised" in figures.notes["roc_by_eta"][0]
 
 

@@ -70,7 +70,7 @@ def evaluate(
     both = values.index.intersection(memorized.index, sort=False)
     notes = [*evidence.notes_at(checkpoint), *found.notes]
     if is_log_lira(truth):
-        notes += [*evidence.shadows.lost, *notes_on_shape(evidence)]
+        notes += notes_on_shape(evidence)
     if metric == BASELINE and is_log_lira(truth):
         notes.append(SHARED_NOISE)
     left_out = len(members) - len(both)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _QUICK_VALUES = 2_000_000
 NEIGHBOURS = 6
+_NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _ROWS_AT_ONCE = 4096
 _REFERENCES = 2  # models for each member that a click trains
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
@@ -234,7 +235,10 @@ class AuditView:
         shadows, why_none = self._shadows(evidence, position)
         notes, near = [why_none] if why_none else [], []
         try:
-            near = nearest(scores.states(evidence, layer, checkpoint), position, NEIGHBOURS)
+            away = distances(scores.states(evidence, layer, checkpoint), position)
+            near = nearest(away, NEIGHBOURS)
+            if shadows is not None:
+                notes += _note_on_duplicates(away[evidence.labels == evidence.labels[position]])
         except StoreError as error:
             notes.append(f"No neighbours: {error}.")
         return SampleDetail(
@@ -416,8 +420,8 @@ def _final_guess(evidence: Evidence, position: int) -> int | None:
         return None
 
 
-def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[int, float]]:
-    """The rows nearest to one of them, by Euclidean distance, nearest first.
+def distances(states: NDArray[np.float32], position: int) -> NDArray[np.float64]:
+    """Return the Euclidean distance of each row to one of them, infinite for that row itself.
 
     Parameters
     ----------
@@ -425,13 +429,11 @@ def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[in
         Read in pieces: it may lie on disk.
     position : int
         The row that is compared with the others.
-    k : int
-        How many; fewer where there are fewer others.
 
     Examples
     --------
-    >>> nearest(np.array([[0.0], [3.0], [1.0]]), 0, 2)
-    [(2, 1.0), (1, 3.0)]
+    >>> distances(np.array([[0.0], [3.0], [1.0]]), 0)
+    array([inf,  3.,  1.])
     """
     here = np.asarray(states[position], dtype=np.float64).ravel()
     squares = np.empty(len(states))
@@ -440,8 +442,22 @@ def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[in
         difference = piece.reshape(len(piece), -1) - here
         squares[start : start + len(piece)] = np.einsum("ij,ij->i", difference, difference)
     squares[position] = np.inf
-    order = np.argsort(squares, kind="stable")[: min(k, len(states) - 1)]
-    return [(int(row), float(np.sqrt(squares[row]))) for row in order]
+    return np.sqrt(squares)
+
+
+def nearest(away: NDArray[np.float64], k: int) -> list[tuple[int, float]]:
+    """Return the k nearest rows with their distances, nearest first; fewer if there are fewer."""
+    order = np.argsort(away, kind="stable")[: min(k, len(away) - 1)]
+    return [(int(row), float(away[row])) for row in order]
+
+
+def _note_on_duplicates(away: NDArray[np.float64]) -> list[str]:
+    """Say if the nearest sample of a sample's class is far nearer than its class usually is."""
+    others = away[np.isfinite(away)]
+    if not len(others) or others.min() >= _NEAR * np.median(others):
+        return []
+    said = "A sample of its class is nearly equal to it. Near-duplicates lower each other's "
+    return [f"{said}log-LiRA, so a low one says little."]
 
 
 def _marked(choices: Sequence[Choice], value: str) -> list[Choice]:

@@ -1,4 +1,4 @@
-"""What intervals cover, by simulation: AUC, labels in doubt, pooled targets, log-LiRA, ρ.
+"""What intervals cover, by simulation: AUC, labels in doubt, pooled targets, log-LiRA.
 
     python -m benchmarks intervals
 
@@ -9,15 +9,13 @@ true value, with the mean width beside it. All seeds are fixed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, spearmanr
+from scipy.stats import norm
 
 from benchmarks.measure import Namespace, Row
-from memowidgets.audit.numbers.definitions import compared_definitions
 from memowidgets.evaluation import compare, roc
 from memowidgets.memorization import log_lira, probability_memorized
 
@@ -27,7 +25,6 @@ POSITIVES, OTHERS, STUDIES = (5, 15, 35, 300), 400, 100
 TARGETS, POOLS = (2, 3, 5, 8), 20
 SHADOWS, WORLDS = (4, 8, 16, 32), 3
 LABELLED, POOL, AUDITS = (8, 16, 32, 64), 1000, 40  # shadow models behind labels, samples, studies
-COMPARED, COMPARISONS = (32, 64), 25  # shadow models of a disattenuated ρ
 _SAME = 0.9  # correlation of the noise of two scores
 _FAR = 6.0  # of an obvious positive, and of a hidden one on the other side
 
@@ -42,17 +39,6 @@ def rows(_: Namespace) -> list[Row]:
     print(_markdown(["number, models differ", *map(str, TARGETS)], _pooled()))
     print("\n### Standard errors of log-LiRA, true log-LiRA above 1\n")
     print(_markdown(["variance", *map(str, SHADOWS)], _errors()))
-    print("\n### Disattenuated ρ\n")
-    head = [
-        "shadow models, noise",
-        "given",
-        "covers",
-        "mean ρ",
-        "true ρ",
-        "spread of ρ",
-        "width / 3.92",
-    ]
-    print(_markdown(head, _disattenuated()))
     return []
 
 
@@ -249,48 +235,6 @@ def _errors() -> list[list[str]]:
             every.append(f"{covered.mean():.3f} ({np.median(error):.1f})")
         table += [[f"{variance}, above 1", *high], [f"{variance}, above 10", *large]]
         table.append([f"{variance}, all samples", *every])
-    return table
-
-
-# ---------------------------------------------------------------- disattenuated ρ
-
-
-def samples(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    """Return the effect of training on each sample, and the deviation of its gaps."""
-    return rng.gamma(1.0, 0.6, n), np.exp(rng.normal(0, 0.4, n))
-
-
-def agreement(seed: int, m: int, shared: float, n: int = 500) -> Floats:
-    """Return ρ of attack success rate and counterfactual memorisation, and its interval.
-
-    `shared` is the share of the noise's variance that samples have in common through the model.
-    """
-    rng = np.random.default_rng(seed)
-    effect, spread = samples(rng, n)
-    members = np.argsort(rng.random((m, n)), axis=0) < m // 2
-    noise = rng.normal(size=(m, n))
-    if shared:
-        loads = rng.normal(size=(4, n)) / 2
-        noise = np.sqrt(1 - shared) * noise + np.sqrt(shared) * rng.normal(size=(m, 4)) @ loads
-    gaps = effect * members + spread * noise
-    target = effect + spread * rng.normal(size=n)
-    ids = np.arange(n).astype(str)
-    found = compared_definitions(ids, gaps, members, target, None, "shrunk", 100, seed)
-    row = found.spearman.set_index(["a", "b"]).loc[("attack_success_rate", "counterfactual")]
-    return row[["rho_disattenuated", "rho_low", "rho_high"]].to_numpy(np.float64)
-
-
-def _disattenuated() -> list[list[str]]:
-    effect, spread = samples(np.random.default_rng(12345), 200_000)
-    true = float(spearmanr(effect, effect / spread).statistic)
-    table = []
-    for m, shared in product(COMPARED, (0.0, 0.3)):
-        every = np.array([agreement(1000 + seed, m, shared) for seed in range(COMPARISONS)])
-        rho, low, high = every[~np.isnan(every[:, 0])].T  # none where reliabilities are low
-        covers, width = np.mean((low <= true) & (true <= high)), np.mean(high - low) / 3.92
-        numbers = [f"{x:.3f}" for x in (covers, rho.mean(), true, rho.std(), width)]
-        noise = f"shared by .{round(10 * shared)}" if shared else "independent"
-        table.append([f"{m}, {noise}", f"{len(rho)} of {COMPARISONS}", *numbers])
     return table
 
 

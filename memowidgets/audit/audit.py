@@ -1137,7 +1137,7 @@ class Audit:
             ``note``: what the two definitions of a pair share. From 8 shadow models on, ρ is
             between two disjoint halves of them, because definitions from the same models share
             their noise and agree too well. Noise makes this ρ too low. So the table also has the
-            reliability of both, and where that allows it the disattenuated ρ with its interval.
+            reliability of both: ρ cannot exceed what they allow.
         """
         evidence = self._with_truth(checkpoint, others=True)
         return definitions.compared_definitions_of(

@@ -30,7 +30,6 @@ _BAND = (0.05, 0.95)
 _FEWEST = 4  # shadow models of a subset
 _ENOUGH_TO_SPLIT = 8
 _SPLITS = 4  # into halves; one alone adds noise of its own
-_RELIABLE = 0.5  # with less, a disattenuated ρ is mostly noise
 _GAMMA = 1.0  # any γ ranks alike; above 1 more samples tie at 0
 
 
@@ -49,14 +48,9 @@ class MemorizationComparison:
         from a bootstrap by sample, and ``n``. ``reliability_a`` and ``reliability_b`` say how far
         each definition, from all shadow models, would agree with itself from as many others: its
         correlation between two disjoint halves, stepped up by the formula of Spearman and Brown.
-        ``rho_disattenuated`` is ``rho`` divided by the geometric mean of both correlations between
-        halves (Spearman 1904), so it estimates ρ from infinitely many shadow models; ``rho_low``
-        and ``rho_high`` are its 95 % interval, which covers less than that because the estimate is
-        still too low (``docs/limits.md`` has numbers). These are NaN if a reliability is below .5,
-        and reliabilities are NaN with fewer than 8 shadow models.
+        They are NaN with fewer than 8 shadow models.
     note : str
-        Which shadow models the two definitions of a pair are computed from, what they share, and
-        for which pairs there is no disattenuated ρ.
+        Which shadow models the two definitions of a pair are computed from, and what they share.
     """
 
     values: pd.DataFrame = field(repr=False)
@@ -136,13 +130,13 @@ def compared_definitions(
         halves = _common([by(half) for split in splits for half in split])
     table = _spearman(halves or [values, values], n_bootstrap, random_state)
     if halves is None:
-        table.loc[:, list(_OF_TRUTH)] = np.nan
+        table[["reliability_a", "reliability_b"]] = np.nan
         note = f"Both definitions of a pair are from the same {m} shadow models and share their "
         note += "noise, so ρ is too high, and their reliability is unknown."
     else:
         note = f"The two definitions of a pair are from disjoint sets of {size} shadow models, "
         note += f"with the mean over {_SPLITS} ways to split them."
-        note += _note_on_reliability(table)
+        note += " Noise makes ρ too low: it cannot exceed what both reliabilities allow."
     note += " log-LiRA and RMIA share the target's gap."
     return MemorizationComparison(values, table, note)
 
@@ -173,24 +167,6 @@ def compared_definitions_of(
         n_bootstrap,
         random_state,
         pairs=evidence.shadows.are_pairs,
-    )
-
-
-def _note_on_reliability(table: pd.DataFrame) -> str:
-    """Say which definitions are too noisy for a disattenuated ρ, and that ρ is too low."""
-    each = pd.concat([table.set_index(side)[f"reliability_{side}"] for side in ("a", "b")])
-    each = each[~each.index.duplicated()]
-    poor = [
-        f"{name} ({'unknown' if np.isnan(value) else f'{value:.2f}'})"
-        for name, value in each.items()
-        if not value >= _RELIABLE
-    ]
-    text = " Noise makes ρ too low."
-    if not poor:
-        return f"{text} rho_disattenuated corrects it by the reliabilities."
-    return (
-        f"{text} It cannot be corrected for {', '.join(poor)}, whose reliability is below "
-        f"{_RELIABLE:g} or unknown: train more shadow models."
     )
 
 
@@ -358,9 +334,6 @@ def _rmia(
     return found[: len(target)]
 
 
-_OF_TRUTH = ("reliability_a", "reliability_b", "rho_disattenuated", "rho_low", "rho_high")
-
-
 def _spearman(halves: list[pd.DataFrame], n_bootstrap: int, random_state: int) -> pd.DataFrame:
     """Correlate each definition from one half of the shadow models with another from the other.
 
@@ -383,25 +356,12 @@ def _spearman(halves: list[pd.DataFrame], n_bootstrap: int, random_state: int) -
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     known = np.maximum(np.diagonal(whole), 0.0)
     reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
-    true, drawn = _disattenuated(whole), _disattenuated(resampled)
     rows = []
     for i, j in combinations(range(width), 2):
-        of_truth = [np.nan] * 3
-        if min(reliable[i], reliable[j]) >= _RELIABLE:
-            of_truth = [true[i, j], *np.nanquantile(drawn[:, i, j], [0.025, 0.975])]
         row = {"a": halves[0].columns[i], "b": halves[0].columns[j], "rho": whole[i, j]}
         row |= {"low": low[i, j], "high": high[i, j], "n": n}
-        found = reliable[i], reliable[j], *of_truth
-        rows.append(row | dict(zip(_OF_TRUTH, found, strict=True)))
+        rows.append(row | {"reliability_a": reliable[i], "reliability_b": reliable[j]})
     return pd.DataFrame(rows)
-
-
-def _disattenuated(block: Floats) -> Floats:
-    """Divide correlations by the geometric mean of both diagonal ones; at most 1 in size."""
-    own = np.diagonal(block, axis1=-2, axis2=-1)
-    scale = np.sqrt(np.maximum(own[..., :, None] * own[..., None, :], 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.clip(block / np.where(scale > 0, scale, np.nan), -1.0, 1.0))
 
 
 def _ranks(values: Floats) -> Floats:

@@ -487,7 +487,7 @@ def arrays(keep: Results) -> None:
     inside = rng.random((12, 150)) < 0.5
     gaps = rng.normal(size=(12, 150)) + 2 * inside
     given = {"labels": labels, "representations": {"a": first, "b": last}, "logits": logits}
-    shadows = {"shadow_gaps": gaps, "shadow_members": inside}
+    shadows = {"shadow_gaps": gaps, "shadow_members": inside, "final_logits": logits}
     canaries = np.arange(150) < 8
     audit = mw.Audit.from_arrays(**given, **shadows, canaries=canaries)
     numbers(keep, audit, ("a", "b"))

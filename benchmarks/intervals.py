@@ -1,4 +1,4 @@
-"""What intervals cover, by simulation: AUC, difference of AUCs, pooled targets, log-LiRA, ρ.
+"""What intervals cover, by simulation: AUC, labels in doubt, pooled targets, log-LiRA.
 
     python -m benchmarks intervals
 
@@ -17,13 +17,14 @@ from scipy.stats import norm
 
 from benchmarks.measure import Namespace, Row
 from memowidgets.evaluation import compare, roc
-from memowidgets.memorization import log_lira
+from memowidgets.memorization import log_lira, probability_memorized
 
 Floats = NDArray[np.float64]
 Drawn = tuple[Floats, Floats, NDArray[np.bool_]]
 POSITIVES, OTHERS, STUDIES = (5, 15, 35, 300), 400, 100
 TARGETS, POOLS = (2, 3, 5, 8), 20
 SHADOWS, WORLDS = (4, 8, 16, 32), 3
+LABELLED, POOL, AUDITS = (8, 16, 32, 64), 1000, 40  # shadow models behind labels, samples, studies
 _SAME = 0.9  # correlation of the noise of two scores
 _FAR = 6.0  # of an obvious positive, and of a hidden one on the other side
 
@@ -32,6 +33,8 @@ def rows(_: Namespace) -> list[Row]:
     """Print the tables; nothing of them is in the table of performance."""
     print("### One AUC and a difference of two\n")
     print(_markdown(["AUCs and positives", *map(str, POSITIVES)], _areas()))
+    print("\n### Labels from few shadow models\n")
+    print(_markdown(["gaps", *map(str, LABELLED)], _labelled()))
     print("\n### Pooled targets\n")
     print(_markdown(["number, models differ", *map(str, TARGETS)], _pooled()))
     print("\n### Standard errors of log-LiRA, true log-LiRA above 1\n")
@@ -100,6 +103,63 @@ def _covered(intervals: Sequence[tuple[float, float]], true: float) -> str:
     tolerance = 1e-12  # a difference of 0 is on the edge of an interval of width 0
     share = np.mean((low <= true + tolerance) & (true <= high + tolerance))
     return f"{share:.3f} ({np.mean(high - low):.3f})"
+
+
+# ---------------------------------------------------------------- labels from few shadow models
+
+
+NOISE: dict[str, Any] = {
+    "Gaussian": lambda rng, size: rng.normal(size=size),
+    "t5": lambda rng, size: rng.standard_t(5, size=size) / np.sqrt(5 / 3),
+    "skewed": lambda rng, size: (rng.gamma(4, 1, size) - 4) / 2,
+}
+
+
+def simulated(m: int, seed: int, n: int, noise: str) -> tuple[Any, ...]:
+    """Return gaps, members, target, log-LiRA by the true moments, and a score of it."""
+    rng, drawn = np.random.default_rng(seed), NOISE[noise]
+    mean, outside = rng.normal(2, 1.5, n), np.exp(rng.normal(0, 0.35, n))
+    inside = outside * np.exp(rng.normal(-0.1, 0.15, n))
+    rare = rng.random(n) < 0.03
+    shift = outside * np.where(rare, rng.gamma(6, 0.55, n), rng.gamma(1.2, 0.25, n))
+    members = rng.random((m, n)) < 0.5
+    deviates = drawn(rng, size=(m, n))
+    gaps = mean + np.where(members, shift + inside * deviates, outside * deviates)
+    target = mean + shift + inside * drawn(rng, size=n)
+    true = norm.logpdf(target, mean + shift, inside) - norm.logpdf(target, mean, outside)
+    score = 0.75 * rng.normal(size=n) - 1.5 * np.arctan(true / 3)
+    return gaps, members, target, true, score
+
+
+def pool(m: int, seed: int, n: int = 1500, noise: str = "Gaussian") -> tuple[Any, ...]:
+    """Return observed log-LiRA with errors, what is truly memorised, and a score."""
+    gaps, members, target, true, score = simulated(m, seed, n, noise)
+    values, errors = log_lira(gaps, members, target, "shrunk", return_std=True)
+    known = ~np.isnan(values + errors)
+    return values[known], errors[known], true[known] >= 4, score[known]
+
+
+def _labelled() -> list[list[str]]:
+    table = []
+    for noise in NOISE:
+        *_, true, score = simulated(1, 99, 400_000, noise)
+        auc, rows = roc(score, true >= 4).auc, {"given": [], "true": [], "memorised": []}
+        for m in LABELLED:
+            given, uncertain, counts = [], [], []
+            for seed in range(AUDITS):
+                values, errors, truth, score = pool(m, 1000 * m + seed, POOL, noise)
+                counted, said = values >= 4, probability_memorized(values, errors)
+                counts.append((counted.sum(), said[counted].sum(), (truth & counted).sum()))
+                given.append(roc(score, counted).auc_interval)
+                probability = probability_memorized(values, errors, 4, score)
+                uncertain.append(roc(score, None, probability).auc_interval)
+            rows["given"].append(_covered(given, auc))
+            rows["true"].append(_covered(uncertain, auc))
+            rows["memorised"].append("{:.1f}, {:.1f}, {:.1f}".format(*np.mean(counts, axis=0)))
+        table.append([f"{noise}, given these labels", *rows["given"]])
+        table.append([f"{noise}, for the true labels", *rows["true"]])
+        table.append([f"{noise}: memorised, said to be truly, truly", *rows["memorised"]])
+    return table
 
 
 # ---------------------------------------------------------------- pooled targets

@@ -271,7 +271,6 @@ class _Recorded:
         given = checked_scores(
             scores, None, found.title, None, "", self.truth, found.natural, found.canaries
         )
-        evaluation = Judged(given, ETA).evaluation
         return {
             "metric": score,
             "layer": layer if by_layer else "",
@@ -285,7 +284,7 @@ class _Recorded:
             "warnings": found.warnings,
             "notes": found.notes,
             "digits": digits_for(scores),
-            "remarks": [] if evaluation is None else list(evaluation.warnings),
+            **Judged(replace(given, doubt=found.doubt), ETA).said,
         }
 
     def samples(self) -> dict[str, Any]:

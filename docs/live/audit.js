@@ -266,6 +266,7 @@ export class Recorded {
     const late = {
       version: this.version, eta, band: null, failed: "",
       remarks: asRecorded ? view.remarks : [],
+      truly: asRecorded ? view.truly : "",
       others: others.filter((other) => other !== null),
     };
     model.set("_late", late);

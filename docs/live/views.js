@@ -19,6 +19,7 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
  * @property {string[]} notes
  * @property {number} digits
  * @property {string[]} remarks
+ * @property {string} truly
  */
 
 /**

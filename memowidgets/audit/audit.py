@@ -205,6 +205,7 @@ class Audit:
         canaries: ArrayLike | None = None,
         shadow_gaps: ArrayLike | None = None,
         shadow_members: ArrayLike | None = None,
+        final_logits: ArrayLike | None = None,
         reference_gaps: ArrayLike | None = None,
         probabilities: ArrayLike | None = None,
         path: str | os.PathLike[str] | None = None,
@@ -247,8 +248,11 @@ class Audit:
         canaries : mask of shape (n,), optional
             Which samples were planted to be memorised.
         shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional
-            Logit gaps under shadow models, and whether each of them trained on each sample
-            (bool). With `logits`, log-LiRA is computed from them.
+            Logit gaps under finished shadow models, and whether each of them trained on each
+            sample (bool). Log-LiRA is computed from them and `final_logits`.
+        final_logits : array-like of shape (n, n_classes) or (n,), optional
+            Logits of the finished model, which log-LiRA compares with the shadow models. Pass those
+            of `logits` again if they are the finished model's.
         reference_gaps : array-like of shape (n_references, n), optional
             Logit gaps under models that never saw the sample, NaN where one did, for the score
             ``"reference"``.
@@ -266,8 +270,8 @@ class Audit:
         Returns
         -------
         Audit
-            With one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too.
-            Only you can know whether it is early enough for a prediction.
+            With one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too. Only
+            you can know whether representations and logits are early enough for a prediction.
 
         Raises
         ------
@@ -307,6 +311,7 @@ class Audit:
             log_lira=log_lira,
             shadow_gaps=shadow_gaps,
             shadow_members=shadow_members,
+            final_logits=final_logits,
             reference_gaps=reference_gaps,
         )
         return cls._of_arrays(kept_arrays(given, path, seed))
@@ -767,10 +772,10 @@ class Audit:
             (`memowidgets.metrics.csl`); ``"psmi_mean"``, mean PSMI over the same checkpoints;
             ``"psmi+csl"``, the mean rank of PSMI and ``"csl"``. ``"reference"`` is the mean logit
             gap of the models that never saw the member, see `run_references`;
-            ``"reference+csl"`` and ``"reference+psmi+csl"`` are mean ranks with it. ``"baseline"``
-            is −log-LiRA at the checkpoint and needs shadow models. A callable takes
-            (representation, logits, labels) of all members and returns one value for each. Logits
-            are None for arrays without them.
+            ``"reference+csl"``, in which it counts twice, and ``"reference+psmi+csl"`` are mean
+            ranks with it. ``"baseline"`` is −log-LiRA at the checkpoint and needs shadow models. A
+            callable takes (representation, logits, labels) of all members and returns one value
+            for each. Logits are None for arrays without them.
         layer : int, str
             From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
             callables.
@@ -1211,7 +1216,8 @@ class Audit:
             With warnings: few positives, members left out, a model that has not learned its
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
             Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
-            memorised members truly are.
+            memorised members truly are. `auc_interval` takes the labels as they are;
+            `true_auc_interval` is for the true labels, as ``uncertain=True`` counts.
 
         Raises
         ------

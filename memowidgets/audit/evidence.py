@@ -198,7 +198,7 @@ class Models:
     find_checkpoints : callable
         Function that returns the names of the checkpoints at which every model has logit gaps.
     find_lost : callable
-        Function that returns a sentence for each model that was trained and cannot be used.
+        Function that returns a sentence, if models that were trained cannot be used.
     one : callable
         Function of a number that returns that model.
     state : hashable
@@ -225,7 +225,7 @@ class Models:
 
     @cached_property
     def lost(self) -> tuple[str, ...]:
-        """One sentence for each model that was trained and cannot be used."""
+        """One sentence, if models that were trained cannot be used."""
         return tuple(self.find_lost())
 
     @property
@@ -432,7 +432,7 @@ class Evidence:
         if "log_lira" in self.given:
             return True
         if self.kind == "arrays":
-            return self.has_logits and _suffice(self.shadows)
+            return _suffice(self.shadows)
         final = self.names.final()
         if final is None or len(self.shadows.indices) < FEWEST_SHADOWS:
             return False
@@ -482,7 +482,7 @@ class Evidence:
         """
         record, chosen = self.names.record(checkpoint), self.names.prediction()
         of_rule = chosen.warnings if record == chosen.record else ()
-        return (*self.not_learned(record), *of_rule, *self.general_notes)
+        return (*self.not_learned(record), *of_rule, *self.general_notes, *self.shadows.lost)
 
     def not_learned(self, record: Record) -> tuple[str, ...]:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""
@@ -552,10 +552,10 @@ class Evidence:
     def gaps_of_pass(self, record: Record) -> NDArray[np.floating[Any]]:
         """Return the logit gap of each member in a forward pass, (n_members,).
 
-        In a recording that is the one that LiRA takes.
+        In a recording that is the one that LiRA takes; of arrays it is never the finished model's.
         """
         own, made = self.checkpoints[record.name].gaps, self._made(record)
-        if own is not None and "logits" not in made:
+        if own is not None and "logits" not in made and self.kind != "arrays":
             return own
         if "gaps" in made:
             return np.array(made["gaps"])
@@ -764,7 +764,7 @@ _WORK = {
     "record": ("record a training", ""),
     "run_shadows": (
         "train shadow models",
-        "; gaps of shadow models of your own go into shadow_gaps= and shadow_members=",
+        "; gaps of shadow models of your own go into shadow_gaps=",
     ),
     "run_references": (
         "train reference models",

@@ -11,7 +11,7 @@ from memowidgets.evaluation.curve import (
     OperatingPoint,
     compare,
     roc,
-    truly_note,
+    truly,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.evaluation.thresholds import OPENING_SHARE, below_class, lowest_share, opening_tau
@@ -29,5 +29,5 @@ __all__ = [
     "lowest_share",
     "opening_tau",
     "roc",
-    "truly_note",
+    "truly",
 ]

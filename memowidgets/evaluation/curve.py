@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +31,7 @@ Mask = NDArray[np.bool_]
 
 FEW_POSITIVES = 20
 ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
+FOR_A_JUDGEMENT = 64  # shadow models; with fewer, the AUC for the true labels comes first
 _Z95 = 1.959963984540054
 _RESAMPLES = 1000
 _MEMORISED = re.compile(r"\bmemorised\b")
@@ -184,7 +186,7 @@ class Evaluation:
     auc_interval : (float, float)
         95 % interval of the AUC: the wider of Newcombe's score interval (method 5) and of DeLong's
         variance on the logit scale. If the truth is uncertain or rows come in groups, it is a
-        bootstrap interval.
+        bootstrap interval. It takes the labels as they are: see `true_auc_interval`.
     warnings : tuple of str
         Notes that a reader of the numbers needs.
     probability : (n,) float64, or None
@@ -197,6 +199,11 @@ class Evaluation:
     n_truly : float or None
         Expected number of the memorised samples whose true log-LiRA, from infinitely many shadow
         models, is at least η too. None if the truth is not log-LiRA, or has no errors.
+    n_shadows : int
+        Number of shadow models behind these labels; 0 if `n_truly` is None.
+    calibrated : (n,) float64, or None
+        Probability that each sample's true log-LiRA is at least η, by its log-LiRA and its score.
+        None if `n_truly` is None, or several models are pooled.
     """
 
     scores: Floats = field(repr=False)
@@ -208,6 +215,8 @@ class Evaluation:
     groups: Groups | None = field(default=None, repr=False)
     positives: str = field(default="memorised", kw_only=True)
     n_truly: float | None = field(default=None, kw_only=True)
+    n_shadows: int = field(default=0, kw_only=True)
+    calibrated: Floats | None = field(default=None, repr=False, kw_only=True)
     _ladder: _Ladder = field(repr=False, kw_only=True)
 
     @property
@@ -219,6 +228,42 @@ class Evaluation:
     def n_memorized(self) -> float:
         """Number of memorised samples; an expected number if the truth is uncertain."""
         return cast("float", self._ladder.hits[-1].item())
+
+    @property
+    def true_auc(self) -> float | None:
+        """AUC for the true labels, by the `calibrated` probabilities; None without them."""
+        return None if self._for_true_labels is None else self._for_true_labels.auc
+
+    @property
+    def true_auc_interval(self) -> Interval | None:
+        """95 % interval of `true_auc`, which includes that the labels are uncertain."""
+        return None if self._for_true_labels is None else self._for_true_labels.auc_interval
+
+    @property
+    def areas(self) -> dict[str, tuple[float, Interval]]:
+        """Each AUC with its interval, by name.
+
+        That for the true labels comes first where the labels are from fewer than 64 shadow models.
+        """
+        true, given = self._for_true_labels, (self.auc, self.auc_interval)
+        if true is None:
+            return {"AUC": given}
+        both = {
+            "AUC for the true labels": (true.auc, true.auc_interval),
+            "AUC given these labels": given,
+        }
+        return both if self.n_shadows < FOR_A_JUDGEMENT else dict(reversed(both.items()))
+
+    @property
+    def areas_in_words(self) -> str:
+        """The same as text: "AUC 0.875 (0.433 to 0.985)"."""
+        return ", ".join(f"{name} {_with_interval(*area)}" for name, area in self.areas.items())
+
+    @cached_property
+    def _for_true_labels(self) -> Evaluation | None:
+        if self.calibrated is None or not 0 < self.calibrated.sum() < self.n:
+            return None
+        return roc(self.scores, None, self.calibrated)
 
     @property
     def roc(self) -> pd.DataFrame:
@@ -362,7 +407,9 @@ class Evaluation:
         notes = tuple(_MEMORISED.sub(positives, note) for note in self.warnings)
         return replace(self, positives=positives, warnings=notes)
 
-    def with_truly(self, expected: float, n_shadows: int) -> Evaluation:
+    def with_truly(
+        self, expected: float, n_shadows: int, calibrated: Floats | None = None
+    ) -> Evaluation:
         """Return this evaluation with how many of its positives truly are, and a note about it.
 
         Parameters
@@ -371,32 +418,37 @@ class Evaluation:
             Expected number of truly memorised samples among the memorised ones.
         n_shadows : int
             Number of shadow models behind the truth.
+        calibrated : (n,) array of float, optional
+            Probability that each sample is truly memorised, given its score too.
         """
-        note = truly_note(expected, self.n_memorized, n_shadows)
-        return replace(self.with_warnings(note), n_truly=expected)
+        verb = "is" if expected < 1.5 else "are"
+        note = (
+            f"of the {self.n_memorized:.4g} memorised, {truly(expected)} {verb}: log-LiRA from "
+            f"{n_shadows} shadow models has errors"
+        )
+        known = {"n_truly": expected, "n_shadows": n_shadows, "calibrated": calibrated}
+        return replace(self.with_warnings(note), **cast("Any", known))
 
     def _flagged_shares(self) -> Floats:
         flagged = np.round(self._ladder.hits + self._ladder.false_alarms)
         return np.append(0.0, flagged / self.n)
 
-    @property
-    def _counted(self) -> str:
-        return (
-            str(self.n_memorized) if self.probability is None else f"about {self.n_memorized:.1f}"
-        )
+    def _counted(self, of: str) -> str:
+        n = self.n_memorized
+        count = f"{n}" if self.probability is None else f"about {n:.1f}"
+        known = "" if self.n_truly is None else f" ({truly(self.n_truly)})"
+        return f"{count} of {self.n}{of}{known}"
 
     def __repr__(self) -> str:
-        low, high = self.auc_interval
         rows = "samples" if self.groups is None else "rows"
-        counted = f"{self._counted} of {self.n} {rows} {self.positives}"
-        head = f"Evaluation: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), {counted}"
+        counted = self._counted(f" {rows} {self.positives}")
+        head = f"Evaluation: {self.areas_in_words}, {counted}"
         return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
 
     def _repr_html_(self) -> str:
-        low, high = self.auc_interval
         rows = {
-            "AUC (95 %)": f"{self.auc:.3f} ({low:.3f} to {high:.3f})",
-            html.escape(self.positives): f"{self._counted} of {self.n}",
+            **{f"{name} (95 %)": _with_interval(*area) for name, area in self.areas.items()},
+            html.escape(self.positives): self._counted(""),
             "TPR at 1 % FPR": f"{self.tpr_at_fpr(0.01):.3f}",
             "TPR at 0.1 % FPR": f"{self.tpr_at_fpr(0.001):.3f}",
         }
@@ -405,13 +457,19 @@ class Evaluation:
         return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
-def truly_note(expected: float, found: float, n_shadows: int) -> str:
-    """Return a note on how many of the memorised samples truly are."""
-    truly = f"about {expected:.0f} truly are"
-    if expected < 1.5:
-        truly = "about 1 truly is" if expected >= 0.5 else "probably none truly is"
-    why = f"log-LiRA from {n_shadows} shadow models has errors"
-    return f"of the {found:.4g} memorised, {truly}: {why}"
+def truly(expected: float) -> str:
+    """Return how many of the memorised samples truly are, in words.
+
+    Examples
+    --------
+    >>> truly(15.2), truly(0.4)
+    ('about 15 truly', 'probably none truly')
+    """
+    return f"about {max(expected, 1):.0f} truly" if expected >= 0.5 else "probably none truly"
+
+
+def _with_interval(value: float, interval: Interval) -> str:
+    return f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
 
 def roc(

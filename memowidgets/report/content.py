@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
+from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc, truly
 from memowidgets.widgets.explored import ErrorLevels
 
 if TYPE_CHECKING:
@@ -120,6 +120,9 @@ class Scored:
         What the rule by class flags.
     support : pair of arrays of shape (n,), optional
         Number of models that memorised each member, NaN for unknown, of those that trained on it.
+    doubt : tuple, optional
+        The arguments of `Evaluation.with_truly`, with a probability for each member; None where
+        log-LiRA has no errors.
     """
 
     metric: str
@@ -138,6 +141,7 @@ class Scored:
     right: NDArray[np.bool_] | None = None
     below: NDArray[np.bool_] | None = None
     support: tuple[Floats, NDArray[np.int64]] | None = None
+    doubt: tuple[float, int, Floats] | None = None
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
@@ -200,8 +204,6 @@ class Content:
         The figures.
     warnings : sequence of str
         What a reader must know before trusting the numbers.
-    remarks : sequence of str
-        What is good to know, and no reason for doubt.
     missing : sequence of Missing
         Missing parts, with reasons.
     truth_given : bool
@@ -234,7 +236,6 @@ class Content:
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
-    remarks: Sequence[str] = ()
     by_class: bool = False
 
     @property
@@ -278,7 +279,15 @@ class Content:
         memorized = self.memorized
         if self.scored is None or memorized is None or memorized.all() or not memorized.any():
             return None
-        return roc(self.scored.scores[self.scored.judged], memorized)
+        judged, doubt = self.scored.judged, self.scored.doubt
+        found = roc(self.scored.scores[judged], memorized)
+        return found if doubt is None else found.with_truly(*doubt[:2], doubt[2][judged])
+
+    @property
+    def truly(self) -> str:
+        """How many of the memorised rows truly are, as in "about 15 truly"; "" if unknown."""
+        doubt = None if self.scored is None else self.scored.doubt
+        return "" if doubt is None else truly(doubt[0])
 
     @cached_property
     def cautions(self) -> tuple[str, ...]:

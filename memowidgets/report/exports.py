@@ -98,8 +98,11 @@ def _truth(content: Content) -> dict[str, Any] | None:
         "n": len(memorized),
         "memorized": int(memorized.sum()),
         "memorized_but_wrong": scored.memorized_but_wrong(content.eta),
+        "truly": None if scored.doubt is None else scored.doubt[0],
         "auc": None,
         "auc_interval": None,
+        "true_auc": None,
+        "true_auc_interval": None,
         "at_tau": None,
         "notes": [],
     }
@@ -107,6 +110,8 @@ def _truth(content: Content) -> dict[str, Any] | None:
         found |= {
             "auc": content.evaluation.auc,
             "auc_interval": list(content.evaluation.auc_interval),
+            "true_auc": content.evaluation.true_auc,
+            "true_auc_interval": content.evaluation.true_auc_interval,
             "at_tau": _at_tau(content.point),
             "notes": list(content.evaluation.warnings),
         }

@@ -105,7 +105,8 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
         scored.scores, None, title, scored.errors, "", scored.log_lira, scored.natural
     )
     below = scored.below if scored.below is None else scored.below[given.counting]
-    judged = Judged(replace(given, version=1, below=below), content.eta)
+    given = replace(given, version=1, below=below, doubt=lambda _eta: scored.doubt)
+    judged = Judged(given, content.eta)
     others = {name: values[given.counting] for name, values in scored.others.items()}
     found = {"data": judged.given.wire, "truth": judged.wire, "log_lira": None}
     found["late"] = {**judged.late(), "others": judged.compared(others)}

@@ -209,7 +209,7 @@ _MOST_SAMPLES = 50
 def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
     flagged, found, missed = conclusion(content)
-    more = [f"{remark}." for remark in content.remarks] + _answered(content)
+    more = _answered(content)
     if content.memorized is not None and content.evaluation is None:
         more.append("With one kind of sample alone there are no rates of hits and false alarms.")
     return [
@@ -249,15 +249,15 @@ def rates(content: Content) -> list[tuple[str, str, str]]:
     if content.undecided is not None:
         found.append(("less than two standard errors from τ", whole(content.undecided), ""))
     if content.evaluation is not None and content.point is not None:
-        found += _true_rates(content.point)
-        low, high = content.evaluation.auc_interval
-        found.append(("AUC", f"{content.evaluation.auc:.3f}", f"{low:.3f} to {high:.3f}"))
+        found += _true_rates(content.point, f" ({content.truly})" if content.truly else "")
+        for name, (auc, (low, high)) in content.evaluation.areas.items():
+            found.append((name, f"{auc:.3f}", f"{low:.3f} to {high:.3f}"))
     return found
 
 
-def _true_rates(point: OperatingPoint) -> list[tuple[str, str, str]]:
+def _true_rates(point: OperatingPoint, known: str) -> list[tuple[str, str, str]]:
     found = [
-        ("memorised", f"{whole(point.hits + point.missed)} of {whole(point.n)}", ""),
+        ("memorised", f"{whole(point.hits + point.missed)} of {whole(point.n)}{known}", ""),
         ("TPR: memorised ones that are flagged", share(point.tpr), between(point.tpr_interval)),
         ("FPR: others that are flagged", share(point.fpr), between(point.fpr_interval)),
     ]
@@ -328,11 +328,12 @@ def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.b
     hits, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
     shadows = content.numbers["shadow_models"]
     by_shadows = shadows and not content.truth_given
+    known = f"; {content.truly}" if n_memorized and content.truly else ""
     against = f"Against {whole(shadows)} shadow models" if by_shadows else "By the given log-LiRA"
     text = (
         f"{against}, {whole(n_memorized)} of {whole(n)} samples "
         f"({_with_interval(n_memorized, n)}) {verb(n_memorized, 'is', 'are')} memorised by the "
-        f"finished model (log-LiRA ≥ {content.eta:g})"
+        f"finished model (log-LiRA ≥ {content.eta:g}{known})"
     )
     parts = []
     if n_memorized:

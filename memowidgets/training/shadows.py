@@ -104,14 +104,19 @@ class ShadowSet:
         return self._run.state(self._name(index))
 
     def lost(self) -> list[str]:
-        """Return sentences about trained shadow models that are lost or cannot be used."""
+        """Return a sentence, if trained shadow models are lost or cannot be used."""
         seen = self.state(), read_choice(self._run).get("trained", {}).get(self.key, 0)
         if self._lost is None or self._lost[0] != seen:
             numbers = self._numbers()
             faults = [self._run.why_not(self._name(i), arrays=self._needed(i)) for i in numbers]
             faults += [f"{self.path_of(i)} is missing" for i in range(seen[1]) if i not in numbers]
-            end = f"The {self._kind.noun} is left out; {self._kind.call} trains it again."
-            self._lost = seen, [f"{fault}. {end}" for fault in faults if fault is not None]
+            wrong = [fault for fault in faults if fault is not None]
+            counted = f"{len(wrong)} of {len(faults)} {self._kind.noun}s"
+            end = f"Call audit.{self._kind.call} to train them again."
+            said = [
+                f"{counted} are lost or damaged, such as this one: {one}. {end}" for one in wrong
+            ]
+            self._lost = seen, said[:1]
         return self._lost[1]
 
     def note_trained(self, n: int) -> None:
@@ -301,10 +306,9 @@ class ShadowSet:
         self._run.write_tensors(self._name(index), arrays, metadata)
 
     def _none(self) -> StoreError:
-        return self._why_none or StoreError(
-            f"{self._run.path} has no {self._kind.noun}s yet; call audit.{self._kind.call}"
-            f"({self._kind.usual})"
-        )
+        yet = f"{self._run.path} has no {self._kind.noun}s yet; call audit.{self._kind.call}"
+        said = self.lost() or [f"{yet}({self._kind.usual})"]
+        return self._why_none or StoreError(said[0])
 
     def _numbers(self) -> list[int]:
         return [int(name) for name in self._run.names(self._folder) if name.isdigit()]

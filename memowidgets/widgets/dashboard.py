@@ -714,7 +714,7 @@ def _sentence(error: Exception) -> str:
 
 def _given(view: ScoreView) -> Given:
     """Return the arrays of a view, of the samples that have a log-LiRA."""
-    return checked_scores(
+    given = checked_scores(
         view.scores,
         None,
         view.title,
@@ -725,6 +725,7 @@ def _given(view: ScoreView) -> Given:
         view.canaries,
         view.labels,
     )
+    return replace(given, doubt=view.doubt)
 
 
 def _kept(values: Any, keep: Any) -> Any:

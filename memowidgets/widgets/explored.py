@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
-from memowidgets.evaluation import Evaluation, below_class, compare, roc
+from memowidgets.evaluation import Evaluation, below_class, compare, roc, truly
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from memowidgets.widgets.protocol import Doubt
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
@@ -291,6 +293,7 @@ class Given:
     canaries: Floats | None = None
     below: Bools | None = None  # what the rule by class flags
     pick: Mapping[str, str] | None = None  # by which a dashboard names these scores
+    doubt: Doubt | None = None  # of the labels at an η, for these samples and those left out
 
     @cached_property
     def sorted(self) -> SortedScores:
@@ -365,7 +368,22 @@ class Judged:
         memorized = self.memorized
         if memorized is None or memorized.all() or not memorized.any():
             return None
-        return roc(self.given.scores, memorized)
+        found = roc(self.given.scores, memorized)
+        known = None if self.given.doubt is None else self.given.doubt(self.eta)
+        if known is None:
+            return found
+        expected, n_shadows, calibrated = known
+        return found.with_truly(expected, n_shadows, calibrated[self.given.counting])
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Remarks on the truth, and how many of the memorised samples truly are, in words."""
+        found = self.evaluation
+        if found is None:
+            return {"remarks": [], "truly": ""}
+        areas = [] if found.true_auc is None else [found.areas_in_words]
+        known = "" if found.n_truly is None else truly(found.n_truly)
+        return {"remarks": [*areas, *found.warnings], "truly": known}
 
     @property
     def key(self) -> dict[str, Any]:
@@ -384,12 +402,11 @@ class Judged:
 
     def late(self) -> dict[str, Any]:
         """Return what takes a while: the band of the ROC, and remarks; no other scores yet."""
-        late = {**self.key, "band": None, "remarks": [], "others": [], "failed": ""}
+        late = {**self.key, "band": None, "others": [], "failed": "", **self.said}
         if self.evaluation is not None:
             frame = self.evaluation.band(BAND_RESAMPLES)
             columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
             late["band"] = np.concatenate(columns).astype(np.float32).tobytes()
-            late["remarks"] = list(self.evaluation.warnings)
         return late
 
     def compared(self, others: Others | None) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from memowidgets.evaluation import opening_tau
+from memowidgets.evaluation import opening_tau, truly
 from memowidgets.widgets.explored import (
     NOTHING,
     Given,
@@ -233,7 +233,7 @@ class Thresholds(AtThreshold):
 
     def _in_words(self) -> str:
         counts, evaluation = self.counts, self.evaluation
-        auc = "" if evaluation is None else f", AUC {evaluation.auc:.3f}"
+        auc = "" if evaluation is None else f", {evaluation.areas_in_words}"
         how = "by class" if self.rule else f"at τ = {self.tau:.4g}"
         return f"{counts['flagged']} of {counts['n']} samples flagged {how}{auc}"
 
@@ -245,13 +245,15 @@ class Thresholds(AtThreshold):
         if given.note:
             rows += [("note", given.note)]
         rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
+        if evaluation is not None and evaluation.n_truly is not None:
+            rows += [("memorised", f"{evaluation.n_memorized}, {truly(evaluation.n_truly)}")]
         if evaluation is not None and not self.rule:
             point = evaluation.at(self.tau)
             rates: list[tuple[str, float | None, tuple[float, float] | None]] = [
                 ("TPR", point.tpr, point.tpr_interval),
                 ("FPR", point.fpr, point.fpr_interval),
                 ("precision", point.precision, point.precision_interval),
-                ("AUC", evaluation.auc, evaluation.auc_interval),
+                *((name, *area) for name, area in evaluation.areas.items()),
             ]
             rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
         if self.rule:  # the picture has one τ for all

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
     from memowidgets.progress import Progress
+
+# η to the expected number of truly memorised samples, the number of shadow models, and the
+# probability of each sample
+Doubt = Callable[[float], tuple[float, int, NDArray[np.float64]] | None]
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class ScoreView:
     right : array of shape (n,), bool, optional
         Whether the finished model gives a sample the label that it was trained on; None where that
         is not known.
+    doubt : callable, optional
+        Function of η that returns the arguments of `Evaluation.with_truly`, or None where nobody
+        knows how many of the memorised samples truly are.
     """
 
     title: str
@@ -84,6 +91,7 @@ class ScoreView:
     canaries: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = ()
     right: NDArray[np.bool_] | None = None
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import answered_rightly
-from memowidgets.audit.views.answers import AuditView, nearest
+from memowidgets.audit.views.answers import AuditView, distances, nearest
 from tests.audit.conftest import small_audit
 from tests.javascript import asking
 from tests.widgets.page import say
@@ -181,7 +181,22 @@ def test_neighbours_are_the_nearest_by_brute_force(finished, view):
 
 
 def test_few_samples_have_few_neighbours():
-    assert nearest(np.array([[0.0], [2.0]]), 0, 6) == [(1, 2.0)]
+    assert nearest(distances(np.array([[0.0], [2.0]]), 0), 6) == [(1, 2.0)]
+
+
+def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
+    rng = np.random.default_rng(0)
+    labels = np.arange(80) % 2
+    states = rng.normal(size=(80, 6)) + 4 * labels[:, None]
+    states[2] = states[0] + 1e-3  # of its class
+    states[5] = states[4] + 1e-3  # of another class
+    members, logits = rng.random((12, 80)) < 0.5, rng.normal(size=(80, 2))
+    shadows = {"shadow_gaps": rng.normal(size=(12, 80)), "shadow_members": members}
+    audit = mw.Audit.from_arrays(labels, states, **shadows, final_logits=logits)
+    said = [i for i in range(80) if "Near-dup" in " ".join(detail(AuditView(audit), i).notes)]
+    assert said == [0, 2]
+    unjudged = AuditView(mw.Audit.from_arrays(labels, states))
+    assert "Near-dup" not in " ".join(detail(unjudged, 0).notes)
 
 
 def test_what_is_missing_is_said(tmp_path):

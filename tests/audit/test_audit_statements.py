@@ -137,10 +137,10 @@ def test_log_lira_says_what_is_memorised(audit):
 def test_panels_of_pooled_figures_count_pairs(audit):
     eta = float(audit.log_lira().median())
     panels = audit.figures(eta=eta, etas=[eta], targets="all").data["roc_by_eta"]["panel"].unique()
-    pooled = audit.evaluate_pooled("psmi", eta=eta, with_canaries=False).n_memorized
+    pooled = audit.evaluate_pooled("psmi", eta=eta, with_canaries=False)
     planted = audit.evaluate_pooled("psmi", truth="canaries").n_memorized
     assert list(panels) == [
-        f"η = {eta:g}, {pooled} pairs memorised",
+        f"η = {eta:g}, {pooled.n_memorized} pairs memorised (about {pooled.n_truly:.0f} truly)",
         f"{planted} pairs of canaries",
     ]
 

@@ -43,7 +43,11 @@ def arrays(seed: int = 0) -> dict:
         "logits": logits,
         "shadow_gaps": gaps.astype(np.float32),
         "shadow_members": members,
+        "final_logits": logits,
     }
+
+
+NO_SHADOWS = dict.fromkeys(("shadow_gaps", "shadow_members", "final_logits"))
 
 
 def audit_of(**changes) -> mw.Audit:
@@ -93,6 +97,20 @@ def test_the_truth_is_that_of_the_memorization_room(audit):
     np.testing.assert_array_equal(audit.score("baseline"), -audit.log_lira())
 
 
+def test_log_lira_is_that_of_the_finished_model_and_scores_are_those_of_the_early_one():
+    parts = arrays()
+    early = parts["logits"] / 3 + 1
+    audit, both = audit_of(logits=early), audit_of()
+    assert audit.log_lira().equals(both.log_lira())
+    np.testing.assert_allclose(audit.score("loss"), mw.metrics.loss(early, parts["labels"]))
+    expected = mw.metrics.logit_gap(early, parts["labels"])
+    np.testing.assert_array_equal(audit.score("logit_gap"), expected)
+    alone = audit_of(logits=None)  # PSMI is early, and the truth needs no early logits
+    assert alone.log_lira().equals(mw.Audit.from_arrays(**parts).log_lira())
+    assert alone.evaluate("psmi").n_memorized == both.evaluate("psmi").n_memorized
+    assert "logit_gap" not in alone.metrics
+
+
 def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
     record = finished.evidence.names.final()
     made = finished.run.forward(record)
@@ -104,6 +122,7 @@ def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
         samples=finished.member_data,
         shadow_gaps=gaps,
         shadow_members=members,
+        final_logits=made.tensors()["logits"],
     )
     for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
         ours, theirs = audit.score(metric), finished.score(metric, checkpoint="final")
@@ -151,13 +170,13 @@ def test_there_is_one_checkpoint_by_all_its_names(audit):
 def test_a_log_lira_as_given_is_the_truth():
     values = np.where(np.arange(N) < 10, 9.0, -1.0)
     values[50] = np.nan
-    audit = audit_of(log_lira=values, shadow_gaps=None, shadow_members=None)
+    audit = audit_of(log_lira=values, **NO_SHADOWS)
     found = audit.log_lira()
     assert len(found) == N - 1
     assert found.attrs["left_out"] == 1
     assert audit.evaluate("psmi").n_memorized == 10
     assert audit.has_ground_truth
-    with pytest.raises(ValueError, match="need shadow_gaps= and shadow_members= beside logits="):
+    with pytest.raises(ValueError, match="need shadow_gaps=, shadow_members= and final_logits="):
         audit.log_lira(return_std=True)
     both = audit_of(log_lira=values)
     assert both.log_lira().equals(found)
@@ -270,6 +289,7 @@ def test_lists_and_tensors_are_arrays():
         "logits": torch.from_numpy(parts["logits"]).bfloat16(),
         "shadow_gaps": torch.from_numpy(parts["shadow_gaps"]),
         "shadow_members": torch.from_numpy(parts["shadow_members"]),
+        "final_logits": torch.from_numpy(parts["logits"]).bfloat16(),
     }
     lists = {name: tensor.tolist() for name, tensor in tensors.items()}
     one, other = mw.Audit.from_arrays(**tensors), mw.Audit.from_arrays(**lists)
@@ -302,7 +322,7 @@ def test_a_class_with_one_sample_is_left_unscored_and_named():
     labels = arrays()["labels"].copy()
     labels[7] = 3
     logits = np.hstack([arrays()["logits"], np.zeros((N, 1))])
-    audit = audit_of(labels=labels, logits=logits, ids=NAMES)
+    audit = audit_of(labels=labels, logits=logits, final_logits=logits, ids=NAMES)
     with pytest.warns(UserWarning, match="1 members have no score, .* patient-007"):
         scores = audit.score("psmi")
     assert len(scores) == N - 1
@@ -561,17 +581,17 @@ def test_the_folder_of_a_run_is_refused(tmp_path):
     ("given", "work", "words"),
     [
         ({"logits": None}, lambda a: a.score("loss"), "give Audit.from_arrays logits="),
-        ({"logits": None}, lambda a: a.log_lira(), "logits="),
+        ({"logits": None}, lambda a: a.score("logit_gap"), " logits="),
         ({"logits": None}, lambda a: a.probabilities(), "logits="),
         ({"representations": None}, lambda a: a.score("psmi"), "representations="),
         ({"representations": None}, lambda a: a.flagged("psmi"), "representations="),
         ({"representations": None}, lambda a: a.score("psmi", layer=2), "representations="),
         ({"representations": None}, lambda a: a.representation(), "representations="),
         ({"representations": None}, lambda a: a.score(len), "representations="),
-        ({"shadow_gaps": None, "shadow_members": None}, lambda a: a.evaluate("psmi"), "log_lira="),
-        ({"shadow_gaps": None, "shadow_members": None}, lambda a: a.shadow_curve(), "shadow_gaps="),
+        (NO_SHADOWS, lambda a: a.evaluate("psmi"), "log_lira="),
+        (NO_SHADOWS, lambda a: a.shadow_curve(), "shadow_gaps="),
         (
-            {"shadow_gaps": None, "shadow_members": None},
+            NO_SHADOWS,
             lambda a: a.compare_memorization(),
             "shadow_members=",
         ),
@@ -591,10 +611,10 @@ def test_what_is_missing_is_named_where_it_is_needed(given, work, words):
 
 @pytest.mark.parametrize("missing", ["logits", "representations", "shadow_gaps", "all"])
 def test_the_dashboard_shows_what_there_is(missing):
-    gone = {"shadow_gaps": None, "shadow_members": None} if missing == "shadow_gaps" else {}
+    gone = NO_SHADOWS if missing == "shadow_gaps" else {}
     gone |= {missing: None} if missing in ("logits", "representations") else {}
     if missing == "all":
-        gone = {"representations": None, "shadow_gaps": None, "shadow_members": None}
+        gone = {"representations": None, **NO_SHADOWS}
     audit = audit_of(**gone)
     dashboard = audit.dashboard()
     dashboard.compute()
@@ -607,7 +627,7 @@ def test_the_dashboard_shows_what_there_is(missing):
     assert not checkpoint["marked"]  # nobody knows whether it is the ρ checkpoint
     assert dashboard.counts["n"] == N
     detail = dashboard._source.detail(0, *dashboard._choice)
-    assert (detail.shadows is not None) == (missing == "representations")
+    assert (detail.shadows is not None) == (missing in ("representations", "logits"))
     assert audit._repr_html_().count("<tr>") >= 5
     dashboard.close()
 
@@ -632,6 +652,7 @@ def probabilities():
 DIGITS = mw.data.load_digits().take(range(50))
 OTHER = np.where(np.arange(50) == 4, (DIGITS.labels + 1) % 10, DIGITS.labels)
 LOGITS = np.eye(10)[OTHER] * 9
+OF_DIGITS = {"samples": DIGITS, "labels": DIGITS.labels, "logits": LOGITS, **NO_SHADOWS}
 
 
 def shares(turn) -> dict:
@@ -682,6 +703,8 @@ def shares(turn) -> dict:
         (bad("shadow_gaps", at={(2, 9): np.nan}), "shadow model 2, column 9 is NaN"),
         ({"shadow_members": None}, "shadow_gaps needs shadow_members="),
         ({"shadow_gaps": None}, "shadow_members needs shadow_gaps="),
+        ({"final_logits": None}, r"needs final_logits=.*Pass final_logits=logits if"),
+        (bad("final_logits", turn=lambda x: x[:, [0, 1, 2, 2]]), "final_logits has 4 columns for"),
         ({"log_lira": np.zeros(N - 1)}, "one value for each of 240 samples"),
         ({"log_lira": np.full(N, np.nan)}, "NaN for every sample"),
         ({"log_lira": np.where(np.arange(N) == 8, np.inf, 0)}, "1 infinite values, .* row 8"),
@@ -707,14 +730,11 @@ def shares(turn) -> dict:
         (shares(lambda p: p[:, :0]), "probabilities has no columns"),
         (shares(lambda p: p[:, :, None]), r"must be \(n_samples, n_classes\)"),
         (shares(lambda p: p.astype(str)), "must hold real numbers"),
-        ({"samples": DIGITS, "labels": OTHER, "logits": LOGITS},
-         "disagree on 1 labels, the first in row 4"),
-        ({"samples": DIGITS, "labels": DIGITS.labels, "logits": LOGITS + 1, "ids": NAMES[:50]},
-         "ids of their own, which differ"),
-        ({"samples": DIGITS, "labels": DIGITS.labels, "logits": LOGITS, "class_names": list("abc")},
-         "leave class_names out"),
+        (OF_DIGITS | {"labels": OTHER}, "disagree on 1 labels, the first in row 4"),
+        (OF_DIGITS | {"logits": LOGITS + 1, "ids": NAMES[:50]}, "ids of their own, which differ"),
+        (OF_DIGITS | {"class_names": list("abc")}, "leave class_names out"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_said(given, words):
     with pytest.raises((ValueError, TypeError), match=re.compile(words, re.DOTALL)):
         audit_of(**given)
@@ -772,7 +792,7 @@ def test_the_target_among_its_own_shadow_models_is_noticed():
     logits = np.round(parts["logits"] * 4) / 4  # gaps that float32 holds exactly
     gaps = parts["shadow_gaps"].copy()
     gaps[3] = mw.metrics.logit_gap(logits, parts["labels"])
-    audit = audit_of(shadow_gaps=gaps, logits=logits)
+    audit = audit_of(shadow_gaps=gaps, final_logits=logits)
     with pytest.raises(ValueError, match="has exactly the target's gaps"):
         audit.log_lira()
 
@@ -793,6 +813,7 @@ def test_the_order_of_samples_changes_nothing_but_the_order(seed):
         "labels": parts["labels"][order],
         "representations": parts["representations"]["late"][order],
         "logits": parts["logits"][order],
+        "final_logits": parts["logits"][order],
         "shadow_gaps": parts["shadow_gaps"][:, order],
         "shadow_members": parts["shadow_members"][:, order],
     }

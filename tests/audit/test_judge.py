@@ -93,7 +93,8 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
         alone.evaluate_pooled()
     gaps, members = rng.normal(size=(6, 60)), rng.random((6, 60)) < 0.5
     logits = rng.normal(size=(60, 3))
-    given = mw.Audit.from_arrays(labels, logits=logits, shadow_gaps=gaps, shadow_members=members)
+    shadows = {"shadow_gaps": gaps, "shadow_members": members, "final_logits": logits}
+    given = mw.Audit.from_arrays(labels, logits=logits, **shadows)
     assert given.shadow_sets == {"given": 6}
     with pytest.raises(StoreError, match="there is no other"):
         given.use_shadows("halves")
@@ -248,6 +249,38 @@ def test_less_than_half_a_sample_is_probably_none():
 def test_the_dashboard_says_it_too(recorded):
     view = AuditView(recorded)
     shown = view.view("loss", "last", recorded.prediction.record.name)
-    (note,) = shown.notes
-    assert note.startswith("At η = 4, of the 35 memorised, about 15 truly are")
     assert shown.warnings == ()
+    expected = recorded.evaluate("loss")
+    known, n_shadows, calibrated = shown.doubt(4.0)
+    assert (known, n_shadows) == (expected.n_truly, 32)
+    np.testing.assert_array_equal(calibrated, expected.calibrated)
+    dashboard = recorded.dashboard()
+    assert dashboard.wait(20)
+    assert dashboard._late["truly"] == "about 15 truly"
+    assert dashboard._late["remarks"][0] == recorded.evaluate("psmi").areas_in_words
+    dashboard.eta_committed = 8.0  # the number of another η, which a wheel turned to
+    assert dashboard.wait(20)
+    fewer = recorded.evaluate("psmi", eta=8.0)
+    assert dashboard.evaluation.n_truly == fewer.n_truly < 15
+    dashboard.close()
+
+
+@pytest.mark.parametrize("metric", ["psmi", "baseline"])
+def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(recorded, metric):
+    found, expected = recorded.evaluate(metric), recorded.evaluate(metric, uncertain=True)
+    assert found.true_auc == expected.auc
+    assert found.true_auc_interval == expected.auc_interval
+    assert list(found.areas) == ["AUC for the true labels", "AUC given these labels"]
+    assert list(found.areas.values())[1] == (found.auc, found.auc_interval)
+    many = found.with_truly(15.0, 64, found.calibrated)
+    assert list(many.areas) == ["AUC given these labels", "AUC for the true labels"]
+    planted = mw.open_recorded("patients-smollm2").evaluate("psmi", truth="canaries")
+    assert planted.true_auc is planted.true_auc_interval is None
+    assert list(planted.areas) == ["AUC"]
+    assert expected.true_auc is None
+
+
+def test_probabilities_of_one_kind_have_no_auc():
+    found = roc([1.0, 2.0, 3.0, 4.0], [True, True, False, False])
+    assert found.with_truly(0.0, 8, np.zeros(4)).true_auc is None
+    assert "AUC 1.000" in repr(found.with_truly(0.0, 8, np.zeros(4)))

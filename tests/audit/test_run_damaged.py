@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import memowidgets as mw
+from memowidgets.audit.views.answers import AuditView
+from memowidgets.audit.views.report import content_of
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.seeds import RandomStates
@@ -47,6 +49,21 @@ def test_a_lost_first_checkpoint_is_named_and_a_lost_later_one_trained_again(cop
     shutil.rmtree(copied / "checkpoints/epoch-0")
     with pytest.raises(StoreError, match="lost its checkpoint of step 0"):
         _ = audit.checkpoints
+
+
+@pytest.mark.parametrize("damage", ["lost", "damaged"])
+def test_shadow_models_that_are_all_lost_or_damaged_are_not_taken_for_none(copied, damage):
+    for file in (copied / "shadows").glob("*.safetensors"):
+        file.unlink() if damage == "lost" else file.write_bytes(b"")
+    audit = small_audit(copied)
+    said = "20 of 20 shadow models are lost or damaged, such as this one: "
+    assert not audit.has_ground_truth
+    with pytest.raises(StoreError, match=said):
+        audit.log_lira()
+    assert said in audit._repr_html_()
+    assert any(said in note for note in AuditView(audit).view("psmi", "last", "final").warnings)
+    content = content_of(audit, None, "psmi", include_samples=False, figures=False)
+    assert any(said in note for note in content.cautions)
 
 
 def test_broken_scores_passes_and_shadows_are_made_again(copied, finished):

@@ -85,7 +85,7 @@ def test_a_flat_curve_of_noise_is_not_enough():
     audit = mw.Audit.from_arrays(
         rng.integers(0, 2, n),
         rng.normal(size=(n, 3)),
-        logits=rng.normal(size=(n, 2)),
+        final_logits=rng.normal(size=(n, 2)),
         shadow_gaps=rng.normal(size=(m, n)),
         shadow_members=rng.random((m, n)) < 0.5,
     )
@@ -213,6 +213,7 @@ def test_probabilities_from_few_shadow_models_say_so(recorded, n_shadows, warned
     audit = mw.Audit.from_arrays(
         recorded.labels,
         logits=recorded.evidence.logits(final),
+        final_logits=recorded.evidence.logits(final),
         shadow_gaps=gaps[:n_shadows],
         shadow_members=members[:n_shadows],
     )

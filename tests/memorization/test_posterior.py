@@ -6,30 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
+from benchmarks.intervals import NOISE, pool
 from memowidgets.evaluation import roc
-from memowidgets.memorization import log_lira, posterior, probability_memorized
+from memowidgets.memorization import posterior, probability_memorized
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
-
-
-def pool(m, seed, n=1500, drawn=np.random.Generator.normal):
-    """Observed log-LiRA with errors, the true value by the true moments, and a score of it."""
-    rng = np.random.default_rng(seed)
-    mean, outside = rng.normal(2, 1.5, n), np.exp(rng.normal(0, 0.35, n))
-    inside = outside * np.exp(rng.normal(-0.1, 0.15, n))
-    rare = rng.random(n) < 0.03
-    shift = outside * np.where(rare, rng.gamma(6, 0.55, n), rng.gamma(1.2, 0.25, n))
-    members = rng.random((m, n)) < 0.5
-    noise = drawn(rng, size=(m, n))
-    gaps = mean + np.where(members, shift + inside * noise, outside * noise)
-    target = mean + shift + inside * drawn(rng, size=n)
-    true = np.log(outside / inside)
-    true -= ((target - mean - shift) / inside) ** 2 / 2 - ((target - mean) / outside) ** 2 / 2
-    score = 0.75 * rng.normal(size=n) - 1.5 * np.arctan(true / 3)
-    values, errors = log_lira(gaps, members, target, "shrunk", return_std=True)
-    known = ~np.isnan(values + errors)
-    return values[known], errors[known], true[known] >= 4, score[known]
 
 
 @pytest.fixture(scope="module", params=[8, 16, 32])
@@ -59,13 +41,6 @@ def test_what_is_said_is_so(pools, with_score):
         assert memorized[among].mean() == pytest.approx(said[among].mean(), abs=0.22)
 
 
-NOISE = {
-    "gaussian": lambda rng, size: rng.normal(size=size),
-    "t5": lambda rng, size: rng.standard_t(5, size=size) / np.sqrt(5 / 3),
-    "skewed": lambda rng, size: (rng.gamma(4, 1, size) - 4) / 2,
-}
-
-
 @pytest.mark.parametrize("noise", NOISE)
 def test_of_those_that_count_as_memorised_so_many_truly_are(noise):
     """Other seeds gave .86 to 1.01, 1.01 to 1.09 and 1.02 to 1.26 times the true number; hard
@@ -73,7 +48,7 @@ def test_of_those_that_count_as_memorised_so_many_truly_are(noise):
     """
     said = counted = truly = 0.0
     for seed in range(4):
-        values, errors, memorized, _ = pool(32, 200 + seed, drawn=NOISE[noise])
+        values, errors, memorized, _ = pool(32, 200 + seed, noise=noise)
         found = values >= 4
         said += probability_memorized(values, errors)[found].sum()
         counted, truly = counted + found.sum(), truly + memorized[found].sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -273,7 +274,11 @@ def test_no_sentence_is_cut(of_the_recorded, recorded, tmp_path):
 def test_memorised_and_answered_rightly_are_both_said(of_the_recorded):
     found, head = of_the_recorded
     assert "it answers 20 wrongly" in found["words"][2]
-    assert "of the 35 memorised, about 15 truly are" in found["words"][2]
+    assert "(log-LiRA ≥ 4; about 15 truly)" in found["words"][2]
+    truth = found["truth"]
+    assert (round(truth["truly"]), round(truth["true_auc"], 3)) == (15, 0.877)
+    low, high = truth["true_auc_interval"]
+    assert low < truth["auc"] < truth["true_auc"] < high
     columns = head["inspector"]["columns"]
     memorized = [value >= 4 for value in columns["log_lira"]]
     answers = [right for right, one in zip(columns["right"], memorized, strict=True) if one]

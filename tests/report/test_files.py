@@ -281,7 +281,7 @@ def test_a_report_of_arrays_knows_that_log_lira_was_given():
     audit = mw.Audit.from_arrays(
         labels,
         states,
-        rng.normal(size=(60, 2)),
+        final_logits=rng.normal(size=(60, 2)),
         log_lira=rng.normal(4, 2, 60),
         shadow_gaps=rng.normal(size=(8, 60)),
         shadow_members=members,

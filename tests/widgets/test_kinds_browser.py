@@ -87,7 +87,8 @@ dashboard = mw.open_recorded("{}").dashboard()
 dashboard
 """
 ROWS = "import numpy as np, pandas as pd\nfrom memowidgets.data import TableDataset\n" + (
-    "from memowidgets.widgets import SampleInspector\n" + TABLE.replace("page_size=4", "page_size=24")
+    "from memowidgets.widgets import SampleInspector\n"
+    + TABLE.replace("page_size=4", "page_size=24")
 )
 SIZES = [(960, 780), (1440, 900), (390, 800)]
 PLACES = """() => [...document.querySelectorAll(

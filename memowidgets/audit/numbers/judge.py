@@ -72,7 +72,7 @@ def evaluate(
     notes = [*evidence.notes_at(checkpoint), *found.notes]
     notes += notes_on_zero(evidence, metric, found)
     if is_log_lira(truth):
-        notes += [*evidence.shadows.lost, *notes_on_shape(evidence)]
+        notes += notes_on_shape(evidence)
     if metric == BASELINE and is_log_lira(truth):
         notes.append(SHARED_NOISE)
     left_out = len(members) - len(both)
@@ -85,22 +85,31 @@ def evaluate(
     else:
         check_both_kinds(labels, truth)
         result = evaluation.roc(values[both].to_numpy(), labels)
-    truly = None
-    if is_log_lira(truth) and not uncertain:  # else the counts are expected numbers already
-        truly = truly_memorized(evidence, memorized[both], eta, variance)
-    return _said(result, notes, truth, truly, evidence.n_shadows)
-
-
-def _said(
-    result: evaluation.Evaluation,
-    notes: Iterable[str],
-    truth: str | ArrayLike,
-    truly: float | None,
-    n_shadows: int,
-) -> evaluation.Evaluation:
-    """Return a result that says what its positives are, and how many of them truly are."""
     result = result.called(positives(truth)).with_warnings(*notes)
-    return result if truly is None else result.with_truly(truly, n_shadows)
+    if uncertain or not is_log_lira(truth):  # the counts are expected numbers, or have no error
+        return result
+    known = doubt(evidence, metric, values, memorized[both], eta, variance)
+    return result if known is None else result.with_truly(*known)
+
+
+def doubt(
+    evidence: Evidence,
+    metric: str | Metric,
+    values: pd.Series,
+    memorized: pd.Series,
+    eta: float,
+    variance: str = VARIANCE,
+) -> tuple[float, int, NDArray[np.float64]] | None:
+    """Return the arguments of `Evaluation.with_truly`, for the members in `memorized`.
+
+    None where log-LiRA was given as values, which have no errors.
+    """
+    expected = truly_memorized(evidence, memorized, eta, variance)
+    if expected is None:
+        return None
+    given = None if metric == BASELINE else values
+    found = probability_memorized(evidence, eta, "final", variance, given)
+    return expected, evidence.n_shadows, found.reindex(memorized.index).to_numpy(np.float64)
 
 
 @dataclass(frozen=True)
@@ -309,7 +318,8 @@ def pooled_evaluation(
     first = evidence.as_target(targets[0])  # all have as many shadow models
     of_shape = notes_on_shape(first) if is_log_lira(truth) else ()
     said = *evidence.notes_at("prediction"), *notes, *of_shape
-    return _said(result, said, truth, truly, first.n_shadows)
+    result = result.called(positives(truth)).with_warnings(*said)
+    return result if truly is None else result.with_truly(truly, first.n_shadows)
 
 
 def _pairs(target: Evidence, found: Scores, memorized: pd.Series) -> pd.DataFrame:

@@ -246,7 +246,8 @@ def _reference(asked: Asked) -> Scores:
 
 def _reference_and_csl(asked: Asked) -> Scores:
     so_far = _csl(asked)  # first: models that are trained do not help where it is undefined
-    return Scores.of_all(mean_rank(np.stack([_reference(asked).mu, so_far.mu])))
+    references = _reference(asked).mu
+    return Scores.of_all(mean_rank(np.stack([references, references, so_far.mu])))
 
 
 def _reference_and_psmi_and_csl(asked: Asked) -> Scores:

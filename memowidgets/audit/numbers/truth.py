@@ -12,7 +12,6 @@ from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import NotGivenError
 from memowidgets.checks import real_number, warn_user
-from memowidgets.evaluation import truly_note
 from memowidgets.memorization.densities import check_choices
 from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
@@ -23,7 +22,7 @@ _FEWEST_CALIBRATED = 8  # shadow models, in `tests/memorization/test_posterior.p
 
 _ONLY_VALUES = (
     "log_lira was given as it is: standard errors, probabilities, other variances and modes need "
-    "shadow_gaps= and shadow_members= beside logits="
+    "shadow_gaps=, shadow_members= and final_logits="
 )
 
 Floats = NDArray[np.float64]
@@ -194,18 +193,6 @@ def truly_memorized(
         return None
     probability = probability_memorized(evidence, eta, variance=variance)
     return float(probability.reindex(memorized.index[memorized]).sum())
-
-
-def notes_on_truly(evidence: Evidence, eta: float) -> tuple[str, ...]:
-    """Say how many of the members that count as memorised truly are; empty if nobody knows."""
-    if not evidence.has_ground_truth:
-        return ()
-    memorized = log_lira(evidence) >= eta
-    found = truly_memorized(evidence, memorized, eta)
-    if found is None or not memorized.any():
-        return ()
-    note = truly_note(found, int(memorized.sum()), evidence.n_shadows)
-    return (f"At η = {eta:g}, {note}",)
 
 
 def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[str, ...]:

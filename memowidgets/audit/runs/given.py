@@ -61,7 +61,8 @@ ONLY = "last"
 _FILE = "arrays"
 _LAYER = "layer."
 _OF_MODELS = ("shadow_gaps", "shadow_members", "reference_gaps")
-OPTIONAL = ("logits", "log_lira", *_OF_MODELS)
+OPTIONAL = ("logits", "final_logits", "log_lira", *_OF_MODELS)
+_TRUTH = ("shadow_gaps", "shadow_members", "final_logits")
 SCORES = f"scores/{GIVEN}"  # in the run directory
 _ROWS_AT_ONCE = 4096
 _KINDS = (
@@ -82,9 +83,9 @@ class Given:
     layers : dict of array of shape (n, values)
         Representations by name, first layer to last; float32 or float64.
     arrays : dict of array
-        Those of `OPTIONAL` that were given, read-only: ``logits``, (n, n_classes), with −inf for
-        options that a question does not have; ``log_lira``, (n,), float64, with NaN for a sample
-        without a value; the others (n_models, n), float32 or bool.
+        Those of `OPTIONAL` that were given, read-only: ``logits`` and ``final_logits``,
+        (n, n_classes), with −inf for options that a question does not have; ``log_lira``, (n,),
+        float64, with NaN for a sample without a value; the others (n_models, n), float32 or bool.
     """
 
     data: Dataset
@@ -130,12 +131,10 @@ def checked(
     if len(both) > 1:
         raise ValueError("pass logits= or probabilities=, not both: one follows from the other")
     named, class_names = _labels(labels, class_names, samples)
-    n, outputs, found = len(named), None, dict[str, Numbers]()
-    if both:
-        outputs = (_logits if both == ["logits"] else _log_probabilities)(given[both[0]], n)
-        _check_columns(both[0], named, outputs)
+    n, found = len(named), dict[str, Numbers]()
+    outputs = _outputs(given, named)
     names = _class_names(class_names, samples, outputs)
-    if outputs is None and not isinstance(samples, Dataset):
+    if not outputs and not isinstance(samples, Dataset):
         known = checked_class_names(names, named)
         warn_of_absent(named, known, numbered=names is None)
     own_ids = None if ids is None else checked_ids(ids, n).tolist()
@@ -143,15 +142,15 @@ def checked(
     by_layer = representations if isinstance(representations, Mapping) else {}
     by_row = {"labels": labels, "canaries": canaries, "representations": representations}
     by_row |= {f"representations[{key!r}]": values for key, values in by_layer.items()}
-    by_row |= {name: given[name] for name in both}
+    by_row |= {name: given[name] for name in outputs}
     for name in _OF_MODELS:  # a row for each model
         if isinstance(given.get(name), pd.DataFrame):
             by_row[f"{name}.T"] = given[name].T
     _check_orders(by_row, data.ids.tolist())
-    if outputs is not None:
-        _check_class_order(both[0], given[both[0]], data.class_names)
-        found["logits"] = _of_options(outputs, data)
-        logit_gap(found["logits"], data.labels)  # says what is wrong with an option that is missing
+    for name, table in outputs.items():
+        _check_class_order(name, given[name], data.class_names)
+        kept = found["logits" if name in both else name] = _of_options(table, data)
+        logit_gap(kept, data.labels)  # says what is wrong with an option that is missing
     if "log_lira" in given:
         found["log_lira"] = _log_lira(given["log_lira"], data.ids)
     found |= _shadows(given, n)
@@ -179,6 +178,7 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
     made = {_LAYER + name: values for name, values in given.layers.items()}  # as of a forward pass
     median = mean = accuracy = float("nan")
     logits, gaps, references = map(arrays.get, ("logits", "shadow_gaps", "reference_gaps"))
+    final = arrays.get("final_logits")
     if logits is not None:
         made |= {"logits": logits, "losses": -loss(logits, data.labels)}
         mean, median = float(made["losses"].mean()), float(np.median(made["losses"]))
@@ -191,7 +191,7 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
             start = "log-LiRA is not known: give Audit.from_arrays log_lira=, or "
             if "log_lira" in arrays:
                 start = "there are no shadow models' gaps: give Audit.from_arrays "
-            raise NotGivenError(f"{start}shadow_gaps= and shadow_members= beside logits=")
+            raise NotGivenError(f"{start}shadow_gaps=, shadow_members= and final_logits=")
         return Shadows(arrays["shadow_members"], gaps, np.arange(len(gaps)))
 
     def read_references(_checkpoint: str) -> Shadows:
@@ -233,7 +233,11 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         held_out_labels=np.empty(0, dtype=np.int64),
         n_options=_n_options(data, logits),
         names=Names(tuple(given.layers), (record,)),
-        checkpoints={GIVEN: Checkpoint(record, made)},
+        checkpoints={
+            GIVEN: Checkpoint(
+                record, made, gaps=None if final is None else logit_gap(final, data.labels)
+            )
+        },
         shadows=models(read, gaps),
         references=models(read_references, references),
         shadow_sets=lambda: {} if gaps is None else {GIVEN: len(gaps)},
@@ -307,20 +311,30 @@ def _representation(what: str, values: Any, n: int) -> Numbers:
     return flat
 
 
-def _logits(values: Any, n: int) -> Numbers:
+def _outputs(given: Mapping[str, Any], labels: Labels) -> dict[str, Numbers]:
+    """Return the model's outputs as logits, by the name of their argument."""
+    read = {"logits": _logits, "probabilities": _log_probabilities, "final_logits": _logits}
+    found = {name: read[name](name, given[name], len(labels)) for name in read if name in given}
+    for name, table in found.items():
+        _check_columns(name, labels, table)
+    return found
+
+
+def _logits(what: str, values: Any, n: int) -> Numbers:
     """Return checked logits; one value for each sample is that of the second of two classes."""
-    array = _of_classes("logits", values, n)
-    _check_finite("logits", array, allowed=-np.inf)
+    array = _of_classes(what, values, n)
+    _check_finite(what, array, allowed=-np.inf)
     single = array.shape[1] == 1
     if looks_like_probabilities(np.hstack([1 - array, array]) if single else array):
         rows = "lies between 0 and 1" if single else "lies between 0 and 1 and sums to 1"
         warn_user(
-            f"logits look like probabilities: each row {rows}; pass them as probabilities= instead"
+            f"{what} look like probabilities: each row {rows}; pass "
+            + ("their logarithms" if what == "final_logits" else "them as probabilities= instead")
         )
     return np.hstack([0 * array, array]) if single else array
 
 
-def _log_probabilities(values: Any, n: int) -> Numbers:
+def _log_probabilities(_what: str, values: Any, n: int) -> Numbers:
     """Return the logarithms of probabilities, which are logits: their softmax is what was given."""
     array = _of_classes("probabilities", values, n)
     _check_finite("probabilities", array)
@@ -387,9 +401,9 @@ def _check_columns(what: str, labels: NDArray[np.int64], logits: Numbers) -> Non
 
 
 def _class_names(
-    class_names: Sequence[str] | None, samples: Any, logits: Numbers | None
+    class_names: Sequence[str] | None, samples: Any, outputs: Mapping[str, Numbers]
 ) -> Sequence[str] | None:
-    """Return the class names, one for each column of the logits."""
+    """Return the class names, one for each column of the logits; None if nobody knows them."""
     known = samples.class_names if isinstance(samples, Dataset) else None
     class_names = None if class_names is None else several("class_names", class_names)
     if class_names is not None and known is not None and tuple(class_names) != known:
@@ -398,12 +412,14 @@ def _class_names(
             f"{listed(known)}: leave class_names out"
         )
     names = class_names if known is None else known
-    if logits is None:
-        return names
-    columns = logits.shape[1]
-    if names is not None and len(names) != columns:
-        raise ValueError(f"logits has {columns} columns for {len(names)} classes ({listed(names)})")
-    return [str(c) for c in range(columns)] if names is None else names
+    for what, table in outputs.items():
+        columns = table.shape[1]
+        names = [str(c) for c in range(columns)] if names is None else names
+        if len(names) != columns:
+            raise ValueError(
+                f"{what} has {columns} columns for {len(names)} classes ({listed(names)})"
+            )
+    return names
 
 
 def _of_options(logits: Numbers, data: Dataset) -> Numbers:
@@ -498,11 +514,14 @@ def _canaries(values: Any, n: int) -> NDArray[np.bool_] | None:
 
 def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
     """Return the arrays of shadow models, (n_shadows, n), all of one shape."""
-    if ("shadow_gaps" in given) != ("shadow_members" in given):
-        there, missing = ("shadow_gaps", "shadow_members")[:: 1 if "shadow_gaps" in given else -1]
-        raise ValueError(f"{there} needs {missing}=: pass both, of shape (n_shadows, n)")
-    if "shadow_gaps" not in given:
+    there, missing = ([x for x in _TRUTH if (x in given) is known] for known in (True, False))
+    if not there:
         return {}
+    if missing:
+        raise ValueError(
+            f"{there[0]} needs {missing[0]}=: log-LiRA compares the finished model's logits with "
+            "shadow models. Pass final_logits=logits if these are the finished model's"
+        )
     gaps = _array("shadow_gaps", given["shadow_gaps"])
     _check_models("shadow_gaps", gaps, n, "shadow")
     _check_finite("shadow_gaps", gaps, "shadow model")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
+from memowidgets.audit.numbers.judge import SHARED_NOISE, doubt, needs_of
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -32,7 +32,6 @@ from memowidgets.audit.numbers.truth import (
     log_lira,
     member_gaps,
     notes_on_shape,
-    notes_on_truly,
     support,
     truth_version,
 )
@@ -51,9 +50,9 @@ if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
     from memowidgets.decisions import DecisionLog
 
-_ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
 NEIGHBOURS = 6
+_NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _ROWS_AT_ONCE = 4096
 _REFERENCES = 2  # models for each member that a click trains
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
@@ -178,14 +177,18 @@ class AuditView:
         of_classes = self._probabilities(evidence, checkpoint)
         planted = evidence.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
-        right = answered_rightly(evidence)
+        right, values = answered_rightly(evidence), self._log_lira(evidence, found.rows)
+        by_id, known = pd.Series(found.mu, evidence.members[found.rows]), None
+        if values is not None:
+            memorized = pd.Series(values, by_id.index)
+            known = lambda eta: doubt(evidence, score, by_id, memorized >= eta, eta)  # noqa: E731
         return ScoreView(
             title=self._title(score, layer, checkpoint),
             scores=found.mu,
             labels=evidence.labels[found.rows],
             positions=found.rows,
             errors=found.errors,
-            log_lira=self._log_lira(evidence, found.rows),
+            log_lira=values,
             probabilities=None if of_classes is None else of_classes[found.rows],
             warnings=(
                 *shared,
@@ -194,13 +197,13 @@ class AuditView:
                 *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(
-                *notes_on_truly(evidence, _ETA),
                 *scores.notes_on_zero(evidence, score, found),
                 *self._note_on_checking(evidence),
             ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
             canaries=None if planted is None else planted[found.rows],
+            doubt=known,
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:
@@ -216,7 +219,7 @@ class AuditView:
         return self._audit.evidence.member_data
 
     def detail(
-        self, position: int, score: str, layer: str, checkpoint: str, eta: float = _ETA
+        self, position: int, score: str, layer: str, checkpoint: str, eta: float = 4.0
     ) -> SampleDetail:
         """Return all that is known of one member; it is memorised from a log-LiRA of η on."""
         evidence, checkpoints = self._audit.evidence, self.checkpoint_choices()
@@ -236,7 +239,10 @@ class AuditView:
         shadows, why_none = self._shadows(evidence, position, eta)
         notes, near = [why_none] if why_none else [], []
         try:
-            near = nearest(scores.states(evidence, layer, checkpoint), position, NEIGHBOURS)
+            away = distances(scores.states(evidence, layer, checkpoint), position)
+            near = nearest(away, NEIGHBOURS)
+            if shadows is not None:
+                notes += _note_on_duplicates(away[evidence.labels == evidence.labels[position]])
         except StoreError as error:
             notes.append(f"No neighbours: {error}.")
         return SampleDetail(
@@ -429,8 +435,8 @@ def _final_guess(evidence: Evidence, position: int) -> int | None:
         return None
 
 
-def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[int, float]]:
-    """The rows nearest to one of them, by Euclidean distance, nearest first.
+def distances(states: NDArray[np.float32], position: int) -> NDArray[np.float64]:
+    """Return the Euclidean distance of each row to one of them, infinite for that row itself.
 
     Parameters
     ----------
@@ -438,13 +444,11 @@ def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[in
         Read in pieces: it may lie on disk.
     position : int
         The row that is compared with the others.
-    k : int
-        How many; fewer where there are fewer others.
 
     Examples
     --------
-    >>> nearest(np.array([[0.0], [3.0], [1.0]]), 0, 2)
-    [(2, 1.0), (1, 3.0)]
+    >>> distances(np.array([[0.0], [3.0], [1.0]]), 0)
+    array([inf,  3.,  1.])
     """
     here = np.asarray(states[position], dtype=np.float64).ravel()
     squares = np.empty(len(states))
@@ -453,8 +457,22 @@ def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[in
         difference = piece.reshape(len(piece), -1) - here
         squares[start : start + len(piece)] = np.einsum("ij,ij->i", difference, difference)
     squares[position] = np.inf
-    order = np.argsort(squares, kind="stable")[: min(k, len(states) - 1)]
-    return [(int(row), float(np.sqrt(squares[row]))) for row in order]
+    return np.sqrt(squares)
+
+
+def nearest(away: NDArray[np.float64], k: int) -> list[tuple[int, float]]:
+    """Return the k nearest rows with their distances, nearest first; fewer if there are fewer."""
+    order = np.argsort(away, kind="stable")[: min(k, len(away) - 1)]
+    return [(int(row), float(away[row])) for row in order]
+
+
+def _note_on_duplicates(away: NDArray[np.float64]) -> list[str]:
+    """Say if the nearest sample of a sample's class is far nearer than its class usually is."""
+    others = away[np.isfinite(away)]
+    if not len(others) or others.min() >= _NEAR * np.median(others):
+        return []
+    said = "A sample of its class is nearly equal to it. Near-duplicates lower each other's "
+    return [f"{said}log-LiRA, so a low one says little."]
 
 
 def _marked(choices: Sequence[Choice], value: str) -> list[Choice]:

@@ -31,10 +31,12 @@ from memowidgets.audit.numbers.truth import (
     log_lira,
     memorized_members,
     positives,
+    truly_memorized,
     truth_needs,
 )
 from memowidgets.charts.look import theme_named, unvalidated
 from memowidgets.checks import real_number, several
+from memowidgets.evaluation import truly
 from memowidgets.progress import shown
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
@@ -508,8 +510,10 @@ class _Desk(_Drawn):
         pairs = "pairs " if self.pooled else ""
 
         def curves(found: Mapping[str, Evaluation], eta: float) -> pd.DataFrame:
-            n = next(iter(found.values())).n_memorized
-            return charts.roc_table(found, panel=f"η = {eta:g}, {n} {pairs}memorised")
+            first = next(iter(found.values()))
+            known = "" if first.n_truly is None else f" ({truly(first.n_truly)})"
+            named = f"η = {eta:g}, {first.n_memorized} {pairs}memorised{known}"
+            return charts.roc_table(found, panel=named)
 
         rows, notes = self._by_eta(self.panel_etas, curves)
         planted = self._of_canaries()
@@ -566,6 +570,11 @@ class _Desk(_Drawn):
             )
         if not tables:
             raise NotThereError(self._why_no_lira() or "; ".join(said(notes)))
+        if not self._why_no_lira():
+            counted = self.log_lira() >= self.eta
+            known = truly_memorized(self.evidence, counted, self.eta)
+            if known is not None and counted.any():
+                notes.append(f"of the {counted.sum()} memorised at the end, {truly(known)}")
         self.add("lira_over_training", charts.histograms_of_log_lira, tables, notes, eta=self.eta)
 
     def definitions(self) -> None:

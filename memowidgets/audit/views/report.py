@@ -19,18 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import needs_of
+from memowidgets.audit.numbers.judge import doubt, needs_of
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
-from memowidgets.audit.numbers.truth import (
-    answered_rightly,
-    log_lira,
-    notes_on_truly,
-    support,
-)
+from memowidgets.audit.numbers.truth import answered_rightly, log_lira, support
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
@@ -138,7 +134,6 @@ class _Gathering:
         if len(evidence.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
         samples = self._samples() if include_samples else None
-        truly = self._tried("truly memorised samples", lambda: notes_on_truly(evidence, ETA))
         notes = self._tried("warnings", lambda: evidence.notes_at("prediction")) or ()
         now = installed(LIBRARIES)
         then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
@@ -167,7 +162,6 @@ class _Gathering:
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
             warnings=tuple(map(self._unplaced, notes)),
-            remarks=truly or (),
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
@@ -199,7 +193,10 @@ class _Gathering:
         right, truth = answered_rightly(evidence), None
         if evidence.has_ground_truth:
             truth = self._tried("log-LiRA", lambda: log_lira(evidence))
-        ids = evidence.members[found.rows]
+        ids, known = evidence.members[found.rows], None
+        if truth is not None:
+            memorized = truth.reindex(ids) >= ETA
+            known = doubt(evidence, metric, pd.Series(found.mu, ids), memorized, ETA)
         counts = support(evidence, ETA)
         layer = evidence.names.layer_names[-1] if metric in PER_LAYER else ""
         where = [f"layer {layer}"] if layer not in ("", "last") else []
@@ -226,6 +223,7 @@ class _Gathering:
             right=None if right is None else right[found.rows],
             below=below_class(found.mu, evidence.labels[found.rows]),
             support=counts and (counts.memorized[found.rows], counts.models[found.rows]),
+            doubt=known,
         )
 
     def _others(

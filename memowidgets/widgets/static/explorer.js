@@ -504,10 +504,11 @@ export class Explorer {
     const { etaRange, truth } = this.data;
     const reason = etaRange === null ? "" : ` (log-LiRA ≥ ${this.etaText()})`;
     const positives = truth === "" ? `memorised${reason}` : truth;
+    const truly = this.late?.truly ? `, ${this.late.truly}` : "";
     const many = (/** @type {number} */ count) => (settled ? whole(count) : "…");
     const entries = this.known
       ? [
-          entry("memorized", `↑ ${positives} · ${many(scores.memorized)}`),
+          entry("memorized", `↑ ${positives} · ${many(scores.memorized)}${truly}`),
           entry("other", `↓ others · ${many(scores.n - scores.memorized)}`),
         ]
       : [entry("other", `samples · ${whole(scores.n)}`)];
@@ -903,7 +904,8 @@ export class Explorer {
   answer(counts, settled) {
     const flagged = `${this.byClass ? "by class" : `τ ${this.tauText()}`} · flagged ${whole(counts.flagged)}`;
     if (!this.known || !settled) return flagged;
-    return `${flagged} · finds ${whole(counts.hits)} of ${whole(this.scores.memorized)} · ${whole(counts.falseAlarms)} for nothing`;
+    const truly = this.late?.truly ? ` (${this.late.truly})` : "";
+    return `${flagged} · finds ${whole(counts.hits)} of ${whole(this.scores.memorized)}${truly} · ${whole(counts.falseAlarms)} for nothing`;
   }
 
   /** The result at τ and η in words. */
@@ -915,6 +917,7 @@ export class Explorer {
       text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;
     }
     if (this.data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(this.scores.memorized)} memorised`;
+    if (this.late?.truly) text += `, ${this.late.truly}`;
     return text;
   }
 

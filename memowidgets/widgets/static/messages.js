@@ -493,6 +493,7 @@
  * @property {number | null} eta
  * @property {Bytes | null} band
  * @property {string[]} remarks
+ * @property {string} truly  how many of the memorised samples truly are
  * @property {Compared[]} others
  * @property {string} failed
  */

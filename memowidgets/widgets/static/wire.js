@@ -30,6 +30,7 @@ import { boundsOf, cumulative, judgedAt, makeScores, withHits } from "./maths.js
  * @property {Float32Array | null} band  fpr, low, high, one after the other
  * @property {Other[]} others
  * @property {string[]} remarks
+ * @property {string} truly  how many of the memorised samples truly are, "" where nobody knows
  */
 
 /**
@@ -106,7 +107,7 @@ export function unpackLate(wire) {
   });
   const remarks = wire.failed ? [wire.failed, ...wire.remarks] : wire.remarks;
   const band = wire.band ? new Float32Array(bytesOf(wire.band)) : null;
-  return { band, others, remarks: remarks.map(asSentence) };
+  return { band, others, remarks: remarks.map(asSentence), truly: wire.truly };
 }
 
 /** @param {string} text */

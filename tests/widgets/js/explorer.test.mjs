@@ -69,6 +69,7 @@ test("what is late says its remarks in sentences", () => {
   const late = wires.unpackLate({
     band: null,
     remarks: ["only 3 samples are memorised: intervals are wide"],
+    truly: "about 15 truly",
     failed: "The other scores can't be compared: no <b>.",
     others: [
       { name: "<i>loss", auc: [0.8, 0.7, 0.9], difference: null, points: bytes(new Float32Array([0, 1, 0.5, 1])) },

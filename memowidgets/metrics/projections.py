@@ -9,7 +9,7 @@ import numpy as np
 
 from memowidgets.checks import is_tensor
 from memowidgets.metrics.arrays import Array, like, namespace
-from memowidgets.metrics.controls import FEW_CLASSES, FOLDS, Moments
+from memowidgets.metrics.controls import FEW_CLASSES, Moments
 
 BLOCK = 256  # directions per step
 _SCRATCH_BYTES = 2**20  # a thread's table (classes, samples, directions) fits in its cache
@@ -95,17 +95,16 @@ class Part:
     tables: Tables
 
     @classmethod
-    def of(cls, tables: Tables, block: slice) -> Part:
+    def of(cls, tables: Tables, block: slice, folds: int) -> Part:
         """Cut a block of directions out of the tables."""
         fields = {
             name: None if table is None or name == "log_prior" else table[:, block]
             for name, table in vars(tables).items()
         }
         cut = Tables(**fields | {"log_prior": tables.log_prior})
-        xp, folds = namespace(cut.mean), FOLDS if cut.weight is not None else 1
+        xp = namespace(cut.mean)
         offset = cut.offset - xp.amax(cut.offset, 0)
         width, common = cut.mean.shape[1], xp.ones_like(cut.mean[:1])
-        edges = [width * fold // folds for fold in range(folds + 1)]
         everyone = None
         if cut.weight is not None and not cut.each_class:
             share = cut.weight / cut.n_classes
@@ -116,7 +115,7 @@ class Part:
             common = xp.concatenate([common, forms])
         return cls(
             block,
-            [slice(a, b) for a, b in pairwise(edges)],
+            cuts(width, folds),
             cut.mean[:, None],
             -(cut.sharpness**2)[:, None],
             offset[:, None],
@@ -134,7 +133,12 @@ def blocks(n_directions: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, n_directions)) for start in starts]
 
 
-def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
+def cuts(width: int, folds: int) -> list[slice]:
+    """Return slices that cut a block of directions into folds."""
+    return [slice(*edges) for edges in pairwise(width * i // folds for i in range(folds + 1))]
+
+
+def moments(projections: Array, codes: Array, tables: Tables, folds: int = 1) -> Moments:
     """Return sums of products of all variables, for samples with the given projections.
 
     Parameters
@@ -145,11 +149,12 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
         Index of each sample's class.
     tables : Tables
         Tables of the m directions.
+    folds : int
+        Number of folds of the directions.
     """
     n, m = projections.shape
     (own, common), xp = tables.sizes(), namespace(projections)
-    parts = [Part.of(tables, block) for block in blocks(m)]
-    folds = len(parts[0].cuts)
+    parts = [Part.of(tables, block, folds) for block in blocks(m)]
     result = Moments(
         _zeros(projections, (folds, own, own, n)),
         _zeros(projections, (folds, own, common, n)),

@@ -328,11 +328,12 @@ def plain(moments: Moments) -> tuple[Array, Array]:
 
 
 def shifted(moments: Moments) -> tuple[Array, Array]:
-    """Return each sample's mean of values on grids, one per fold, and its standard error.
+    """Return each sample's mean of values on the grids of a plane, and its standard error.
 
-    The directions of a grid are not independent, but the grids are.
+    The common variables are 1 and the directions' widths. Directions of a grid are not
+    independent, but the grids of different folds are.
     """
-    means = moments.product(0, moments.own.shape[1]) / moments.product(1, 1)
+    means = moments.product(0, 2) / moments.product(1, 2)
     mean = means.mean(0)
     return mean, (((means - mean) ** 2).mean(0) / (len(means) - 1)) ** 0.5
 

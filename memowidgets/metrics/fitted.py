@@ -45,6 +45,7 @@ _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direc
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
 _FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
+_LEAST_IN_PLANE = 1e-8  # variance of the shorter axis, relative to the longer one
 _AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
 _KEPT_BYTES = 128_000_000  # maximum size of the projections that are kept for scoring
@@ -257,14 +258,18 @@ def fit(
     frame, sample = _sampled(X, picked)
     xp, few = namespace(sample), codes[picked]
     near = xp.stack([sample[like(sample, few == c)].mean(0) for c in range(len(counts))])
-    theta = np.empty((n_directions, d), dtype=np.float32)
-    (fill_plane if even else fill_directions)(theta, seed)
+    deviations = sample - near[like(sample, few)]
+    theta, width = np.empty((n_directions, d), dtype=np.float32), None
+    if even:
+        theta, width = plane_directions(to_numpy(deviations).astype(float), n_directions, seed)
+    else:
+        fill_directions(theta, seed)
     onto = like(sample, theta)
     if use_controls:
-        axes = components(sample - near[like(sample, few)], few)
+        axes = components(deviations, few)
         onto = xp.concatenate([onto, axes.reshape(-1, d)])
     sums, squares, kept = _summed(X, codes, frame, onto, near, with_rows=use_controls)
-    tables, controls = _tables(sums, n_directions), None
+    tables, controls = replace(_tables(sums, n_directions), width=width), None
     if use_controls and tables.sharpness.any():
         along = to_numpy(onto[n_directions:] @ onto[:n_directions].T)
         tables, controls = _with_controls(tables, sums, along)
@@ -272,7 +277,7 @@ def fit(
     controls = controls and Controls(*(like(sample, v) for v in vars(controls).values()))
     longest = 2 * squares > sums.lengths[codes]
     dominant = np.flatnonzero(longest & (counts[codes] >= _FEWEST_TO_DOMINATE))
-    folds = FOLDS if use_controls or even else 1
+    folds = FOLDS if controls is not None or even else 1
     return Fitted(frame, onto, tables, controls, folds, kept, dominant)
 
 
@@ -305,15 +310,21 @@ def fill_directions(theta: Float32s, seed: int) -> None:
         pass
 
 
-def fill_plane(theta: Float32s, seed: int) -> None:
-    """Fill `theta` (m, 2) with even grids of angles, one per fold, each with a random shift."""
+def plane_directions(deviations: Floats, m: int, seed: int) -> tuple[Float32s, Float32s]:
+    """Return directions (m, 2) on grids with random shifts, and the widths (1, m) of their angles.
+
+    Where one axis is far longer than the other, much happens within few angles. So the grids are
+    even halfway between this plane and the one in which the rows' deviations (n, 2) from their
+    class mean are round.
+    """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
-    for block in blocks(len(theta)):
-        part = theta[block]
-        for cut in cuts(len(part), FOLDS):
-            n = cut.stop - cut.start
-            angles = np.pi * (np.arange(n) + rng.random()) / n
-            part[cut] = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    widths = [block.stop - block.start for block in blocks(m)]
+    sizes = [cut.stop - cut.start for width in widths for cut in cuts(width, FOLDS)]
+    angles = np.concatenate([np.pi * (np.arange(n) + rng.random()) / n for n in sizes])
+    values, axes = np.linalg.eigh(deviations.T @ deviations)
+    lengths = np.maximum(values / (values.max() or 1), _LEAST_IN_PLANE) ** -0.25
+    theta = np.stack([np.cos(angles), np.sin(angles)], axis=1) * lengths @ axes.T
+    return theta.astype(np.float32), (1 / (theta**2).sum(axis=1))[None].astype(np.float32)
 
 
 @_REPORTED

@@ -33,6 +33,8 @@ class Tables:
         1 / θᵀΣ̃θ; None without controls.
     log_form : (C, m) or None
         log θᵀΣ̃θ minus its exact mean.
+    width : (1, m) or None
+        Share of all angles that each direction of a grid in the plane stands for; None elsewhere.
     """
 
     mean: Array
@@ -41,6 +43,7 @@ class Tables:
     log_prior: Array
     weight: Array | None = None
     log_form: Array | None = None
+    width: Array | None = None
 
     @property
     def n_classes(self) -> int:
@@ -55,7 +58,7 @@ class Tables:
     def sizes(self) -> tuple[int, int]:
         """Numbers of own variables of a sample and of common variables, as in `Moments`."""
         if self.weight is None:
-            return 1, 1
+            return 1, 1 if self.width is None else 2
         return (1 + self.n_classes, 1 + self.n_classes) if self.each_class else (4, 2)
 
 
@@ -113,6 +116,8 @@ class Part:
         if cut.log_form is not None:
             forms = cut.log_form if cut.each_class else cut.log_form.mean(0)[None]
             common = xp.concatenate([common, forms])
+        if cut.width is not None:
+            common = xp.concatenate([common, cut.width])
         return cls(
             block,
             cuts(width, folds),

@@ -80,6 +80,9 @@ class PSMI:
     pointwise value is log p(θᵀx | y) − log Σ_y p(y) p(θᵀx | y). PSMI is its mean over directions,
     in nats (natural logarithms). A low value, usually below 0, means that memorisation is likely
     (the paper's section 3). The result does not depend on the scale or position of the features.
+    Each fitted sample is in the Gaussian of its own class, so the mean PSMI of representations
+    that know nothing of the labels is slightly above 0 (one over the size of a class, minus one
+    over that of all), and 0 is a strict threshold for many small classes.
 
     Examples
     --------
@@ -273,7 +276,7 @@ class PSMI:
             wanted = m * min(far**2 * 1.05, 8.0)
             blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
             m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
-        if error > allowed and self.tol is not None:
+        if error > allowed:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
             self.warnings_ += (f"{note}the scores' spread ({allowed:.2g} nats)",)
 

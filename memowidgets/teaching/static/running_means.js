@@ -101,7 +101,7 @@ function runningProducts(rows, m, width) {
  */
 
 /**
- * One point's PSMI from a growing number of directions, as `metrics.PSMI` estimates it.
+ * One point's PSMI from a growing number of directions, as `metrics.PSMI` estimates it in space.
  * @param {Classes} classes
  * @param {Float32Array} directions
  * @param {number} x

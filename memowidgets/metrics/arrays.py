@@ -128,11 +128,11 @@ class Frame:
     scale: float = 1.0
 
     @classmethod
-    def fitting(cls, sample: NDArray[np.float64], like_array: Array) -> Frame:
+    def fitting(cls, sample: Array, like_array: Array) -> Frame:
         """Return the frame for data of which `sample` holds some rows; neutral if possible."""
-        centre = sample.mean(axis=0)
-        size = np.abs(sample).max() or 1.0
-        total = float((((sample - centre) / size) ** 2).sum(axis=1).mean())
+        centre = sample.mean(0)
+        size = float(abs(sample).max()) or 1.0
+        total = float((((sample - centre) / size) ** 2).sum(1).mean())
         far = float(((centre / size) ** 2).sum()) > _CENTRE_ABOVE * total
         spread = float(np.sqrt(total / sample.shape[1])) * size
         scale = 1.0 if _SAFE[0] < spread < _SAFE[1] or spread == 0 else spread
@@ -148,9 +148,9 @@ class Frame:
         """Return rows `start` to `stop` in this frame: float32, contiguous, copied if needed."""
         chunk = X[start:stop]
         if not self.neutral:
-            chunk = _as_float(chunk, 64)
+            chunk = as_float(chunk, 64)
             chunk = (chunk if self.shift is None else chunk - self.shift) / self.scale
-        return _as_float(chunk, 32)
+        return as_float(chunk, 32)
 
 
 def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
@@ -165,7 +165,8 @@ def stays(array: Array) -> bool:
     return is_tensor(array) and array.device.type not in _ON_THE_CPU
 
 
-def _as_float(chunk: Array, bits: int) -> Array:
+def as_float(chunk: Array, bits: int) -> Array:
+    """Return contiguous float32 or float64: a tensor if it is on a device, else an array."""
     if is_tensor(chunk) and not stays(chunk):
         chunk = to_numpy(chunk)
     if is_tensor(chunk):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma
 
+from memowidgets.checks import to_numpy
 from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
 
 COMPONENTS = 16
@@ -21,14 +21,14 @@ FEW_CLASSES = 8  # with more classes, classes do not have controls of their own
 SHARED_COMPONENTS = 32
 _OVERSAMPLING = 8
 _POWER_STEPS = 2
-_JITTER = np.float32(1e-5)  # keeps columns linearly independent for rows of few dimensions
+_JITTER = 1e-5  # keeps columns linearly independent for rows of few dimensions
 _LEAST_TAIL = 1e-3  # relative to the mean variance
 LEAST_SIZE = 1e-9  # least trace of a class, relative to the largest one
 _STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
 _LOW, _HIGH = -40.0, 80.0
 FOLDS = 4
 _ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
-_RIDGE = 1e-6  # relative to a control's variance; keeps slopes finite for collinear controls
+_RIDGE = 1e-3  # relative to a control's variance: of less, float32 sums leave mostly rounding
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def n_bases(n_classes: int) -> int:
     return n_classes if n_classes <= FEW_CLASSES else 1
 
 
-def components(sample: NDArray[np.float32], codes: Ints) -> NDArray[np.float32]:
+def components(sample: Array, codes: Ints) -> Array:
     """Return orthonormal leading components of rows that are centred on their class mean.
 
     They need not be accurate, because the controls' means are exact for any orthonormal basis.
@@ -161,34 +161,36 @@ def components(sample: NDArray[np.float32], codes: Ints) -> NDArray[np.float32]:
     if n_bases(n_classes) == 1:
         return _leading(sample, min(SHARED_COMPONENTS, sample.shape[1] - 1))[None]
     k = min(COMPONENTS, sample.shape[1] - 1)
-    return np.stack([_leading(sample[codes == c], k) for c in range(n_classes)])
+    classes = [sample[like(sample, codes == c)] for c in range(n_classes)]
+    return namespace(sample).stack([_leading(rows, k) for rows in classes])
 
 
-def _leading(rows: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+def _leading(rows: Array, k: int) -> Array:
     """Compute leading components by randomised subspace iteration with a fixed seed."""
     rng = np.random.default_rng(0)
     width = min(k + _OVERSAMPLING, rows.shape[1])
-    basis = rng.standard_normal((rows.shape[1], width), dtype=np.float32)
-    noise = _JITTER * basis
+    basis = like(rows, rng.standard_normal((rows.shape[1], width), dtype=np.float32))
+    noise, xp = _JITTER * basis, namespace(rows)
     for _ in range(_POWER_STEPS):
         image = rows.T @ (rows @ basis)
-        image /= np.abs(image).max() + np.float32(1e-30)
-        basis = _orthonormal(image + noise).astype(np.float32)
-    small = (rows @ basis).astype(np.float64)
-    rotation = np.linalg.eigh(small.T @ small)[1][:, ::-1][:, :k]
-    return np.asarray((basis @ rotation.astype(np.float32)).T)
+        image /= abs(image).max() + 1e-30
+        basis = xp.asarray(_orthonormal(image + noise), dtype=xp.float32)
+    small = xp.asarray(rows @ basis, dtype=xp.float64)
+    rotation = np.linalg.eigh(to_numpy(small.T @ small))[1][:, ::-1][:, :k]
+    return (basis @ like(rows, rotation.astype(np.float32))).T
 
 
-def _orthonormal(columns: NDArray[np.float32]) -> Floats:
+def _orthonormal(columns: Array) -> Array:
     """Return an orthonormal basis of the columns' span, computed by a few large products.
 
     Each of the many small steps of a Householder factorisation would wait for all threads, which
     is slow on a busy machine. The second round corrects the rounding errors of the first.
     """
-    basis = columns.astype(np.float64)
+    xp = namespace(columns)
+    basis = xp.asarray(columns, dtype=xp.float64)
     for _ in range(2):
-        values, vectors = np.linalg.eigh(basis.T @ basis)
-        basis = basis @ (vectors / np.sqrt(np.maximum(values, 1e-300)))
+        values, vectors = np.linalg.eigh(to_numpy(basis.T @ basis))
+        basis = basis @ like(basis, vectors / np.sqrt(np.maximum(values, 1e-300)))
     return basis
 
 
@@ -305,19 +307,34 @@ def corrected(moments: Moments, means: Array) -> tuple[Array, Array]:
     Returns
     -------
     mean, error : (n,) float64
-        The slopes come from the other folds, so fitting them biases neither result.
+        The slopes come from the other folds, so fitting them biases neither result. Where the
+        plain mean has the smaller error, as it has where all directions agree, it is returned.
     """
     a = moments.own.shape[1]
     constant = a
     controls = [i for i in range(1, a + moments.mixed.shape[2]) if i != constant]
     expected = [means[i - 1] if i < a else 0.0 for i in controls]
     slopes = _slopes(moments, constant, controls)
-    return _mean_and_error(moments, constant, controls, expected, slopes)
+    mean, error = _mean_and_error(moments, constant, controls, expected, slopes)
+    simple, its_error = plain(moments)
+    xp, helps = namespace(mean), error < its_error
+    return xp.where(helps, mean, simple), xp.where(helps, error, its_error)
 
 
 def plain(moments: Moments) -> tuple[Array, Array]:
     """Return the mean of each sample's values and its standard error, without controls."""
     return _mean_and_error(moments, moments.own.shape[1], [], [], [])
+
+
+def shifted(moments: Moments) -> tuple[Array, Array]:
+    """Return each sample's mean of values on the grids of a plane, and its standard error.
+
+    The common variables are 1 and the directions' widths. Directions of a grid are not
+    independent, but the grids of different folds are.
+    """
+    means = moments.product(0, 2) / moments.product(1, 2)
+    mean = means.mean(0)
+    return mean, (((means - mean) ** 2).mean(0) / (len(means) - 1)) ** 0.5
 
 
 def _slopes(moments: Moments, constant: int, controls: list[int]) -> list[Any]:
@@ -347,7 +364,7 @@ def _solved(lower: list[list[Any]], right: list[Any], units: list[Any]) -> list[
     """Solve many small symmetric systems at once by Cholesky; their entries are arrays.
 
     `units` are the inverse standard deviations of the controls. A control that does not vary has
-    0 there and gets the slope 0. The small ridge handles controls that others explain.
+    0 there and gets the slope 0. The ridge bounds slopes on controls that others explain.
     """
     factor: list[list[Any]] = []
     solution: list[Any] = []

@@ -18,6 +18,7 @@ from memowidgets.metrics.arrays import (
     Floats,
     Frame,
     Ints,
+    as_float,
     like,
     namespace,
     refuse_rows,
@@ -27,24 +28,24 @@ from memowidgets.metrics.arrays import (
 from memowidgets.metrics.controls import (
     FEW_CLASSES,
     FOLDS,
-    LEAST_SIZE,
     Controls,
     Shapes,
     components,
     corrected,
     n_bases,
     plain,
+    shifted,
 )
-from memowidgets.metrics.projections import Tables, moments
+from memowidgets.metrics.projections import Tables, blocks, cuts, moments
 
 _BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
 _PIECE_ROWS = 1024  # with fewer, a product of wide rows waits for its directions from memory
 _SUMMED_ROWS = 512  # summed in float32, before float64 takes over
-_RESOLVED = 1e-10  # least variance of a class, relative to squared distances between classes
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
 _FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
+_LEAST_IN_PLANE = 1e-8  # variance of the shorter axis, relative to the longer one
 _AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
 _KEPT_BYTES = 128_000_000  # maximum size of the projections that are kept for scoring
@@ -68,8 +69,6 @@ class ClassSums:
         Sum of the rows; without columns where no controls are needed.
     lengths : (C,) float64
         Sum of the squared lengths of rows.
-    longest : list of (float, int)
-        Squared length of the longest row of each class, and its number.
     """
 
     origin: Array
@@ -78,12 +77,11 @@ class ClassSums:
     second: Floats
     rows: Floats
     lengths: Floats
-    longest: list[tuple[float, int]]
 
     @classmethod
     def none(cls, origin: Array, d: int) -> ClassSums:
         """Return the sums over no samples; `d` is 0 where their rows are not summed."""
-        (n, width), nothing = origin.shape, (0.0, 0)
+        n, width = origin.shape
         return cls(
             origin=origin,
             counts=np.zeros(n),
@@ -91,7 +89,6 @@ class ClassSums:
             second=np.zeros((n, width)),
             rows=np.zeros((n, d)),
             lengths=np.zeros(n),
-            longest=[nothing] * n,
         )
 
     @classmethod
@@ -113,18 +110,13 @@ class ClassSums:
         counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
         return replace(cls.none(origin, 0), counts=counts, first=first, second=second)
 
-    def with_rows(self, rows: Array, codes: Ints, start: int) -> ClassSums:
-        """Return these sums with those over the rows (n, d), the first of which is row `start`."""
-        found = to_numpy(namespace(rows).einsum("nd,nd->n", rows, rows)).astype(np.float64)
-        n_classes, longest = len(self.counts), list(self.longest)
-        for c in np.unique(codes):
-            row = int(np.where(codes == c, found, -1.0).argmax())
-            longest[c] = (float(found[row]), start + row)
+    def with_rows(self, rows: Array, codes: Ints, squares: Floats) -> ClassSums:
+        """Return these sums with those over the rows (n, d), whose squared lengths are given."""
+        n_classes = len(self.counts)
         return replace(
             self,
             rows=to_numpy(_members(rows, codes, n_classes) @ rows).astype(np.float64),
-            lengths=np.bincount(codes, found, n_classes).astype(np.float64),
-            longest=longest,
+            lengths=np.bincount(codes, squares, n_classes).astype(np.float64),
         )
 
     def __add__(self, other: ClassSums) -> ClassSums:
@@ -136,7 +128,6 @@ class ClassSums:
             self.second + other.second,
             self.rows + other.rows,
             self.lengths + other.lengths,
-            [max(pair) for pair in zip(self.longest, other.longest, strict=True)],
         )
 
     def finite(self) -> bool:
@@ -156,25 +147,6 @@ class ClassSums:
         """Return the mean row (C, d) of each class."""
         return np.asarray(self.rows / self.counts[:, None])
 
-    def resolved(self) -> bool:
-        """Return whether float32 resolves each class's variance at its distance from the others.
-
-        If not, distances to the other classes are mostly rounding errors. Controls are made of
-        such distances, and these errors are far above the standard errors that they give. Rows are
-        in a `Frame`, so the origin is near them, compared with these distances.
-        """
-        traces = np.maximum(self.traces(), LEAST_SIZE * self.traces().max())
-        return bool(traces.min() >= _RESOLVED * (self.centres() ** 2).sum(axis=1).max())
-
-    def dominant(self, fewest: int) -> Ints:
-        """Return the rows that are longer, squared, than all others of their class together.
-
-        Classes with fewer than `fewest` rows are left out.
-        """
-        pairs = zip(self.longest, self.lengths, self.counts, strict=True)
-        rows = [row for (one, row), every, n in pairs if n >= fewest and 2 * one > every > 0]
-        return np.array(sorted(rows), dtype=np.int64)
-
     def traces(self) -> NDArray[np.float64]:
         """Return the total variance (C,) of each class's rows."""
         return np.asarray(self.lengths / self.counts - (self.centres() ** 2).sum(axis=1))
@@ -184,7 +156,9 @@ def _members(beside: Array, codes: Ints, n_classes: int) -> Array:
     """Return a matrix (C, n) with a 1 where the sample is of the class."""
     n, one = len(codes), np.ones(len(codes), dtype=np.float32)
     if is_tensor(beside):
-        return like(beside, np.eye(n_classes, dtype=np.float32)[:, codes])
+        xp = namespace(beside)
+        every = like(beside, np.arange(n_classes))[:, None] == like(beside, codes)
+        return xp.asarray(every, dtype=xp.float32)
     return csc_array((one, codes, np.arange(n + 1)), (n_classes, n))
 
 
@@ -219,6 +193,8 @@ class Fitted:
         Tables of the m directions.
     controls : Controls or None
         None if the mean is plain.
+    folds : int
+        Number of folds of the directions, for control variates and grids.
     kept : Kept or None
         Projections of the fitted samples, if they are small enough to keep.
     dominant : (rows,) int
@@ -230,6 +206,7 @@ class Fitted:
     onto: Array
     tables: Tables
     controls: Controls | None
+    folds: int
     kept: Kept | None = field(repr=False)
     dominant: Ints = field(repr=False)
 
@@ -257,37 +234,51 @@ class Fitted:
             projected = self.kept.of(_probe(rows), piece)
         if projected is None:
             projected = rows @ self.onto.T
-        found = moments(projected[:, :m], labels, self.tables)
+        found = moments(projected[:, :m], labels, self.tables, self.folds)
         if self.controls is None:
-            mean, error = plain(found)
+            mean, error = plain(found) if self.folds == 1 else shifted(found)
         else:
             along = self.controls.along(projected[:, m:])
             mean, error = corrected(found, self.controls.means(rows, along, labels))
         return to_numpy(mean), to_numpy(error)
 
 
-def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bool) -> Fitted:
-    """Fit PSMI along `n_directions` to samples whose class indices are `codes`."""
-    counts = np.bincount(codes)
-    d = X.shape[1]
+def fit(
+    X: Array,
+    codes: Ints,
+    n_directions: int,
+    seed: int,
+    *,
+    use_controls: bool = False,
+    even: bool = False,
+) -> Fitted:
+    """Fit PSMI along random or even directions to samples whose class indices are `codes`."""
+    counts, d = np.bincount(codes), X.shape[1]
     picked = _picked_rows(codes, counts, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * d)))
     frame, sample = _sampled(X, picked)
-    centres = np.stack([sample[codes[picked] == c].mean(axis=0) for c in range(len(counts))])
-    axes = np.empty((0, d), dtype=np.float32)
+    xp, few = namespace(sample), codes[picked]
+    near = xp.stack([sample[like(sample, few == c)].mean(0) for c in range(len(counts))])
+    deviations = sample - near[like(sample, few)]
+    theta, width = np.empty((n_directions, d), dtype=np.float32), None
+    if even:
+        theta, width = plane_directions(to_numpy(deviations).astype(float), n_directions, seed)
+    else:
+        fill_directions(theta, seed)
+    onto = like(sample, theta)
     if use_controls:
-        axes = components(sample - centres[codes[picked]], codes[picked]).reshape(-1, d)
-    onto = np.empty((n_directions + len(axes), d), dtype=np.float32)
-    fill_directions(onto[:n_directions], seed)
-    onto[n_directions:] = axes
-    beside = frame.rows(X, 0, 1)
-    onto, near = like(beside, onto), like(beside, centres)
-    sums, kept = _summed(X, codes, frame, onto, near, with_rows=use_controls)
-    tables, controls = _tables(sums, n_directions), None
-    if use_controls and tables.sharpness.any() and sums.resolved():
-        tables, controls = _with_controls(tables, sums, to_numpy(onto), n_directions)
-    tables = Tables(*(like(beside, values) for values in vars(tables).values()))
-    controls = controls and Controls(*(like(beside, v) for v in vars(controls).values()))
-    return Fitted(frame, onto, tables, controls, kept, sums.dominant(_FEWEST_TO_DOMINATE))
+        axes = components(deviations, few)
+        onto = xp.concatenate([onto, axes.reshape(-1, d)])
+    sums, squares, kept = _summed(X, codes, frame, onto, near, with_rows=use_controls)
+    tables, controls = replace(_tables(sums, n_directions), width=width), None
+    if use_controls and tables.sharpness.any():
+        along = to_numpy(onto[n_directions:] @ onto[:n_directions].T)
+        tables, controls = _with_controls(tables, sums, along)
+    tables = Tables(*(like(sample, values) for values in vars(tables).values()))
+    controls = controls and Controls(*(like(sample, v) for v in vars(controls).values()))
+    longest = 2 * squares > sums.lengths[codes]
+    dominant = np.flatnonzero(longest & (counts[codes] >= _FEWEST_TO_DOMINATE))
+    folds = FOLDS if controls is not None or even else 1
+    return Fitted(frame, onto, tables, controls, folds, kept, dominant)
 
 
 def project(X: Array, rows: Ints, n_directions: int, seed: int) -> Float32s:
@@ -295,7 +286,7 @@ def project(X: Array, rows: Ints, n_directions: int, seed: int) -> Float32s:
     theta = np.empty((n_directions, X.shape[1]), dtype=np.float32)
     fill_directions(theta, seed)
     sample = _sampled(X, rows)[1]
-    return np.asarray((sample - sample.mean(axis=0)) @ theta.T)
+    return to_numpy((sample - sample.mean(0)) @ like(sample, theta).T)
 
 
 @_REPORTED
@@ -319,12 +310,33 @@ def fill_directions(theta: Float32s, seed: int) -> None:
         pass
 
 
+def plane_directions(deviations: Floats, m: int, seed: int) -> tuple[Float32s, Float32s]:
+    """Return directions (m, 2) on grids with random shifts, and the widths (1, m) of their angles.
+
+    Where one axis is far longer than the other, much happens within few angles. So the grids are
+    even halfway between this plane and the one in which the rows' deviations (n, 2) from their
+    class mean are round.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
+    widths = [block.stop - block.start for block in blocks(m)]
+    sizes = [cut.stop - cut.start for width in widths for cut in cuts(width, FOLDS)]
+    angles = np.concatenate([np.pi * (np.arange(n) + rng.random()) / n for n in sizes])
+    values, axes = np.linalg.eigh(deviations.T @ deviations)
+    lengths = np.maximum(values / (values.max() or 1), _LEAST_IN_PLANE) ** -0.25
+    theta = np.stack([np.cos(angles), np.sin(angles)], axis=1) * lengths @ axes.T
+    return theta.astype(np.float32), (1 / (theta**2).sum(axis=1))[None].astype(np.float32)
+
+
 @_REPORTED
 def _summed(
     X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
-) -> tuple[ClassSums, Kept | None]:
-    """Sum over the rows in one pass, keeping the projections if they are small enough."""
+) -> tuple[ClassSums, Floats, Kept | None]:
+    """Sum over the rows in one pass, keeping the projections if they are small enough.
+
+    The squared length of each row is 0 without `with_rows`.
+    """
     kept, n, origin = None, len(codes), near @ onto.T
+    squares = np.zeros(n)
     if 4 * n * len(onto) <= _KEPT_BYTES:
         projections = np.empty((n, len(onto)), dtype=np.float32)
         kept = Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
@@ -337,14 +349,17 @@ def _summed(
         if kept is not None:
             kept.probed[piece] = _probe(rows)
         sums = ClassSums.of(origin, projected, codes[piece])
-        return sums.with_rows(rows, codes[piece], piece.start) if with_rows else sums
+        if not with_rows:
+            return sums
+        squares[piece] = to_numpy(namespace(rows).einsum("nd,nd->n", rows, rows))
+        return sums.with_rows(rows, codes[piece], squares[piece])
 
     total = ClassSums.none(origin, X.shape[1] if with_rows else 0)
     for sums in _each(X, sums_over, row_pieces(X, frame, len(onto), len(near))):
         total += sums
     if not total.finite():
         refuse_rows(X)
-    return total, kept
+    return total, squares, kept
 
 
 def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice]:
@@ -390,14 +405,14 @@ def _picked_rows(codes: Ints, counts: Ints, most: int) -> Ints:
     return np.concatenate(places)
 
 
-def _sampled(X: Array, picked: Ints) -> tuple[Frame, Float32s]:
+def _sampled(X: Array, picked: Ints) -> tuple[Frame, Array]:
     """Return the frame that suits the picked rows, and these rows in it."""
     raw = X[picked]
-    sample = to_numpy(raw).astype(np.float64)
-    if not np.isfinite(sample).all():
+    sample = as_float(raw, 64)
+    if not namespace(sample).isfinite(sample).all():
         refuse_rows(X)
     frame = Frame.fitting(sample, X)
-    return frame, to_numpy(frame.rows(raw, 0, len(picked)))
+    return frame, frame.rows(raw, 0, len(picked))
 
 
 def _tables(sums: ClassSums, m: int) -> Tables:
@@ -416,10 +431,9 @@ def _tables(sums: ClassSums, m: int) -> Tables:
     )
 
 
-def _with_controls(
-    tables: Tables, sums: ClassSums, onto: Float32s, m: int
-) -> tuple[Tables, Controls]:
-    centres = sums.centres()
+def _with_controls(tables: Tables, sums: ClassSums, along: Float32s) -> tuple[Tables, Controls]:
+    """Add what the controls need, from the directions' coordinates along the components."""
+    centres, m = sums.centres(), along.shape[1]
     n_classes, d = centres.shape
     bases, every = n_bases(n_classes), np.arange(n_classes)
     means, variances = (
@@ -427,8 +441,7 @@ def _with_controls(
         for table in (sums.mean(), sums.variance())
     )
     shapes = Shapes.of(variances, sums.traces(), sums.counts, d)
-    along = (onto[m:] @ onto[:m].T).astype(np.float64)
-    forms = shapes.forms(along.reshape(bases, len(along) // bases, m) ** 2)
+    forms = shapes.forms(along.astype(np.float64).reshape(bases, len(along) // bases, m) ** 2)
     tables = replace(
         tables,
         weight=(1 / forms).astype(np.float32),

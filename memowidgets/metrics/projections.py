@@ -9,7 +9,7 @@ import numpy as np
 
 from memowidgets.checks import is_tensor
 from memowidgets.metrics.arrays import Array, like, namespace
-from memowidgets.metrics.controls import FEW_CLASSES, FOLDS, Moments
+from memowidgets.metrics.controls import FEW_CLASSES, Moments
 
 BLOCK = 256  # directions per step
 _SCRATCH_BYTES = 2**20  # a thread's table (classes, samples, directions) fits in its cache
@@ -33,6 +33,8 @@ class Tables:
         1 / θᵀΣ̃θ; None without controls.
     log_form : (C, m) or None
         log θᵀΣ̃θ minus its exact mean.
+    width : (1, m) or None
+        Share of all angles that each direction of a grid in the plane stands for; None elsewhere.
     """
 
     mean: Array
@@ -41,6 +43,7 @@ class Tables:
     log_prior: Array
     weight: Array | None = None
     log_form: Array | None = None
+    width: Array | None = None
 
     @property
     def n_classes(self) -> int:
@@ -55,7 +58,7 @@ class Tables:
     def sizes(self) -> tuple[int, int]:
         """Numbers of own variables of a sample and of common variables, as in `Moments`."""
         if self.weight is None:
-            return 1, 1
+            return 1, 1 if self.width is None else 2
         return (1 + self.n_classes, 1 + self.n_classes) if self.each_class else (4, 2)
 
 
@@ -95,17 +98,16 @@ class Part:
     tables: Tables
 
     @classmethod
-    def of(cls, tables: Tables, block: slice) -> Part:
+    def of(cls, tables: Tables, block: slice, folds: int) -> Part:
         """Cut a block of directions out of the tables."""
         fields = {
             name: None if table is None or name == "log_prior" else table[:, block]
             for name, table in vars(tables).items()
         }
         cut = Tables(**fields | {"log_prior": tables.log_prior})
-        xp, folds = namespace(cut.mean), FOLDS if cut.weight is not None else 1
+        xp = namespace(cut.mean)
         offset = cut.offset - xp.amax(cut.offset, 0)
         width, common = cut.mean.shape[1], xp.ones_like(cut.mean[:1])
-        edges = [width * fold // folds for fold in range(folds + 1)]
         everyone = None
         if cut.weight is not None and not cut.each_class:
             share = cut.weight / cut.n_classes
@@ -114,9 +116,11 @@ class Part:
         if cut.log_form is not None:
             forms = cut.log_form if cut.each_class else cut.log_form.mean(0)[None]
             common = xp.concatenate([common, forms])
+        if cut.width is not None:
+            common = xp.concatenate([common, cut.width])
         return cls(
             block,
-            [slice(a, b) for a, b in pairwise(edges)],
+            cuts(width, folds),
             cut.mean[:, None],
             -(cut.sharpness**2)[:, None],
             offset[:, None],
@@ -134,7 +138,12 @@ def blocks(n_directions: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, n_directions)) for start in starts]
 
 
-def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
+def cuts(width: int, folds: int) -> list[slice]:
+    """Return slices that cut a block of directions into folds."""
+    return [slice(*edges) for edges in pairwise(width * i // folds for i in range(folds + 1))]
+
+
+def moments(projections: Array, codes: Array, tables: Tables, folds: int = 1) -> Moments:
     """Return sums of products of all variables, for samples with the given projections.
 
     Parameters
@@ -145,11 +154,12 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
         Index of each sample's class.
     tables : Tables
         Tables of the m directions.
+    folds : int
+        Number of folds of the directions.
     """
     n, m = projections.shape
     (own, common), xp = tables.sizes(), namespace(projections)
-    parts = [Part.of(tables, block) for block in blocks(m)]
-    folds = len(parts[0].cuts)
+    parts = [Part.of(tables, block, folds) for block in blocks(m)]
     result = Moments(
         _zeros(projections, (folds, own, own, n)),
         _zeros(projections, (folds, own, common, n)),

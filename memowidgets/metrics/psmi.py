@@ -29,6 +29,7 @@ TOLERANCE = 0.1  # an error of a tenth of the spread adds a hundredth to the var
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
 _TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
 _SHUFFLES = 19
+_PLANE = 2  # features for which even angles replace random directions
 KNOWS_NO_LABELS = (
     "the representations tell the labels apart no better than shuffled labels: their scores "
     "predict nothing"
@@ -49,7 +50,8 @@ class PSMI:
         "plain" is the paper's mean over directions. "control-variates" subtracts from each value
         similar quantities whose mean over all directions is known exactly (ratios and logarithms
         of quadratic forms, with cross-fitted slopes). This removes most of the random error. With
-        fewer than 64 directions, or fewer than 8 for each control, the mean is plain.
+        fewer than 64 directions, or fewer than 8 for each control, the mean is plain. For two
+        features, directions are at even angles instead, on grids with random shifts.
     tol : float or None
         Largest standard error for "auto", as a share of the scores' spread: 1.4826 times the
         median distance of a score to the median of its class. None means 0.1.
@@ -75,6 +77,9 @@ class PSMI:
     pointwise value is log p(θᵀx | y) − log Σ_y p(y) p(θᵀx | y). PSMI is its mean over directions,
     in nats (natural logarithms). A low value, usually below 0, means that memorisation is likely
     (the paper's section 3). The result does not depend on the scale or position of the features.
+    Each fitted sample is in the Gaussian of its own class, so the mean PSMI of representations
+    that know nothing of the labels is slightly above 0 (one over the size of a class, minus one
+    over that of all), and 0 is a strict threshold for many small classes.
 
     Examples
     --------
@@ -242,9 +247,15 @@ class PSMI:
     def _fit_directions(self, X: Array, codes: Ints, m: int) -> None:
         n_controls = 2 * len(self.classes_) if len(self.classes_) <= FEW_CLASSES else 4
         enough = max(FEWEST_TO_REGRESS, 8 * n_controls)
-        varies = X.shape[1] > 1  # one feature has a single direction, without random error
-        use_controls = self.method == "control-variates" and m >= enough and varies
-        self._fitted = fit(X, codes, m, self.random_state, use_controls=use_controls)
+        d, corrects = X.shape[1], self.method == "control-variates"
+        self._fitted = fit(
+            X,
+            codes,
+            m,
+            self.random_state,
+            use_controls=corrects and d > _PLANE and m >= enough,
+            even=corrects and d == _PLANE and m >= FEWEST_TO_REGRESS,
+        )
         self.n_directions_ = m
 
     def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
@@ -262,7 +273,7 @@ class PSMI:
             wanted = m * min(far**2 * 1.05, 8.0)
             blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
             m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
-        if error > allowed and self.tol is not None:
+        if error > allowed:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
             self.warnings_ += (f"{note}the scores' spread ({allowed:.2g} nats)",)
 

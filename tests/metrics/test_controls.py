@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from memowidgets.metrics.controls import FOLDS, Moments, Shapes, corrected, mean_log, mean_ratios
+from memowidgets.metrics.controls import (
+    _RIDGE,
+    FOLDS,
+    Moments,
+    Shapes,
+    corrected,
+    mean_log,
+    mean_ratios,
+)
 
 CASES = [
     (np.array([5.0, 2.0, 0.3]), 0.1, 4),
@@ -61,8 +69,10 @@ def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
         design = np.column_stack([np.ones(m), own[0, i] - 0.1, own[1, i] + 0.2, shared])
         residual = np.empty(m)
         for rest, here in ((fold != one, fold == one) for one in folds):
-            slopes = np.linalg.lstsq(design[rest], f[i, rest], rcond=None)[0]
-            residual[here] = f[i, here] - design[here, 1:] @ slopes[1:]
+            covariance = np.cov(np.column_stack([f[i], design[:, 1:]])[rest].T)
+            ridge = _RIDGE * np.diag(np.diag(covariance)[1:])
+            slopes = np.linalg.solve(covariance[1:, 1:] + ridge, covariance[1:, 0])
+            residual[here] = f[i, here] - design[here, 1:] @ slopes
         assert found[i] == pytest.approx(residual.mean(), abs=1e-5)
         assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 1 - 4), rel=1e-4)
 

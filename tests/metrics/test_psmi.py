@@ -6,6 +6,7 @@ import numpy as np
 import psmi as published
 import pytest
 from scipy.stats import norm
+from sklearn.datasets import load_breast_cancer
 
 from memowidgets.metrics import PSMI, fitted, projections
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
@@ -114,6 +115,66 @@ def test_the_default_follows_the_data():
     assert error <= 0.1 * spread
     of_256, _ = error_and_spread(PSMI(256).fit(*hard), *hard)
     assert of_256 > 0.1 * spread
+
+
+def test_the_default_stops_at_2048():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1000, 64)), np.arange(1000) % 4
+    psmi = PSMI().fit(X, y)
+    assert psmi.n_directions_ == 2048
+    assert any("2048 directions leave" in note for note in psmi.warnings_)
+
+
+def nearly_one_dimension(n_classes, second, seed):
+    """400 rows in 20 dimensions, of which one varies, and another `second` times as much."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(400) % n_classes)
+    X = np.zeros((400, 20))
+    X[:, :2] = rng.normal(size=(400, 2)) + rng.normal(size=(n_classes, 2))[y]
+    X[:, 1] *= second
+    return X, y
+
+
+def exact_in_the_plane(X, y, steps=400):
+    """PSMI of two columns, by a sum over angles that are dense near both axes."""
+    edges = np.union1d(np.logspace(-9, 0, steps), np.linspace(0, 1, steps)) * np.pi / 4
+    middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / np.pi
+    angles = np.concatenate([axis + middle * s for axis in (0, np.pi / 2) for s in (1, -1)])
+    theta = np.column_stack([np.cos(angles), np.sin(angles)])
+    return reference.values(X, y, theta) @ np.tile(width, 4)
+
+
+@pytest.mark.parametrize("second", [0, 1e-5, 1e-4])
+@pytest.mark.parametrize("n_classes", [2, 3, 4, 6, 8])
+def test_controls_that_others_explain(n_classes, second):
+    """A random direction meets the plane of two columns at an even angle."""
+    for seed in range(10):
+        X, y = nearly_one_dimension(n_classes, second, seed)
+        found = score(X, y, seed=seed)
+        np.testing.assert_allclose(found, exact_in_the_plane(X[:, :2], y, 60), atol=0.01)
+
+
+@pytest.mark.parametrize("longer", [1, 100, 0.01])
+@pytest.mark.parametrize("n_classes", [2, 4, 8])
+def test_two_features_of_any_axes(n_classes, longer):
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % n_classes
+    X = (rng.normal(size=(400, 2)) + rng.normal(size=(n_classes, 2))[y]) * [longer, 1]
+    expected = exact_in_the_plane(X, y)
+    for seed in range(10):
+        found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+        assert np.sqrt(np.mean((found - expected) ** 2)) < (1e-5 if longer == 1 else 1e-4)
+        assert np.mean(np.abs(found - expected) < 3 * error + 2e-6) > 0.7
+
+
+@pytest.mark.parametrize("columns", [[0, 1], [0, 3], [3, 4]])
+def test_two_raw_columns(columns):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, columns]
+    expected = exact_in_the_plane(X, y)
+    for seed in range(10):
+        np.testing.assert_allclose(score(X, y, seed=seed), expected, atol=0.01)
 
 
 def few_of_some_classes():
@@ -300,9 +361,10 @@ def test_unequal_classes():
     X = rng.normal(size=(2002, 10)) + 2 * y[:, None]
     estimator = PSMI().fit(X, y)
     assert np.isfinite(estimator.score_samples(X, y)).all()
-    (warning,) = estimator.warnings_
+    warning, stopped = estimator.warnings_
     assert "1 of 2 classes" in warning
     assert "1 (2)" in warning
+    assert "2048 directions leave" in stopped
 
 
 def test_one_warning_names_all_small_classes():

@@ -11,14 +11,14 @@ from tests.browser.harness import settled
 
 CELLS = [
     "from memowidgets.teaching import *\nwatch = MemorizationPlayground(n=60, width=8)\nwatch",
-    "from memowidgets.metrics import PSMI\npsmi = PSMIPlayground(n=90)\npsmi",
+    "from memowidgets.metrics.fitted import fit\npsmi = PSMIPlayground(n=90)\npsmi",
     "lira = LiRAPlayground()\nlira",
     "theorem = TheoremPlayground()\ntheorem",
 ]
 NAMES = ("watch", "psmi", "lira", "theorem")
 OFFICIAL = (
-    "'{0[0]:.3f} ± {1[0]:.3f}'.format(*PSMI(256, random_state=0).fit(psmi.points, psmi.labels)"
-    ".score_samples(psmi.points, psmi.labels, return_std=True))"
+    "'{0[0]:.3f} ± {1[0]:.3f}'.format("
+    "*fit(psmi.points, psmi.labels, 256, 0, use_controls=True).score(psmi.points, psmi.labels))"
 )
 
 
@@ -150,7 +150,7 @@ def the_cloud(notebook):
     page.wait_for_function(
         "() => document.querySelector('.mw-play-psmi').textContent.includes('below 0: at risk')"
     )
-    shown = fact(page, "psmi", "metrics.PSMI says")
+    shown = fact(page, "psmi", "from 256 random directions")
     wanted = notebook.python(OFFICIAL).replace("-", "−")
     page.wait_for_function(
         "([node, text]) => node.textContent === text", arg=[shown.element_handle(), wanted]

@@ -55,14 +55,14 @@ def playground(chromium, tmp_path_factory):
 
 
 def official(page):
-    """What the page says that metrics.PSMI says, and what it says itself, once both are there."""
+    """PSMI from 256 random directions, and the mean over all, once both are there."""
     page.wait_for_function(
         "() => !document.querySelector('.mw-play-body').innerText.includes('…')"
         " && [...document.querySelectorAll('.mw-fact-value')].every((value) => value.innerText)"
     )
     return [
         float(number(page, tile).split()[0])
-        for tile in ("metrics.PSMI says", "PSMI of the ringed point")
+        for tile in ("from 256 random directions", "PSMI of the ringed point")
     ]
 
 

@@ -192,7 +192,7 @@ class PSMIView extends PointsPlayground {
     const atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
     const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
     const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
-    const official = tile("metrics.PSMI says", "256 random directions with control variates");
+    const official = tile("from 256 random directions", "with control variates, as PSMI does in more dimensions");
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
     const left = html("div", { class: "mw-play-side" }, this.cloudPanel(),
       html("div", { class: "mw-slides" }, turn.element), this.acts(atypical),

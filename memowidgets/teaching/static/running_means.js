@@ -6,7 +6,8 @@ import { along, pointwise } from "./psmi_maths.js";
 
 const LEAST_TAIL = 1e-3; // of a class's mean variance
 const LEAST_SIZE = 1e-9; // of a class's trace, in the largest one
-const RIDGE = 1e-6;
+const ROUNDING = 1e-6; // of a control's mean square
+const RIDGE = 1e-3; // of a control's variance
 const FOLDS = 4;
 const FEWEST = 64; // directions from which on control variates are regressed
 
@@ -100,7 +101,7 @@ function runningProducts(rows, m, width) {
  */
 
 /**
- * One point's PSMI from a growing number of directions, as `metrics.PSMI` estimates it.
+ * One point's PSMI from a growing number of directions, as `metrics.PSMI` estimates it in space.
  * @param {Classes} classes
  * @param {Float32Array} directions
  * @param {number} x
@@ -187,7 +188,7 @@ function slopesFrom(sum, constant, controls) {
   const covariance = (a, b) => sum(a, b) / n - (sum(a, constant) * sum(b, constant)) / (n * n);
   const units = controls.map((c) => {
     const own = covariance(c, c);
-    return own > (RIDGE * sum(c, c)) / n + RIDGE ** 2 ? 1 / Math.sqrt(own) : 0;
+    return own > (ROUNDING * sum(c, c)) / n + ROUNDING ** 2 ? 1 / Math.sqrt(own) : 0;
   });
   /** @type {number[][]} */
   const factor = [];

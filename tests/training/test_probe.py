@@ -540,6 +540,8 @@ def test_what_functions_do_belongs_to_what_a_run_is(data, tmp_path):
     moves = {name: [0.0, 0.0] for name in asked if name.startswith("optimizer")}
     other = {**manifest["probe"], "numbers": {**asked, **moves}}
     assert identity.run_digest(manifest) != identity.run_digest({**manifest, "probe": other})
+    for part in ("model", "training", "probe", "seed", "members", "content"):
+        assert identity.run_digest(manifest) != identity.run_digest({**manifest, part: ["x"]})
     with pytest.raises(ValueError, match="another run: the optimizer takes other steps"):
         identity.check_same(manifest, {**manifest, "probe": other}, "here")
 

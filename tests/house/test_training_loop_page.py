@@ -50,6 +50,7 @@ def _folder_and_closed_widgets(tmp_path, monkeypatch):
         widget.close()
 
 
+@pytest.mark.filterwarnings("ignore:PSMI's τ = 0 may be strict")  # of 60 samples
 def test_the_loop_stops_and_shows_what_is_flagged():
     data, module = pairs(), net()
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.05)

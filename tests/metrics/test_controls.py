@@ -5,7 +5,15 @@ import pytest
 from scipy.integrate import quad
 
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.controls import _RIDGE, FOLDS, Moments, Shapes, corrected, mean_log, mean_ratios
+from memowidgets.metrics.controls import (
+    _RIDGE,
+    FOLDS,
+    Moments,
+    Shapes,
+    corrected,
+    mean_log,
+    mean_ratios,
+)
 from tests.metrics import reference
 
 CASES = [

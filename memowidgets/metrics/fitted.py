@@ -46,6 +46,7 @@ _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
 _FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
 _LEAST_IN_PLANE = 1e-8  # variance of the shorter axis, relative to the longer one
+_ROOMIER = 8  # a device's pieces are larger: each takes it thousands of small steps
 _AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
 _KEPT_BYTES = 128_000_000  # maximum size of the projections that are kept for scoring
@@ -373,7 +374,8 @@ def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice
         copied = 4 if frame.neutral and str(X.dtype).endswith("float32") else 28
         variables = min(n_classes, FEW_CLASSES) + 1
         products = 8 * FOLDS * variables * 2 * variables
-        return [slice(*chunk) for chunk in row_chunks(n, copied * d + 4 * width + products)]
+        needed = copied * d + 4 * width + products
+        return [slice(*chunk) for chunk in row_chunks(n, needed // _ROOMIER)]
     fitting = COPIED_BYTES // (4 * (d + width))
     rows = max(min(_PIECE_ROWS, fitting, -(-n // 4)), 4 * n_classes, 64)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]

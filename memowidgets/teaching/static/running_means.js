@@ -7,7 +7,7 @@ import { along, pointwise } from "./psmi_maths.js";
 const LEAST_TAIL = 1e-3; // of a class's mean variance
 const LEAST_SIZE = 1e-9; // of a class's trace, in the largest one
 const ROUNDING = 1e-6; // of a control's mean square
-const RIDGE = 1e-3; // of a control's variance
+const RIDGE = 1e-4; // of a control's variance
 const FOLDS = 4;
 const FEWEST = 64; // directions from which on control variates are regressed
 

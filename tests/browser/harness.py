@@ -645,9 +645,8 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
 # The point of an element's corner is its own: nothing covers it, and no edge cuts it off.
 CORNERS = """(one) => {
     const { left, right, top, bottom } = one.getBoundingClientRect();
-    return [[left, top], [right, top], [left, bottom], [right, bottom]]
-        .map(([x, y]) => [x === left ? x + 3 : x - 3, y === top ? y + 3 : y - 3])
-        .every(([x, y]) => one.contains(document.elementFromPoint(x, y)));
+    return [left + 3, right - 3].every((x) => [top + 3, bottom - 3].every(
+        (y) => one.contains(document.elementFromPoint(x, y))));
 }"""
 
 

@@ -267,6 +267,7 @@ def test_a_read_only_run_says_so_and_exports(images, tmp_path):
     images.screenshots("inspector-read-only", of=".mw-inspector", widths=[1400])
     with page.expect_download() as downloading:
         page.locator(".mw-export summary").click()
+        page.locator(".mw-export").get_by_text("Export them before the kernel ends").wait_for()
         page.get_by_role("button", name="CSV", exact=True).click()
     downloading.value.save_as(tmp_path / "got.csv")
     assert downloading.value.suggested_filename == "decisions.csv"

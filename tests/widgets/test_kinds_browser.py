@@ -86,10 +86,12 @@ import memowidgets as mw
 dashboard = mw.open_recorded("{}").dashboard()
 dashboard
 """
-ROWS = "import numpy as np, pandas as pd\nfrom memowidgets.data import TableDataset\n" + (
-    "from memowidgets.widgets import SampleInspector\n"
-    + TABLE.replace("page_size=4", "page_size=24")
-)
+ROWS = """
+import numpy as np
+import pandas as pd
+from memowidgets.data import TableDataset
+from memowidgets.widgets import SampleInspector
+""" + TABLE.replace("page_size=4", "page_size=24")
 SIZES = [(960, 780), (1440, 900), (390, 800)]
 PLACES = """() => [...document.querySelectorAll(
     ".mw-scope, .mw-decide .mw-choice, .mw-undo, .mw-export, .mw-card:first-child")]

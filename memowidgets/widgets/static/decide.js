@@ -183,7 +183,6 @@ export class DecideBar {
     this.total = 0;
     this.refused = /** @type {Record<string, string>} */ ({});
     this.these = "";
-    this.progress = html("progress", { class: "mw-decided-bar", max: 1, "aria-label": "decided" });
     this.decided = html("span", { class: "mw-labelled mw-decided" });
     this.asked = { decision: "", these: "", to: /** @type {number | null} */ (null) };
     this.classes = /** @type {string[]} */ ([]);
@@ -253,10 +252,7 @@ export class DecideBar {
     able();
     this.scope.onchange = able;
     this.decided.hidden = decided === 0;
-    if (!this.decided.hidden) {
-      this.progress.value = decided / of;
-      this.decided.replaceChildren(`${whole(decided)} of ${whole(of)} decided`, this.progress);
-    }
+    write(this.decided, `${whole(decided)} of ${whole(of)} decided`);
     write(this.undo, status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo");
     this.undo.disabled = status.undo === 0;
     this.exporting.show(status);

@@ -193,9 +193,8 @@ export function listeners(model) {
 }
 
 /**
- * Calls back with the place where the visible part of the page begins, whenever what holds an
- * element was scrolled. A host may clip each of its boxes, which a sticky position cannot leave:
- * so what stays in view follows.
+ * Calls back with where the page's visible part begins, whenever what holds an element was scrolled.
+ * A host may clip each of its boxes, which a sticky position cannot leave: so what sticks follows.
  * @param {Element} element
  * @param {ReturnType<typeof listeners>} ears
  * @param {(top: number) => void} action

@@ -224,10 +224,7 @@ export class Inspector {
     onScroll(this.root, this.ears, (top) => this.stick(top));
   }
 
-  /**
-   * Keeps the bar of decisions in view above the samples, unless an opened one has its own.
-   * @param {number} top  where the visible part of the page begins
-   */
+  /** @param {number} top  where decisions stay in view above the samples; an opened one has its own */
   stick(top) {
     const [bar, box] = [this.bar.element, this.root.getBoundingClientRect()];
     const under = top + (this.led ? HEIGHT : 0);
@@ -382,17 +379,18 @@ export class Inspector {
       if (next === had && next?.dataset.position !== showed) had?.blur(); // so that another sample is read out
       next?.focus({ preventScroll: true });
     }
-    if (this.moved) afterPaint(() => this.reveal()); // the mark of the decision has taken its room by then
+    // by then the mark of the decision has taken its room
+    if (this.moved) requestAnimationFrame(() => setTimeout(() => this.reveal(), AFTER_PAINT));
     this.moved = false;
   }
 
   /** Scrolls the chosen sample into view, whole below what sticks; of one that is too high, the top. */
   reveal() {
-    const { element, sample, top } = this.opened;
-    const whole = this.open === null ? this.current() : sample;
-    const [strip, own] = [this.led ? HEIGHT : 0, (this.open === null ? this.bar.element : top).offsetHeight];
-    if (this.open !== null) show(element, strip);
-    for (const part of [whole, whole?.firstElementChild]) show(part, strip + own);
+    const inList = this.open === null || this.list.contains(focused(this.list));
+    const [whole, over] = inList ? [this.current(), this.bar.element] : [this.opened.sample, this.opened.top];
+    this.root.style.setProperty("--mw-over", `${over.offsetHeight}px`);
+    if (!inList) this.opened.element.scrollIntoView({ block: "nearest" });
+    for (const part of [whole, whole?.firstElementChild]) part?.scrollIntoView({ block: "nearest" });
   }
 
   /** Says why there is no sample, and offers what brings some back. */
@@ -424,7 +422,7 @@ export class Inspector {
     this.unfilled = first.length > 0 ? all.filter((i) => !first.includes(i)) : [];
     this.fillThese(first.length > 0 ? first : all, reply);
     this.list.setAttribute("aria-busy", String(this.unfilled.length > 0));
-    if (this.unfilled.length > 0) afterPaint(() => this.fillRest());
+    if (this.unfilled.length > 0) requestAnimationFrame(() => setTimeout(() => this.fillRest(), AFTER_PAINT));
   }
 
   /** Fills the cards that waited: when there is time, or before they are used. */
@@ -609,11 +607,8 @@ export class Inspector {
     const onward = this.onward;
     this.onward = null;
     if (onward === null) return;
-    if (this.open !== null) {
-      this.openSample(onward);
-      return;
-    }
-    this.select(onward, this.list.contains(focused(this.list)));
+    if (this.open !== null) this.openSample(onward);
+    else this.select(onward, this.list.contains(focused(this.list)));
     this.reveal();
     this.moved = true;
   }
@@ -909,22 +904,6 @@ function asClass([value, name]) {
  */
 function setTabIndex(card, index) {
   if (card.tabIndex !== index) card.tabIndex = index;
-}
-
-/** @param {() => void} action */
-function afterPaint(action) {
-  requestAnimationFrame(() => setTimeout(action, AFTER_PAINT));
-}
-
-/**
- * Scrolls as little as brings an element into view.
- * @param {Element | null | undefined} element
- * @param {number} under  pixels at the top that something else covers
- */
-function show(element, under) {
-  if (!(element instanceof HTMLElement)) return;
-  element.style.scrollMarginTop = `${under}px`;
-  element.scrollIntoView({ block: "nearest" });
 }
 
 /** @param {EventTarget | null} target */

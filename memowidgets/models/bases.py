@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memowidgets.files import make_private, one_at_a_time
-from memowidgets.models.base import has_users_class
 from memowidgets.models.heads import drawn_again
 from memowidgets.models.pretrained import cache_folder
 
@@ -60,17 +59,12 @@ class Base:
             self._hollow.append(nn.Parameter(values, requires_grad=False))
             put(model, {id(parameter): self._hollow[-1]})
             self._frozen.append(nn.Parameter(place(parameter.detach()), requires_grad=False))
-        # Only a user's class or hook can write into `data`, which torch does not count.
-        self._summed = has_users_class(*model.modules()) or any(
-            part._forward_hooks or part._forward_pre_hooks  # noqa: SLF001 - torch's
-            for part in model.modules()
-        )
-        self._state = self._seen()
+        self._state = self._written()
 
     @property
     def is_unchanged(self) -> bool:
         """Whether nothing has written into the frozen weights."""
-        return self._seen() == self._state
+        return self._written() == self._state
 
     def copy(self, *, drawn: bool = True) -> nn.Module:
         """Return a copy with hollow frozen weights.
@@ -103,20 +97,9 @@ class Base:
         """Give a copy its frozen weights."""
         put(module, dict(zip(map(id, self._hollow), self._frozen, strict=True)))
 
-    def _seen(self) -> list[tuple[int, ...]]:
-        """Return for each weight how often it was written to, and perhaps a sum of its bits."""
-        import torch
-
-        as_integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-        seen: list[tuple[int, ...]] = []
-        for weight in self._frozen:
-            written = weight._version  # noqa: SLF001 - torch's
-            if self._summed:
-                bits = weight.detach().view(as_integers[weight.element_size()])
-                seen.append((written, int(bits.sum(dtype=torch.int64).cpu())))
-            else:
-                seen.append((written,))
-        return seen
+    def _written(self) -> list[int]:
+        """Return for each weight how often it was written to."""
+        return [weight._version for weight in self._frozen]  # noqa: SLF001 - torch's
 
 
 def _folder_of_the_machine() -> Path:

@@ -79,11 +79,6 @@ def writes(block, _inputs):
             block.self_attn.q_proj.base_layer.weight.mul_(1.01)
 
 
-def writes_unseen(block, _inputs):
-    if block.training:
-        block.self_attn.q_proj.base_layer.weight.data.mul_(1.01)
-
-
 def read_from(tmp_path, family, **options):
     """Return a classifier of a folder whose head is drawn anew, because its model has another."""
     tokenizer = tokenizer_of_words(texts().texts)
@@ -158,9 +153,8 @@ def test_a_kept_base_trains_as_one_that_is_loaded_anew(made, request, tmp_path):
     assert bases.loads == 1
 
 
-@pytest.mark.parametrize("hook", [writes, writes_unseen])
-def test_a_base_that_was_written_to_is_loaded_anew(hook):
-    model, bases = questioned(with_hook(hook), ALL), Bases()
+def test_a_base_that_was_written_to_is_loaded_anew():
+    model, bases = questioned(with_hook(writes), ALL), Bases()
     for loads in (1, 2):
         assert_equal(trained(model, 1, bases), trained(model, 1))
         assert bases.loads == loads

@@ -170,8 +170,7 @@ class ImageDataset(Dataset):
             If the folder or zip does not exist.
         ValueError
             If the pictures have different sizes (two are named), a folder is not in `class_names`,
-            there are fewer than two classes with pictures, or a zip has a path that leads out of
-            it or a decompression bomb.
+            or there are fewer than two classes with pictures.
         ImportError
             If Pillow is missing.
 

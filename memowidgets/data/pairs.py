@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -258,15 +257,12 @@ def _label(label: Any, row: int) -> int | str:
         return str(label)
     if label is None or not isinstance(label, int | float | np.number | np.bool_):
         raise ValueError(f"{where} is {quoted(label)}; it must be a class, from 0, or its name")
-    number = float(label)
-    if math.isnan(number):
-        raise ValueError(f"{where} is NaN; leave out the samples without a label")
-    if number != math.floor(number) or math.isinf(number):
+    if not float(label).is_integer():
         raise ValueError(
-            f"{where} is {number:g}, which is not a class; memowidgets audits classifiers, not "
-            "regressions"
+            f"{where} is {label:g}, which is not a class; leave out the samples without a label. "
+            "memowidgets audits classifiers, not regressions"
         )
-    return int(number)
+    return int(label)
 
 
 def _is_image(inputs: Any) -> bool:

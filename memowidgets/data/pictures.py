@@ -200,8 +200,6 @@ def _named_folders(
 ) -> dict[str, str | None]:
     """Return the class of each folder, in the order of the classes; None leaves a folder out."""
     shown = {readable(folder): folder for folder in folders}
-    if len(shown) < len(folders):
-        raise ValueError(f"{where} has two folders whose names are shown alike; rename one")
     if class_names is None:
         return {folder: name for name, folder in shown.items()}
     names: Any = class_names

@@ -47,7 +47,6 @@ class Base:
 
         own = {id(parameter) for parameter in trained}
         self._model = model
-        self._trained = [p for p in model.parameters() if id(p) in own]
         self._hollow: list[nn.Parameter] = []
         self._frozen: list[nn.Parameter] = []
         left = [p for p in model.parameters() if id(p) not in own][::-1]
@@ -66,32 +65,14 @@ class Base:
         """Whether nothing has written into the frozen weights."""
         return self._written() == self._state
 
-    def copy(self, *, drawn: bool = True) -> nn.Module:
+    def copy(self) -> nn.Module:
         """Return a copy with hollow frozen weights.
 
-        A head that is not in the model's files is drawn from torch's generator, or is the one that
-        was drawn when the model was loaded.
+        A head that is not in the model's files is drawn from torch's generator.
         """
         made = copy.deepcopy(self._model, {id(hollow): hollow for hollow in self._hollow})
-        if drawn:
-            drawn_again(made)
+        drawn_again(made)
         return made
-
-    def draws_as_loading(self, before: torch.Tensor) -> bool:
-        """Return whether a copy draws its head as loading did, from this state of the generator.
-
-        The generator stays as it is.
-        """
-        import torch
-
-        after = torch.get_rng_state()
-        torch.set_rng_state(before)
-        again = self.copy()
-        same = torch.equal(torch.get_rng_state(), after)
-        torch.set_rng_state(after)
-        hollow = {id(parameter) for parameter in self._hollow}
-        own = [parameter for parameter in again.parameters() if id(parameter) not in hollow]
-        return same and all(map(torch.equal, own, self._trained))
 
     def fill(self, module: nn.Module) -> None:
         """Give a copy its frozen weights."""
@@ -140,8 +121,8 @@ class Bases:
         The workers of a machine load one after the other, so that each finds as free only the
         memory that those before it have left.
 
-        It is loaded anew if its frozen weights were written to, or if its head can't be drawn
-        again as loading draws it.
+        It is loaded anew if its frozen weights were written to. Loading draws nothing from torch's
+        generator, so that the first copy is drawn as later ones are.
         """
         import torch
 
@@ -151,10 +132,8 @@ class Bases:
                 self.loads += 1
                 before = torch.get_rng_state()
                 with one_at_a_time(_folder_of_the_machine()):
-                    base = load()
-                if base.draws_as_loading(before):
-                    self._kept = key, base
-                return base, base.copy(drawn=False)
+                    self._kept = key, load()
+                torch.set_rng_state(before)
             base = self._kept[1]
             return base, base.copy()
 

@@ -245,8 +245,9 @@ class Pretrained:
         """
         self.origin()
 
-        model = _explained(self.name, self.kind, lambda: self._load(cut, **changes))
-        return cast("nn.Module", model)
+        return cast(
+            "nn.Module", _explained(self.name, self.kind, lambda: self._load(cut, **changes))
+        )
 
     def _load(self, cut: tuple[int, int] | None, **changes: Any) -> Any:
         """Return the model, of which only the head of a classifier may be new.

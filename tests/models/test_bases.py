@@ -21,7 +21,6 @@ import memowidgets as mw
 from memowidgets.data import TextDataset
 from memowidgets.files import one_at_a_time
 from memowidgets.models.bases import Base, Bases
-from memowidgets.models.heads import drawn_again
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
 from memowidgets.training import worker
@@ -158,26 +157,6 @@ def test_a_base_that_was_written_to_is_loaded_anew():
     for loads in (1, 2):
         assert_equal(trained(model, 1, bases), trained(model, 1))
         assert bases.loads == loads
-
-
-def draws_nothing(_module):
-    """As for a head whose class has no rule by which its weights are drawn."""
-
-
-def draws_more(module):
-    """As for a head of which another part of the model is drawn before it."""
-    torch.rand(1)
-    drawn_again(module)
-
-
-@pytest.mark.parametrize("draw", [draws_nothing, draws_more])
-def test_a_base_whose_head_cannot_be_drawn_again_is_loaded_anew(draw, tmp_path, monkeypatch):
-    model, bases = read_from(tmp_path, "llama", lora=UPPER), Bases()
-    monkeypatch.setattr("memowidgets.models.bases.drawn_again", draw)
-    for seed in (1, 2):
-        assert_equal(trained(model, seed, bases), trained(model, seed))
-        assert bases.loads == seed
-        assert not bases.is_kept
 
 
 CUT = {

@@ -269,13 +269,8 @@ def _is_image(inputs: Any) -> bool:
     shape: Sequence[int] = getattr(inputs, "shape", ())
     if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < _SMALLEST_SIDE:
         return False
-    return hasattr(inputs, "detach") and str(inputs.dtype) in (
-        "torch.uint8",
-        "torch.float32",
-        "torch.float16",
-        "torch.bfloat16",
-        "torch.float64",
-    )
+    is_tensor = hasattr(inputs, "detach")
+    return is_tensor and (inputs.is_floating_point() or str(inputs.dtype) == "torch.uint8")
 
 
 def _pixels(image: Any) -> NDArray[np.uint8]:

@@ -373,22 +373,19 @@ def _files_below(folder: Path) -> list[PictureFile]:
         paths += [path for path in top.rglob("*") if path.is_symlink() or not path.is_dir()]
     named = {path.relative_to(folder).as_posix(): path for path in paths}
     return [
-        _on_disk(path, name)
+        PictureFile(name, partial(_on_disk, path))
         for name, path in sorted(named.items())
         if not any(map(_hidden, name.split("/")))
     ]
 
 
-def _on_disk(path: Path, name: str) -> PictureFile:
-    def read() -> bytes:
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise UnreadableError(_TOO_LARGE)
-            return path.read_bytes()
-        except OSError as error:
-            raise UnreadableError(f"cannot be read ({error.strerror})") from None
-
-    return PictureFile(name, read)
+def _on_disk(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UnreadableError(_TOO_LARGE)
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableError(f"cannot be read ({error.strerror})") from None
 
 
 def _files_inside(archive: zipfile.ZipFile) -> list[PictureFile]:

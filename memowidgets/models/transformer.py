@@ -56,6 +56,7 @@ FROM_SCRATCH = {
 }
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
+_QUANTIZERS = ("torchao.", "bitsandbytes.", "optimum.", "torch.ao.nn.quantized.")
 _OF_A_PROCESS = ("_read", "_readings", "_found", "_key")
 
 
@@ -641,7 +642,10 @@ def check_whole(model: Any, call: str) -> None:
     """
     config = getattr(model, "config", None)
     places = {p.device for p in model.parameters()}
-    if getattr(model, "is_quantized", False) or getattr(config, "quantization_config", None):
+    held = (*model.modules(), *model.parameters(), *(p.data for p in model.parameters()))
+    by_others = any(f"{type(each).__module__}.".startswith(_QUANTIZERS) for each in held)
+    is_quantized = by_others or getattr(model, "is_quantized", False)
+    if is_quantized or getattr(config, "quantization_config", None):
         what, instead = "are quantised", "without quantization_config"
     elif any(place.type == "meta" for place in places):
         what, instead = "are offloaded, so not all are in memory", "without device_map"

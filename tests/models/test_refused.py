@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,14 @@ def offloaded():
     raw = language_model()
     raw.lm_head.weight = nn.Parameter(raw.lm_head.weight.to("meta"))
     return questioned(raw=raw)
+
+
+def quantised_layers():
+    from torch.ao.quantization import quantize_dynamic
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch recommends torchao
+        return quantize_dynamic(language_model(), {nn.Linear}, dtype=torch.qint8)
 
 
 def quantised_folder(at: Path):
@@ -169,6 +178,7 @@ VALUE_ERRORS = [
         "make_module | torch.compile",
         lambda _: torched(lambda n: torch.compile(nn.Linear(64, n), backend="eager")),
     ),
+    ("quantised | LlamaForCausalLM", lambda _: questioned(raw=quantised_layers())),
     ("Unrecognized model | model_type", lambda at: with_config(at, "{}")),
     ("own code | CausalLM.from_model", lambda at: with_config(at, OWN_CODE)),
     ("safetensors | CausalLM.from_model", pickled),

@@ -606,7 +606,7 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
 
 
 def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.str_]:
-    """Return ids as unique strings without NUL, numbered from 0 if none are given."""
+    """Return ids as unique strings, numbered from 0 if none are given."""
     if ids is None:
         width = len(str(n - 1))
         return np.array([f"{i:0{width}d}" for i in range(n)])
@@ -614,19 +614,11 @@ def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.
     if len(names) != n:
         raise ValueError(f"{len(names)} ids for {n} samples; pass one for each")
     seen: set[str] = set()
-    for row, name in enumerate(names):
+    for name in names:
         if name in seen:
             raise ValueError(f"ids must be unique; {quoted(name)} occurs more than once")
-        if "\0" in name:  # at the end of a text, NumPy would drop it
-            raise ValueError(
-                f"the id {quoted(name)} of row {row} has a NUL character; give the sample another"
-            )
-        if HALF_CHARACTERS.search(name):
-            raise ValueError(
-                f"the id {quoted(name)} of row {row} has half a character (a lone surrogate), "
-                "which cannot be written; give the sample another"
-            )
         seen.add(name)
+    check_whole_characters(names, "the id")
     return np.array(names, dtype=np.str_)
 
 

@@ -24,7 +24,6 @@ from memowidgets.data.dataset import (
     checked_labels,
 )
 from memowidgets.data.rows import (
-    MOST_CHARACTERS,
     SHORT,
     Rows,
     check_some,
@@ -1038,10 +1037,6 @@ def _label_gap(template: str) -> str:
 
 
 def _fields(template: str) -> set[str]:
-    if len(template) > MOST_CHARACTERS:
-        raise ValueError(
-            f"the template has {len(template)} characters, the limit is {MOST_CHARACTERS}"
-        )
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -258,28 +257,20 @@ def _label(label: Any, row: int) -> int | str:
         return str(label)
     if label is None or not isinstance(label, int | float | np.number | np.bool_):
         raise ValueError(f"{where} is {quoted(label)}; it must be a class, from 0, or its name")
-    number = float(label)
-    if math.isnan(number):
-        raise ValueError(f"{where} is NaN; leave out the samples without a label")
-    if number != math.floor(number) or math.isinf(number):
+    if not float(label).is_integer():
         raise ValueError(
-            f"{where} is {number:g}, which is not a class; memowidgets audits classifiers, not "
-            "regressions"
+            f"{where} is {label:g}, which is not a class; leave out the samples without a label. "
+            "memowidgets audits classifiers, not regressions"
         )
-    return int(number)
+    return int(label)
 
 
 def _is_image(inputs: Any) -> bool:
     shape: Sequence[int] = getattr(inputs, "shape", ())
     if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < _SMALLEST_SIDE:
         return False
-    return hasattr(inputs, "detach") and str(inputs.dtype) in (
-        "torch.uint8",
-        "torch.float32",
-        "torch.float16",
-        "torch.bfloat16",
-        "torch.float64",
-    )
+    is_tensor = hasattr(inputs, "detach")
+    return is_tensor and (inputs.is_floating_point() or str(inputs.dtype) == "torch.uint8")
 
 
 def _pixels(image: Any) -> NDArray[np.uint8]:

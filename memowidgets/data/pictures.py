@@ -6,9 +6,11 @@ import io
 import os
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +31,8 @@ Resize = int | tuple[int, int]
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 50_000_000
 MOST_BYTES = 100_000_000
-_MOST_RATIO = 200
+_TOO_LARGE = f"larger than {MOST_BYTES // 1_000_000} MB"
 _NAMED = 3
-_ORIENTATION = 0x0112  # tag of EXIF
 _TOO_MANY = f"more than {MOST_PIXELS // 1_000_000} million pixels"
 _WIDEST_GREY = 65535
 _SHORT_GREY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
@@ -93,8 +94,7 @@ def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
     FileNotFoundError
         If the folder or zip does not exist.
     ValueError
-        If the file is not a zip, or is a zip with a path that leads out of it or a decompression
-        bomb.
+        If the file is not a zip.
     """
     place = checked_path(path)
     if place.is_dir():
@@ -107,7 +107,7 @@ def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
     except zipfile.BadZipFile:
         raise ValueError(f"{place} is neither a folder nor a zip") from None
     with archive:
-        yield _files_inside(archive, place)
+        yield _files_inside(archive)
 
 
 def read_folder(
@@ -200,8 +200,6 @@ def _named_folders(
 ) -> dict[str, str | None]:
     """Return the class of each folder, in the order of the classes; None leaves a folder out."""
     shown = {readable(folder): folder for folder in folders}
-    if len(shown) < len(folders):
-        raise ValueError(f"{where} has two folders whose names are shown alike; rename one")
     if class_names is None:
         return {folder: name for name, folder in shown.items()}
     names: Any = class_names
@@ -365,90 +363,49 @@ def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None
 
 
 def _files_below(folder: Path) -> list[PictureFile]:
-    """Return the files of a tree. Class folders may be links, other folders may not."""
-    files, links = _walked(folder)
-    classes = [name for name in links if "/" not in name and (folder / name).is_dir()]
-    skipped = [name for name in links if name not in classes]
-    for name in classes:
-        found, deeper = _walked(folder / name, f"{name}/")
-        files, skipped = [*files, *found], [*skipped, *deeper]
-    if skipped:
-        warn_user(
-            f"{len(skipped)} links in {folder} are not followed ({_some(sorted(skipped))}); put "
-            "the folders themselves there"
-        )
-    return sorted(files, key=lambda file: file.name)
+    """Return the files of a tree. Class folders may be links; others are files that can't be read.
+
+    A link further down could lead to where it is.
+    """
+    tops = list(folder.iterdir())
+    paths = [path for path in tops if not path.is_dir()]
+    for top in tops:
+        paths += [path for path in top.rglob("*") if path.is_symlink() or not path.is_dir()]
+    named = {path.relative_to(folder).as_posix(): path for path in paths}
+    return [
+        PictureFile(name, partial(_on_disk, path))
+        for name, path in sorted(named.items())
+        if not any(map(_hidden, name.split("/")))
+    ]
 
 
-def _walked(folder: Path, prefix: str = "") -> tuple[list[PictureFile], list[str]]:
-    """Return the files below a folder, and the links that lead to a folder or to nothing."""
-    files, links = [], []
-    for top, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not _hidden(name)]
-        for name in [*folders, *(name for name in names if not _hidden(name))]:
-            path = Path(top) / name
-            shown = prefix + path.relative_to(folder).as_posix()
-            if path.is_symlink() and not path.is_file():
-                links.append(shown)
-            elif path.is_file():
-                files.append(_on_disk(path, shown))
-    return files, links
+def _on_disk(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UnreadableError(_TOO_LARGE)
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableError(f"cannot be read ({error.strerror})") from None
 
 
-def _on_disk(path: Path, name: str) -> PictureFile:
-    def read() -> bytes:
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB")
-            return path.read_bytes()
-        except OSError as error:
-            raise UnreadableError(f"cannot be read ({error.strerror})") from None
-
-    return PictureFile(name, read)
+def _files_inside(archive: zipfile.ZipFile) -> list[PictureFile]:
+    """Return the files of a zip. Paths that lead out of it are hidden ones: they have two dots."""
+    return [
+        PictureFile(info.filename, partial(_unpacked, archive, info))
+        for info in sorted(archive.infolist(), key=lambda info: info.filename)
+        if not info.is_dir() and not any(map(_hidden, PurePosixPath(info.filename).parts))
+    ]
 
 
-def _files_inside(archive: zipfile.ZipFile, path: Path) -> list[PictureFile]:
-    files = []
-    for info in archive.infolist():
-        _check_entry(info, path)
-        parts = PurePosixPath(info.filename).parts
-        if not info.is_dir() and not any(map(_hidden, parts)):
-            files.append(PictureFile(info.filename, _entry_reader(archive, info, path)))
-    return sorted(files, key=lambda file: file.name)
-
-
-def _check_entry(info: zipfile.ZipInfo, path: Path) -> None:
-    name = info.orig_filename.replace("\\", "/")
-    parts = PurePosixPath(name).parts
-    if name.startswith("/") or ".." in parts or (parts and parts[0].endswith(":")):
-        raise ValueError(f"{path} has the path {quoted(readable(name))}, which leads out of it")
-    swells = info.file_size > _MOST_RATIO * max(1, info.compress_size)
-    if info.file_size > MOST_BYTES or (swells and info.file_size > MOST_BYTES // 100):
-        raise ValueError(
-            f"{path} looks like a decompression bomb: {quoted(readable(name))} expands from "
-            f"{info.compress_size} to {info.file_size} bytes"
-        )
-
-
-def _entry_reader(
-    archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path
-) -> Callable[[], bytes]:
-    def read() -> bytes:
-        try:
-            with archive.open(info) as stream:
-                raw = stream.read(MOST_BYTES + 1)
-        except RuntimeError:
-            raise UnreadableError("encrypted") from None
-        except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError):
-            raise UnreadableError("broken") from None
-        if len(raw) > MOST_BYTES:
-            raise ValueError(
-                f"{path} is a decompression bomb: {quoted(readable(info.filename))} is longer "
-                "than it says"
-            )
-        return raw
-
-    return read
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    if info.file_size > MOST_BYTES:  # zipfile reads no more than this
+        raise UnreadableError(_TOO_LARGE)
+    try:
+        return archive.read(info)
+    except RuntimeError:
+        raise UnreadableError("encrypted") from None
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError):
+        raise UnreadableError("broken") from None
 
 
 def _hidden(name: str) -> bool:
@@ -478,10 +435,9 @@ def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     from PIL import ImageOps
 
     notes = []
-    if picture.getexif().get(_ORIENTATION, 1) != 1:
-        picture = ImageOps.exif_transpose(picture)  # as it is to be looked at
     if getattr(picture, "is_animated", False):
         notes.append("animated, only the first image is used")
+    picture = ImageOps.exif_transpose(picture)  # as it is to be looked at
     if picture.mode in _SHORT_GREY:
         values = np.asarray(picture).astype(np.int64)
         if values.min() < 0 or values.max() > _WIDEST_GREY:

@@ -15,7 +15,7 @@ import numpy as np
 from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.dataset import ID, IntArray, checked_classes
 from memowidgets.files import checked_path
-from memowidgets.visible import HALF_CHARACTERS, first_line, quoted, visible
+from memowidgets.visible import HALF_CHARACTERS, first_line, listed, quoted, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,10 +189,7 @@ def check_once(columns: Sequence[str], where: str) -> None:
 
 def listed_columns(known: Iterable[str]) -> str:
     """Return the first columns for a message."""
-    columns = list(known)
-    more = len(columns) - _MOST_COLUMNS
-    names = ", ".join(map(shown_column, columns[:_MOST_COLUMNS]))
-    return f"{names} and {more} more" if more > 0 else names
+    return listed(map(shown_column, known), _MOST_COLUMNS, 2 * _A_NAME)
 
 
 def shown_column(name: object) -> str:
@@ -282,8 +279,7 @@ def read_jsonl(path: str | Path) -> Rows:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reason = "nested too deep" if isinstance(error, RecursionError) else error
-            raise ValueError(f"{where}: broken JSON ({reason})") from error
+            raise ValueError(f"{where}: broken JSON ({error})") from error
         if not isinstance(record, dict):
             raise ValueError(  # noqa: TRY004  # the file's content is wrong, not an argument's type
                 f"{where}: a line must be a JSON object, not a {type(record).__name__}"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -32,15 +30,11 @@ if TYPE_CHECKING:
 
 _MOST_CATEGORIES = 1000
 _FEW_ROWS = 20
-_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})\b")
-_WRITTEN_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _ROW_NAME = re.compile(
     r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII
 )
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
-_PARTS = {"medians": "f", "means": "f", "scales": "f", "marked": "b", "hashes": "i", "counts": "i"}
 _TINY = 10 * np.finfo(np.float64).eps  # relative spread below which a column counts as constant
-_DAY_0 = datetime(1970, 1, 1, tzinfo=UTC)  # of dates as numbers
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
 
@@ -126,7 +120,6 @@ class TableDataset(Dataset):
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
         columns: Sequence[str] | None = None,
-        dates: Sequence[str] | Mapping[str, str] = (),
     ) -> Self:
         """Create a dataset from a pandas DataFrame.
 
@@ -150,11 +143,6 @@ class TableDataset(Dataset):
         columns : sequence of str, optional
             Columns that a model reads. All others are left out. By default all but those of the
             labels, the ids and `drop`.
-        dates : sequence of str, or mapping of str to str
-            Columns of dates, which become numbers: days since 1970-01-01, with the time of the day
-            as a part of a day. Dates are dates of Python or pandas, or written as in 2024-01-31
-            (ISO 8601) or 20240131. A mapping says how they are written otherwise, as in
-            ``{"admitted": "%d/%m/%Y"}``.
 
         Returns
         -------
@@ -164,10 +152,9 @@ class TableDataset(Dataset):
         ------
         ValueError
             If a column is missing, a label is missing or is not a class, a number is infinite, a
-            column has dates that are not in `dates`, a value there is not a date, or a column has
-            names of rows or other objects, nothing but missing values, or texts of which more than
-            half are different, there is only one class, or ids repeat. The message names all such
-            columns.
+            column has names of rows, dates or other objects, nothing but missing values, or texts
+            of which more than half are different, there is only one class, or ids repeat. The
+            message names all such columns.
         TypeError
             If this is not a DataFrame.
 
@@ -181,10 +168,10 @@ class TableDataset(Dataset):
         --------
         >>> import pandas as pd
         >>> frame = pd.DataFrame(
-        ...     {"admitted": ["2024-01-30", "2024-02-01"], "bed": [4, 7], "label": [0, 1]}
+        ...     {"ward": ["A", "B"], "bed": [4, 7], "label": [0, 1]}
         ... )
-        >>> TableDataset.from_frame(frame, columns=["admitted"], dates=["admitted"])[1].values
-        {'admitted': 19754.0}
+        >>> TableDataset.from_frame(frame, columns=["bed"])[1].values
+        {'bed': 7.0}
         """
         if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
             raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
@@ -196,7 +183,6 @@ class TableDataset(Dataset):
             categorical=categorical,
             drop=drop,
             columns=columns,
-            dates=dates,
         )
 
     @classmethod
@@ -209,7 +195,6 @@ class TableDataset(Dataset):
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
         columns: Sequence[str] | None = None,
-        dates: Sequence[str] | Mapping[str, str] = (),
     ) -> Self:
         r"""Read a CSV file in UTF-8 with commas and a header. An empty cell is a missing value.
 
@@ -217,7 +202,7 @@ class TableDataset(Dataset):
         ----------
         path : str or Path
             The file. A column is numeric if all of its cells are numbers.
-        label, class_names, ids, categorical, drop, columns, dates
+        label, class_names, ids, categorical, drop, columns
             As in `from_frame`.
 
         Returns
@@ -249,7 +234,7 @@ class TableDataset(Dataset):
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
         how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
-        how |= {"label": label, "class_names": class_names, "ids": ids, "dates": dates}
+        how |= {"label": label, "class_names": class_names, "ids": ids}
         return cls._from_file("from_csv", path, read_csv(path), **how)
 
     @classmethod
@@ -262,7 +247,6 @@ class TableDataset(Dataset):
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
         columns: Sequence[str] | None = None,
-        dates: Sequence[str] | Mapping[str, str] = (),
     ) -> Self:
         """Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
 
@@ -273,7 +257,7 @@ class TableDataset(Dataset):
         ----------
         path : str or Path
             The file.
-        label, class_names, ids, categorical, drop, columns, dates
+        label, class_names, ids, categorical, drop, columns
             As in `from_frame`.
 
         Returns
@@ -294,7 +278,7 @@ class TableDataset(Dataset):
             As in `from_frame`.
         """
         how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
-        how |= {"label": label, "class_names": class_names, "ids": ids, "dates": dates}
+        how |= {"label": label, "class_names": class_names, "ids": ids}
         return cls._from_file("from_jsonl", path, read_jsonl(path), **how)
 
     @classmethod
@@ -308,27 +292,19 @@ class TableDataset(Dataset):
         categorical: Sequence[str],
         drop: Sequence[str],
         columns: Sequence[str] | None,
-        dates: Sequence[str] | Mapping[str, str],
     ) -> Self:
         if columns is not None and several("drop", drop):
             raise ValueError("columns and drop cannot be combined; pass one of them")
-        written = dates if isinstance(dates, Mapping) else dict.fromkeys(several("dates", dates))
         needed = {
             "categorical": several("categorical", categorical),
             "drop": several("drop", drop),
             "columns": list(rows.columns) if columns is None else several("columns", columns),
-            "dates": list(written),
         }
         found = labelled(rows, label, class_names, ids, **needed)
         left_out = {label, ids or ID, *needed["drop"]}
         read = [one for one in rows.columns if one in needed["columns"] and one not in left_out]
         codes = {*needed["categorical"], *rows.categorical}
-        for name in written:
-            if name not in read or name in codes:
-                where = "also categorical" if name in read else "not among those that are read"
-                raise ValueError(f"the column {quoted(name)} of dates is {where}; choose one")
-
-        made = _read(rows, read, written, codes)
+        made = _read(rows, read, codes)
         if not made:
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
@@ -464,24 +440,16 @@ class TableDataset(Dataset):
         Raises
         ------
         ValueError
-            If a part of the encoding is missing or of another kind, or it is for another number of
-            numeric or categorical columns.
+            If it is for another number of numeric or categorical columns.
         """
-        for name, kind in _PARTS.items():
-            part = encoding.get(name)
-            if part is None or part.ndim != 1 or part.dtype.kind != kind:
-                raise ValueError(f"the encoding of the table lacks a good {name!r}")
         numbers = sum(map(_is_numeric, self.columns.values()))
         texts = len(self.columns) - numbers
-        counts = encoding["counts"]
-        sizes = {len(encoding[name]) for name in ("medians", "means", "scales", "marked")}
-        if sizes != {numbers} or len(counts) != texts:
+        known = len(encoding["medians"]), len(encoding["counts"])
+        if known != (numbers, texts):
             raise ValueError(
-                f"the encoding is for {len(encoding['medians'])} numeric and {len(counts)} "
-                f"categorical columns, but the table has {numbers} and {texts}"
+                f"the encoding is for {known[0]} numeric and {known[1]} categorical columns, but "
+                f"the table has {numbers} and {texts}"
             )
-        if (counts < 0).any() or counts.sum() != len(encoding["hashes"]):
-            raise ValueError("the encoding of the table has other categories than it counts")
         return replace(self, encoding=dict(encoding))
 
     def encoded(self) -> NDArray[np.float32]:
@@ -527,20 +495,14 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _read(
-    rows: Rows, names: Sequence[str], written: Mapping[str, str | None], codes: Collection[str]
-) -> dict[str, NDArray[Any]]:
+def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
     made, problems = {}, []
     make = _csv_column if rows.are_cells else _column
     for name in names:
         try:
             check_whole_characters([name], "the column name")
-            values = rows.values(name)
-            if name in written:
-                made[name] = _days(name, values, written[name], rows.places)
-            else:
-                made[name] = make(name, values, name in codes)
+            made[name] = make(name, rows.values(name), name in codes)
         except ValueError as error:
             problems.append(str(error))
     if problems:
@@ -558,7 +520,7 @@ def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
     there = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     if not is_category and all(isinstance(v, int | float | np.number | np.bool_) for v in there):
         pairs = zip(values, gaps, strict=True)
-        numbers = np.array([np.nan if gap else _as_float(v) for v, gap in pairs])
+        numbers = np.array([np.nan if gap else float(v) for v, gap in pairs])
         large = np.abs(numbers) > _LARGEST
         if large.any():
             row = int(large.argmax())
@@ -575,19 +537,8 @@ def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
     return np.array(words, dtype=object)
 
 
-def _as_float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # a whole number of more than 308 digits
-        return math.inf if value > 0 else -math.inf
-
-
 def _check_categories(name: str, there: list[Any], n: int, is_category: bool) -> None:
     allowed = str | int | float | np.number | np.bool_ if is_category else str
-    dates = [value for value in there if hasattr(value, "isoformat")]
-    if dates:
-        kind = type(dates[0]).__name__
-        raise ValueError(f"the column {quoted(name)} has dates ({kind}); {_of_dates(name)}")
     other = [value for value in there if not isinstance(value, allowed)]
     if other:
         raise ValueError(
@@ -595,11 +546,6 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
             f"them numbers, or all of them texts, or pass drop=[{quoted(name)}]"
         )
     different = len(set(map(as_text, there)))
-    if not is_category and different > _FEW_ROWS and all(map(_DATE.match, there)):
-        raise ValueError(
-            f"the column {quoted(name)} has {different} different dates in {n} rows, which would "
-            f"become as many categories; {_of_dates(name)}"
-        )
     if not is_category and _FEW_ROWS < different <= _MOST_CATEGORIES and n / 2 < different < n:
         raise ValueError(
             f"the column {quoted(name)} has {different} different texts in {n} rows, which would "
@@ -613,52 +559,8 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
         )
 
 
-def _of_dates(name: str) -> str:
-    """Return what to do with a column of dates."""
-    return f"pass dates=[{quoted(name)}] to read them as days, or drop=[{quoted(name)}]"
-
-
-def _days(
-    name: str, values: list[Any], form: str | None, places: Sequence[str]
-) -> NDArray[np.float64]:
-    """Return dates as days since 1970-01-01, NaN where there is none."""
-    days = np.full(len(values), np.nan)
-    with_zone = set()
-    for row, value in enumerate(values):
-        if is_missing(value) or value in _NO_NUMBER:
-            continue
-        try:
-            moment = _moment(value, form)
-        except ValueError:
-            known = f"written as {form}" if form else "or written as 2024-01-31 or 20240131"
-            raise ValueError(
-                f"{places[row]}: the value of {quoted(name)} is not a date {known}; correct it, or "
-                f"say how dates are written, as in dates={{{quoted(name)}: '%d/%m/%Y'}}"
-            ) from None
-        with_zone.add(moment.tzinfo is not None)
-        if len(with_zone) > 1:
-            raise ValueError(
-                f"{places[row]}: some dates of {quoted(name)} have a time zone and others do not"
-            )
-        start = _DAY_0 if moment.tzinfo else _DAY_0.replace(tzinfo=None)
-        days[row] = (moment - start) / timedelta(days=1)
-    if np.isnan(days).all():
-        raise ValueError(f"the column {quoted(name)} has no value; leave it out")
-    return days
-
-
-def _moment(value: Any, form: str | None) -> datetime:
-    """Return a date with its time, or raise a ValueError."""
-    if isinstance(value, datetime):
-        return value
-    if isinstance(value, date):
-        return datetime.combine(value, time())
-    text = as_text(value).strip()
-    return datetime.strptime(text, form) if form else datetime.fromisoformat(text)  # noqa: DTZ007 - times without a zone stay without one
-
-
 def _check_no_code(name: str, there: list[Any]) -> None:
-    """Raise for a column of numbers that name the rows, or are dates written as 20240131."""
+    """Raise for a column of numbers that name the rows."""
     different = len(set(there))
     if different <= _FEW_ROWS or not all(float(value).is_integer() for value in there):
         return
@@ -667,11 +569,6 @@ def _check_no_code(name: str, there: list[Any]) -> None:
             f"the column {quoted(name)} has {different} different whole numbers and its name says "
             f"that they name the rows; pass drop=[{quoted(name)}] or ids={quoted(name)}, or rename "
             "it if it is a quantity"
-        )
-    if all(_WRITTEN_DATE.fullmatch(str(int(value))) for value in there):
-        raise ValueError(
-            f"the column {quoted(name)} has {different} different dates, written as the number "
-            f"{int(there[0])}; {_of_dates(name)}"
         )
 
 

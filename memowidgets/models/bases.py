@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memowidgets.files import make_private, one_at_a_time
-from memowidgets.models.base import has_users_class
 from memowidgets.models.heads import drawn_again
 from memowidgets.models.pretrained import cache_folder
 
@@ -48,7 +47,6 @@ class Base:
 
         own = {id(parameter) for parameter in trained}
         self._model = model
-        self._trained = [p for p in model.parameters() if id(p) in own]
         self._hollow: list[nn.Parameter] = []
         self._frozen: list[nn.Parameter] = []
         left = [p for p in model.parameters() if id(p) not in own][::-1]
@@ -60,63 +58,29 @@ class Base:
             self._hollow.append(nn.Parameter(values, requires_grad=False))
             put(model, {id(parameter): self._hollow[-1]})
             self._frozen.append(nn.Parameter(place(parameter.detach()), requires_grad=False))
-        # Only a user's class or hook can write into `data`, which torch does not count.
-        self._summed = has_users_class(*model.modules()) or any(
-            part._forward_hooks or part._forward_pre_hooks  # noqa: SLF001 - torch's
-            for part in model.modules()
-        )
-        self._state = self._seen()
+        self._state = self._written()
 
     @property
     def is_unchanged(self) -> bool:
         """Whether nothing has written into the frozen weights."""
-        return self._seen() == self._state
+        return self._written() == self._state
 
-    def copy(self, *, drawn: bool = True) -> nn.Module:
+    def copy(self) -> nn.Module:
         """Return a copy with hollow frozen weights.
 
-        A head that is not in the model's files is drawn from torch's generator, or is the one that
-        was drawn when the model was loaded.
+        A head that is not in the model's files is drawn from torch's generator.
         """
         made = copy.deepcopy(self._model, {id(hollow): hollow for hollow in self._hollow})
-        if drawn:
-            drawn_again(made)
+        drawn_again(made)
         return made
-
-    def draws_as_loading(self, before: torch.Tensor) -> bool:
-        """Return whether a copy draws its head as loading did, from this state of the generator.
-
-        The generator stays as it is.
-        """
-        import torch
-
-        after = torch.get_rng_state()
-        torch.set_rng_state(before)
-        again = self.copy()
-        same = torch.equal(torch.get_rng_state(), after)
-        torch.set_rng_state(after)
-        hollow = {id(parameter) for parameter in self._hollow}
-        own = [parameter for parameter in again.parameters() if id(parameter) not in hollow]
-        return same and all(map(torch.equal, own, self._trained))
 
     def fill(self, module: nn.Module) -> None:
         """Give a copy its frozen weights."""
         put(module, dict(zip(map(id, self._hollow), self._frozen, strict=True)))
 
-    def _seen(self) -> list[tuple[int, ...]]:
-        """Return for each weight how often it was written to, and perhaps a sum of its bits."""
-        import torch
-
-        as_integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-        seen: list[tuple[int, ...]] = []
-        for weight in self._frozen:
-            written = weight._version  # noqa: SLF001 - torch's
-            if self._summed:
-                bits = weight.detach().view(as_integers[weight.element_size()])
-                seen.append((written, int(bits.sum(dtype=torch.int64).cpu())))
-            else:
-                seen.append((written,))
-        return seen
+    def _written(self) -> list[int]:
+        """Return for each weight how often it was written to."""
+        return [weight._version for weight in self._frozen]  # noqa: SLF001 - torch's
 
 
 def _folder_of_the_machine() -> Path:
@@ -157,8 +121,8 @@ class Bases:
         The workers of a machine load one after the other, so that each finds as free only the
         memory that those before it have left.
 
-        It is loaded anew if its frozen weights were written to, or if its head can't be drawn
-        again as loading draws it.
+        It is loaded anew if its frozen weights were written to. Loading draws nothing from torch's
+        generator, so that the first copy is drawn as later ones are.
         """
         import torch
 
@@ -168,10 +132,8 @@ class Bases:
                 self.loads += 1
                 before = torch.get_rng_state()
                 with one_at_a_time(_folder_of_the_machine()):
-                    base = load()
-                if base.draws_as_loading(before):
-                    self._kept = key, base
-                return base, base.copy(drawn=False)
+                    self._kept = key, load()
+                torch.set_rng_state(before)
             base = self._kept[1]
             return base, base.copy()
 

@@ -187,10 +187,9 @@ class CausalLM(TokenModel):
         return options, losses
 
     def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:  # noqa: ARG002
-        from memowidgets.models.patches import mlp_at, pack_head
+        from memowidgets.models.patches import pack_head
 
         pack_head(model)
-        mlp_at(model)
         return self._with_adapters(model)
 
     def _changes(self, data: Dataset) -> dict[str, Any]:  # noqa: ARG002 - the vocabulary is its own

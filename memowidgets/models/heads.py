@@ -108,26 +108,17 @@ class Reading:
 
     def pooled(self, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
         """Return the hidden state that the head reads, (batch, width), in float32."""
+        import torch
+
         if self.pooling == "first":
             return hidden[:, 0].float()
         if self.pooling == "last":
-            return at(hidden, self.last(batch["input_ids"])).float()
+            ids = batch["input_ids"]
+            places = torch.arange(ids.shape[1], device=ids.device)
+            last = ((ids != self.padding) * places).argmax(dim=1)
+            return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
         mask = batch["attention_mask"][:, :, None].float()
         return (hidden.float() * mask).sum(dim=1) / mask.sum(dim=1)
-
-    def last(self, ids: Tensor) -> Tensor:
-        """Return the position of the last token other than padding, (batch,)."""
-        import torch
-
-        places = torch.arange(ids.shape[1], device=ids.device)
-        return ((ids != self.padding) * places).argmax(dim=1)
-
-
-def at(hidden: Tensor, positions: Tensor) -> Tensor:
-    """Return the states at one position of each row, (batch, width)."""
-    import torch
-
-    return hidden[torch.arange(len(hidden), device=hidden.device), positions]
 
 
 def head_names(model: nn.Module) -> list[str]:

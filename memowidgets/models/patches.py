@@ -3,9 +3,9 @@
 `head_in_float32`
     Logits have 24 significant bits in a bfloat16 run, not 8: 1000 questions had 116 distinct logit
     gaps without it, and nearly one each with it.
-`pack_head`, `mlp_at`
-    A step on 4 questions of 45 tokens takes 22 % less with the first and 7 % less with the second
-    (4 blocks as wide as SmolLM2's, its vocabulary, float32, one thread).
+`pack_head`
+    A step on 4 questions of 45 tokens takes 22 % less with it (4 blocks as wide as SmolLM2's, its
+    vocabulary, float32, one thread).
 `without_prefix`
     Frozen blocks run once for all models and epochs: `python -m benchmarks language` prints the
     gain.
@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import torch
 from torch import nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 
-from memowidgets.models.heads import at
 from memowidgets.models.lora import blocks_of
 
 if TYPE_CHECKING:
@@ -115,40 +114,7 @@ def _parts(weight: Tensor) -> tuple[Tensor, ...]:
     return torch.split(weight, rows)
 
 
-# the last block's MLP at one token
-
-
-def mlp_at(model: nn.Module, position_of: Callable[[Tensor], Tensor] | None = None) -> None:
-    """Run the last block's MLP at one position of each text only, which the head reads.
-
-    After the last attention no token depends on another, so the hidden state, logits and gradients
-    there stay the same. Those of the other tokens are never used. `position_of` returns the
-    positions from the token ids of a batch. By default they are the last ones.
-    """
-    mlp = getattr(blocks_of(model)[1][-1], "mlp", None)
-    if mlp is None:
-        return
-    places: list[Tensor] = []
-    forward = mlp.forward
-
-    def note(_embedding: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        places[:] = [position_of(inputs[0])] if position_of is not None else []
-
-    def only_there(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs:
-            return forward(hidden_states, *args, **kwargs)
-        last = hidden_states[:, -1:].contiguous()  # or the weights are copied for each text
-        answer = forward(at(hidden_states, places[0])[:, None] if places else last)
-        if not isinstance(answer, torch.Tensor):  # such as a mixture of experts
-            return forward(hidden_states)
-        if not places:
-            return pad(answer, (0, 0, hidden_states.shape[1] - 1, 0))
-        rows = torch.arange(len(answer), device=answer.device)
-        everywhere = answer.new_zeros(*hidden_states.shape[:2], answer.shape[-1])
-        return everywhere.index_put((rows, places[0]), answer[:, 0])
-
-    cast("Any", model).get_input_embeddings().register_forward_pre_hook(note)
-    mlp.forward = only_there
+# a packed matrix for the head
 
 
 def pack_head(model: nn.Module) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -36,8 +34,6 @@ _RECIPE = (  # other files that determine a model's answers
     "*.model",
 )
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
 _known: dict[str, tuple[list[int], str]] = {}
 DTYPES = ("auto", "float32", "bfloat16")
 CLASSES = {  # classes of this package by the class of transformers that loads their models
@@ -47,7 +43,6 @@ CLASSES = {  # classes of this package by the class of transformers that loads t
 }
 _BYTES = {"float32": 4, "bfloat16": 2}
 _GB = 1e9
-_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 
 def cache_folder() -> Path:
@@ -88,29 +83,6 @@ def file_digest(file: Path) -> str:
                 write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())
         _known[str(path)] = kept
     return kept[1]
-
-
-def check_download(name: str, commit: str) -> None:
-    """Raise if weights in the hub's cache are not those that the hub has.
-
-    The hub's library names a large file after its SHA-256, and compares no more than its size.
-
-    Raises
-    ------
-    ValueError
-        With the file.
-    """
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(name, "config.json", revision=commit)
-    for file in sorted(Path(str(config)).parent.glob("*.safetensors")):
-        blob = file.resolve()
-        if _SHA256.fullmatch(blob.name) and file_digest(blob) != blob.name:
-            raise ValueError(
-                f"the weights of {name} in the hub's cache are not those that the hub has: the "
-                f"content of {blob} does not have the SHA-256 that is its name; delete this file, "
-                "and it is downloaded again"
-            )
 
 
 def forget_digests() -> None:
@@ -232,21 +204,9 @@ class Pretrained:
         return self._loaded(AutoTokenizer.from_pretrained)
 
     def processor(self) -> Any:
-        """Return the image processor of the model.
-
-        Raises
-        ------
-        ValueError
-            If a folder has none.
-        """
+        """Return the image processor of the model."""
         from transformers import AutoImageProcessor
 
-        folder = Path(self.name)
-        if folder.is_dir() and not any((folder / file).is_file() for file in _PROCESSORS):
-            raise ValueError(
-                f"{self.name} has no {_PROCESSORS[0]}, which states the size and normalisation of "
-                "its images; save the model's image processor there with save_pretrained"
-            )
         return self._loaded(AutoImageProcessor.from_pretrained)
 
     def origin(self) -> dict[str, str]:
@@ -279,16 +239,15 @@ class Pretrained:
         Parameters
         ----------
         cut : (int, int), optional
-            What `without_prefix` takes. The blocks below are not loaded.
+            What `without_prefix` takes. The blocks below are left out.
         **changes
             Changes of the configuration, such as ``num_labels``.
         """
         self.origin()
 
-        model = _explained(self.name, self.kind, lambda: self._load(cut, **changes))
-        if self.commit is not None:
-            check_download(self.name, self.commit)
-        return cast("nn.Module", model)
+        return cast(
+            "nn.Module", _explained(self.name, self.kind, lambda: self._load(cut, **changes))
+        )
 
     def _load(self, cut: tuple[int, int] | None, **changes: Any) -> Any:
         """Return the model, of which only the head of a classifier may be new.
@@ -304,20 +263,20 @@ class Pretrained:
         from memowidgets.models.patches import without_prefix
 
         options = {"use_safetensors": True, "dtype": self.dtype, **self._options()}
-        if cut is None:
-            self._check_memory(self._skeleton(**changes))
-            kind = getattr(transformers, self.kind)
-            load = partial(kind.from_pretrained, **options, **changes)
-        else:
-            skeleton = self._skeleton(**changes)
-            kind, config = type(skeleton), skeleton.config
-            without_prefix(skeleton, *cut)
-            self._check_memory(skeleton)
-            load = partial(_above(kind, cut).from_pretrained, config=config, **options)
-        with _quiet():
-            model, found = load(output_loading_info=True, ignore_mismatched_sizes=bool(changes))
+        skeleton = self._skeleton(**changes)
         if cut is not None:
-            model.__class__ = kind
+            without_prefix(skeleton, *cut)
+        self._check_memory(skeleton)
+        kind = getattr(transformers, self.kind)
+        with _quiet():
+            model, found = kind.from_pretrained(
+                output_loading_info=True,
+                ignore_mismatched_sizes=bool(changes),
+                **options,
+                **changes,
+            )
+        if cut is not None:
+            without_prefix(model, *cut)
         model.name_or_path = self.name  # which an adapter names as its base
         if not changes:
             return model
@@ -369,18 +328,6 @@ class Pretrained:
         return {"pretrained_model_name_or_path": place, "trust_remote_code": False, **which}
 
 
-def _above(kind: type[Any], cut: tuple[int, int]) -> Any:
-    """Return a class of models that have only the upper blocks, so that only these are loaded."""
-    from memowidgets.models.patches import without_prefix
-
-    def begin(self: Any, *args: Any, **named: Any) -> None:
-        kind.__init__(self, *args, **named)
-        without_prefix(self, *cut)
-
-    named = ("__module__", "__qualname__")  # transformers chooses rules by them
-    return type(kind.__name__, (kind,), {"__init__": begin, **{n: getattr(kind, n) for n in named}})
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Hide progress bars and reports of loading, which every shadow model would show."""
@@ -414,16 +361,13 @@ def _explained(name: str, kind: str, load: Callable[[], Any]) -> Any:
                 f"{name} comes with its own code, which is never run; load it yourself and "
                 f"pass it to {CLASSES[kind]}.from_model"
             ) from error
-        if "Unrecognized model" in str(error):
-            reason = first_line(error)
-            raise ValueError(f"{name} has no model that transformers knows: {reason}") from error
         if isinstance(error, OSError) and ".safetensors" in str(error):
             raise ValueError(
                 f"{name} has no weights in safetensors, and pickles are never read because they "
                 "can run code. If you trust it, convert it (load it, then save_pretrained), or "
                 f"load it yourself and pass it to {CLASSES[kind]}.from_model"
             ) from error
-        if isinstance(error, hub_errors()):
+        if isinstance(error, hub_errors()) and not Path(name).is_dir():
             missing = f"{name} is neither a folder with a model nor available on the hub"
             raise failure(error, name, missing) from error
         raise

@@ -363,8 +363,6 @@ class SequenceClassifier(TokenModel):
         return super()._look_at(model)
 
     def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
-        from memowidgets.models.patches import mlp_at
-
         pooling, error = self._found["pooling"], self._found["padding"]
         if error and not self._said:  # once
             warn_user(
@@ -373,11 +371,9 @@ class SequenceClassifier(TokenModel):
                 "batch"
             )
         self._said = True
-        reading = Reading(pooling, self._padding, int(self.lengths(data).max()))
         module = self._with_adapters(model)
-        if self._pooling is None and pooling == "last":
-            mlp_at(model, reading.last)
-        self._readings[module] = reading
+        longest = int(self.lengths(data).max())
+        self._readings[module] = Reading(pooling, self._padding, longest)
         return module
 
     def _head(self, model: nn.Module) -> list[nn.Parameter]:

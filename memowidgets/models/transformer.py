@@ -642,11 +642,9 @@ def check_whole(model: Any, call: str) -> None:
     """
     config = getattr(model, "config", None)
     places = {p.device for p in model.parameters()}
-    held = [model.modules(), model.parameters(), (p.data for p in model.parameters())]
-    kinds = {f"{type(each).__module__}." for group in held for each in group}
-    is_quantized = getattr(model, "is_quantized", False) or any(
-        kind.startswith(_QUANTIZERS) for kind in kinds
-    )
+    held = (*model.modules(), *model.parameters(), *(p.data for p in model.parameters()))
+    by_others = any(f"{type(each).__module__}.".startswith(_QUANTIZERS) for each in held)
+    is_quantized = by_others or getattr(model, "is_quantized", False)
     if is_quantized or getattr(config, "quantization_config", None):
         what, instead = "are quantised", "without quantization_config"
     elif any(place.type == "meta" for place in places):

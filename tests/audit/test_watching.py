@@ -693,7 +693,7 @@ def rows_with(label):
         (lambda d: Changing("labels"), ValueError, r"row \d+ of the data differs each time"),
         (lambda d: TensorDataset(*d.tensors, d.tensors[1]), TypeError, "pair .* tuple of 3"),
         (lambda d: [{"x": 1}] * 4, TypeError, "row 0 of the data must have 'label'"),
-        (lambda d: rows_with(float("nan")), ValueError, "label of row 7 of the data is NaN"),
+        (lambda d: rows_with(float("nan")), ValueError, "label of row 7 of the data is nan"),
         (lambda d: rows_with(None), ValueError, "label of row 7 of the data is 'None'"),
         (lambda d: rows_with(0.5), ValueError, "row 7 of the data is 0.5, .* not regressions"),
         (lambda d: rows_with(torch.tensor([0, 1])), ValueError, "row 7 .* has 2 values"),

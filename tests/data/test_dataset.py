@@ -187,7 +187,7 @@ def test_other_labels_are_classes_and_one_for_each_sample(labels, facts):
 # Ids
 
 
-@pytest.mark.parametrize("ids", [["a", "a"], ["a", "a\0"], ["a\0b", "c"], ["a\ud800", "b"]])
+@pytest.mark.parametrize("ids", [["a", "a"], ["a\ud800", "b"]])
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_ids_are_refused_where_a_dataset_is_made(make, ids):
     data = make(LABELS[:2])

@@ -146,7 +146,7 @@ def changed(**columns):
         (frame(), {"categorical": ["code"]}, "no column 'code'.*categorical="),
         (changed(age=[1, 2, np.inf, 4, 5, 6]), {}, "'age' is infinite in row 2"),
         (changed(age=None), {}, "the column 'age' has no value"),
-        (changed(age=pd.Timestamp(0)), {}, "'age' has dates .Timestamp"),
+        (changed(age=pd.Timestamp(0)), {}, "'age' has a value of type Timestamp"),
         (changed(age=[1, "a"] * 3), {}, "'age' has a value of type int"),
         (frame().assign(name=[f"n{i}" for i in range(60)]), {}, "'name' has 60 different texts"),
         (frame()[["outcome"]], {}, "no column besides the label"),
@@ -193,7 +193,7 @@ def test_rows_with_a_zero_of_either_sign_are_duplicates():
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-@pytest.mark.parametrize("value", [1e300, -2e101, 10**400, -(10**400), np.inf])
+@pytest.mark.parametrize("value", [1e300, -2e101, np.inf])
 def test_a_number_that_no_scale_can_hold_is_refused(value):
     frame = pd.DataFrame({"dose": [1.0, value, 2.0], "label": [0, 1, 0]}, dtype=object)
     with pytest.raises(ValueError, match=r"'dose' is .* in row 1.*1e\+100"):
@@ -202,10 +202,9 @@ def test_a_number_that_no_scale_can_hold_is_refused(value):
 
 DAYS = [f"2024-0{1 + i % 3}-{1 + i % 28:02d}" for i in range(60)]
 REFUSED = {  # values, and what the message says besides the column's name
-    "visit": (DAYS, ["60", "drop", "date"]),
-    "written": ([int(day.replace("-", "")) for day in DAYS], ["drop", "date"]),
+    "visit": (DAYS, ["60", "drop"]),
     "patient_id": (list(range(1000, 1060)), ["60", "drop", "ids"]),
-    "seen": (list(pd.date_range("2024-01-01", periods=60)), ["drop", "date"]),
+    "seen": (list(pd.date_range("2024-01-01", periods=60)), ["drop", "Timestamp"]),
     "code": ([f"c{i % 40}" for i in range(60)], ["40", "drop", "categorical"]),
     "name": ([f"n{i}" for i in range(60)], ["60", "drop", "ids"]),
 }
@@ -243,44 +242,6 @@ def test_equal_rows_with_different_labels_are_listed():
         TableDataset.from_frame(frame)
 
 
-STAYS = {"admitted": ["2024-01-30", None, "2024-02-01"], "bed": [4, 7, 9], "label": [0, 1, 0]}
-WRITTEN = {  # how the dates are written, and what to pass
-    "as texts": (lambda day: f"{day:%Y-%m-%d}", ["admitted"]),
-    "with a time": (lambda day: f"{day:%Y-%m-%dT%H:%M}", ["admitted"]),
-    "as numbers": (lambda day: int(f"{day:%Y%m%d}"), ["admitted"]),
-    "as in France": (lambda day: f"{day:%d/%m/%Y}", {"admitted": "%d/%m/%Y"}),
-    "by pandas": (lambda day: day, ["admitted"]),
-    "by Python": (lambda day: day.date(), ["admitted"]),
-    "in Tokyo": (lambda day: day.tz_localize("UTC").tz_convert("Asia/Tokyo"), ["admitted"]),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*value is missing:UserWarning")
-@pytest.mark.parametrize("name", WRITTEN)
-@pytest.mark.parametrize("reader", ["from_frame", "from_csv", "from_jsonl"])
-def test_dates_are_days_when_asked(name, reader, tmp_path):
-    write, dates = WRITTEN[name]
-    days = pd.Series(pd.to_datetime(STAYS["admitted"]))
-    table = pd.DataFrame(STAYS)
-    written = [None if pd.isna(day) else write(day) for day in days]
-    table["admitted"] = pd.Series(written, dtype=object)
-    if reader == "from_frame":
-        data = TableDataset.from_frame(table, dates=dates)
-    else:
-        lines = table.astype({"admitted": str}).mask(table.isna())
-        path = tmp_path / "stays"
-        if reader == "from_csv":
-            lines.to_csv(path, index=False)
-        else:
-            path.write_text("\n".join(json.dumps(row) for row in lines.astype(object)
-                            .where(lines.notna(), None).to_dict("records")))  # fmt: skip
-        data = getattr(TableDataset, reader)(path, dates=dates)
-        again = getattr(TableDataset, reader)(**data.source["arguments"])
-        assert again.content_hashes() == data.content_hashes()
-    expected = (days - pd.Timestamp(1970, 1, 1)) / pd.Timedelta(days=1)
-    np.testing.assert_array_equal(data.columns["admitted"], expected)
-
-
 def test_columns_names_those_that_a_model_reads(tmp_path):
     table = frame(holes=False).drop_duplicates(["age", "ward"])
     data = TableDataset.from_frame(table, "outcome", columns=["ward", "age"])
@@ -295,23 +256,11 @@ def test_columns_names_those_that_a_model_reads(tmp_path):
     [
         ({"columns": ["age"], "drop": ["ward"]}, ["columns", "drop"]),
         ({"columns": ["nothing"]}, ["'nothing'", "columns="]),
-        ({"dates": ["nothing"]}, ["'nothing'", "dates="]),
-        ({"dates": ["when"], "columns": ["age"]}, ["'when'"]),
-        ({"dates": ["when"], "drop": ["when"]}, ["'when'"]),
-        ({"dates": ["when"], "categorical": ["when"]}, ["'when'", "categorical"]),
-        ({"dates": ["when"]}, ["row 1", "'when'", "dates={'when'"]),
-        ({"dates": {"when": "%d.%m.%Y"}}, ["row 0", "'when'", "%d.%m.%Y"]),
-        ({"dates": ["zones"]}, ["row 1", "'zones'", "time zone"]),
-        ({"dates": ["age"]}, ["row 0", "'age'"]),
-        ({"dates": ["empty"]}, ["'empty'"]),
     ],
 )
-def test_columns_and_dates_that_cannot_be_meant_are_refused(how, facts):
+def test_columns_that_cannot_be_meant_are_refused(how, facts):
     table = pd.DataFrame(
         {
-            "when": ["2024-01-30", "31/01/2024"] * 2,
-            "zones": ["2024-01-30T00:00Z", "2024-01-30T00:00"] * 2,
-            "empty": [None] * 4,
             "age": [1, 2, 3, 4],
             "ward": ["A", "B"] * 2,
             "label": [0, 1] * 2,
@@ -320,10 +269,3 @@ def test_columns_and_dates_that_cannot_be_meant_are_refused(how, facts):
     with pytest.raises(ValueError, match=facts[-1]) as error:
         TableDataset.from_frame(table, **how)
     assert all(fact in str(error.value).replace("Row", "row") for fact in facts)
-
-
-def test_dates_come_back_from_a_file_as_the_numbers_that_they_are(tmp_path):
-    frame = pd.DataFrame({"at": ["2024-01-30", "2024-02-01"], "label": [0, 1]})
-    data = TableDataset.from_frame(frame, dates=["at"])
-    for again in (data.to_csv(tmp_path / "t.csv"), data.to_jsonl(tmp_path / "t.jsonl")):
-        assert again.content_hashes() == data.content_hashes()

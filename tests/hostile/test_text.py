@@ -88,11 +88,12 @@ def test_links_that_are_not_followed_are_named(pictures, tmp_path):
     (pictures / "cats" / "more").symlink_to(tmp_path / "elsewhere")
     (pictures / "dogs" / f"gone{EVIL}.png").symlink_to(tmp_path / "nowhere")
     (tmp_path / "elsewhere" / "around").symlink_to(tmp_path / "elsewhere")
-    with pytest.warns(UserWarning, match="3 links in .* are not followed") as said:
+    with pytest.warns(UserWarning, match="3 files of .* are left out") as said:
         data = mw.data.ImageDataset.from_folder(pictures)
     assert data.class_names == ("birds", "cats", "dogs")
     (text,) = [str(one.message) for one in said]
-    assert "birds/around, cats/more, dogs/gone" in text
+    assert "2 cannot be read (Is a directory) (birds/around, cats/more)" in text
+    assert "1 cannot be read (No such file or directory) (dogs/gone" in text
     assert_harmless(text)
 
 

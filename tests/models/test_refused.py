@@ -179,7 +179,7 @@ VALUE_ERRORS = [
         lambda _: torched(lambda n: torch.compile(nn.Linear(64, n), backend="eager")),
     ),
     ("quantised | LlamaForCausalLM", lambda _: questioned(raw=quantised_layers())),
-    ("no model that transformers knows", lambda at: with_config(at, "{}")),
+    ("Unrecognized model | model_type", lambda at: with_config(at, "{}")),
     ("own code | CausalLM.from_model", lambda at: with_config(at, OWN_CODE)),
     ("safetensors | CausalLM.from_model", pickled),
     ("int4 | auto, float32, bfloat16", lambda at: CausalLM.from_pretrained(at, dtype="int4")),
@@ -205,7 +205,6 @@ VALUE_ERRORS = [
         lambda _: pictured(of_images.tiny("vit", num_channels=1)).check_data(IMAGES),
     ),
     ("(12, 12, 3) | 12*12", lambda _: pictured(do_resize=False).check_data(IMAGES)),
-    ("preprocessor_config.json", processorless),
     (
         "(1, 4) | 3 classes | (1, 3)",
         lambda _: torched(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(432, n + 1))),
@@ -255,6 +254,10 @@ def test_a_name_that_is_nowhere_is_refused(tmp_path):
     check_refused(
         ConnectionError, "neither a folder | no", CausalLM.from_pretrained, tmp_path / "no"
     )
+
+
+def test_a_folder_without_a_processor_is_refused_by_transformers(tmp_path):
+    check_refused(OSError, "preprocessor_config.json", processorless, tmp_path)
 
 
 @pytest.mark.parametrize(("facts", "changes"), OTHER_HEADS)

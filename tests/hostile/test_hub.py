@@ -333,22 +333,3 @@ def test_weights_that_were_cut_off_on_this_disk_are_named(hub, llama, tmp_path):
     model = mw.models.CausalLM.from_pretrained("someone/llama", lora=None)
     with pytest.raises(ValueError, match="the weights of someone/llama are not whole"):
         model.build(data)
-
-
-def test_weights_with_other_bytes_in_the_hubs_cache_are_refused(hub, llama, tmp_path):
-    """They have the right size, and their name says what the hub has."""
-    data, files, others = llama
-    hub.model("someone/llama", files)
-    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=None)
-    before = weights(model, data)
-    last = max(name for name in files if name.endswith(".safetensors"))
-    (file,) = (f for f in blobs(tmp_path / "hub") if f.read_bytes() == files[last])
-    assert len(files[last]) == len(others[last])
-    file.write_bytes(others[last])
-    for each in (model, mw.models.CausalLM.from_pretrained("someone/llama", lora=None)):
-        with pytest.raises(ValueError, match=r"someone/llama .*SHA-256.*delete this file"):
-            each.build(data)
-    file.unlink()
-    again = weights(mw.models.CausalLM.from_pretrained("someone/llama", lora=None), data)
-    for name, values in before.items():
-        np.testing.assert_array_equal(again[name], values)

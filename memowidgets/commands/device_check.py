@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-import re
 import tempfile
 import time
 import warnings
@@ -36,8 +35,6 @@ _PSMI_SHAPE = (4000, 512)
 _SAMPLES, _EPOCHS = 400, 4
 _WARM, _STEPS = 2, 10
 _FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
-_SHARED = ("here", "there", "said", "fix", "numbers")
-_PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:\\|~?/|\\\\)[^\s'\":;,()]+")
 _UPDATE = "update the device's driver and torch, and compute on the CPU until then"
 
 
@@ -293,7 +290,7 @@ def _spoken(seconds: float) -> str:
 
 
 def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> None:
-    """Write what an issue about a device needs as JSON: no path, no host name, no user name.
+    """Write versions, hardware, verdicts and numbers as JSON, for an issue about a device.
 
     Parameters
     ----------
@@ -322,7 +319,7 @@ def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> Non
             {
                 "what": check.what or "device",
                 "verdict": "wrong" if check.wrong else "note" if check.fix else "ok",
-                **{name: _anonymous(getattr(check, name)) for name in _SHARED},
+                "numbers": {k: v for k, v in check.numbers.items() if math.isfinite(v)},
             }
             for check in checks
         ],
@@ -353,13 +350,3 @@ def _hardware(device: str) -> dict[str, Any]:
             "count": torch.cuda.device_count(),
         }
     return {}
-
-
-def _anonymous(found: Any) -> Any:
-    """Return a text without paths and the host's name, which messages of errors may contain."""
-    if isinstance(found, Mapping):  # of numbers, which are absent where there is none
-        return {name: value for name, value in found.items() if math.isfinite(value)}
-    host = platform.node()
-    if host:
-        found = re.sub(rf"\b{re.escape(host)}\b", "HOST", found)
-    return _PATH.sub("PATH", found)

@@ -70,6 +70,8 @@ class PSMI:
         Warnings about classes of fewer than 20 samples, about representations that know nothing of
         the labels, about a row that has most of the variance of its class, and about a tolerance
         that was not reached.
+    imprecise_ : str
+        The warning about the tolerance; empty if it was reached.
 
     Notes
     -----
@@ -96,6 +98,7 @@ class PSMI:
     classes_: NDArray[Any]
     n_directions_: int
     warnings_: tuple[str, ...]
+    imprecise_: str = ""
 
     def __init__(
         self,
@@ -275,7 +278,8 @@ class PSMI:
             m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
         if error > allowed:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
-            self.warnings_ += (f"{note}the scores' spread ({allowed:.2g} nats)",)
+            self.imprecise_ = f"{note}the scores' spread ({allowed:.2g} nats)"
+            self.warnings_ += (self.imprecise_,)
 
 
 def small_classes(names: Sequence[object], counts: Ints) -> tuple[str, ...]:

@@ -58,10 +58,12 @@ def test_an_audit_says_so_beside_counts_and_probabilities():
     gaps, members = gaps_of("tails", 32, n=200)
     rng = np.random.default_rng(1)
     labels = rng.integers(0, 2, 200)
+    logits = np.column_stack([np.zeros(200), gaps[0] + 3]) * (2 * labels[:, None] - 1)
     audit = mw.Audit.from_arrays(
         labels,
         rng.normal(size=(200, 3)),
-        logits=np.column_stack([np.zeros(200), gaps[0] + 3]) * (2 * labels[:, None] - 1),
+        logits=logits,
+        final_logits=logits,
         shadow_gaps=gaps[1:],
         shadow_members=members[1:],
     )

@@ -9,7 +9,7 @@ import pytest
 
 from scripts import live
 from scripts.docs import guarded
-from tests.house.test_live_pages import WHOLE, number, opened
+from tests.house.test_live_pages import WHOLE, opened
 
 # Which plots move with a slider, whose label begins so.
 BESIDE = {
@@ -31,6 +31,12 @@ WATCH_CELLS = [
     f"MemorizationPlayground(n=60, width=8, seed={seed})\n{name}"
     for seed, name in enumerate(("first", "second"))
 ]
+
+
+def number(page, tile):
+    """The first number of a playground's tile."""
+    fact = page.locator(".mw-fact", has=page.get_by_text(tile, exact=True))
+    return fact.locator(".mw-fact-value").inner_text().replace("−", "-")
 
 
 @pytest.fixture(scope="module")

@@ -414,7 +414,7 @@ def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
     audit.run_references(2, Inline())
     path = audit.run.references.files.path_of
     path(3).unlink()
-    with pytest.warns(UserWarning, match=r"0003\.safetensors is missing.*run_references trains"):
+    with pytest.warns(UserWarning, match=r"0003\.safetensors is missing.*run_references to train"):
         found = audit.score("reference")
     gaps = referenced.run.references.read(EPOCH).gaps[:2, referenced.evidence.member_columns]
     np.testing.assert_array_equal(found, np.nanmean(gaps.astype(np.float64), axis=0))

@@ -190,7 +190,8 @@ def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
     of_codes = small_classes(psmi.classes_.tolist(), np.bincount(y)[psmi.classes_])
-    notes = tuple(note for note in psmi.warnings_ if note not in of_codes)  # `score` has names
+    said = (*of_codes, psmi.imprecise_)  # `score` has names of classes, and each error
+    notes = tuple(note for note in psmi.warnings_ if note not in said)
     return Scores(rows, values, errors, notes)
 
 

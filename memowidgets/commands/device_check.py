@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ _OFF = 0.01  # largest difference of a logit gap by rounding, in standard deviat
 _SAME_ORDER = {"PSMI": 0.98, "log-LiRA": 0.9}  # least rank correlation of two trainings
 _PSMI_SHAPE = (4000, 512)
 _SAMPLES, _EPOCHS = 400, 4
-_WARM, _STEPS = 2, 10
+_STEPS = 10
 _FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
 _UPDATE = "update the device's driver and torch, and compute on the CPU until then"
 
@@ -128,8 +128,10 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
         "PSMI": lambda what: _order(what, *(a.score("psmi", "last", "final") for a in both)),
         "log-LiRA": lambda what: _truth(what, here, there),
         "bfloat16": lambda what: _precision(what, folder, here, device),
-        "training step": lambda what: _times(what, *map(_step_seconds, both)),
-        "pass, each sample": lambda what: _times(what, *map(_pass_seconds, both)),
+        "training step": lambda what: _times(what, *(_seconds(a, _steps) / _STEPS for a in both)),
+        "pass, each sample": lambda what: _times(
+            what, *(_seconds(a, _pass) / len(a.members) for a in both)
+        ),
         "PSMI of {} x {}".format(*_PSMI_SHAPE): lambda what: _psmi(what, device),
     }
     for what, check in checks.items():
@@ -225,34 +227,26 @@ def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
     return Check(what, one, other, said, numbers=numbers)
 
 
-def _step_seconds(audit: Audit) -> float:
-    """Return the seconds of a training step, after some to warm up."""
-    learner = _learner(audit)
-    learner.advance(_WARM, Progress(), "training")
-    return _seconds(lambda: learner.advance(_WARM + _STEPS, Progress(), "training"), audit) / _STEPS
+def _steps(learner: Learner) -> None:
+    learner.advance(learner.step + _STEPS, Progress(), "training")
 
 
-def _pass_seconds(audit: Audit) -> float:
-    """Return the seconds of a pass for each sample, after one to warm up."""
-    learner = _learner(audit)
+def _pass(learner: Learner) -> None:
     learner.look_at(learner.members)
-    return _seconds(lambda: learner.look_at(learner.members), audit) / len(learner.members)
 
 
-def _learner(audit: Audit) -> Learner:
+def _seconds(audit: Audit, work: Callable[[Learner], None]) -> float:
+    """Return the seconds of a new learner's work, which is done once before to warm up."""
+    from memowidgets.models.device import torch_device, wait_for
     from memowidgets.training.learner import Learner
 
-    return Learner(audit.run.recipe(), audit.run.design.members, 0)
-
-
-def _seconds(work: Callable[[], object], audit: Audit) -> float:
-    from memowidgets.models.device import torch_device, wait_for
-
+    learner = Learner(audit.run.recipe(), audit.run.design.members, 0)
     device = torch_device(audit.run.device)
-    wait_for(device)
-    start = time.perf_counter()
-    work()
-    wait_for(device)
+    for _ in range(2):
+        wait_for(device)
+        start = time.perf_counter()
+        work(learner)
+        wait_for(device)
     return time.perf_counter() - start
 
 
@@ -314,7 +308,7 @@ def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> Non
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "device": None if device is None else {"name": device, **_hardware(device)},
+        "device": None if device is None else {"name": device, "model": _model_of(device)},
         "checks": [
             {
                 "what": check.what or "device",
@@ -333,20 +327,9 @@ def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> Non
         ) from None
 
 
-def _hardware(device: str) -> dict[str, Any]:
-    """Name and size of a CUDA device, and what drives it; empty for other kinds."""
+def _model_of(device: str) -> str:
     import torch
 
-    if torch.device(device).type != "cuda":
-        return {}
     with suppress(RuntimeError, AssertionError):  # the checks say what is wrong with it
-        known, cudnn = torch.cuda.get_device_properties(device), cast("Any", torch.backends.cudnn)
-        return {
-            "model": known.name,
-            "total_bytes": known.total_memory,
-            "compute_capability": f"{known.major}.{known.minor}",
-            "cuda": torch.version.cuda,
-            "cudnn": cudnn.version(),
-            "count": torch.cuda.device_count(),
-        }
-    return {}
+        return torch.cuda.get_device_name(device) if device.startswith("cuda") else ""
+    return ""

@@ -6,13 +6,12 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memowidgets.files import size_in_words
 from memowidgets.store import MANIFEST, StoreError, run_at
-from memowidgets.training.checkpoint import disk_use
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def check_samples(audit: Audit) -> None:
 
 
 DEPTH = 4
-_COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size", "deletable")
+_COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size")
 _WIDEST = 40
 
 
@@ -188,7 +187,7 @@ def listing(folder: Path) -> list[str]:
     """
     if not folder.is_dir():
         raise CommandError(f"there is no folder {folder}")
-    problems, can_be_deleted = list[str](), False
+    problems = list[str]()
     rows: list[tuple[str, ...]] = [_COLUMNS]
     for run in sorted(_runs(folder, DEPTH)):
         name = visible(str(run.relative_to(folder)), _WIDEST)
@@ -198,11 +197,8 @@ def listing(folder: Path) -> list[str]:
         except CommandError as error:
             problems.append(f"{name}: {error}")
             continue
-        size, again = disk_use(run)
-        deletable = size_in_words(sum(again.values())) if again else "–"
-        cells = (*known, size_in_words(size), deletable)
+        cells = (*known, size_in_words(_bytes_of(run)))
         rows.append((name, *(visible(cell, _WIDEST) for cell in cells)))
-        can_be_deleted |= bool(again)
     if len(rows) == 1:
         return problems or [f"no run in {visible(str(folder), 200)}"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -211,9 +207,15 @@ def listing(folder: Path) -> list[str]:
         texts = zip(row, widths, strict=True)
         laid_out = [t.ljust(w) if i < 2 else t.rjust(w) for i, (t, w) in enumerate(texts)]
         lines.append("  ".join(laid_out).rstrip())
-    if can_be_deleted:
-        lines.append("deletable: passes and scores (folders forward, scores) that are made again")
     return [*lines, *problems]
+
+
+def _bytes_of(run: Path) -> int:
+    total = 0
+    for file in run.rglob("*"):
+        with suppress(OSError):  # a run in training creates and removes files
+            total += file.lstat().st_size
+    return total
 
 
 def _runs(folder: Path, depth: int) -> Iterator[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 COURSE = "trainer.json"
 RHO = "rho.json"
-_WEIGHTS = ("weights.safetensors", "adapter_model.safetensors")
 KEEP = ("all", "prediction+final")
 
 
@@ -96,31 +94,6 @@ def outputs_of(name: str) -> str:
 def forward_of(name: str) -> str:
     """Return the place of a checkpoint's pass over the members, with its layers."""
     return f"forward/{name}"
-
-
-def disk_use(run: Path) -> tuple[int, dict[str, int]]:
-    """Return the bytes of a run, and those of its folders whose files can be deleted.
-
-    They are made again when they are asked for: a pass where the weights of its checkpoint are
-    kept, and scores where the pass is or can be made again.
-    """
-    total, found = 0, {"forward": 0, "scores": 0}
-    for folder, _, files in os.walk(run):
-        inside = Path(folder).relative_to(run).parts
-        for file in files:
-            try:
-                size = os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118 - of many
-            except OSError:  # a run in training creates and removes files
-                continue
-            total += size
-            if not inside or inside[0] not in found:
-                continue
-            name = inside[1] if len(inside) > 1 else file.removesuffix(".safetensors")
-            again = any((run / f"checkpoints/{name}/{each}").exists() for each in _WEIGHTS)
-            if inside[0] == "scores":
-                again = again or (run / f"{forward_of(name)}.safetensors").exists()
-            found[inside[0]] += again * size
-    return total, {name: size for name, size in found.items() if size}
 
 
 # the training that another loop runs

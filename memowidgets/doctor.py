@@ -1,4 +1,4 @@
-"""Checks of the installation for ``python -m memowidgets doctor``; loads only the widgets."""
+"""Checks of the installation for ``python -m memowidgets doctor``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module, metadata, util
+from importlib import metadata, util
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -60,7 +60,7 @@ def examine() -> Iterator[Finding]:
     ------
     Finding
         One result per check, as soon as it is known, in the order: Python, packages, device,
-        notebook, front ends.
+        notebook.
 
     Examples
     --------
@@ -72,7 +72,6 @@ def examine() -> Iterator[Finding]:
     yield from _packages()
     yield _device()
     yield from _notebook()
-    yield from _front_ends()
 
 
 def _python() -> Finding:
@@ -171,19 +170,3 @@ def _notebook() -> Iterator[Finding]:
                 f"JupyterLab's extension {name} is not in this environment",
                 f"pip install --force-reinstall {package}, where JupyterLab itself is installed",
             )
-
-
-def _front_ends() -> Iterator[Finding]:
-    files = sorted((_PACKAGE / "widgets" / "static").glob("*.[jc]*s*"))
-    reinstall = "pip install --force-reinstall --no-deps memowidgets"
-    if not any(file.suffix == ".js" for file in files):
-        yield Finding("no front-end files in memowidgets/widgets/static", reinstall, essential=True)
-        return
-    try:
-        for file in files:
-            file.read_text(encoding="utf-8")
-        import_module("memowidgets.widgets")
-    except (OSError, UnicodeError, ImportError) as error:
-        yield Finding(f"the widgets cannot be loaded: {error}", reinstall, essential=True)
-        return
-    yield Finding(f"front ends: {len(files)} files")

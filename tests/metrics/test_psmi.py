@@ -166,6 +166,7 @@ def test_two_features_of_any_axes(n_classes, longer):
         np.testing.assert_allclose(found, expected, atol=1e-3)
         assert np.sqrt(np.mean((found - expected) ** 2)) < (1e-5 if longer == 1 else 1e-4)
         assert np.mean(np.abs(found - expected) < 3 * error + 2e-6) > 0.7
+        assert error.max() < 0.01
 
 
 @pytest.mark.parametrize("columns", [[0, 1], [0, 3], [3, 4]])

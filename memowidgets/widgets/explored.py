@@ -381,9 +381,8 @@ class Judged:
         found = self.evaluation
         if found is None:
             return {"remarks": [], "truly": ""}
-        areas = [] if found.true_auc is None else [found.areas_in_words]
         known = "" if found.n_truly is None else truly(found.n_truly)
-        return {"remarks": [*areas, *found.warnings], "truly": known}
+        return {"remarks": [*found.warnings], "truly": known}
 
     @property
     def key(self) -> dict[str, Any]:

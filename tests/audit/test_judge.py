@@ -257,7 +257,7 @@ def test_the_dashboard_says_it_too(recorded):
     dashboard = recorded.dashboard()
     assert dashboard.wait(20)
     assert dashboard._late["truly"] == "about 15 truly"
-    assert dashboard._late["remarks"][0] == recorded.evaluate("psmi").areas_in_words
+    assert dashboard._late["remarks"] == list(recorded.evaluate("psmi").warnings)
     dashboard.eta_committed = 8.0  # the number of another η, which a wheel turned to
     assert dashboard.wait(20)
     fewer = recorded.evaluate("psmi", eta=8.0)

@@ -549,7 +549,7 @@ def _claim(results: list[Result], question: dict[str, str]) -> str:
         strict = "τ = 0 is strict" if result.is_strict else ""
         rows.append([result.name, _signed(found), verdict(found) + few, strict])
     kept = [result for result in results if result.distinct >= FEW_POSITIVES]
-    head = ["setting", "difference", "verdict", ""]
+    head = ["setting", "difference", "status", ""]
     return f"{markdown(head, rows)}\n\n{_count(kept, question)}"
 
 

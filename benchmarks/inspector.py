@@ -189,7 +189,9 @@ def rows(arguments: Namespace) -> list[Row]:
 
 def _pages(notebooks: dict[str, NotebookPage], kind: str) -> list[Row]:
     nexts = ['[aria-label="next page"]'] * TURNS
-    others = ['[data-filter="missed"]', '[data-filter="clear"]'] * (TURNS // 2)  # none is in both
+    others = ['[data-filter="missed"]', '[data-filter="left alone"]'] * (
+        TURNS // 2
+    )  # none is in both
     what = f"{ON_A_PAGE} of {MANY:,} {kind}, click to paint"
     found = []
     for act, buttons in (("the next page", nexts), ("another filter", others)):

@@ -44,13 +44,13 @@ def rows(_arguments: Namespace) -> list[Row]:
     n = int(planted.sum())
     found = []
     for name, values in scores.items():
-        hits = int(planted[np.argsort(values, kind="stable")[:n]].sum())
+        found = int(planted[np.argsort(values, kind="stable")[:n]].sum())
         memorized = mw.evaluation.roc(values, truth >= 4)
         others = mw.evaluation.roc(values[~planted], truth[~planted] >= 4)
         found.append(
             Row(
                 f"{len(labels)} digits, {n} label errors, {SHADOWS} shadow models: {name}",
-                f"{hits} of {n} errors among the lowest {n}",
+                f"{found} of {n} errors among the lowest {n}",
                 f"AUC {memorized.auc:.3f} for the {memorized.n_memorized} memorised",
                 f"{others.auc:.3f} without the errors ({others.n_memorized} memorised)",
                 "no target",

@@ -146,8 +146,8 @@ def readable(audit: mw.Audit) -> Iterator[str]:
     at = audit.evaluate("psmi").at(0.0)
     rates = (_with_interval(at.tpr, at.tpr_interval, " to "), at.fpr, at.fpr_interval)
     yield (
-        f"At τ = 0 PSMI flags {at.flagged} of {at.n} members and finds {at.hits} of the "
-        f"{at.hits + at.missed} memorised ones: TPR {rates[0]}, FPR "
+        f"At τ = 0 PSMI flags {at.flagged} of {at.n} members and finds {at.found} of the "
+        f"{at.found + at.missed} memorised ones: TPR {rates[0]}, FPR "
         f"{_with_interval(rates[1], rates[2], ' to ')}."
     )
     memorized = audit.log_lira() >= ETA

@@ -104,14 +104,14 @@ print(f"memorised: {{rare.sum()}} of {{len(rare)}} notes with a rare sign")
         """evaluation = audit.evaluate("psmi")
 point, exam = evaluation.at(0.0), exams.evaluate("psmi").at(0.0)
 for at in (point, exam):
-    print(f"{at.flagged} flagged, {at.hits} memorised, {at.precision:.0%}")
+    print(f"{at.flagged} flagged, {at.found} memorised, {at.precision:.0%}")
 """,
     )
     found = session(
         names,
         """every = evaluation.at(evaluation.threshold("tpr>=1.0"))
 for at in (every, point):
-    print(f"τ = {at.tau:.3f}: {at.flagged} of {at.n} flagged, {at.hits} found, {at.missed} missed")
+    print(f"τ = {at.tau:.3f}: {at.flagged} of {at.n} flagged, {at.found} found, {at.missed} missed")
 """,
     )
     answered = session(
@@ -125,7 +125,7 @@ for one in (audit, exams):
     )
     early, late, point, exam = (names[one] for one in ("early", "late", "point", "exam"))
     every, rare, (own, exams) = names["every"], names["rare"], names["right"]
-    hits = " and ".join(
+    found = " and ".join(
         ", ".join(f"`{one}`" for one in names["ten"] if names["memorised"][one]).rsplit(", ", 1)
     )
     return f"""
@@ -147,7 +147,7 @@ At ρ it gives the ward for {whole(early.train_accuracy)} of the notes that it l
 <details>
 <summary>Answer</summary>
 
-{hits}. PSMI flags {names["flagged"].sum()} of the ten. Memorised among these: {(names["flagged"] & names["memorised"]).sum()}. What is unusual is not yet memorised: of the {len(rare)} notes with a rare sign ("atypical"), the model has memorised {rare.sum()}.
+{found}. PSMI flags {names["flagged"].sum()} of the ten. Memorised among these: {(names["flagged"] & names["memorised"]).sum()}. What is unusual is not yet memorised: of the {len(rare)} notes with a rare sign ("atypical"), the model has memorised {rare.sum()}.
 
 {which}
 
@@ -158,7 +158,7 @@ At ρ it gives the ward for {whole(early.train_accuracy)} of the notes that it l
 <details>
 <summary>Answer</summary>
 
-{point.flagged} are flagged, and {point.hits} of them are memorised, which is {whole(point.precision)}. In the recorded audit of real exam questions, most of what is flagged is not memorised: {exam.hits} of {exam.flagged} are, which is {whole(exam.precision)}. A flag is a reason to look at a sample, and no verdict.
+{point.flagged} are flagged, and {point.found} of them are memorised, which is {whole(point.precision)}. In the recorded audit of real exam questions, most of what is flagged is not memorised: {exam.found} of {exam.flagged} are, which is {whole(exam.precision)}. A flag is a reason to look at a sample, and no verdict.
 
 {counted}
 
@@ -178,7 +178,7 @@ Four times. The bars are on a √ scale: a bar that is three times as high stand
 <details>
 <summary>Answer</summary>
 
-At τ = {f"{every.tau:.3f}".replace("-", "−")} all {every.hits} are found, and {every.flagged} of {every.n} notes are flagged. At τ = 0, {point.flagged} are flagged, and {point.missed} memorised notes are missed. A missed sample may be a person who was not protected, and a flagged one costs the time to look at it. There is no right answer without knowing both costs.
+At τ = {f"{every.tau:.3f}".replace("-", "−")} all {every.found} are found, and {every.flagged} of {every.n} notes are flagged. At τ = 0, {point.flagged} are flagged, and {point.missed} memorised notes are missed. A missed sample may be a person who was not protected, and a flagged one costs the time to look at it. There is no right answer without knowing both costs.
 
 {found}
 

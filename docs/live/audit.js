@@ -32,7 +32,7 @@ const PICKS = /** @type {const} */ (["metric", "layer", "checkpoint"]);
 const FLAGGED = 0.05; // share of the members at first, by a score without a threshold of its own
 const AFTER_PAINT = 60; // milliseconds in which the new view gets to the screen
 const CHOICES = ["keep", "anonymise", "remove", "undecided"];
-const FILTERS = ["flagged", "hit", "false alarm", "missed", "clear", "all"];
+const FILTERS = ["flagged", "found", "flagged only", "missed", "left alone", "all"];
 /** @type {[string, string][]} */
 const SORTS = [
   ["risk", "most at risk first"],

@@ -48,18 +48,18 @@ function read(x, y, grid) {
  * @param {Scores} scores  with a truth
  * @returns {Float32Array | null}  FPR, lower and upper TPR, one after the other
  */
-export function bandOf({ flaggedUpTo, hitsUpTo, n, memorized }) {
-  if (hitsUpTo === null || memorized === 0 || memorized === n) return null;
+export function bandOf({ flaggedUpTo, memorizedUpTo, n, memorized }) {
+  if (memorizedUpTo === null || memorized === 0 || memorized === n) return null;
   const positives = new Uint32Array(memorized);
   const negatives = new Uint32Array(n - memorized);
   let [hits, others] = [0, 0];
-  for (let rank = 0; rank < hitsUpTo.length; rank++) {
-    while (hits < hitsUpTo[rank]) positives[hits++] = rank;
-    while (others < flaggedUpTo[rank] - hitsUpTo[rank]) negatives[others++] = rank;
+  for (let rank = 0; rank < memorizedUpTo.length; rank++) {
+    while (hits < memorizedUpTo[rank]) positives[hits++] = rank;
+    while (others < flaggedUpTo[rank] - memorizedUpTo[rank]) negatives[others++] = rank;
   }
   const grid = gridOf(negatives.length);
-  const tpr = new Float64Array(hitsUpTo.length);
-  const fpr = new Float64Array(hitsUpTo.length);
+  const tpr = new Float64Array(memorizedUpTo.length);
+  const fpr = new Float64Array(memorizedUpTo.length);
   const curves = Array.from({ length: RESAMPLES }, (_, b) => {
     const draws = uniforms(b, 0, n);
     resample(positives, draws.subarray(0, memorized), tpr);

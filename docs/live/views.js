@@ -119,7 +119,7 @@ export function truthOf({ data, counts, shared, rising }, eta) {
   hits.forEach((count, i) => {
     if (count > 0) bits[i >> 3] |= 128 >> (i & 7);
   });
-  return { version: data.version, eta, bits, hits: Uint32Array.from(shared, (i) => hits[i]) };
+  return { version: data.version, eta, bits, of_shared: Uint32Array.from(shared, (i) => hits[i]) };
 }
 
 /**

@@ -851,7 +851,7 @@ class Audit:
         samples : bool
             Whether to add what each sample contains, and what was decided on it.
         eta : float
-            Log-LiRA from which on a sample counts as memorised, for ``verdict``.
+            Log-LiRA from which on a sample counts as memorised, for ``status``.
 
         Returns
         -------
@@ -861,7 +861,7 @@ class Audit:
             ``p_label`` (its probability of the label; both where there are logits), ``canary``
             (where there are some), ``log_lira`` (where there is ground truth).
 
-            With ``samples=True`` also ``verdict`` ("hit" or "false alarm"; "flagged" where the
+            With ``samples=True`` also ``status`` ("found" or "flagged only"; "flagged" where the
             sample has no ground truth), ``decision``, ``to`` (the new class of a sample that is to
             be relabelled), ``note``, and ``text`` of a text, ``question``, ``choices`` and the
             attributes of a question, or the columns of a table's row. An image adds no column. A
@@ -928,9 +928,8 @@ class Audit:
         metric, layer, checkpoint, tau, share, eta
             As in `flagged`.
         all_members : bool
-            Whether to write all members instead of the flagged ones. ``verdict`` is "missed" or
-            "clear" for a member that is not flagged ("not flagged" where it has no ground truth),
-            and empty for one without a score.
+            Whether to write all members instead of the flagged ones. ``status`` is "missed" or
+            "left alone" for a member that is not flagged, and empty for one without a score.
         include_samples : bool
             Whether to write what each sample contains too, as ``flagged(samples=True)`` has it.
             Ids and notes are always in the file.

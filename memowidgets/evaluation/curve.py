@@ -52,7 +52,7 @@ class OperatingPoint:
         Number of samples, and of flagged samples.
     flagged_share : float
         `flagged` / `n`.
-    hits, false_alarms, missed, clear : int
+    found, flagged_only, missed, left_alone : int
         Numbers of samples that are memorised and flagged, only flagged, only memorised, and
         neither. If the truth is uncertain, these are expected numbers, so not whole.
     tpr, fpr : float
@@ -69,10 +69,10 @@ class OperatingPoint:
     flagged: int
     flagged_share: float
     flagged_interval: Interval
-    hits: float
-    false_alarms: float
+    found: float
+    flagged_only: float
     missed: float
-    clear: float
+    left_alone: float
     tpr: float
     tpr_interval: Interval
     fpr: float
@@ -82,26 +82,26 @@ class OperatingPoint:
 
     @classmethod
     def from_counts(
-        cls, tau: float, hits: float, false_alarms: float, n_memorized: float, n: int
+        cls, tau: float, found: float, flagged_only: float, n_memorized: float, n: int
     ) -> OperatingPoint:
         """Create the point from the numbers of flagged samples of each kind."""
-        flagged, n_others = round(hits + false_alarms), n - n_memorized
+        flagged, n_others = round(found + flagged_only), n - n_memorized
         return cls(
             tau=tau,
             n=n,
             flagged=flagged,
             flagged_share=flagged / n,
             flagged_interval=clopper_pearson(flagged, n),
-            hits=hits,
-            false_alarms=false_alarms,
-            missed=n_memorized - hits,
-            clear=n_others - false_alarms,
-            tpr=hits / n_memorized,
-            tpr_interval=clopper_pearson(hits, n_memorized),
-            fpr=false_alarms / n_others,
-            fpr_interval=clopper_pearson(false_alarms, n_others),
-            precision=hits / flagged if flagged else None,
-            precision_interval=clopper_pearson(hits, flagged) if flagged else None,
+            found=found,
+            flagged_only=flagged_only,
+            missed=n_memorized - found,
+            left_alone=n_others - flagged_only,
+            tpr=found / n_memorized,
+            tpr_interval=clopper_pearson(found, n_memorized),
+            fpr=flagged_only / n_others,
+            fpr_interval=clopper_pearson(flagged_only, n_others),
+            precision=found / flagged if flagged else None,
+            precision_interval=clopper_pearson(found, flagged) if flagged else None,
         )
 
 
@@ -138,8 +138,8 @@ class _Ladder:
     """Unique scores in rising order, with the number of samples of each kind up to each of them."""
 
     taus: Floats
-    hits: Counts | Floats
-    false_alarms: Counts | Floats
+    memorized: Counts | Floats
+    others: Counts | Floats
 
     @classmethod
     def climb(cls, scores: Floats, memorized: Mask | Floats) -> _Ladder:
@@ -153,7 +153,7 @@ class _Ladder:
 
     def steps(self) -> tuple[Counts | Floats, Counts | Floats]:
         """Return the number of samples of each kind at each unique score."""
-        return np.diff(self.hits, prepend=0), np.diff(self.false_alarms, prepend=0)
+        return np.diff(self.memorized, prepend=0), np.diff(self.others, prepend=0)
 
     def placements(self) -> tuple[Floats, Floats]:
         """Return, at each score, the share of others above and of memorised samples below it.
@@ -161,8 +161,8 @@ class _Ladder:
         A tie counts ½. The mean of either share over the samples of its kind is the AUC.
         """
         positives, negatives = self.steps()
-        above = 1 - (self.false_alarms - negatives / 2) / self.false_alarms[-1]
-        below = (self.hits - positives / 2) / self.hits[-1]
+        above = 1 - (self.others - negatives / 2) / self.others[-1]
+        below = (self.memorized - positives / 2) / self.memorized[-1]
         return above, below
 
     def error(self) -> float:
@@ -227,7 +227,7 @@ class Evaluation:
     @property
     def n_memorized(self) -> float:
         """Number of memorised samples; an expected number if the truth is uncertain."""
-        return cast("float", self._ladder.hits[-1].item())
+        return cast("float", self._ladder.memorized[-1].item())
 
     @property
     def true_auc(self) -> float | None:
@@ -271,8 +271,8 @@ class Evaluation:
         ladder = self._ladder
         return pd.DataFrame(
             {
-                "fpr": np.append(0.0, ladder.false_alarms / ladder.false_alarms[-1]),
-                "tpr": np.append(0.0, ladder.hits / ladder.hits[-1]),
+                "fpr": np.append(0.0, ladder.others / ladder.others[-1]),
+                "tpr": np.append(0.0, ladder.memorized / ladder.memorized[-1]),
                 "tau": np.append(-np.inf, ladder.taus),
             }
         )
@@ -302,10 +302,10 @@ class Evaluation:
         if np.isnan(tau):
             raise ValueError("tau is NaN; it must be a number or infinite")
         rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
-        hits = self._ladder.hits[rung].item() if rung >= 0 else 0
-        false_alarms = self._ladder.false_alarms[rung].item() if rung >= 0 else 0
-        found = OperatingPoint.from_counts(float(tau), hits, false_alarms, self.n_memorized, self.n)
-        return found if self.groups is None else self._by_group(found, self.groups)
+        found = self._ladder.memorized[rung].item() if rung >= 0 else 0
+        others = self._ladder.others[rung].item() if rung >= 0 else 0
+        point = OperatingPoint.from_counts(float(tau), found, others, self.n_memorized, self.n)
+        return point if self.groups is None else self._by_group(point, self.groups)
 
     def _by_group(self, point: OperatingPoint, groups: Groups) -> OperatingPoint:
         flagged, memorized = self.scores <= point.tau, self.memorized
@@ -430,7 +430,7 @@ class Evaluation:
         return replace(self.with_warnings(note), **cast("Any", known))
 
     def _flagged_shares(self) -> Floats:
-        flagged = np.round(self._ladder.hits + self._ladder.false_alarms)
+        flagged = np.round(self._ladder.memorized + self._ladder.others)
         return np.append(0.0, flagged / self.n)
 
     def _counted(self, of: str) -> str:
@@ -544,7 +544,7 @@ def roc(
     >>> evaluation = roc([-2.0, -1.0, 0.5, 1.0, 1.0, 3.0], [1, 0, 1, 0, 0, 0])
     >>> evaluation.auc
     0.875
-    >>> evaluation.at(0.5).hits, evaluation.at(0.5).false_alarms
+    >>> evaluation.at(0.5).found, evaluation.at(0.5).flagged_only
     (2, 1)
     >>> evaluation.threshold("tpr>=0.75")
     0.5
@@ -564,7 +564,7 @@ def roc(
     ladder = _Ladder.climb(values, truth)
     auc = _area(ladder)
     if groups is None:
-        positives, negatives = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
+        positives, negatives = ladder.memorized[-1].item(), ladder.others[-1].item()
         interval = of_area(auc, positives, negatives, ladder.error())
         notes = _warnings(positives, negatives)
         return Evaluation(values, truth, auc, interval, notes, _ladder=ladder)
@@ -603,7 +603,7 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
     auc = _expected_auc(ladder, probability)
     doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
     doubt = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
-    expected = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
+    expected = ladder.memorized[-1].item(), ladder.others[-1].item()
     notes = (f"{doubt}: counts are expected values", *_warnings(*expected))
     interval = wider(_bootstrapped_auc(ladder, auc), newcombe(auc, *expected))
     return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
@@ -612,11 +612,11 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
 def _expected_auc(ladder: _Ladder, probability: Floats) -> float:
     """Return the ratio of expected pairs in order to all; no sample is paired with itself."""
     (above, _), (positives, _) = ladder.placements(), ladder.steps()
-    pairs = ladder.hits[-1] * ladder.false_alarms[-1]
+    pairs = ladder.memorized[-1] * ladder.others[-1]
     alone = float((probability * (1 - probability)).sum())
     if pairs - alone <= 0:
         raise ValueError("the AUC is undefined; it needs two samples, one memorised and one not")
-    in_order = float(above @ positives) * ladder.false_alarms[-1] - alone / 2
+    in_order = float(above @ positives) * ladder.others[-1] - alone / 2
     return min(max(float(in_order / (pairs - alone)), 0.0), 1.0)
 
 
@@ -804,7 +804,7 @@ def _as_mask(truth: NDArray[Any]) -> Mask:
 
 def _area(ladder: _Ladder) -> float:
     (above, _), (positives, _) = ladder.placements(), ladder.steps()
-    return float(above @ positives / ladder.hits[-1])
+    return float(above @ positives / ladder.memorized[-1])
 
 
 def _warnings(positives: float, negatives: float) -> tuple[str, ...]:

@@ -120,7 +120,8 @@ def _truth(content: Content) -> dict[str, Any] | None:
 
 def _at_tau(point: OperatingPoint) -> dict[str, Any]:
     found: dict[str, Any] = {
-        name: int(getattr(point, name)) for name in ("hits", "false_alarms", "missed", "clear")
+        status: int(getattr(point, status))
+        for status in ("found", "flagged_only", "missed", "left_alone")
     }
     for name in _RATES:
         interval = getattr(point, f"{name}_interval")

@@ -211,7 +211,7 @@ def paragraphs(content: Content) -> list[str]:
     flagged, found, missed = conclusion(content)
     more = _answered(content)
     if content.memorized is not None and content.evaluation is None:
-        more.append("With one kind of sample alone there are no rates of hits and false alarms.")
+        more.append("With one kind of sample alone there are no TPR and FPR.")
     return [
         _audited(content),
         " ".join([flagged, *_unsure(content)]),
@@ -257,7 +257,7 @@ def rates(content: Content) -> list[tuple[str, str, str]]:
 
 def _true_rates(point: OperatingPoint, known: str) -> list[tuple[str, str, str]]:
     found = [
-        ("memorised", f"{whole(point.hits + point.missed)} of {whole(point.n)}{known}", ""),
+        ("memorised", f"{whole(point.found + point.missed)} of {whole(point.n)}{known}", ""),
         ("TPR: memorised ones that are flagged", share(point.tpr), between(point.tpr_interval)),
         ("FPR: others that are flagged", share(point.fpr), between(point.fpr_interval)),
     ]
@@ -325,7 +325,7 @@ def conclusion(content: Content) -> tuple[str, str, str]:
 
 def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
     n, n_memorized = len(memorized), int(memorized.sum())
-    hits, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
+    found, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
     shadows = content.numbers["shadow_models"]
     by_shadows = shadows and not content.truth_given
     known = f"; {content.truly}" if n_memorized and content.truly else ""
@@ -337,7 +337,7 @@ def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.b
     )
     parts = []
     if n_memorized:
-        parts.append(f"{whole(hits)} of these ({_with_interval(hits, n_memorized)})")
+        parts.append(f"{whole(found)} of these ({_with_interval(found, n_memorized)})")
     if n > n_memorized:
         parts.append(
             f"{whole(others)} of the {whole(n - n_memorized)} others "

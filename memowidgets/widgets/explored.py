@@ -165,13 +165,16 @@ class SortedScores:
         Returns
         -------
         dict
-            ``bits``: one bit a value, whether any of its samples is memorised; ``hits``: how
+            ``bits``: one bit a value, whether any of its samples is memorised; ``of_shared``: how
             many are, for each value that several share. Both None without ground truth.
         """
         if memorized is None:
-            return {"bits": None, "hits": None}
-        hits = np.add.reduceat(memorized[self.order].astype(np.int64), self.firsts)
-        return {"bits": np.packbits(hits > 0).tobytes(), "hits": _smallest(hits[self.shared])}
+            return {"bits": None, "of_shared": None}
+        memorized_at = np.add.reduceat(memorized[self.order].astype(np.int64), self.firsts)
+        return {
+            "bits": np.packbits(memorized_at > 0).tobytes(),
+            "of_shared": _smallest(memorized_at[self.shared]),
+        }
 
 
 @dataclass(frozen=True)
@@ -440,16 +443,16 @@ def counted(flagged: Bools, memorized: Bools | None, among: Bools | None = None)
         memorized = None if memorized is None else memorized & among
     n_flagged = int(np.count_nonzero(flagged))
     if memorized is None:
-        return {"n": n, "flagged": n_flagged}
-    hits = int(np.count_nonzero(flagged & memorized))
-    missed = int(np.count_nonzero(memorized)) - hits
+        return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}
+    found = int(np.count_nonzero(flagged & memorized))
+    missed = int(np.count_nonzero(memorized)) - found
     return {
         "n": n,
         "flagged": n_flagged,
-        "hits": hits,
-        "false_alarms": n_flagged - hits,
+        "found": found,
+        "flagged_only": n_flagged - found,
         "missed": missed,
-        "clear": n - n_flagged - missed,
+        "left_alone": n - n_flagged - missed,
     }
 
 

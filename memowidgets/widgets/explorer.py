@@ -318,8 +318,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     more : bool
         Whether everything beside the three counts and τ is shown, under "More controls".
     counts : dict
-        At `tau` and `eta`: ``n``, ``flagged``, and with ground truth ``hits``,
-        ``false_alarms``, ``missed``, ``clear``.
+        At `tau` and `eta`: ``n``, ``flagged``, ``left_alone``, and with ground truth ``found``,
+        ``flagged_only``, ``missed``.
     evaluation : Evaluation or None
         Behind the ROC, at `eta_committed`; None without ground truth, or if all or no samples
         are memorised.
@@ -341,14 +341,14 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     >>> explorer.counts["flagged"], explorer.counts["missed"]
     (1, 1)
     >>> explorer.tau = 0.3
-    >>> explorer.counts["hits"], explorer.tau_committed
+    >>> explorer.counts["found"], explorer.tau_committed
     (2, 0.3)
     >>> explorer.close()
 
     With log-LiRA, η can be moved:
 
     >>> explorer = ThresholdExplorer([-0.4, 0.1, 0.3, 0.9], log_lira=[9.0, 4.5, 1.0, float("nan")])
-    >>> explorer.counts["hits"], explorer.counts["missed"], explorer.counts["n"]
+    >>> explorer.counts["found"], explorer.counts["missed"], explorer.counts["n"]
     (1, 1, 3)
     >>> explorer.eta = 5
     >>> explorer.counts["missed"]

@@ -32,7 +32,7 @@ SORTS = {
     "label": "by label",
     "order": "as in the dataset",
 }
-STATUSES = ("clear", "missed", "false alarm", "hit")
+STATUSES = ("left alone", "missed", "flagged only", "found")
 EXTRA = "score:"
 
 
@@ -134,7 +134,7 @@ class Rows:
             return ""
         flagged = bool(self.flagged(tau, row))
         if self.memorized is None:
-            return "flagged" if flagged else "not flagged"
+            return "flagged" if flagged else "left alone"
         return STATUSES[2 * flagged + bool(self.memorized[row])]
 
     def mask(self, name: str, tau: float | None) -> NDArray[np.bool_]:
@@ -142,11 +142,11 @@ class Rows:
         flagged: NDArray[np.bool_] = self.flagged(tau)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
-        if name in ("flagged", "not flagged"):
+        if name == "flagged" or (name == "left alone" and self.memorized is None):
             return flagged if name == "flagged" else ~flagged
         if self.memorized is None:
             raise ValueError(f"the filter {name!r} needs ground truth")
-        wants_flag, wants_memorized = name in ("hit", "false alarm"), name in ("hit", "missed")
+        wants_flag, wants_memorized = name in ("found", "flagged only"), name in ("found", "missed")
         chosen: NDArray[np.bool_] = flagged == wants_flag
         chosen &= self.memorized == wants_memorized
         return chosen
@@ -155,10 +155,7 @@ class Rows:
         """Return how many of these rows each filter shows."""
         found = counted(self.flagged(tau), self.memorized, among)
         found["all"] = found.pop("n")
-        found["not flagged"] = found["all"] - found["flagged"]
-        if self.memorized is not None:
-            found["hit"], found["false alarm"] = found["hits"], found["false_alarms"]
-        return {name: found[name] for name in self.filters()}
+        return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -221,8 +218,8 @@ def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
     if not scores:
         return ("all",)
     if not truth:
-        return ("flagged", "not flagged", "all")
-    return ("flagged", "hit", "false alarm", "missed", "clear", "all")
+        return ("flagged", "left alone", "all")
+    return ("flagged", "found", "flagged only", "missed", "left alone", "all")
 
 
 def _keys(rows: Rows, name: str) -> NDArray[np.float64]:

@@ -459,8 +459,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     page, page_size : int
         Shown page, from 0, and number of samples on a page, from 1 to 48.
     filter : str
-        ``"all"``, ``"flagged"``, ``"not flagged"``; with ground truth ``"hit"``,
-        ``"false alarm"``, ``"missed"``, ``"clear"``.
+        ``"all"``, ``"flagged"``, ``"left alone"``; with ground truth also ``"found"``,
+        ``"flagged only"``, ``"missed"``.
     sort : str
         ``"risk"``, ``"safe"``, ``"log-lira"``, ``"disagreement"``, ``"label"``, ``"order"``,
         and ``"score:<name>"`` for each of `extras`.

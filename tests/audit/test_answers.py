@@ -95,7 +95,7 @@ def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished
     assert set(rows.index) == {*flagged.index, other}
     np.testing.assert_allclose(rows["score"][flagged.index], flagged["score"])
     assert rows.loc[other, ["decision", "note"]].tolist() == ["remove", "a reason"]
-    assert {"label", "guess", "log_lira", "verdict", "to"} <= set(rows)
+    assert {"label", "guess", "log_lira", "status", "to"} <= set(rows)
     assert not {"text", "question"} & set(rows)
     assert [json.loads(line)["id"] for line in lines] == list(rows.index)
     assert all(name in str(refused.value) for name in (".csv", ".jsonl"))

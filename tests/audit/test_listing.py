@@ -64,7 +64,7 @@ def test_samples_come_with_verdict_and_decision_only_if_asked_for(audit):
     assert list(plain) == ["score", "label", "guess", "p_label", "log_lira"]
     found = audit.flagged("logit_gap", tau=-4.0, samples=True, eta=5.5)
     pd.testing.assert_frame_equal(found[list(plain)], plain)
-    assert found["verdict"].tolist() == ["hit", "false alarm"]
+    assert found["status"].tolist() == ["found", "flagged only"]
     assert found.loc["+1", ["text", "decision", "label"]].tolist() == [FORMULA, "remove", "yes"]
     assert found.loc["s1", ["decision", "to", "note"]].tolist() == ["relabel", "yes", "@wrong"]
 
@@ -89,7 +89,7 @@ def test_a_file_has_samples_only_if_asked_for(audit, tmp_path, suffix):
     )
     rows = rows_of(path)
     assert len(rows) == N
-    assert {row["verdict"] for row in rows} == {"hit", "missed", "clear"}
+    assert {row["status"] for row in rows} == {"found", "missed", "left alone"}
     assert np.isclose(float(rows[0]["score"]), -6.0)
     hostile = (rows[0]["id"], rows[0]["text"], rows[1]["note"])
     plain = ("+1", FORMULA, "@wrong")
@@ -115,7 +115,7 @@ def test_fields_of_a_row_and_a_question_have_columns_of_their_own(tmp_path):
 
 def test_images_add_nothing_but_decisions(finished, tmp_path):
     found = finished.flagged("loss", share=0.1, samples=True)
-    assert list(found)[-4:] == ["verdict", "decision", "to", "note"]
+    assert list(found)[-4:] == ["status", "decision", "to", "note"]
     everything = finished.export(tmp_path / "all.csv", "loss", all_members=True)
     assert len(rows_of(everything)) == len(finished.members)
     with pytest.raises(ValueError, match="run directory"):

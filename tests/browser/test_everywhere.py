@@ -7,6 +7,7 @@ one needs it.
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -49,7 +50,7 @@ OFFLINE = """(() => {
 def counts(page):
     """What the front end counts, as `ThresholdExplorer.counts` names it."""
     shown = json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
-    return {"false_alarms" if name == "falseAlarms" else name: n for name, n in shown.items()}
+    return {re.sub("[A-Z]", lambda big: "_" + big[0].lower(), name): n for name, n in shown.items()}
 
 
 def tau(page):
@@ -85,9 +86,9 @@ def drag_filter_decide_undo(opened):
     drag_tau(page, 0.1)
     assert counts(page)["flagged"] > before["flagged"]
     agree(opened)
-    page.locator('[data-filter="hit"]').click()
-    page.locator(".mw-range").get_by_text(f"of {counts(page)['hits']}").wait_for()
-    opened.eventually("dashboard.filter", "hit")
+    page.locator('[data-filter="found"]').click()
+    page.locator(".mw-range").get_by_text(f"of {counts(page)['found']}").wait_for()
+    opened.eventually("dashboard.filter", "found")
     page.locator(".mw-card").first.click()
     page.keyboard.press("r")
     opened.eventually("dashboard.decisions.decision.tolist()", ["remove"])

@@ -103,9 +103,9 @@ def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     eventually(page, lambda known: known["counts"]["flagged"], after["flagged"])
     eventually(page, lambda known: known["tau_committed"], tau(page))
 
-    page.locator('[data-filter="hit"]').click()
-    page.locator(".mw-range").get_by_text(f"of {after['hits']}").wait_for()
-    eventually(page, lambda known: known["state"]["filter"], "hit")
+    page.locator('[data-filter="found"]').click()
+    page.locator(".mw-range").get_by_text(f"of {after['found']}").wait_for()
+    eventually(page, lambda known: known["state"]["filter"], "found")
     page.locator(".mw-card").first.click()
     page.keyboard.press("r")
     page.get_by_text("is to be removed.").wait_for()

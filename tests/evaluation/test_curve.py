@@ -95,10 +95,10 @@ def test_counts_at_any_threshold(pairs, tau):
     flagged = scores <= tau
     point = roc(scores, truth).at(tau)
     assert point.flagged == flagged.sum()
-    assert point.hits == (flagged & truth).sum()
-    assert point.false_alarms == (flagged & ~truth).sum()
-    assert point.hits + point.missed == truth.sum()
-    assert point.clear + point.false_alarms == (~truth).sum()
+    assert point.found == (flagged & truth).sum()
+    assert point.flagged_only == (flagged & ~truth).sum()
+    assert point.found + point.missed == truth.sum()
+    assert point.left_alone + point.flagged_only == (~truth).sum()
     assert (point.precision is None) == (point.flagged == 0)
     assert roc(scores, truth).auc == pytest.approx(roc_auc_score(truth, -scores))
 
@@ -106,20 +106,20 @@ def test_counts_at_any_threshold(pairs, tau):
 def test_rates_and_their_intervals():
     scores, truth = made()
     point = roc(scores, truth).at(-1.0)
-    assert point.tpr == point.hits / truth.sum()
-    assert point.precision == point.hits / point.flagged
-    for (low, high), hits, n in [
-        (point.tpr_interval, point.hits, truth.sum()),
-        (point.fpr_interval, point.false_alarms, (~truth).sum()),
+    assert point.tpr == point.found / truth.sum()
+    assert point.precision == point.found / point.flagged
+    for (low, high), found, n in [
+        (point.tpr_interval, point.found, truth.sum()),
+        (point.fpr_interval, point.flagged_only, (~truth).sum()),
         (point.flagged_interval, point.flagged, len(truth)),
-        (point.precision_interval, point.hits, point.flagged),
+        (point.precision_interval, point.found, point.flagged),
     ]:
-        exact = binomtest(int(hits), int(n)).proportion_ci(0.95, "exact")
+        exact = binomtest(int(found), int(n)).proportion_ci(0.95, "exact")
         assert (low, high) == pytest.approx((exact.low, exact.high), abs=1e-9)
     nothing = roc(scores, truth).at(-np.inf)
-    assert (nothing.flagged, nothing.hits, nothing.false_alarms) == (0, 0, 0)
+    assert (nothing.flagged, nothing.found, nothing.flagged_only) == (0, 0, 0)
     lowest = roc([1.0, 2.0], [False, True]).at(1.0)
-    assert (lowest.flagged, lowest.hits, lowest.false_alarms) == (1, 0, 1)
+    assert (lowest.flagged, lowest.found, lowest.flagged_only) == (1, 0, 1)
     for k in range(10):
         exact = binomtest(k, 9).proportion_ci(0.95, "exact")
         assert clopper_pearson(k, 9) == pytest.approx((exact.low, exact.high), abs=1e-9)
@@ -242,7 +242,7 @@ def test_expected_counts_are_means_over_drawn_labels():
     assert soft.auc == pytest.approx(np.mean([e.auc for e in drawn]), abs=0.003)
     assert soft.n_memorized == pytest.approx(np.mean([e.n_memorized for e in drawn]), rel=0.01)
     point = soft.at(-1.0)
-    assert point.hits == pytest.approx(np.mean([e.at(-1.0).hits for e in drawn]), rel=0.01)
+    assert point.found == pytest.approx(np.mean([e.at(-1.0).found for e in drawn]), rel=0.01)
     assert point.tpr == pytest.approx(np.mean([e.at(-1.0).tpr for e in drawn]), abs=0.005)
     assert point.flagged == drawn[0].at(-1.0).flagged
 

@@ -38,7 +38,7 @@ def test_rows_alone_in_their_group_have_about_the_usual_intervals():
     assert alone.auc == plain.auc
     assert alone.auc_interval == pytest.approx(plain.auc_interval, abs=0.01)
     here, there = alone.at(-0.5), plain.at(-0.5)
-    assert (here.hits, here.false_alarms) == (there.hits, there.false_alarms)
+    assert (here.found, here.flagged_only) == (there.found, there.flagged_only)
     assert here.tpr_interval == pytest.approx(there.tpr_interval, abs=0.03)
     assert here.fpr_interval == pytest.approx(there.fpr_interval, abs=0.03)
     assert here.flagged_interval == pytest.approx(there.flagged_interval, abs=0.03)

@@ -459,7 +459,7 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     names.filter(has_text="Log-probability of the label").wait_for()
     assert names.first.inner_text().startswith("PSMI, layer 27")
     compared = hand.actions
-    page.locator('[data-filter="false alarm"]').click()
+    page.locator('[data-filter="flagged only"]').click()
     type_in(page, "η", "3")
     type_in(page, "τ", "0.05")
     page.get_by_label("sort").select_option("log-lira")
@@ -484,7 +484,7 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
 @pytest.fixture
 def followed(linked):
     """The page at a view of its own, from which it follows another address without a reload."""
-    page = linked(link_to(tau=0.1, eta=5, filter="hit"))
+    page = linked(link_to(tau=0.1, eta=5, filter="found"))
 
     def go(fragment):
         page.evaluate("(to) => { location.hash = to; }", fragment)
@@ -512,7 +512,7 @@ WRONG = [
 
 def test_what_a_link_gets_wrong_is_one_sentence_and_nothing_is_lost(followed):
     for i, (said, facts) in enumerate(WRONG):
-        name = ("missed", "clear")[i % 2]
+        name = ("missed", "left alone")[i % 2]
         page = followed(link_to(**said, filter=name))
         page.locator(f'[data-filter="{name}"][aria-pressed=true]').wait_for()
         text = page.locator(".mw-bar .mw-message").inner_text()
@@ -520,7 +520,7 @@ def test_what_a_link_gets_wrong_is_one_sentence_and_nothing_is_lost(followed):
         assert tau(page) == 0.1
         assert not page.locator(".mw-opened").is_visible()
     for text in ("{", "[]", "1", "null", "[" * 5000, "9" * 3999, "NaN", "%E0%A4%A"):
-        followed(link_to(filter="hit"))
+        followed(link_to(filter="found"))
         page.locator(".mw-bar .mw-message").wait_for(state="hidden")
         followed(f"memowidgets={text}")
         page.locator(".mw-message").get_by_text("no state of a dashboard").wait_for()

@@ -73,7 +73,7 @@ def test_a_recorded_audit(recorded, of_the_recorded):
     audit = recorded
     found, head = of_the_recorded
     point = audit.evaluate("psmi").at(-0.02)
-    assert found["truth"]["at_tau"]["hits"] == point.hits
+    assert found["truth"]["at_tau"]["found"] == point.found
     assert found["truth"]["at_tau"]["fpr_interval"] == list(point.fpr_interval)
     assert found["prediction"]["checkpoint"] == audit.prediction.record.name
     assert [row["drop"] for row in found["checkpoints"]] == audit.checkpoints["drop"].tolist()

@@ -105,8 +105,8 @@ def test_the_numbers_are_the_evaluations(tmp_path):
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     point = content.evaluation.at(0.1)
     at = found["truth"]["at_tau"]
-    assert (at["hits"], at["false_alarms"], at["missed"], at["clear"]) == (
-        point.hits, point.false_alarms, point.missed, point.clear,
+    assert (at["found"], at["flagged_only"], at["missed"], at["left_alone"]) == (
+        point.found, point.flagged_only, point.missed, point.left_alone,
     )  # fmt: skip
     assert at["tpr_interval"] == list(point.tpr_interval)
     assert found["prediction"]["flagged"] == point.flagged == (content.scored.scores <= 0.1).sum()
@@ -122,10 +122,10 @@ def test_by_class_no_figure_is_that_of_a_threshold(tmp_path):
     page = write(content, tmp_path / "a.html").read_text("utf-8")
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     scored = content.scored
-    hits = int((scored.below & (scored.log_lira >= 4)).sum())
+    both = int((scored.below & (scored.log_lira >= 4)).sum())
     assert (found["prediction"]["rule"], found["prediction"]["tau"]) == ("class", None)
     assert found["prediction"]["flagged"] == int(scored.below.sum())
-    assert found["truth"]["at_tau"]["hits"] == hits
+    assert found["truth"]["at_tau"]["found"] == both
     text = page.split("<script")[0]
     assert "by class" in text.lower()
     assert "below the median of its class" in text

@@ -57,7 +57,7 @@ def shown(chromium, page_file, width=1400, scheme="light"):
 def expected(evaluation, at):
     """What Python counts, as the page names it."""
     point = evaluation.at(at)
-    names = ("flagged", "hits", "false_alarms", "missed", "clear")
+    names = ("flagged", "found", "flagged_only", "missed", "left_alone")
     return {name: getattr(point, name) for name in names}
 
 
@@ -86,7 +86,7 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
         for rule, name in (("youden", "Youden"), ("tpr>=0.75", "find 75 %")):
             page.get_by_role("button", name=name).click()
             chosen = evaluation.at(evaluation.threshold(rule))
-            assert counts(page)["hits"] == chosen.hits
+            assert counts(page)["found"] == chosen.found
         assert page.locator(".mw-tile-auc .mw-tile-value").inner_text() == f"{evaluation.auc:.2f}"
 
 
@@ -98,7 +98,7 @@ def test_the_rule_by_class_flags_in_plots_and_samples_until_tau_moves(chromium, 
         assert counts(page)["flagged"] == known.sum()
         for eta in (4.0, 5.5):  # no kernel counts: the page does
             type_in(page, "η", str(eta))
-            assert counts(page)["hits"] == (known & (scored.log_lira >= eta)).sum()
+            assert counts(page)["found"] == (known & (scored.log_lira >= eta)).sum()
         chip = page.locator('.mw-chip[data-filter="flagged"] .mw-count')
         chip.get_by_text(str(int(scored.below.sum())), exact=True).wait_for()
         page.get_by_role("button", name="lowest 5 %", exact=True).click()
@@ -117,16 +117,14 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
             type_in(page, "τ", str(at))
             memorized, flagged = log_lira >= eta, scores <= at
             wanted = {
-                "hit": memorized & flagged, "false alarm": flagged & ~memorized,
-                "missed": memorized & ~flagged, "clear": ~memorized & ~flagged,
+                "found": memorized & flagged, "flagged only": flagged & ~memorized,
+                "missed": memorized & ~flagged, "left alone": ~memorized & ~flagged,
             }  # fmt: skip
             for name, mask in wanted.items():
                 chip = page.locator(f'[data-filter="{name}"]')
                 chip.get_by_text(str(mask.sum()), exact=True).wait_for()
-                assert counts(page)[
-                    {"hit": "hits", "false alarm": "false_alarms"}.get(name, name)
-                ] == int(mask.sum())
-        page.locator('[data-filter="hit"]').click()
+                assert counts(page)[name.replace(" ", "_")] == int(mask.sum())
+        page.locator('[data-filter="found"]').click()
         first = page.locator(".mw-card").first
         most = int(np.argmin(np.where((log_lira >= 4) & (scores <= -0.1), scores, np.inf)))
         first.get_by_text(f"member {most}", exact=True).wait_for()

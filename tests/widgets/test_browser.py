@@ -40,10 +40,10 @@ def kernel_counts(notebook, name="dashboard"):
     of = notebook.python(f"{name}.counts")
     return {
         "flagged": of["flagged"],
-        "hits": of["hits"],
-        "falseAlarms": of["false_alarms"],
+        "found": of["found"],
+        "flaggedOnly": of["flagged_only"],
         "missed": of["missed"],
-        "clear": of["clear"],
+        "leftAlone": of["left_alone"],
     }
 
 
@@ -187,7 +187,7 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     for button, rule in {
         "Youden": "youden",
         "find 75 %": "tpr>=0.75",
-        "at most 1 % for nothing": "fpr<=0.01",
+        "at most 1 % flagged only": "fpr<=0.01",
     }.items():
         page.get_by_role("button", name=button, exact=True).click()
         wanted = dashboard.python(f"dashboard.evaluation.threshold({rule!r})")
@@ -232,7 +232,7 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     assert page.locator(".mw-tau-knob").is_hidden()
     assert flagged_in_bars(page) == found["flagged"]
     page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
-    page.locator('.mw-chip[data-filter="hit"]').get_by_text(str(found["hits"])).wait_for()
+    page.locator('.mw-chip[data-filter="found"]').get_by_text(str(found["found"])).wait_for()
     page.get_by_role("button", name="what flagged says").click()
     assert "median of its class" in page.locator(".mw-why-text").inner_text()
     dashboard.screenshots("widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600])
@@ -434,7 +434,7 @@ def test_a_strip_stays_in_view_while_the_samples_scroll(dashboard):
     box = strip.bounding_box()
     assert (round(box["y"]), box["height"]) == (0, 60)
     counts = dashboard.python("dashboard.counts")
-    assert f"finds {counts['hits']} of {counts['hits'] + counts['missed']}" in strip.inner_text()
+    assert f"finds {counts['found']} of {counts['found'] + counts['missed']}" in strip.inner_text()
     strip.get_by_label("move τ").focus()
     page.keyboard.press("PageUp")
     assert dashboard.python("dashboard.counts['flagged']") >= counts["flagged"]

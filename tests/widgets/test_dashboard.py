@@ -25,7 +25,7 @@ def told(dashboard, name):
 def n_memorized(dashboard):
     """How many of the samples below the plots count as memorised."""
     counts = say(dashboard, "page", request="1", page=0, filter="all")["counts"]
-    return counts["hit"] + counts["missed"]
+    return counts["found"] + counts["missed"]
 
 
 def test_what_is_computed_shows_at_once(opened):
@@ -53,7 +53,7 @@ def test_what_is_not_computed_is_not_until_compute(opened):
 
 def test_nothing_computed_yet(opened):
     dashboard, _ = opened(computed=False)
-    assert dashboard.counts == {"n": 0, "flagged": 0}
+    assert dashboard.counts == {"n": 0, "flagged": 0, "left_alone": 0}
     assert told(dashboard, "data") == {}  # without scores the page shows the bar alone
     dashboard.compute()
     dashboard.wait(60)
@@ -218,16 +218,16 @@ def test_the_rule_by_class_flags_what_below_class_does_until_tau_moves(opened):
     view = source.view("psmi", "last", "epoch-2")
     dashboard.rule = "class"
     below = below_class(view.scores, view.labels) & ~np.isnan(view.log_lira)
-    hits = int((below & (view.log_lira >= dashboard.eta)).sum())
+    found = int((below & (view.log_lira >= dashboard.eta)).sum())
     assert dashboard.counts["flagged"] == int(below.sum()) != int((view.scores <= 0).sum())
-    assert dashboard.counts["hits"] == hits
+    assert dashboard.counts["found"] == found
     assert marked(told(dashboard, "data")["below"]) == int(below.sum())
-    assert marked(told(dashboard, "truth")["found"][0]) == hits
+    assert marked(told(dashboard, "truth")["found"][0]) == found
     page = say(dashboard, "page", request="1", page=0, rule="class", filter="flagged")
-    assert (page["total"], page["counts"]["hit"]) == (int(below.sum()), hits)
+    assert (page["total"], page["counts"]["found"]) == (int(below.sum()), found)
     flagged = set(view.positions[below].tolist())
     assert {item["position"] for item in page["items"]} <= flagged
-    assert {item["status"] for item in page["items"]} <= {"hit", "false alarm"}
+    assert {item["status"] for item in page["items"]} <= {"found", "flagged only"}
     assert dashboard.undecided is None
     assert "by class" in repr(dashboard)
     assert "by class" in dashboard._repr_mimebundle_()[0]["text/html"]

@@ -84,7 +84,7 @@ def test_all_parts_come_back(opened):
 
 def test_what_is_not_computed_is_restored_once_it_is(opened):
     dashboard, _ = opened()
-    wanted = {"layer": "1", "tau": 0.25, "eta": 5.0, "filter": "clear", "sort": "safe"}
+    wanted = {"layer": "1", "tau": 0.25, "eta": 5.0, "filter": "left alone", "sort": "safe"}
     dashboard.state = wanted
     assert not dashboard.computed
     assert dashboard.filter == "flagged"
@@ -93,7 +93,7 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
     dashboard.wait(60)
     assert dashboard.computed
     assert (dashboard.tau, dashboard.eta) == (0.25, 5.0)
-    assert (dashboard.filter, dashboard.sort) == ("clear", "safe")
+    assert (dashboard.filter, dashboard.sort) == ("left alone", "safe")
 
 
 @pytest.mark.parametrize(

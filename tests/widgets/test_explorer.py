@@ -47,10 +47,10 @@ def test_counts_are_those_of_the_evaluation(explorer):
         assert explorer.counts == {
             "n": 600,
             "flagged": point.flagged,
-            "hits": point.hits,
-            "false_alarms": point.false_alarms,
+            "found": point.found,
+            "flagged_only": point.flagged_only,
             "missed": point.missed,
-            "clear": point.clear,
+            "left_alone": point.left_alone,
         }
 
 
@@ -68,7 +68,7 @@ def test_a_tau_from_python_is_committed_one_from_the_page_is_not_yet(explorer):
 
 def test_without_truth_there_are_no_rates():
     widget = ThresholdExplorer([1, 2, 3], tau=2)
-    assert widget.counts == {"n": 3, "flagged": 2}
+    assert widget.counts == {"n": 3, "flagged": 2, "left_alone": 1}
     assert widget.evaluation is None
     assert "AUC" not in repr(widget)
 
@@ -112,7 +112,7 @@ def test_series_of_the_same_samples_in_other_orders_are_refused():
         with pytest.raises(ValueError, match=r"reindex\(scores\.index\)"):
             call()
     widget = ThresholdExplorer(scores, truth, tau=0.15)
-    assert widget.counts["hits"] == 1
+    assert widget.counts["found"] == 1
 
 
 @pytest.mark.parametrize(("name", "value"), [("eta", np.nan), ("tau", np.inf)])
@@ -126,7 +126,7 @@ def test_a_bad_threshold_is_refused_later_too(judged, name, value):
 @pytest.mark.parametrize("memorized", [[True] * 4, [False] * 4])
 def test_one_kind_of_samples_has_counts_but_no_roc(memorized):
     widget = ThresholdExplorer([1.0, 1.0, 2.0, 3.0], memorized, tau=1)
-    assert widget.counts["hits"] + widget.counts["false_alarms"] == 2
+    assert widget.counts["found"] + widget.counts["flagged_only"] == 2
     assert widget.evaluation is None
 
 
@@ -151,7 +151,7 @@ def test_eta_moves_the_truth(judged):
     for eta in (4.0, 6.5, float(log_lira[log_lira > 4][0]), 0.0):
         judged.eta = eta
         point = roc(scores, log_lira >= eta).at(0.1)
-        assert (judged.counts["hits"], judged.counts["missed"]) == (point.hits, point.missed)
+        assert (judged.counts["found"], judged.counts["missed"]) == (point.found, point.missed)
         assert judged.eta_committed == eta
         assert judged.evaluation.n_memorized == (log_lira >= eta).sum()
         assert told(judged, "late")["eta"] == eta
@@ -161,7 +161,7 @@ def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(judg
     _, _, log_lira = scores_like_psmi()
     before = judged.evaluation
     judged.set_state({"eta": 7.0})
-    assert judged.counts["missed"] + judged.counts["hits"] == (log_lira >= 7).sum()
+    assert judged.counts["missed"] + judged.counts["found"] == (log_lira >= 7).sum()
     assert judged.eta_committed == 4.0
     assert judged.evaluation is before
     judged.set_state({"eta": 7.0, "eta_committed": 7.0})

@@ -39,12 +39,12 @@ def settled(notebook):
         notebook.eventually("explorer.eta_committed", float(eta))
     counts = notebook.python("explorer.counts")
     assert shown == {
-        "falseAlarms" if name == "false_alarms" else name: counts[name]
+        {"flagged_only": "flaggedOnly", "left_alone": "leftAlone"}.get(name, name): counts[name]
         for name in counts
         if name != "n"
     }
     point = "explorer.evaluation.at(explorer.tau)"
-    assert notebook.python(f"[{point}.hits, {point}.missed]") == [shown["hits"], shown["missed"]]
+    assert notebook.python(f"[{point}.found, {point}.missed]") == [shown["found"], shown["missed"]]
     return shown
 
 
@@ -64,10 +64,10 @@ def test_eta_moves_and_others_are_compared(widget_page):
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2, steps=10)
     page.mouse.up()
     dragged = settled(notebook)
-    assert dragged["hits"] + dragged["missed"] < before["hits"] + before["missed"]
+    assert dragged["found"] + dragged["missed"] < before["found"] + before["missed"]
     page.keyboard.press("Shift+ArrowRight")
     finer = settled(notebook)
-    assert finer["hits"] + finer["missed"] == dragged["hits"] + dragged["missed"] - 1
+    assert finer["found"] + finer["missed"] == dragged["found"] + dragged["missed"] - 1
     slider.focus()  # from where a drag in the histogram takes the keyboard away
     plot = page.locator(".mw-histogram").bounding_box()
     page.mouse.move(plot["x"] + plot["width"] * 0.3, plot["y"] + plot["height"] / 2)

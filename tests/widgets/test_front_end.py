@@ -48,10 +48,10 @@ def on_wire(scores, memorized=None, errors=None):
 def in_front_end_words(point):
     return {
         "flagged": point.flagged,
-        "hits": point.hits,
-        "falseAlarms": point.false_alarms,
+        "found": point.found,
+        "flaggedOnly": point.flagged_only,
         "missed": point.missed,
-        "clear": point.clear,
+        "leftAlone": point.left_alone,
     }
 
 
@@ -148,8 +148,8 @@ def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
         question = {"wire": on_wire(scores), "logLira": text(packed), "wide": wide, "eta": eta}
         taus = around(scores)
         found = ask("moved", **question, taus=taus)
-        hits = [int((memorized & (scores <= tau)).sum()) for tau in taus]
-        assert [counts["hits"] for counts in found["counts"]] == hits
+        both = [int((memorized & (scores <= tau)).sum()) for tau in taus]
+        assert [counts["found"] for counts in found["counts"]] == both
         if memorized.all() or not memorized.any():
             assert found["auc"] is None
             continue
@@ -218,7 +218,7 @@ def test_a_score_without_a_natural_threshold_offers_none(ask):
         lowest,
     ]
     with_truth = [label for label, *_ in ask("presets", wire=wire, truth=True)]
-    assert with_truth[2:] == ["find 75 %", "at most 1 % for nothing", "Youden"]
+    assert with_truth[2:] == ["find 75 %", "at most 1 % flagged only", "Youden"]
 
 
 def test_intervals_are_exact(ask):

@@ -40,8 +40,8 @@ def test_a_search_without_a_match_leaves_the_counts():
     asked = {"request": "1", "page": 0, "filter": "flagged"}
     found = {text: say(inspector, "page", **asked, search=text) for text in ("", "bee", "zebra")}
     counts = {text: content["counts"] for text, content in found.items()}
-    assert counts["bee"] == {"flagged": 1, "not flagged": 1, "all": 2}
-    assert counts["zebra"] == counts[""] == {"flagged": 1, "not flagged": 2, "all": 3}
+    assert counts["bee"] == {"flagged": 1, "left alone": 1, "all": 2}
+    assert counts["zebra"] == counts[""] == {"flagged": 1, "left alone": 2, "all": 3}
     assert (found["zebra"]["total"], found["zebra"]["items"]) == (0, [])
 
 
@@ -53,9 +53,9 @@ def test_pages_are_sorted_filtered_and_counted(digits):
     wanted = flagged[np.argsort(scores[flagged])][:24]
     assert [item["position"] for item in content["items"]] == wanted.tolist()
     counts = content["counts"]
-    assert counts["hit"] == int(((scores <= 0) & (log_lira >= 4)).sum())
-    assert counts["hit"] + counts["false alarm"] == counts["flagged"]
-    assert counts["hit"] + counts["false alarm"] + counts["missed"] + counts["clear"] == 200
+    assert counts["found"] == int(((scores <= 0) & (log_lira >= 4)).sum())
+    assert counts["found"] + counts["flagged only"] == counts["flagged"]
+    assert counts["found"] + counts["flagged only"] + counts["missed"] + counts["left alone"] == 200
     assert len(buffers[0]) == 64 * len(content["items"])
     assert content["scoreName"] == "PSMI"
 
@@ -85,7 +85,10 @@ def test_what_the_page_asks_wrongly_is_put_right(digits):
 
 @pytest.mark.parametrize(
     ("trait", "words"),
-    [("filter", "unknown filter 'x'; valid here: 'flagged', 'hit'"), ("sort", "unknown sort 'x'")],
+    [
+        ("filter", "unknown filter 'x'; valid here: 'flagged', 'found'"),
+        ("sort", "unknown sort 'x'"),
+    ],
 )
 def test_unknown_names_list_the_valid_ones(digits, trait, words):
     with pytest.raises(ValueError, match=words):
@@ -128,7 +131,7 @@ def test_an_update_that_brings_truth_brings_its_filters():
         ((["a"], [0.0]), {"positions": [3]}, ValueError, "between 0 and 0"),
         ((["a"],), {"labels": [0.5]}, TypeError, "labels must be integers"),
         ((["a"],), {"probabilities": [[np.nan]]}, ValueError, "the first in row 0"),
-        ((["a"],), {"filter": "hit"}, ValueError, "valid here: 'all'"),
+        ((["a"],), {"filter": "found"}, ValueError, "valid here: 'all'"),
     ],
 )
 def test_bad_input_is_named(arguments, keywords, error, words):
@@ -162,7 +165,7 @@ def test_orders_are_stable_and_put_the_unknown_last():
     with pytest.raises(ValueError, match="unknown sort"):
         rows.order("x")
     with pytest.raises(ValueError, match="needs ground truth"):
-        rows.mask("hit", 0.0)
+        rows.mask("found", 0.0)
 
 
 def test_decisions_filter_and_count(digits):

@@ -64,7 +64,7 @@ def listed_members(
     if counts is not None:
         table["memorized_by"] = pd.Series(counts.memorized, table.index).astype("Int64")
         table["learned_by"] = counts.models
-    table["verdict"] = _verdicts(table, flagged, eta)
+    table["status"] = _statuses(table, flagged, eta)
     decided = log.table()
     made = [decided.get(name, UNDECIDED) for name in table.index]
     table["decision"] = [one.decision for one in made]
@@ -119,12 +119,12 @@ def as_text(table: pd.DataFrame, suffix: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _verdicts(table: pd.DataFrame, flagged: NDArray[np.bool_], eta: float) -> list[str]:
+def _statuses(table: pd.DataFrame, flagged: NDArray[np.bool_], eta: float) -> list[str]:
     """Return a word for each member: empty without a score, "flagged" without ground truth."""
     scores = table["score"].to_numpy()
     truth = table.get("log_lira", pd.Series(np.nan, table.index)).to_numpy()
     judged = np.array(STATUSES)[2 * flagged.astype(int) + (truth >= eta)]
-    words = np.where(flagged, "flagged", "not flagged")
+    words = np.where(flagged, "flagged", "left alone")
     return list(np.where(np.isnan(scores), "", np.where(np.isnan(truth), words, judged)).tolist())
 
 

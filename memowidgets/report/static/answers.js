@@ -91,9 +91,9 @@ export class Answers {
     const { eta } = this.standing();
     const flagged = this.flagged(row);
     const logLira = this.columns.log_lira?.[row] ?? null;
-    if (logLira === null) return flagged ? "flagged" : "not flagged";
-    if (logLira >= eta) return flagged ? "hit" : "missed";
-    return flagged ? "false alarm" : "clear";
+    if (logLira === null) return flagged ? "flagged" : "left alone";
+    if (logLira >= eta) return flagged ? "found" : "missed";
+    return flagged ? "flagged only" : "left alone";
   }
 
   /**
@@ -102,9 +102,7 @@ export class Answers {
    */
   isIn(row, filter) {
     if (filter === "all") return true;
-    if (filter === "flagged" || filter === "not flagged") {
-      return this.flagged(row) === (filter === "flagged");
-    }
+    if (filter === "flagged") return this.flagged(row);
     return this.status(row) === filter;
   }
 

@@ -71,7 +71,7 @@ export function presets(truth, natural, canaryTau, byClass) {
       tau: at((scores) => rankTprAtLeast(scores, 0.75)),
     },
     {
-      label: "at most 1 % for nothing",
+      label: "at most 1 % flagged only",
       title: "highest τ that flags at most 1 % of the others",
       fitted: true,
       tau: at((scores) => rankFprAtMost(scores, 0.01)),
@@ -154,7 +154,7 @@ export class Tiles {
     this.close = html("div", { class: "mw-tile-detail mw-close", title: "their score and τ are less than two standard errors apart" });
     this.flagged.element.append(this.close);
     this.found = new Tile("found", "finds", "");
-    this.nothing = new Tile("nothing", "for nothing", "flagged samples that are none of them, and the share of those that are flagged with its exact 95 % interval");
+    this.nothing = new Tile("nothing", "flagged only", "flagged samples that are none of them, and the share of those that are flagged with its exact 95 % interval");
     this.tpr = new Tile("tpr", "TPR", "");
     this.missed = new Tile("missed", "missed", "");
     this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
@@ -226,14 +226,14 @@ export class Tiles {
    */
   show(counts, scores, close, settled, tau) {
     const { n, memorized } = scores;
-    const known = scores.hitsUpTo !== null;
+    const known = scores.memorizedUpTo !== null;
     const others = n - memorized;
     const { positives } = this;
     this.flagged.sentence = `${whole(counts.flagged)} of ${whole(n)} samples have a score ${tau === "" ? BELOW_CLASS : `of at most τ = ${tau}`}: they are predicted to be memorised.`;
-    this.found.sentence = this.tpr.sentence = `Of ${whole(memorized)} ${positives}, ${whole(counts.hits)} are flagged; ${whole(counts.missed)} are not.`;
+    this.found.sentence = this.tpr.sentence = `Of ${whole(memorized)} ${positives}, ${whole(counts.found)} are flagged; ${whole(counts.missed)} are not.`;
     this.missed.sentence = `${whole(counts.missed)} of ${whole(memorized)} ${positives} are not flagged, so nobody is warned of them.`;
-    this.nothing.sentence = this.fpr.sentence = `${whole(counts.falseAlarms)} of ${whole(others)} other samples are flagged although they are not ${positives}.`;
-    this.precision.sentence = `Of ${whole(counts.flagged)} flagged samples, ${whole(counts.hits)} are ${positives}.`;
+    this.nothing.sentence = this.fpr.sentence = `${whole(counts.flaggedOnly)} of ${whole(others)} other samples are flagged although they are not ${positives}.`;
+    this.precision.sentence = `Of ${whole(counts.flagged)} flagged samples, ${whole(counts.found)} are ${positives}.`;
     if (this.asked !== null) this.explain();
     this.flagged.show(whole(counts.flagged), shareText(counts.flagged, n, known));
     this.close.textContent = close > 0 ? `${whole(close)} could go either way` : "";
@@ -242,12 +242,12 @@ export class Tiles {
       for (const tile of this.judged) tile.wait();
       return;
     }
-    this.found.show(`${whole(counts.hits)} of ${whole(memorized)}`, shareText(counts.hits, memorized, true));
-    this.nothing.show(whole(counts.falseAlarms), shareText(counts.falseAlarms, n - memorized, true));
-    this.tpr.showShare(counts.hits, memorized);
+    this.found.show(`${whole(counts.found)} of ${whole(memorized)}`, shareText(counts.found, memorized, true));
+    this.nothing.show(whole(counts.flaggedOnly), shareText(counts.flaggedOnly, n - memorized, true));
+    this.tpr.showShare(counts.found, memorized);
     this.missed.show(whole(counts.missed), countInterval(counts.missed, memorized));
-    this.fpr.showShare(counts.falseAlarms, n - memorized);
-    this.precision.showShare(counts.hits, counts.flagged);
+    this.fpr.showShare(counts.flaggedOnly, n - memorized);
+    this.precision.showShare(counts.found, counts.flagged);
   }
 }
 

@@ -8,7 +8,7 @@ import {
 } from "./dom.js";
 import {
   aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
-  symmetricLog, tauAtRank, undecidedAt, withHits,
+  symmetricLog, tauAtRank, undecidedAt, withMemorized,
 } from "./maths.js";
 import { rateText, scoreText, tickText, tidy, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
@@ -51,7 +51,7 @@ export class Explorer {
     this.judgedEta = this.eta;
     /** @type {Float32Array | Float64Array | null} */
     this.logLira = null;
-    /** Memorised samples that the rule by class flags, as `hitsUpTo`. @type {Float64Array | null} */
+    /** Memorised samples that the rule by class flags, as `memorizedUpTo`. @type {Float64Array | null} */
     this.foundUpTo = null;
     /** @type {(() => void) | null} */
     this.whenLogLira = null;
@@ -230,9 +230,9 @@ export class Explorer {
     const { data, logLira } = this;
     if (this.foundUpTo === null && logLira !== null) {
       const within = logLira.map((value, i) => (data.below?.[i] ? value : -Infinity));
-      this.foundUpTo = judgedAt(data.scores, within, this.judgedEta).hitsUpTo;
+      this.foundUpTo = judgedAt(data.scores, within, this.judgedEta).memorizedUpTo;
     }
-    return [withHits(data.scores, data.belowUpTo), withHits(data.scores, this.foundUpTo)];
+    return [withMemorized(data.scores, data.belowUpTo), withMemorized(data.scores, this.foundUpTo)];
   }
 
   /**
@@ -241,14 +241,14 @@ export class Explorer {
    */
   counted() {
     if (!this.byClass) return countsAt(this.scores, this.tau);
-    const [flagged, hits] = this.flaggedByClass().map(({ memorized }) => memorized);
+    const [flagged, found] = this.flaggedByClass().map(({ memorized }) => memorized);
     const { n, memorized } = this.scores;
-    const missed = memorized - hits;
-    return { flagged, hits, falseAlarms: flagged - hits, missed, clear: n - flagged - missed };
+    const missed = memorized - found;
+    return { flagged, found, flaggedOnly: flagged - found, missed, leftAlone: n - flagged - missed };
   }
 
   get known() {
-    return this.scores.hitsUpTo !== null;
+    return this.scores.memorizedUpTo !== null;
   }
 
   get hasRoc() {
@@ -297,8 +297,8 @@ export class Explorer {
   /** @param {import("./messages.js").TruthShown} truth */
   takeTruth(truth) {
     this.judgedEta = truth.eta ?? this.eta;
-    const [bits, hits] = truth.found ?? [null, null];
-    this.foundUpTo = unpackTruth(this.data, { bits, hits }).hitsUpTo;
+    const [bits, ofShared] = truth.found ?? [null, null];
+    this.foundUpTo = unpackTruth(this.data, { bits, of_shared: ofShared }).memorizedUpTo;
     this.showTruth(unpackTruth(this.data, truth));
   }
 
@@ -645,7 +645,7 @@ export class Explorer {
    */
   rates(counts) {
     const { n, memorized } = this.scores;
-    return [counts.falseAlarms / (n - memorized), counts.hits / memorized];
+    return [counts.flaggedOnly / (n - memorized), counts.found / memorized];
   }
 
   /* ------------------------------------------------------------ moving τ and η */
@@ -905,7 +905,7 @@ export class Explorer {
     const flagged = `${this.byClass ? "by class" : `τ ${this.tauText()}`} · flagged ${whole(counts.flagged)}`;
     if (!this.known || !settled) return flagged;
     const truly = this.late?.truly ? ` (${this.late.truly})` : "";
-    return `${flagged} · finds ${whole(counts.hits)} of ${whole(this.scores.memorized)}${truly} · ${whole(counts.falseAlarms)} for nothing`;
+    return `${flagged} · finds ${whole(counts.found)} of ${whole(this.scores.memorized)}${truly} · ${whole(counts.flaggedOnly)} flagged only`;
   }
 
   /** The result at τ and η in words. */

@@ -26,22 +26,20 @@ const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
 
 const WORDS = /** @type {Record<string, string>} */ ({
   flagged: "flagged",
-  "not flagged": "not flagged",
-  hit: "hit",
-  "false alarm": "false alarm",
+  found: "found",
+  "flagged only": "flagged only",
   missed: "missed",
-  clear: "clear",
+  "left alone": "left alone",
   all: "all",
 });
 
 const HELP = /** @type {Record<string, string>} */ ({
   all: "every sample",
   flagged: "score at most τ",
-  "not flagged": "score above τ",
-  hit: "flagged, and memorised",
-  "false alarm": "flagged, but not memorised",
+  found: "flagged, and memorised",
+  "flagged only": "flagged, but not memorised",
   missed: "memorised, but not flagged",
-  clear: "neither flagged nor memorised",
+  "left alone": "not flagged",
 });
 
 const SIZES = [
@@ -873,10 +871,9 @@ export class Inspector {
  * @param {import("./maths.js").Counts} counts
  * @returns {Record<string, number>}
  */
-function byFilter({ flagged, hits, falseAlarms, missed, clear }) {
-  const others = missed + clear;
+function byFilter({ flagged, found, flaggedOnly, missed, leftAlone }) {
   return {
-    flagged, hit: hits, "false alarm": falseAlarms, missed, clear, "not flagged": others, all: flagged + others,
+    flagged, found, "flagged only": flaggedOnly, missed, "left alone": leftAlone, all: flagged + missed + leftAlone,
   };
 }
 

@@ -11,7 +11,7 @@ import { roundStep, ticks, tidy } from "./numbers.js";
  * @typedef {object} Scores
  * @property {Float32Array | Float64Array} values  ascending, distinct, exact
  * @property {Float64Array} flaggedUpTo  samples with a score of at most values[i]
- * @property {Float64Array | null} hitsUpTo  memorised ones among them; null without ground truth
+ * @property {Float64Array | null} memorizedUpTo  memorised ones among them; null without ground truth
  * @property {number} n
  * @property {number} memorized  0 without ground truth
  */
@@ -19,10 +19,10 @@ import { roundStep, ticks, tidy } from "./numbers.js";
 /**
  * @typedef {object} Counts
  * @property {number} flagged
- * @property {number} hits
- * @property {number} falseAlarms
+ * @property {number} found
+ * @property {number} flaggedOnly
  * @property {number} missed
- * @property {number} clear
+ * @property {number} leftAlone
  */
 
 /**
@@ -43,8 +43,8 @@ import { roundStep, ticks, tidy } from "./numbers.js";
  */
 export function makeScores(values, counts, memorized) {
   const flaggedUpTo = cumulative(values.length, counts);
-  const scores = { values, flaggedUpTo, hitsUpTo: null, n: flaggedUpTo.at(-1) ?? 0, memorized: 0 };
-  return memorized === null ? scores : withHits(scores, cumulative(values.length, memorized));
+  const scores = { values, flaggedUpTo, memorizedUpTo: null, n: flaggedUpTo.at(-1) ?? 0, memorized: 0 };
+  return memorized === null ? scores : withMemorized(scores, cumulative(values.length, memorized));
 }
 
 /**
@@ -103,14 +103,14 @@ export function countsAt(scores, tau) {
  */
 export function countsAtRank(scores, rank) {
   const flagged = rank === 0 ? 0 : scores.flaggedUpTo[rank - 1];
-  const hits = rank === 0 || scores.hitsUpTo === null ? 0 : scores.hitsUpTo[rank - 1];
-  const missed = scores.memorized - hits;
+  const found = rank === 0 || scores.memorizedUpTo === null ? 0 : scores.memorizedUpTo[rank - 1];
+  const missed = scores.memorized - found;
   return {
     flagged,
-    hits,
-    falseAlarms: flagged - hits,
+    found,
+    flaggedOnly: flagged - found,
     missed,
-    clear: scores.n - flagged - missed,
+    leftAlone: scores.n - flagged - missed,
   };
 }
 
@@ -156,11 +156,11 @@ export function undecidedAt({ reaches, starts, values }, tau) {
 /**
  * The same scores with a truth.
  * @param {Scores} scores
- * @param {Float64Array | null} hitsUpTo
+ * @param {Float64Array | null} memorizedUpTo
  * @returns {Scores}
  */
-export function withHits(scores, hitsUpTo) {
-  return { ...scores, hitsUpTo, memorized: hitsUpTo?.at(-1) ?? 0 };
+export function withMemorized(scores, memorizedUpTo) {
+  return { ...scores, memorizedUpTo, memorized: memorizedUpTo?.at(-1) ?? 0 };
 }
 
 /**
@@ -172,14 +172,14 @@ export function withHits(scores, hitsUpTo) {
  */
 export function judgedAt(scores, logLira, eta) {
   const { values, flaggedUpTo } = scores;
-  const hitsUpTo = new Float64Array(values.length);
-  let hits = 0;
+  const memorizedUpTo = new Float64Array(values.length);
+  let found = 0;
   let row = 0;
   for (let rank = 0; rank < values.length; rank++) {
-    for (const end = flaggedUpTo[rank]; row < end; row++) if (logLira[row] >= eta) hits += 1;
-    hitsUpTo[rank] = hits;
+    for (const end = flaggedUpTo[rank]; row < end; row++) if (logLira[row] >= eta) found += 1;
+    memorizedUpTo[rank] = found;
   }
-  return withHits(scores, hitsUpTo);
+  return withMemorized(scores, memorizedUpTo);
 }
 
 /**
@@ -213,16 +213,16 @@ const Z95 = 1.959963984540054;
  * @returns {Auc | null}  null if all or no samples are memorised
  */
 export function aucOf(scores) {
-  const { flaggedUpTo, hitsUpTo, n, memorized } = scores;
+  const { flaggedUpTo, memorizedUpTo, n, memorized } = scores;
   const others = n - memorized;
-  if (hitsUpTo === null || memorized === 0 || others === 0) return null;
-  const length = hitsUpTo.length;
+  if (memorizedUpTo === null || memorized === 0 || others === 0) return null;
+  const length = memorizedUpTo.length;
   let wrong = 0; // twice the pairs in the wrong order: a whole number, so that nothing is rounded
-  for (let rank = 0, hits = 0, flagged = 0; rank < length; rank++) {
-    const positives = hitsUpTo[rank] - hits;
+  for (let rank = 0, found = 0, flagged = 0; rank < length; rank++) {
+    const positives = memorizedUpTo[rank] - found;
     if (positives > 0) {
-      wrong += positives * (flagged - hits + flaggedUpTo[rank] - hitsUpTo[rank]);
-      hits += positives;
+      wrong += positives * (flagged - found + flaggedUpTo[rank] - memorizedUpTo[rank]);
+      found += positives;
     }
     flagged = flaggedUpTo[rank];
   }
@@ -240,18 +240,18 @@ export function aucOf(scores) {
  * @param {Scores} scores
  * @param {number} area
  */
-function delong({ flaggedUpTo, hitsUpTo, n, memorized }, area) {
+function delong({ flaggedUpTo, memorizedUpTo, n, memorized }, area) {
   const others = n - memorized;
-  if (hitsUpTo === null || memorized < 2 || others < 2) return NaN;
+  if (memorizedUpTo === null || memorized < 2 || others < 2) return NaN;
   let [ofPositives, ofOthers] = [0, 0];
-  for (let rank = 0, hits = 0, flagged = 0; rank < hitsUpTo.length; rank++) {
-    const positives = hitsUpTo[rank] - hits;
+  for (let rank = 0, found = 0, flagged = 0; rank < memorizedUpTo.length; rank++) {
+    const positives = memorizedUpTo[rank] - found;
     const negatives = flaggedUpTo[rank] - flagged - positives;
-    const above = 1 - (flagged - hits + negatives / 2) / others;
-    const below = (hits + positives / 2) / memorized;
+    const above = 1 - (flagged - found + negatives / 2) / others;
+    const below = (found + positives / 2) / memorized;
     ofPositives += positives * (above - area) ** 2;
     ofOthers += negatives * (below - area) ** 2;
-    [hits, flagged] = [hitsUpTo[rank], flaggedUpTo[rank]];
+    [found, flagged] = [memorizedUpTo[rank], flaggedUpTo[rank]];
   }
   return Math.sqrt(ofPositives / (memorized - 1) / memorized + ofOthers / (others - 1) / others);
 }
@@ -309,9 +309,9 @@ export function rankYouden(scores) {
   let best = 0;
   let bestRank = 0;
   for (let rank = 1; rank <= scores.values.length; rank++) {
-    const { hits, falseAlarms } = countsAtRank(scores, rank);
-    // hits / positives − falseAlarms / negatives, in whole numbers so that ties are ties
-    const gain = hits * negatives - falseAlarms * positives;
+    const { found, flaggedOnly } = countsAtRank(scores, rank);
+    // found / positives − flaggedOnly / negatives, in whole numbers so that ties are ties
+    const gain = found * negatives - flaggedOnly * positives;
     if (gain > best) {
       best = gain;
       bestRank = rank;
@@ -326,9 +326,9 @@ export function rankYouden(scores) {
  * @param {number} tpr
  */
 export function rankTprAtLeast(scores, tpr) {
-  if (scores.hitsUpTo === null) return 0;
+  if (scores.memorizedUpTo === null) return 0;
   const { memorized } = scores;
-  return firstRank(scores, ({ hits }) => hits / memorized >= tpr);
+  return firstRank(scores, ({ found }) => found / memorized >= tpr);
 }
 
 /**
@@ -338,7 +338,7 @@ export function rankTprAtLeast(scores, tpr) {
  */
 export function rankFprAtMost(scores, fpr) {
   const negatives = scores.n - scores.memorized;
-  return firstRank(scores, ({ falseAlarms }) => falseAlarms / negatives > fpr) - 1;
+  return firstRank(scores, ({ flaggedOnly }) => flaggedOnly / negatives > fpr) - 1;
 }
 
 /**
@@ -454,8 +454,8 @@ export function histogram(scores, wanted, axis = LINEAR) {
     rank = bin === bins - 1 ? values.length : firstWhere(values.length, isBeyond, rank);
     ranks[bin + 1] = rank;
     const upTo = countsAtRank(scores, rank);
-    memorized[bin] = upTo.hits - before.hits;
-    others[bin] = upTo.falseAlarms - before.falseAlarms;
+    memorized[bin] = upTo.found - before.found;
+    others[bin] = upTo.flaggedOnly - before.flaggedOnly;
     before = upTo;
   }
   const start = first * width;
@@ -478,8 +478,8 @@ export function rocPoints(scores, x, y) {
   /** @type {RocPoint[]} */
   const points = [{ fpr: 0, tpr: 0, tau: tauAtRank(scores, 0) }];
   const rates = (/** @type {number} */ rank) => {
-    const { hits, falseAlarms } = countsAtRank(scores, rank);
-    return { fpr: falseAlarms / negatives, tpr: hits / positives };
+    const { found, flaggedOnly } = countsAtRank(scores, rank);
+    return { fpr: flaggedOnly / negatives, tpr: found / positives };
   };
   let drawn = 0;
   while (drawn < last) {

@@ -464,7 +464,7 @@
  * @property {number} version
  * @property {number | null} eta
  * @property {Bytes | null} bits
- * @property {Bytes | null} hits
+ * @property {Bytes | null} of_shared
  * @property {[Bytes, Bytes] | null} [found]
  */
 

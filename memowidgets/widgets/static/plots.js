@@ -74,7 +74,7 @@ export class HistogramPlot {
     const frame = frameOf(this.element, { left: 46, right: 14, top: 30, bottom: 40 });
     const bins = histogram(scores, Math.min(90, Math.max(24, frame.width / 9)), axis);
     Object.assign(this, { frame, axis, bins, low: bins.low, high: bins.high });
-    const known = scores.hitsUpTo !== null;
+    const known = scores.memorizedUpTo !== null;
     const [up, down] = known ? [bins.memorized, bins.others] : [bins.others, null];
     const tops = [up, down].map((counts) => (counts === null ? 0 : Math.max(...counts)));
     const most = Math.max(...tops);
@@ -257,8 +257,8 @@ export class HistogramPlot {
  * @param {Scores} scores
  * @param {Uint32Array} ranks
  */
-function perBar({ hitsUpTo }, ranks) {
-  const upTo = (/** @type {number} */ rank) => (rank === 0 || hitsUpTo === null ? 0 : hitsUpTo[rank - 1]);
+function perBar({ memorizedUpTo }, ranks) {
+  const upTo = (/** @type {number} */ rank) => (rank === 0 || memorizedUpTo === null ? 0 : memorizedUpTo[rank - 1]);
   return Float64Array.from({ length: ranks.length - 1 }, (_, bar) => upTo(ranks[bar + 1]) - upTo(ranks[bar]));
 }
 

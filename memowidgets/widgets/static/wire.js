@@ -1,7 +1,7 @@
 /** What the kernel sends of scores and their truth, unpacked. */
 
 import { bytesOf } from "./dom.js";
-import { boundsOf, cumulative, judgedAt, makeScores, withHits } from "./maths.js";
+import { boundsOf, cumulative, judgedAt, makeScores, withMemorized } from "./maths.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Bounds} Bounds */
@@ -70,22 +70,22 @@ export function unpack(wire) {
     natural: wire.natural,
     canaryTau: wire.canary_tau,
     below,
-    belowUpTo: below && judgedAt(scores, below, 1).hitsUpTo,
+    belowUpTo: below && judgedAt(scores, below, 1).memorizedUpTo,
   };
 }
 
 /**
  * The same scores with the truth that came for them.
  * @param {Data} data
- * @param {{bits: import("./messages.js").Bytes | null, hits: import("./messages.js").Bytes | null}} wire
+ * @param {{bits: import("./messages.js").Bytes | null, of_shared: import("./messages.js").Bytes | null}} wire
  * @returns {Scores}
  */
 export function unpackTruth(data, wire) {
-  if (!wire.bits || !wire.hits) return withHits(data.scores, null);
-  const hits = unpackBits(new Uint8Array(bytesOf(wire.bits)), data.scores.values.length);
-  const ofShared = unsigned(wire.hits, data.shared.length);
-  for (let i = 0; i < data.shared.length; i++) hits[data.shared[i]] = ofShared[i];
-  return withHits(data.scores, cumulative(hits.length, hits));
+  if (!wire.bits || !wire.of_shared) return withMemorized(data.scores, null);
+  const memorizedAt = unpackBits(new Uint8Array(bytesOf(wire.bits)), data.scores.values.length);
+  const ofShared = unsigned(wire.of_shared, data.shared.length);
+  for (let i = 0; i < data.shared.length; i++) memorizedAt[data.shared[i]] = ofShared[i];
+  return withMemorized(data.scores, cumulative(memorizedAt.length, memorizedAt));
 }
 
 /**

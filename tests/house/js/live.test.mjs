@@ -28,8 +28,8 @@ function shapeOf(scores) {
     const [fpr, low, high] = [band[i], band[places + i], band[2 * places + i]];
     widest = Math.max(widest, high - low);
     let rank = scores.values.length - 1;
-    while (rank >= 0 && (scores.flaggedUpTo[rank] - scores.hitsUpTo[rank]) / negatives > fpr) rank -= 1;
-    const tpr = rank < 0 ? 0 : scores.hitsUpTo[rank] / scores.memorized;
+    while (rank >= 0 && (scores.flaggedUpTo[rank] - scores.memorizedUpTo[rank]) / negatives > fpr) rank -= 1;
+    const tpr = rank < 0 ? 0 : scores.memorizedUpTo[rank] / scores.memorized;
     if (low - 1e-6 <= tpr && tpr <= high + 1e-6) inside += 1;
   }
   return { widest, inside: inside / places };
@@ -53,7 +53,7 @@ test("a view counts equal scores once each, whoever is memorised", () => {
   const wire = wireOf(view, [5, 5, 0, 0, 0, 5], [0, 12], 1);
   assert.deepEqual([...wire.data.values], [-1, 0.5, 2]);
   assert.deepEqual([...wire.data.ties], [2, 3]);
-  const { flagged, hits, missed } = countsAt(judgedOf(wire, 4), 0.5);
-  assert.deepEqual([flagged, hits, missed], [5, 3, 0]);
+  const { flagged, found, missed } = countsAt(judgedOf(wire, 4), 0.5);
+  assert.deepEqual([flagged, found, missed], [5, 3, 0]);
   assert.equal(comparedOf(view, "PSMI", [0, 0, 0, 0, 0, 0], 4), null);
 });

@@ -7,7 +7,7 @@ const { addressWith, textInAddress } = await load("bar");
 const share = await load("share");
 
 test("an address carries a state there and back", () => {
-  const state = { tau: -0.125, filter: "false alarm", sort: "score:a&b=c#d", layer: "η" };
+  const state = { tau: -0.125, filter: "flagged only", sort: "score:a&b=c#d", layer: "η" };
   const address = addressWith("", state);
   assert.match(address, /^#memowidgets=[^&#]+$/);
   assert.deepEqual(JSON.parse(textInAddress(address)), state);

@@ -8,7 +8,7 @@ const cards = await load("cards");
 const controls = await load("controls");
 const { unpack: unpacked, unpackTruth } = await load("wire");
 
-const PARTS = ["values", "shared", "ties", "levels", "codes", "bits", "hits"];
+const PARTS = ["values", "shared", "ties", "levels", "codes", "bits", "of_shared"];
 
 function decoded(base64) {
   return new DataView(new Uint8Array(Buffer.from(base64, "base64")).buffer);

@@ -28,10 +28,10 @@ function wire(parts = {}) {
 test("scores are unpacked with their ties and their truth", () => {
   const data = wires.unpack(wire());
   assert.deepEqual([...data.scores.flaggedUpTo], [1, 2, 6]);
-  assert.equal(data.scores.hitsUpTo, null);
-  const truth = { bits: bytes(new Uint8Array([0b10100000])), hits: bytes(new Uint8Array([3])) };
+  assert.equal(data.scores.memorizedUpTo, null);
+  const truth = { bits: bytes(new Uint8Array([0b10100000])), of_shared: bytes(new Uint8Array([3])) };
   const scores = wires.unpackTruth(data, truth);
-  assert.deepEqual([...scores.hitsUpTo], [1, 1, 4]);
+  assert.deepEqual([...scores.memorizedUpTo], [1, 1, 4]);
   assert.equal(scores.memorized, 4);
 });
 
@@ -42,10 +42,10 @@ test("the rule by class marks samples, also of those that share a score", () => 
   assert.equal(wires.unpack(wire()).belowUpTo, null);
 });
 
-test("without ground truth there are no hits", () => {
+test("without ground truth nothing is known of memorised samples", () => {
   const data = wires.unpack(wire());
-  const scores = wires.unpackTruth(data, { bits: null, hits: null });
-  assert.equal(scores.hitsUpTo, null);
+  const scores = wires.unpackTruth(data, { bits: null, of_shared: null });
+  assert.equal(scores.memorizedUpTo, null);
   assert.equal(maths.aucOf(scores), null);
 });
 

@@ -35,10 +35,10 @@ function count(rows, tau) {
   const memorized = rows.filter((row) => row.memorized).length;
   return {
     flagged: flagged.length,
-    hits,
-    falseAlarms: flagged.length - hits,
+    found: hits,
+    flaggedOnly: flagged.length - hits,
     missed: memorized - hits,
-    clear: rows.length - flagged.length - (memorized - hits),
+    leftAlone: rows.length - flagged.length - (memorized - hits),
   };
 }
 
@@ -58,15 +58,15 @@ test("ways to choose τ keep their promise", () => {
     const negatives = scores.n - positives;
     const at = (rank) => count(rows, maths.tauAtRank(scores, rank));
     const reach = maths.rankTprAtLeast(scores, 0.75);
-    assert.ok(at(reach).hits / positives >= 0.75);
-    assert.ok(at(reach - 1).hits / positives < 0.75);
+    assert.ok(at(reach).found / positives >= 0.75);
+    assert.ok(at(reach - 1).found / positives < 0.75);
     const keep = maths.rankFprAtMost(scores, 0.1);
-    assert.ok(at(keep).falseAlarms / negatives <= 0.1);
-    assert.ok(at(keep + 1).falseAlarms / negatives > 0.1);
+    assert.ok(at(keep).flaggedOnly / negatives <= 0.1);
+    assert.ok(at(keep + 1).flaggedOnly / negatives > 0.1);
     const share = maths.rankShareAtMost(scores, 0.05);
     assert.ok(at(share).flagged / rows.length <= 0.05);
     assert.ok(at(share + 1).flagged / rows.length > 0.05);
-    const gain = (c) => c.hits / positives - c.falseAlarms / negatives;
+    const gain = (c) => c.found / positives - c.flaggedOnly / negatives;
     const best = gain(at(maths.rankYouden(scores)));
     for (let rank = 0; rank <= scores.values.length; rank++) assert.ok(gain(at(rank)) <= best + 1e-12);
   }
@@ -152,10 +152,10 @@ test("samples near τ could go either way", () => {
 test("η decides who is memorised, ties of the scores included", () => {
   const scores = maths.makeScores(new Float64Array([0.2, 0.3, 0.7]), [1, 2, 1], null);
   const logLira = [5, 4, 3.5, -1];
-  assert.deepEqual([...maths.judgedAt(scores, logLira, 4).hitsUpTo], [1, 2, 2]);
-  assert.deepEqual([...maths.judgedAt(scores, logLira, 3.5).hitsUpTo], [1, 3, 3]);
+  assert.deepEqual([...maths.judgedAt(scores, logLira, 4).memorizedUpTo], [1, 2, 2]);
+  assert.deepEqual([...maths.judgedAt(scores, logLira, 3.5).memorizedUpTo], [1, 3, 3]);
   assert.equal(maths.judgedAt(scores, logLira, 5.1).memorized, 0);
-  assert.equal(scores.hitsUpTo, null);
+  assert.equal(scores.memorizedUpTo, null);
 });
 
 test("Shift and an arrow on η make one sample more or less memorised", () => {

@@ -61,6 +61,7 @@ def test_equal_gaps_are_not_memorised():
     gaps, members = made()
     gaps[:, 0] = 7.0
     assert support(gaps, members).memorized[0] == 0
+    assert support(gaps, members, 0).memorized[0] == members[:, 0].sum()
     assert support(np.full(gaps.shape, 7.0), members).memorized.sum() == 0
 
 

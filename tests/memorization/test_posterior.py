@@ -137,6 +137,7 @@ def test_values_are_true_ones_with_the_noise_of_the_notes():
     values = np.random.default_rng(0).normal(scale=3, size=200)
     observed = posterior._Observed.of(values, np.full(200, 2.0))
     assert np.abs(observed.centres[observed.of_value] - np.arcsinh(values)).max() < 0.02
+    assert observed.true[[0, -1]] == pytest.approx([values.min(), values.max()])
     seen = np.sinh(observed.centres)[:, None]
     density = t.pdf(seen, 3, loc=observed.true, scale=0.8 * 2)
     expected = density / density.max(axis=1, keepdims=True)

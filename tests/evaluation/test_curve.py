@@ -39,7 +39,8 @@ def delong(*pairs):
 def test_auc(digits):
     scores, truth = made(digits=digits)
     evaluation = roc(scores, truth)
-    (auc,), _ = delong((scores, truth))
+    (auc,), variance = delong((scores, truth))
+    assert evaluation._ladder.error() == pytest.approx(np.sqrt(variance))
     assert evaluation.auc == pytest.approx(roc_auc_score(truth, -scores), abs=1e-12)
     assert evaluation.auc == pytest.approx(auc, abs=1e-12)
 
@@ -160,6 +161,7 @@ def test_band_holds_the_curve_and_narrows():
     assert (band["tpr_low"] <= curve + 0.02).all()
     assert (band["tpr_high"] >= curve - 0.02).all()
     assert band.equals(evaluation.band(300))
+    assert band["fpr"][1] == pytest.approx(1 / (evaluation.n - evaluation.n_memorized))
     few = roc(*made(300)).band(300)
     assert (few["tpr_high"] - few["tpr_low"]).mean() > (band["tpr_high"] - band["tpr_low"]).mean()
 
@@ -167,6 +169,7 @@ def test_band_holds_the_curve_and_narrows():
 def test_warnings():
     scores, truth = made(400)
     assert roc(scores, truth).warnings == ()
+    assert [len(roc(scores, np.arange(400) < n).warnings) for n in (19, 20)] == [1, 0]
     few = roc(scores[:60], truth[:60])
     assert few.warnings == (f"only {truth[:60].sum()} samples are memorised: intervals are wide",)
     more = few.with_warnings("not learned yet", "and another")
@@ -273,6 +276,31 @@ def test_the_interval_covers_and_grows_with_doubt():
     doubtful = roc(scores, None, np.where(probability > 0.5, 0.7, 0.05)).auc_interval
     sure = roc(scores, probability > 0.5).auc_interval
     assert doubtful[1] - doubtful[0] > sure[1] - sure[0]
+
+
+def test_the_interval_is_that_of_drawn_samples_with_their_labels():
+    """Half of the memorised samples are obvious, so it is wider than Newcombe's."""
+    scores, probability = probable(300)
+    scores = np.where(np.arange(300) % 2, scores - 6, scores)
+    rng, areas = np.random.default_rng(1), []
+    weights = probability, 1 - probability
+    for _ in range(1000):
+        kinds = [rng.choice(scores, round(w.sum()), p=w / w.sum()) for w in weights]
+        areas.append((kinds[0][:, None] < kinds[1]).mean())
+    low, high = np.quantile(areas, [0.025, 0.975]) - np.mean(areas)
+    found = roc(scores, None, probability)
+    assert found.auc_interval == pytest.approx((found.auc + low, found.auc + high), abs=0.01)
+
+
+def test_of_uncertain_labels_both_aucs_are_given_and_the_surer_first():
+    scores, probability = probable()
+    hard, soft = roc(scores, probability > 0.5), roc(scores, None, probability)
+    for n, first in ((63, "AUC for the true labels"), (64, "AUC given these labels")):
+        found = hard.with_truly(9.0, n, probability)
+        assert (found.true_auc, found.true_auc_interval) == (soft.auc, soft.auc_interval)
+        assert next(iter(found.areas)) == first
+    for unknown in (hard, hard.with_truly(0.0, 8, 0 * probability)):
+        assert unknown.true_auc is unknown.true_auc_interval is None
 
 
 def test_doubt_is_said():

@@ -171,8 +171,9 @@ def test_intervals_cover_where_models_differ():
     assert by_sample < 42
 
 
-def test_a_rate_of_0_or_1_has_a_width():
-    _, truth, samples, models = crossed(30, 6)
+@pytest.mark.parametrize("n", [30, 60])  # few memorised samples, and more than a few
+def test_a_rate_of_0_or_1_has_a_width(n):
+    _, truth, samples, models = crossed(n, 6)
     scores = -truth.astype(float)
     found = roc(scores, truth, groups=samples, models=models)
     positives, negatives = len(np.unique(samples[truth])), len(np.unique(samples[~truth]))
@@ -184,8 +185,9 @@ def test_a_rate_of_0_or_1_has_a_width():
     assert point.fpr_interval == clopper_pearson(0, negatives)
     assert point.precision_interval == clopper_pearson(positives, positives)
     nothing = found.at(-2)
-    assert nothing.flagged_interval == clopper_pearson(0, 30)
+    assert nothing.flagged_interval == clopper_pearson(0, n)
     assert nothing.precision_interval is None
+    assert compare(found, roc(-scores, truth, groups=samples, models=models)).p_value == 0
 
 
 def test_a_rate_near_1_is_no_surer_than_its_distinct_samples():
@@ -242,6 +244,12 @@ def test_two_scores_are_compared_by_the_same_draws_of_both():
         for pair in ((both[0], roc(worse, truth, **other)), (roc(worse, truth, **other), both[0])):
             with pytest.raises(ValueError, match="different samples or models"):
                 compare(*pair)
+
+
+def test_two_models_say_little_and_an_interval_stays_within_0_and_1():
+    scores, truth, samples, models = crossed(60, 2, of_models=1.5)
+    assert roc(scores, truth, groups=samples, models=models).auc_interval == (0, 1)
+    assert Jackknife.of(np.array([0.1, 0.3])).error == pytest.approx(0.1)
 
 
 def test_models_without_samples_are_refused():

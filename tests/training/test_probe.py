@@ -176,9 +176,10 @@ def test_a_difference_is_said_as_a_share_of_the_larger():
 
 
 def test_a_gradient_that_is_0_but_for_rounding_is_compared_with_the_largest():
-    for group, is_same in (("training gradient of ", True), ("optimizer move ", False)):
-        there, here = ({f"{group}'w'": [100.0], f"{group}'b'": [value]} for value in (5e-7, 0.0))
-        assert (first_apart(there, here, 1e-5) == "") is is_same
+    gradient, move = "training gradient of ", "optimizer move "
+    for group, tiny, is_same in ((gradient, 5e-13, 1), (gradient, 5e-12, 0), (move, 5e-13, 0)):
+        there, here = ({f"{group}'w'": [1e-4], f"{group}'b'": [value]} for value in (tiny, 0.0))
+        assert (first_apart(there, here, 1e-5) == "") == is_same
 
 
 def test_a_frozen_part_shows(data):
@@ -269,6 +270,11 @@ class OwnNormalisation(Plain):
         )
 
 
+class OutsideOfTraining(Plain):
+    def between(self, x):
+        return x if self.training else x * self.value
+
+
 @pytest.mark.parametrize(
     ("one", "other", "fact"),
     [
@@ -282,11 +288,12 @@ class OwnNormalisation(Plain):
                 (HookOnAccumulated, "body.weight"),
                 (OwnBackward, "body.weight"),
                 (OwnNormalisation, "mean"),
+                (OutsideOfTraining, "with the same weights: the logits"),
             )
         ],
     ],
 )
-def test_what_a_module_does_only_in_training_shows(data, one, other, fact):
+def test_what_a_module_does_in_one_mode_alone_shows(data, one, other, fact):
     there = probe_of(data, one)
     assert there["module"]["precision"] == "float64"
     assert probe_differences(there, probe_of(data, one)) == []
@@ -402,7 +409,7 @@ class OfGPUs(torch.optim.SGD):
     [
         ({"make": of_its_own_generator}, r"1\.weight"),
         ({"make": Divides}, "finite"),
-        ({"optimizer": OfGPUs}, "no kernel.*version="),
+        ({"optimizer": OfGPUs}, "weights: .*no kernel.*version="),
     ],
 )
 def test_functions_on_which_no_run_could_rest_are_refused(data, function, said):

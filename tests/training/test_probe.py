@@ -482,6 +482,28 @@ def test_weights_whose_logits_are_not_finite_are_replaced_by_initial_ones(data):
     assert np.isfinite(probe_of(data, Logarithm)["numbers"]["module logits"]).all()
 
 
+def test_what_a_probe_asks_changes_with_its_form_alone(data):
+    """The numbers of form 2: with others, the code of a run of before would seem to be another."""
+
+    def narrow(n_classes):
+        body = nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Tanh()
+        return nn.Sequential(*body, nn.Linear(8, 1), nn.Linear(1, n_classes))
+
+    settings = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)}
+    found = probe_of(data, narrow, schedule=lambda done: 1 - done, **settings)["numbers"]
+    expected = {
+        "module logits": 6.448767,
+        "training logits": 4.837766,
+        "training gradient of '5.weight'": 23.968926,
+        "training buffer of '2.running_mean'": 0.596930,
+        "optimizer move 0 of step 1": -7.405644,
+        "optimizer move 7 of step 1": -0.167827,
+        "schedule factors": 0.05,
+    }
+    assert FORM == 2
+    assert {name: found[name][-1] for name in expected} == pytest.approx(expected, rel=1e-4)
+
+
 # what a run does with it
 
 

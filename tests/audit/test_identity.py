@@ -238,6 +238,18 @@ def test_a_manifest_with_an_unknown_precision_is_named(tmp_path):
         opened(tmp_path / "run")
 
 
+def test_a_part_of_a_manifest_that_is_no_such_thing_is_named(tmp_path):
+    audit_at(tmp_path / "run")
+    whole = (tmp_path / "run/manifest.json").read_bytes()
+    wrong = {"seed": -1, "layers": [], "ids": [1], "fork": {}, "probe": [], "recording": 3}
+    for part, value in wrong.items():
+        change_manifest(tmp_path / "run", **{part: value})
+        with pytest.raises(StoreError, match=rf"manifest\.json .*'{part}' is missing or invalid"):
+            opened(tmp_path / "run")
+        (tmp_path / "run/manifest.json").write_bytes(whole)
+    opened(tmp_path / "run")
+
+
 def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):
     audit = audit_at(tmp_path / "run", "bfloat16")
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda _device: False)

@@ -309,6 +309,12 @@ def test_a_module_of_float32_alone_is_trained_in_float32(data):
     there = probe_of(data, Single)
     assert there["module"]["precision"] == "float32"
     assert probe_differences(there, probe_of(data, Single)) == []
+    for share, n_said in ((0.02, 0), (0.05, 1)):  # rounding switches a ReLU
+        moved = {
+            k: [v * (1 + share * k.startswith("tr")) for v in each]
+            for k, each in there["numbers"].items()
+        }
+        assert len(probe_differences(there, {**there, "numbers": moved})) == n_said
 
 
 def test_an_older_torch_may_draw_other_weights_but_not_wider_ones(data):

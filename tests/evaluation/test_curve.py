@@ -322,6 +322,7 @@ def test_bad_probabilities():
         (lambda: roc(scores, None, 1.0 - 3 * (np.arange(20) == 3)), "-2.* in row 3"),
         (lambda: roc(scores, None, probability[:3]), "equal length"),
         (lambda: roc(scores, [True], probability), "must hold 20 labels"),
+        (lambda: roc(scores, None, probability, scores), "groups= and probability="),
         (lambda: roc(scores, None, np.zeros(20)), "no sample is memorised"),
         (lambda: roc(scores, None, np.ones(20)), "every sample is memorised"),
         (lambda: roc(scores[:1], None, [0.5]), "two samples"),

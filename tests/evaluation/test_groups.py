@@ -116,12 +116,6 @@ def test_what_is_no_group_is_refused(groups, said):
         roc(*made(60), groups=groups)
 
 
-def test_groups_need_a_certain_truth():
-    scores, truth = made(60)
-    with pytest.raises(ValueError, match="groups= and probability="):
-        roc(scores, truth, truth * 0.9, groups=np.arange(60))
-
-
 def crossed(n_samples=60, n_models=8, seed=0, of_models=0.0):
     """Rows of every sample under every model; `of_models`: how much the models' AUCs differ."""
     rng = np.random.default_rng(seed)

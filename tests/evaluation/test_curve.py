@@ -280,9 +280,9 @@ def test_the_interval_covers_and_grows_with_doubt():
 
 def test_the_interval_is_that_of_drawn_samples_with_their_labels():
     """Half of the memorised samples are obvious, so it is wider than Newcombe's."""
-    scores, probability = probable(300)
-    scores = np.where(np.arange(300) % 2, scores - 6, scores)
-    rng, areas = np.random.default_rng(1), []
+    rng, areas, i = np.random.default_rng(1), [], np.arange(300)
+    probability = np.where(i < 60, 0.9, 0.02)
+    scores = rng.normal(size=300) + np.select([i < 30, i < 60], [-8, 2])
     weights = probability, 1 - probability
     for _ in range(1000):
         kinds = [rng.choice(scores, round(w.sum()), p=w / w.sum()) for w in weights]

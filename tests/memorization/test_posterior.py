@@ -117,11 +117,12 @@ def test_many_samples_are_little_work():
     assert np.abs(one - other[:20_000]).mean() < 0.005
 
 
-def test_fewer_than_100_samples_are_one_group():
-    rng = np.random.default_rng(0)
-    values, errors, score = rng.normal(size=(3, 99))
-    found = probability_memorized(5 * values, np.abs(errors) + 0.5, score=score)
-    assert np.array_equal(found, probability_memorized(5 * values, np.abs(errors) + 0.5))
+@pytest.mark.parametrize(("n", "is_one"), [(99, True), (100, False)])
+def test_fewer_than_100_samples_are_one_group(n, is_one):
+    values, errors, score = np.random.default_rng(0).normal(size=(3, n))
+    given = 5 * values, np.abs(errors) + 0.5
+    found = probability_memorized(*given, score=score)
+    assert np.array_equal(found, probability_memorized(*given)) == is_one
 
 
 def test_groups_by_score_are_of_equal_size_and_equal_scores_are_together():

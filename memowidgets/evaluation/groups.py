@@ -155,10 +155,14 @@ class Groups:
         return wider(interval, newcombe(auc, positives, negatives))
 
     def curves(self, scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
-        """Return TPR and FPR of every resample at rising scores, each (resamples, 1 + steps)."""
+        """Return TPR and FPR of every resample at rising scores, each (resamples, 1 + steps).
+
+        A resample that lacks samples of a kind is left out.
+        """
         rung = _rungs(scores)
         tprs, fprs = (_cumulated(self._resampled(rung, m)) for m in (memorized, ~memorized))
-        return tprs, fprs
+        whole = np.isfinite(tprs[:, -1] + fprs[:, -1])
+        return tprs[whole], fprs[whole]
 
     @property
     def _resamples(self) -> int:

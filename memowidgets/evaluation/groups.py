@@ -104,18 +104,16 @@ class Groups:
             return None
         return _drawn(self.n_models, self._resamples, seed=1)
 
-    def share(self, counted: Mask, among: Mask) -> Interval | None:
-        """Return the 95 % interval of the share of `among` that is `counted`; None if undefined.
+    def share(self, counted: Mask, among: Mask) -> Interval:
+        """Return the 95 % interval of the share of `among`, at least one row, that is `counted`.
 
         A resample without any row among them is left out. If few distinct samples are counted, or
         few are not, the interval is at least as wide as Clopper and Pearson's on the distinct
         samples, so its width is never 0.
         """
-        if not among.any():
-            return None
-        hits, total = (self._totals(mask) for mask in (counted & among, among))
+        found, total = (self._totals(mask) for mask in (counted & among, among))
         some = total > 0
-        interval = _limits(hits[some] / total[some])
+        interval = _limits(found[some] / total[some])
         if min(self.distinct(among & counted), self.distinct(among & ~counted)) >= _FEW:
             return interval
         distinct = self.distinct(among)

@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from memowidgets.evaluation import clopper_pearson, compare, roc
+from memowidgets.evaluation import clopper_pearson, compare, curve, roc
 
 
 def made(n=400, share=0.15, seed=0, digits=None):
@@ -365,6 +365,9 @@ def test_many_scores_are_merged_without_moving_the_band():
     scores, truth = made(40_000, share=0.01)
     found = roc(scores, truth)
     assert len(found.roc) > 30_000
+    _, merged = curve._merged(*found._ladder.steps())
+    assert merged.sum() == (~truth).sum()
+    assert merged.max() < 0.0021 * merged.sum()
     band, rng, curves = found.band(200), np.random.default_rng(0), []
     kinds = [np.argsort(scores)[truth[np.argsort(scores)] == kind] for kind in (True, False)]
     for _ in range(200):

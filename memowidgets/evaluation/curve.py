@@ -843,7 +843,7 @@ def _merged(
     """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
     if len(positives) <= 3 * most:
         return positives, negatives
-    cuts: list[Counts] = [np.array([0])]
+    cuts: list[Counts] = []
     for counts in (positives, negatives):
         total = np.cumsum(counts)
         levels = np.concatenate(

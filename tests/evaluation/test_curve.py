@@ -41,6 +41,8 @@ def test_auc(digits):
     evaluation = roc(scores, truth)
     (auc,), variance = delong((scores, truth))
     assert evaluation._ladder.error() == pytest.approx(np.sqrt(variance))
+    two = np.arange(len(scores)) < 2
+    assert roc(scores, two)._ladder.error() == pytest.approx(np.sqrt(delong((scores, two))[1]))
     assert evaluation.auc == pytest.approx(roc_auc_score(truth, -scores), abs=1e-12)
     assert evaluation.auc == pytest.approx(auc, abs=1e-12)
 

@@ -100,6 +100,8 @@ def test_two_scores_are_compared_by_the_same_draws():
     paired = compare(roc(scores, truth), roc(worse, truth))
     assert found.difference == paired.difference
     assert width(found.interval) == pytest.approx(width(paired.interval), rel=0.25)
+    same = compare(*[roc(scores, truth, groups=names)] * 2)
+    assert (same.difference, same.z, same.p_value) == (0, 0, 1)
     with pytest.raises(ValueError, match="groups= to both"):
         compare(roc(scores, truth, groups=names), roc(worse, truth))
 

@@ -15,6 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import memowidgets as mw
+from memowidgets.stamps import Stamp
 from memowidgets.store import (
     FORMAT,
     PackedFile,
@@ -24,6 +25,7 @@ from memowidgets.store import (
     put_rows,
     run_at,
 )
+from memowidgets.store.tensors import head_of
 
 
 @pytest.fixture
@@ -124,6 +126,7 @@ def test_manifests_that_cannot_be_trusted_are_refused(run):
         (json.dumps({"format": FORMAT - 1}), f"in format {FORMAT - 1}, and .* format {FORMAT}"),
         (json.dumps({"format": "x" * 100}), "in format xxxxx"),
         (json.dumps({"format": FORMAT}), "was changed after it was written"),
+        ("{}", "is not the manifest"),
         ("{", "is broken"),
         ("[]", "is not the manifest"),
         ("[" * 100_000, "is nested too deep"),
@@ -160,6 +163,20 @@ def test_parts_of_a_run_without_its_manifest_are_never_adopted(run):
     (run.path / "manifest.json").unlink()
     with pytest.raises(StoreError, match=r"has shadows of a run but no manifest\.json"):
         _ = run.is_empty
+
+
+def test_a_file_that_was_replaced_is_read_anew(run, monkeypatch):
+    monkeypatch.setattr("memowidgets.store.tensors.is_settled", lambda _found: True)
+    run.write_tensors("x", {"x": np.zeros(3)})
+    first = run.read_tensors("x")
+    assert run.read_tensors("x") is first
+    run.write_tensors("x", {"x": np.ones(3)})
+    assert run.read_tensors("x")["x"].tolist() == [1, 1, 1]
+
+
+def test_the_numbers_of_a_file_begin_at_a_multiple_of_eight():
+    stamp = Stamp("x", "", "", {})
+    assert {len(head_of({}, {"k": "v" * n}, stamp)) % 8 for n in range(8)} == {0}
 
 
 def test_a_scalar_keeps_its_shape(run):

@@ -312,10 +312,10 @@ class Evaluation:
         everyone = np.ones(self.n, dtype=bool)
         return replace(
             point,
-            flagged_interval=groups.share(flagged, everyone) or (0.0, 1.0),
-            tpr_interval=groups.share(flagged, memorized) or (0.0, 1.0),
-            fpr_interval=groups.share(flagged, ~memorized) or (0.0, 1.0),
-            precision_interval=groups.share(memorized, flagged),
+            flagged_interval=groups.share(flagged, everyone),
+            tpr_interval=groups.share(flagged, memorized),
+            fpr_interval=groups.share(flagged, ~memorized),
+            precision_interval=groups.share(memorized, flagged) if flagged.any() else None,
         )
 
     def threshold(self, rule: str) -> float:
@@ -843,7 +843,7 @@ def _merged(
     """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
     if len(positives) <= 3 * most:
         return positives, negatives
-    cuts: list[Counts] = [np.array([0])]
+    cuts: list[Counts] = []
     for counts in (positives, negatives):
         total = np.cumsum(counts)
         levels = np.concatenate(

@@ -104,18 +104,16 @@ class Groups:
             return None
         return _drawn(self.n_models, self._resamples, seed=1)
 
-    def share(self, counted: Mask, among: Mask) -> Interval | None:
-        """Return the 95 % interval of the share of `among` that is `counted`; None if undefined.
+    def share(self, counted: Mask, among: Mask) -> Interval:
+        """Return the 95 % interval of the share of `among`, at least one row, that is `counted`.
 
         A resample without any row among them is left out. If few distinct samples are counted, or
         few are not, the interval is at least as wide as Clopper and Pearson's on the distinct
         samples, so its width is never 0.
         """
-        if not among.any():
-            return None
-        hits, total = (self._totals(mask) for mask in (counted & among, among))
+        found, total = (self._totals(mask) for mask in (counted & among, among))
         some = total > 0
-        interval = _limits(hits[some] / total[some])
+        interval = _limits(found[some] / total[some])
         if min(self.distinct(among & counted), self.distinct(among & ~counted)) >= _FEW:
             return interval
         distinct = self.distinct(among)
@@ -155,10 +153,14 @@ class Groups:
         return wider(interval, newcombe(auc, positives, negatives))
 
     def curves(self, scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
-        """Return TPR and FPR of every resample at rising scores, each (resamples, 1 + steps)."""
+        """Return TPR and FPR of every resample at rising scores, each (resamples, 1 + steps).
+
+        A resample that lacks samples of a kind is left out.
+        """
         rung = _rungs(scores)
         tprs, fprs = (_cumulated(self._resampled(rung, m)) for m in (memorized, ~memorized))
-        return tprs, fprs
+        whole = np.isfinite(tprs[:, -1] + fprs[:, -1])
+        return tprs[whole], fprs[whole]
 
     @property
     def _resamples(self) -> int:

@@ -87,8 +87,8 @@ def newcombe(auc: float, n_positives: float, n_negatives: float, z: float = _Z95
     inside = min(max(auc, _EDGE), 1 - _EDGE)  # at 0 and 1 no area differs from itself
     if outside(inside) >= 0:  # z is too small to reach another area
         return auc, auc
-    low = float(brentq(outside, 0.0, inside, xtol=_EDGE)) if auc > 0 else 0.0
-    high = float(brentq(outside, inside, 1.0, xtol=_EDGE)) if auc < 1 else 1.0
+    bounds = (0.0, inside), (inside, 1.0)
+    low, high = (float(brentq(outside, *each, xtol=_EDGE)) for each in bounds)
     return low, high
 
 

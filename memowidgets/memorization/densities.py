@@ -183,7 +183,7 @@ class Densities:
     spread_out: Estimate
     least: float
     fewest: int
-    offline: bool = False
+    offline: bool
 
     @classmethod
     def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:

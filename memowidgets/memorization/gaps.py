@@ -197,7 +197,7 @@ def _fill_block(found: Moments, columns: slice, block: Any, members: Mask) -> No
     ):
         side.count[columns] = count
         side.mean[columns] = np.where(count > 0, origin + mean, 0.0)
-        side.squares[columns] = np.where(count > 0, squares, 0.0)
+        side.squares[columns] = squares
 
 
 def _refuse_infinite(gaps: Table, name: str) -> None:

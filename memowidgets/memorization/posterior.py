@@ -113,7 +113,7 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64
     bins = max(1, min(_BINS, given.size // _SMALLEST_BIN))
     _, value, equal = np.unique(given, return_inverse=True, return_counts=True)
     below = (np.cumsum(equal) - (equal + 1) / 2)[value]  # ties share their mean rank
-    return np.asarray(below * bins // max(given.size, 1), dtype=np.int64)
+    return np.asarray(below * bins // given.size, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Observed:
         heights = np.arcsinh(values)
         edges = np.linspace(heights.min() - 1e-9, heights.max() + 1e-9, _OBSERVED + 1)
         centres = (edges[1:] + edges[:-1]) / 2
-        of_value = np.searchsorted(edges, heights, side="right").clip(1, _OBSERVED) - 1
+        of_value = np.searchsorted(edges, heights, side="right") - 1
         counts = np.bincount(of_value, minlength=_OBSERVED)
         squares = np.bincount(of_value, errors**2, minlength=_OBSERVED).astype(np.float64)
         grid = np.linspace(edges[0], edges[-1], _TRUE_VALUES)
@@ -179,8 +179,7 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
     """Return the probability of a true value of at least η; priors start from a common one."""
     observed = _Observed.of(values, errors)
     everybody = np.ones(len(values), dtype=np.bool_)
-    uniform = np.full(_TRUE_VALUES, 1 / _TRUE_VALUES)
-    shared = observed.prior(uniform, _STEPS, everybody)
+    shared = observed.prior(np.ones(_TRUE_VALUES), _STEPS, everybody)
     names = np.unique(groups)
     if len(names) == 1:
         return observed.above(eta, shared, everybody)

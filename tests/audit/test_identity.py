@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import memowidgets as mw
-from memowidgets.audit.runs.identity import described_training
+from memowidgets.audit.runs.identity import check_same, described_training
 from memowidgets.models import device as device_room
 from memowidgets.store import StoreError
+from tests.audit import conftest
 from tests.hostile import forged
 
 BOTH = ["float32", "bfloat16"]
@@ -65,6 +67,44 @@ def rewrite(path, name, precision):
     arrays = {key: np.array(kept[key]) for key in kept}
     metadata = dict(kept.metadata) | {"precision": precision}
     run.write_tensors(name, arrays, metadata, kept.stamp.of if kept.stamp else "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, "its seed is 0, this one 1"),
+        ({"model": mw.models.ConvNet(4)}, r'model settings is \{"width": 16\} there'),
+        ({"training": mw.TrainingConfig(epochs=5)}, "training epochs is 4 there and 5 here"),
+        (
+            {"training": mw.TrainingConfig(epochs=4, deterministic=True)},
+            "training deterministic is False there and True here",
+        ),
+        ({"members": "all"}, "it has other members"),
+        ({"data": conftest.small_data(seed=1)}, "the data's labels differ"),
+        ({"data": conftest.small_data().take(range(399))}, "its data have 400 samples, these 399"),
+        (
+            {"data": replace(conftest.small_data(), canaries=np.arange(400) < 9)},
+            "the data's canaries differ",
+        ),
+        ({"held_out": 0.2}, "it has other held-out samples"),
+    ],
+)
+def test_a_run_directory_of_another_run_is_refused_with_the_difference(tmp_path, changes, message):
+    conftest.small_audit(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        conftest.small_audit(tmp_path, **changes)
+
+
+def test_two_forks_are_told_apart(tmp_path):
+    manifest = conftest.small_audit(tmp_path).run.manifest
+    fork = {"parent": "abc", "start": "scratch", "checkpoint": None}
+    stored, given = (manifest | {"fork": {**fork, "checkpoint": c}} for c in (None, "epoch-3"))
+    for one, other, said in (
+        (stored, given, "it is a fork, from scratch, of the run abc, this one is a fork, from ep"),
+        (given, manifest, "it is a fork, from epoch-3, of the run abc, this one is no fork"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            check_same(one, other, "here")
 
 
 @pytest.mark.parametrize("here", BOTH)
@@ -196,6 +236,18 @@ def test_a_manifest_with_an_unknown_precision_is_named(tmp_path):
     change_manifest(tmp_path / "run", precision=None)
     with pytest.raises(StoreError, match=r"manifest\.json .*'precision' is missing"):
         opened(tmp_path / "run")
+
+
+def test_a_part_of_a_manifest_that_is_no_such_thing_is_named(tmp_path):
+    audit_at(tmp_path / "run")
+    whole = (tmp_path / "run/manifest.json").read_bytes()
+    wrong = {"seed": -1, "layers": [], "ids": [1], "fork": {}, "probe": [], "recording": 3}
+    for part, value in wrong.items():
+        change_manifest(tmp_path / "run", **{part: value})
+        with pytest.raises(StoreError, match=rf"manifest\.json .*'{part}' is missing or invalid"):
+            opened(tmp_path / "run")
+        (tmp_path / "run/manifest.json").write_bytes(whole)
+    opened(tmp_path / "run")
 
 
 def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):

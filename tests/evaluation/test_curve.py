@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from memowidgets.evaluation import clopper_pearson, compare, roc
+from memowidgets.evaluation import clopper_pearson, compare, curve, roc
 
 
 def made(n=400, share=0.15, seed=0, digits=None):
@@ -39,7 +39,10 @@ def delong(*pairs):
 def test_auc(digits):
     scores, truth = made(digits=digits)
     evaluation = roc(scores, truth)
-    (auc,), _ = delong((scores, truth))
+    (auc,), variance = delong((scores, truth))
+    assert evaluation._ladder.error() == pytest.approx(np.sqrt(variance))
+    two = np.arange(len(scores)) < 2
+    assert roc(scores, two)._ladder.error() == pytest.approx(np.sqrt(delong((scores, two))[1]))
     assert evaluation.auc == pytest.approx(roc_auc_score(truth, -scores), abs=1e-12)
     assert evaluation.auc == pytest.approx(auc, abs=1e-12)
 
@@ -160,6 +163,7 @@ def test_band_holds_the_curve_and_narrows():
     assert (band["tpr_low"] <= curve + 0.02).all()
     assert (band["tpr_high"] >= curve - 0.02).all()
     assert band.equals(evaluation.band(300))
+    assert band["fpr"][1] == pytest.approx(1 / (evaluation.n - evaluation.n_memorized))
     few = roc(*made(300)).band(300)
     assert (few["tpr_high"] - few["tpr_low"]).mean() > (band["tpr_high"] - band["tpr_low"]).mean()
 
@@ -167,6 +171,7 @@ def test_band_holds_the_curve_and_narrows():
 def test_warnings():
     scores, truth = made(400)
     assert roc(scores, truth).warnings == ()
+    assert [len(roc(scores, np.arange(400) < n).warnings) for n in (19, 20)] == [1, 0]
     few = roc(scores[:60], truth[:60])
     assert few.warnings == (f"only {truth[:60].sum()} samples are memorised: intervals are wide",)
     more = few.with_warnings("not learned yet", "and another")
@@ -275,6 +280,31 @@ def test_the_interval_covers_and_grows_with_doubt():
     assert doubtful[1] - doubtful[0] > sure[1] - sure[0]
 
 
+def test_the_interval_is_that_of_drawn_samples_with_their_labels():
+    """Half of the memorised samples are obvious, so it is wider than Newcombe's."""
+    rng, areas, i = np.random.default_rng(1), [], np.arange(300)
+    probability = np.where(i < 60, 0.9, 0.02)
+    scores = rng.normal(size=300) + np.select([i < 30, i < 60], [-8, 2])
+    weights = probability, 1 - probability
+    for _ in range(1000):
+        kinds = [rng.choice(scores, round(w.sum()), p=w / w.sum()) for w in weights]
+        areas.append((kinds[0][:, None] < kinds[1]).mean())
+    low, high = np.quantile(areas, [0.025, 0.975]) - np.mean(areas)
+    found = roc(scores, None, probability)
+    assert found.auc_interval == pytest.approx((found.auc + low, found.auc + high), abs=0.01)
+
+
+def test_of_uncertain_labels_both_aucs_are_given_and_the_surer_first():
+    scores, probability = probable()
+    hard, soft = roc(scores, probability > 0.5), roc(scores, None, probability)
+    for n, first in ((63, "AUC for the true labels"), (64, "AUC given these labels")):
+        found = hard.with_truly(9.0, n, probability)
+        assert (found.true_auc, found.true_auc_interval) == (soft.auc, soft.auc_interval)
+        assert next(iter(found.areas)) == first
+    for unknown in (hard, hard.with_truly(0.0, 8, 0 * probability)):
+        assert unknown.true_auc is unknown.true_auc_interval is None
+
+
 def test_doubt_is_said():
     evaluation = roc(np.arange(9.0), None, [0.0, 0.05, 0.06, 0.5, 0.94, 0.95, 1.0, 1.0, 0.0])
     assert "3 of 9 labels" in evaluation.warnings[0]
@@ -294,6 +324,7 @@ def test_bad_probabilities():
         (lambda: roc(scores, None, 1.0 - 3 * (np.arange(20) == 3)), "-2.* in row 3"),
         (lambda: roc(scores, None, probability[:3]), "equal length"),
         (lambda: roc(scores, [True], probability), "must hold 20 labels"),
+        (lambda: roc(scores, None, probability, scores), "groups= and probability="),
         (lambda: roc(scores, None, np.zeros(20)), "no sample is memorised"),
         (lambda: roc(scores, None, np.ones(20)), "every sample is memorised"),
         (lambda: roc(scores[:1], None, [0.5]), "two samples"),
@@ -336,6 +367,9 @@ def test_many_scores_are_merged_without_moving_the_band():
     scores, truth = made(40_000, share=0.01)
     found = roc(scores, truth)
     assert len(found.roc) > 30_000
+    _, merged = curve._merged(*found._ladder.steps())
+    assert merged.sum() == (~truth).sum()
+    assert merged.max() < 0.0021 * merged.sum()
     band, rng, curves = found.band(200), np.random.default_rng(0), []
     kinds = [np.argsort(scores)[truth[np.argsort(scores)] == kind] for kind in (True, False)]
     for _ in range(200):

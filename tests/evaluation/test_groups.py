@@ -43,6 +43,7 @@ def test_rows_alone_in_their_group_have_about_the_usual_intervals():
     assert here.fpr_interval == pytest.approx(there.fpr_interval, abs=0.03)
     assert here.flagged_interval == pytest.approx(there.flagged_interval, abs=0.03)
     assert here.precision_interval == pytest.approx(there.precision_interval, abs=0.04)
+    np.testing.assert_allclose(alone.band(), plain.band(), atol=0.06)
 
 
 def test_copies_of_a_row_tell_nothing_new():
@@ -99,6 +100,8 @@ def test_two_scores_are_compared_by_the_same_draws():
     paired = compare(roc(scores, truth), roc(worse, truth))
     assert found.difference == paired.difference
     assert width(found.interval) == pytest.approx(width(paired.interval), rel=0.25)
+    same = compare(*[roc(scores, truth, groups=names)] * 2)
+    assert (same.difference, same.z, same.p_value) == (0, 0, 1)
     with pytest.raises(ValueError, match="groups= to both"):
         compare(roc(scores, truth, groups=names), roc(worse, truth))
 
@@ -114,12 +117,6 @@ def test_two_scores_are_compared_by_the_same_draws():
 def test_what_is_no_group_is_refused(groups, said):
     with pytest.raises(ValueError, match=said):
         roc(*made(60), groups=groups)
-
-
-def test_groups_need_a_certain_truth():
-    scores, truth = made(60)
-    with pytest.raises(ValueError, match="groups= and probability="):
-        roc(scores, truth, truth * 0.9, groups=np.arange(60))
 
 
 def crossed(n_samples=60, n_models=8, seed=0, of_models=0.0):
@@ -171,8 +168,9 @@ def test_intervals_cover_where_models_differ():
     assert by_sample < 42
 
 
-def test_a_rate_of_0_or_1_has_a_width():
-    _, truth, samples, models = crossed(30, 6)
+@pytest.mark.parametrize("n", [30, 60])  # few memorised samples, and more than a few
+def test_a_rate_of_0_or_1_has_a_width(n):
+    _, truth, samples, models = crossed(n, 6)
     scores = -truth.astype(float)
     found = roc(scores, truth, groups=samples, models=models)
     positives, negatives = len(np.unique(samples[truth])), len(np.unique(samples[~truth]))
@@ -184,8 +182,9 @@ def test_a_rate_of_0_or_1_has_a_width():
     assert point.fpr_interval == clopper_pearson(0, negatives)
     assert point.precision_interval == clopper_pearson(positives, positives)
     nothing = found.at(-2)
-    assert nothing.flagged_interval == clopper_pearson(0, 30)
+    assert nothing.flagged_interval == clopper_pearson(0, n)
     assert nothing.precision_interval is None
+    assert compare(found, roc(-scores, truth, groups=samples, models=models)).p_value == 0
 
 
 def test_a_rate_near_1_is_no_surer_than_its_distinct_samples():
@@ -242,6 +241,12 @@ def test_two_scores_are_compared_by_the_same_draws_of_both():
         for pair in ((both[0], roc(worse, truth, **other)), (roc(worse, truth, **other), both[0])):
             with pytest.raises(ValueError, match="different samples or models"):
                 compare(*pair)
+
+
+def test_two_models_say_little_and_an_interval_stays_within_0_and_1():
+    scores, truth, samples, models = crossed(60, 2, of_models=1.5)
+    assert roc(scores, truth, groups=samples, models=models).auc_interval == (0, 1)
+    assert Jackknife.of(np.array([0.1, 0.3])).error == pytest.approx(0.1)
 
 
 def test_models_without_samples_are_refused():

@@ -12,6 +12,7 @@ from memowidgets.memorization import (
     log_lira,
     probability_memorized,
     rmia,
+    support,
 )
 from memowidgets.memorization.gaps import moments
 from tests.memorization.test_lira import made
@@ -29,13 +30,14 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
         (lambda: log_lira(GAPS, MEMBERS, np.full(9, np.nan)), "9 of 9 .* row 0"),
         (lambda: log_lira(GAPS * 1e300, MEMBERS, TARGET), r"shadow_gaps .*1e\+100"),
         (lambda: log_lira(GAPS, MEMBERS, np.full(9, 1e300)), r"target_gaps .*1e\+100"),
-        (lambda: log_lira(GAPS, MEMBERS[:, :3], TARGET), r"\(12, 9\) and \(12, 3\)"),
+        (lambda: support(GAPS, MEMBERS[:, :3]), r"\(12, 9\) and \(12, 3\)"),
         (lambda: log_lira(GAPS[0], MEMBERS, TARGET), "n_models, n_samples"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET[:2]), "each of the 9 samples"),
         (lambda: log_lira(GAPS[:0], MEMBERS[:0], TARGET), "empty"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET, "pooled"), "'global', 'shrunk'"),
         (lambda: attack_success_rate(GAPS, MEMBERS, "x"), "'per-sample', 'global', 'shrunk'"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET, mode="both"), "'online', 'offline'"),
+        (lambda: support(GAPS, MEMBERS, np.nan), "eta must be"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, mode="x"), "'online', 'offline'"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, gamma=0), "gamma .* 0"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, a=2), "a must be .* 0 to 1"),
@@ -60,6 +62,7 @@ def test_bad_values(call, facts):
         lambda mask: log_lira(GAPS, mask, TARGET),
         lambda mask: attack_success_rate(GAPS, mask),
         lambda mask: counterfactual(GAPS, mask),
+        lambda mask: support(GAPS, mask),
         lambda mask: rmia(GAPS, mask, TARGET),
         lambda mask: rmia(GAPS, MEMBERS, TARGET, mask[0]),
     ],
@@ -72,7 +75,9 @@ def test_masks_must_be_masks(call, dtype):
 def test_a_side_without_a_model_has_the_moments_of_the_others():
     gaps = np.random.default_rng(0).normal(size=(5, 6))
     present = np.arange(5)[:, None] < np.arange(6)  # of 0 to 5 models
-    found = moments(gaps, present).inside.without(gaps, present)
+    both = moments(gaps, present)
+    assert both.inside.mean[0] == both.outside.mean[5] == 0
+    found = both.inside.without(gaps, present)
     for model in range(5):
         rest = present & (np.arange(5) != model)[:, None]
         for sample in range(6):

@@ -117,11 +117,12 @@ def test_many_samples_are_little_work():
     assert np.abs(one - other[:20_000]).mean() < 0.005
 
 
-def test_fewer_than_100_samples_are_one_group():
-    rng = np.random.default_rng(0)
-    values, errors, score = rng.normal(size=(3, 99))
-    found = probability_memorized(5 * values, np.abs(errors) + 0.5, score=score)
-    assert np.array_equal(found, probability_memorized(5 * values, np.abs(errors) + 0.5))
+@pytest.mark.parametrize(("n", "is_one"), [(99, True), (100, False)])
+def test_fewer_than_100_samples_are_one_group(n, is_one):
+    values, errors, score = np.random.default_rng(0).normal(size=(3, n))
+    given = 5 * values, np.abs(errors) + 0.5
+    found = probability_memorized(*given, score=score)
+    assert np.array_equal(found, probability_memorized(*given)) == is_one
 
 
 def test_groups_by_score_are_of_equal_size_and_equal_scores_are_together():
@@ -137,6 +138,7 @@ def test_values_are_true_ones_with_the_noise_of_the_notes():
     values = np.random.default_rng(0).normal(scale=3, size=200)
     observed = posterior._Observed.of(values, np.full(200, 2.0))
     assert np.abs(observed.centres[observed.of_value] - np.arcsinh(values)).max() < 0.02
+    assert observed.true[[0, -1]] == pytest.approx([values.min(), values.max()])
     seen = np.sinh(observed.centres)[:, None]
     density = t.pdf(seen, 3, loc=observed.true, scale=0.8 * 2)
     expected = density / density.max(axis=1, keepdims=True)

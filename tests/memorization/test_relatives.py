@@ -13,10 +13,11 @@ from memowidgets.memorization import (
 from tests.memorization.test_lira import VARIANCES, by_scipy, halves, made
 
 
-def by_definition(gaps, members, target, population, gamma):
+def by_definition(gaps, members, target, population, gamma, a=None):
     likelihood, own = 1 / (1 + np.exp(-gaps)), 1 / (1 + np.exp(-target))
     general = [
-        (p[m].mean() + p[~m].mean()) / 2 for p, m in zip(likelihood.T, members.T, strict=True)
+        (p[~m].mean() + (p[m].mean() if a is None else a * p[~m].mean() + 1 - a)) / 2
+        for p, m in zip(likelihood.T, members.T, strict=True)
     ]
     ratio = own / np.array(general)
     found = []
@@ -64,23 +65,23 @@ def test_attack_on_noise_is_a_coin_toss():
         assert abs(rate.mean() - 0.5) < 3 * error + 0.002
 
 
-@pytest.mark.parametrize("gamma", [0.7, 1.0, 1.5])
-def test_rmia_is_the_formula(gamma):
+@pytest.mark.parametrize("mode", [(), ("offline",), ("offline", 0.8)])
+@pytest.mark.parametrize("gamma", [0.7, 1.0, 1.1, 1.5])
+def test_rmia_is_the_formula(gamma, mode):
     gaps, members, target = made(m=20, n=60)
-    population = np.arange(60) % 3 == 0
-    found = rmia(gaps, members, target, population, gamma)
-    np.testing.assert_allclose(found, by_definition(gaps, members, target, population, gamma))
-    everyone = np.ones(60, dtype=bool)
-    found = rmia(gaps, members, target, gamma=gamma)
-    np.testing.assert_allclose(found, by_definition(gaps, members, target, everyone, gamma))
+    a = None if not mode else (*mode, 0.3)[1]
+    for population in (np.arange(60) % 3 == 0, np.ones(60, dtype=bool)):
+        expected = by_definition(gaps, members, target, population, gamma, a)
+        given = None if population.all() else population
+        np.testing.assert_allclose(rmia(gaps, members, target, given, gamma, *mode), expected)
 
 
-def test_offline_rmia_uses_the_models_outside():
+def test_an_rmia_needs_a_model_on_each_side_that_the_mode_uses():
     gaps, members, target = made(m=20, n=60)
-    changed = np.where(members, gaps + 3, gaps)
-    one, other = (rmia(g, members, target, mode="offline", gamma=1.1) for g in (gaps, changed))
-    np.testing.assert_array_equal(one, other)
-    assert not np.array_equal(one, rmia(gaps, members, target, gamma=1.1))
+    members[:, :3] = np.arange(20)[:, None] < [0, 19, 20]
+    for mode, undefined in (("online", [0, 2]), ("offline", [2])):
+        found = rmia(gaps, members, target, mode=mode)
+        assert np.flatnonzero(np.isnan(found)).tolist() == undefined
 
 
 def test_far_gaps_have_an_rmia():

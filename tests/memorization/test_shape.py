@@ -44,6 +44,8 @@ def test_heavy_tails_and_two_humps_are_found(m):
 def test_nothing_is_said_of_few_gaps():
     assert note_on_shape(*gaps_of("tails", 32, n=10)) is None
     assert note_on_shape(*gaps_of("tails", 6)) is None
+    kurtoses = [excess_kurtosis(*gaps_of("tails", 16, n=n))[0] for n in (14, 15)]
+    assert np.isfinite(kurtoses).tolist() == [False, True]  # of 28 and 30 sides
     assert note_on_shape(np.ones((32, 100)), np.arange(32)[:, None] % 2 == np.zeros(100)) is None
 
 
@@ -73,8 +75,9 @@ def test_an_audit_says_so_beside_counts_and_probabilities():
         audit.probability_memorized(eta)
 
 
-def test_the_kurtosis_is_that_of_sides_with_a_spread():
-    gaps, members = gaps_of("tails", 16, n=40)
+@pytest.mark.parametrize("m", [8, 16])  # 4 and 8 a side
+def test_the_kurtosis_is_that_of_sides_with_a_spread(m):
+    gaps, members = gaps_of("tails", m, n=40)
     flat = int(np.flatnonzero(members[0])[0])
     gaps[members[:, flat], flat] = 1.0  # on one side alone
     gaps[:, flat + 1] = 2.0

@@ -9,6 +9,7 @@ from memowidgets.metrics.controls import (
     FOLDS,
     Moments,
     Shapes,
+    components,
     corrected,
     mean_log,
     mean_ratios,
@@ -49,14 +50,14 @@ def test_against_adaptive_quadrature(leading, tail, multiplicity):
 
 
 def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
-    """f on two controls of each sample, a common one, and one that does not vary."""
+    """f on two controls of each sample, a common one, and two that do not vary but for rounding."""
     rng, n, m = np.random.default_rng(0), 4, 400
     fold, folds = np.arange(m) % FOLDS, np.arange(FOLDS)
     shared, own = rng.normal(size=m), rng.normal(size=(2, n, m))
     own[1] += own[0]
     f = 1 + 2 * own[0] - own[1] - shared + rng.normal(size=(n, m))
     variables = np.stack([f, *own])
-    common = np.stack([np.ones(m), shared, np.zeros(m)])
+    common = np.stack([np.ones(m), shared, np.zeros(m), 1e-7 * rng.normal(size=m)])
     of = (fold == folds[:, None]).astype(float)
     moments = Moments(
         np.einsum("inm,jnm,fm->fijn", variables, variables, of),
@@ -74,7 +75,22 @@ def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
             slopes = np.linalg.solve(covariance[1:, 1:] + ridge, covariance[1:, 0])
             residual[here] = f[i, here] - design[here, 1:] @ slopes
         assert found[i] == pytest.approx(residual.mean(), abs=1e-5)
-        assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 1 - 4), rel=1e-4)
+        assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 1 - 5), rel=1e-4)
+
+
+@pytest.mark.parametrize(("n_classes", "k"), [(8, 16), (9, 32)])
+@pytest.mark.parametrize("d", [12, 60])
+def test_components_are_the_leading_ones(d, n_classes, k):
+    """One set for each of up to 8 classes. What they capture is held against a decomposition."""
+    k, codes = min(k, d - 1), np.arange(900) % n_classes
+    rows = np.random.default_rng(0).normal(size=(900, d)) * 0.8 ** np.arange(d)
+    found = components(rows.astype(np.float32), codes)
+    groups = [rows[codes == c] for c in range(n_classes)] if n_classes <= 8 else [rows]
+    assert found.shape == (len(groups), k, d)
+    for axes, group in zip(found, groups, strict=True):
+        np.testing.assert_allclose(axes @ axes.T, np.eye(k), atol=1e-5)
+        most = (np.linalg.svd(group)[1][:k] ** 2).sum()
+        assert 0.999 * most < ((group @ axes.T) ** 2).sum() < 1.0001 * most
 
 
 def test_variances_have_a_floor_that_a_small_class_raises():

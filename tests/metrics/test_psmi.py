@@ -117,10 +117,12 @@ def test_the_default_follows_the_data():
     assert of_256 > 0.1 * spread
 
 
-def test_the_default_stops_at_2048():
-    rng = np.random.default_rng(0)
+def test_the_default_stops_at_2048(monkeypatch):
+    rng, asked, fit = np.random.default_rng(0), [], PSMI._fit_directions
+    monkeypatch.setattr(PSMI, "_fit_directions", lambda *a: (asked.append(a[-1]), fit(*a)))
     X, y = rng.normal(size=(1000, 64)), np.arange(1000) % 4
     psmi = PSMI().fit(X, y)
+    assert asked == [256, 2048]  # at once, where it is far from its tolerance
     assert psmi.n_directions_ == 2048
     assert any("2048 directions leave" in note for note in psmi.warnings_)
 
@@ -404,7 +406,16 @@ def test_no_spread_within_classes():
     np.testing.assert_allclose(score(X, y), np.log(2), atol=1e-5)
 
 
-def test_fewer_directions_than_a_regression_needs():
+@pytest.mark.parametrize(
+    ("n_classes", "d", "fewest"), [(2, 12, 64), (8, 12, 128), (9, 12, 64), (8, 2, 64)]
+)
+def test_the_mean_is_plain_with_fewer_directions_than_a_regression_needs(n_classes, d, fewest):
+    X, y = reference.made(200, d, n_classes)
+    plain = [np.array_equal(score(X, y, m), score(X, y, m, "plain")) for m in (fewest - 1, fewest)]
+    assert plain == [True, False]
+
+
+def test_few_directions():
     X, y = reference.made(200, 12, 3)
     for m in (2, 7, 63, 65):
         scores, error = PSMI(m).fit(X, y).score_samples(X, y, return_std=True)

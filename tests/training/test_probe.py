@@ -176,9 +176,10 @@ def test_a_difference_is_said_as_a_share_of_the_larger():
 
 
 def test_a_gradient_that_is_0_but_for_rounding_is_compared_with_the_largest():
-    for group, is_same in (("training gradient of ", True), ("optimizer move ", False)):
-        there, here = ({f"{group}'w'": [100.0], f"{group}'b'": [value]} for value in (5e-7, 0.0))
-        assert (first_apart(there, here, 1e-5) == "") is is_same
+    gradient, move = "training gradient of ", "optimizer move "
+    for group, tiny, is_same in ((gradient, 5e-13, 1), (gradient, 5e-12, 0), (move, 5e-13, 0)):
+        there, here = ({f"{group}'w'": [1e-4], f"{group}'b'": [value]} for value in (tiny, 0.0))
+        assert (first_apart(there, here, 1e-5) == "") == is_same
 
 
 def test_a_frozen_part_shows(data):
@@ -269,6 +270,11 @@ class OwnNormalisation(Plain):
         )
 
 
+class OutsideOfTraining(Plain):
+    def between(self, x):
+        return x if self.training else x * self.value
+
+
 @pytest.mark.parametrize(
     ("one", "other", "fact"),
     [
@@ -282,11 +288,12 @@ class OwnNormalisation(Plain):
                 (HookOnAccumulated, "body.weight"),
                 (OwnBackward, "body.weight"),
                 (OwnNormalisation, "mean"),
+                (OutsideOfTraining, "with the same weights: the logits"),
             )
         ],
     ],
 )
-def test_what_a_module_does_only_in_training_shows(data, one, other, fact):
+def test_what_a_module_does_in_one_mode_alone_shows(data, one, other, fact):
     there = probe_of(data, one)
     assert there["module"]["precision"] == "float64"
     assert probe_differences(there, probe_of(data, one)) == []
@@ -302,6 +309,12 @@ def test_a_module_of_float32_alone_is_trained_in_float32(data):
     there = probe_of(data, Single)
     assert there["module"]["precision"] == "float32"
     assert probe_differences(there, probe_of(data, Single)) == []
+    for share, n_said in ((0.02, 0), (0.05, 1)):  # rounding switches a ReLU
+        moved = {
+            k: [v * (1 + share * k.startswith("tr")) for v in each]
+            for k, each in there["numbers"].items()
+        }
+        assert len(probe_differences(there, {**there, "numbers": moved})) == n_said
 
 
 def test_an_older_torch_may_draw_other_weights_but_not_wider_ones(data):
@@ -402,7 +415,7 @@ class OfGPUs(torch.optim.SGD):
     [
         ({"make": of_its_own_generator}, r"1\.weight"),
         ({"make": Divides}, "finite"),
-        ({"optimizer": OfGPUs}, "no kernel.*version="),
+        ({"optimizer": OfGPUs}, "weights: .*no kernel.*version="),
     ],
 )
 def test_functions_on_which_no_run_could_rest_are_refused(data, function, said):
@@ -473,6 +486,28 @@ def test_weights_whose_logits_are_not_finite_are_replaced_by_initial_ones(data):
             return self.head(self.body(x.flatten(1)) * self.scale.log())
 
     assert np.isfinite(probe_of(data, Logarithm)["numbers"]["module logits"]).all()
+
+
+def test_what_a_probe_asks_changes_with_its_form_alone(data):
+    """The numbers of form 2: with others, the code of a run of before would seem to be another."""
+
+    def narrow(n_classes):
+        body = nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Tanh()
+        return nn.Sequential(*body, nn.Linear(8, 1), nn.Linear(1, n_classes))
+
+    settings = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)}
+    found = probe_of(data, narrow, schedule=lambda done: 1 - done, **settings)["numbers"]
+    expected = {
+        "module logits": 6.448767,
+        "training logits": 4.837766,
+        "training gradient of '5.weight'": 23.968926,
+        "training buffer of '2.running_mean'": 0.596930,
+        "optimizer move 0 of step 1": -7.405644,
+        "optimizer move 7 of step 1": -0.167827,
+        "schedule factors": 0.05,
+    }
+    assert FORM == 2
+    assert {name: found[name][-1] for name in expected} == pytest.approx(expected, rel=1e-4)
 
 
 # what a run does with it

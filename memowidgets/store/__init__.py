@@ -2,11 +2,12 @@
 
 from memowidgets.store.directory import FORMAT, MANIFEST, RunDirectory
 from memowidgets.store.errors import (
+    Absent,
     BrokenError,
     ForeignError,
     LockedError,
     MissingError,
-    NotKeptError,
+    NotThereError,
     OutsideError,
     StoreError,
 )
@@ -16,11 +17,12 @@ from memowidgets.store.tensors import Tensors, put_rows
 __all__ = [
     "FORMAT",
     "MANIFEST",
+    "Absent",
     "BrokenError",
     "ForeignError",
     "LockedError",
     "MissingError",
-    "NotKeptError",
+    "NotThereError",
     "OutsideError",
     "PackedFile",
     "PackedRun",

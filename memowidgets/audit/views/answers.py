@@ -108,7 +108,8 @@ class AuditView:
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and those that need reference models."""
         evidence = self._audit.evidence
-        more = (REFERENCES,) if evidence.kind in ("run", "watched") else ()
+        can_list = evidence.whole is None and not evidence.given
+        more = (REFERENCES,) if can_list and self._audit.recording is None else ()
         first = scores.opening_metric(evidence)
         return [
             Choice(name, SCORES[name].title, name == first, uses_layer=name in PER_LAYER)
@@ -369,7 +370,9 @@ class AuditView:
 
     def _note_on_checking(self, evidence: Evidence) -> tuple[str, ...]:
         """How a prediction is checked, where neither a truth nor reference models do."""
-        if evidence.has_ground_truth or evidence.references.indices or evidence.kind != "run":
+        if evidence.has_ground_truth or evidence.references.indices:
+            return ()
+        if evidence.whole is not None or evidence.given:
             return ()
         if not self._missing_references(evidence.names.prediction().record.name).trains:
             return ()

@@ -381,7 +381,7 @@ def digests_of(evidence: Evidence, scored: Scored | None) -> tuple[Digest, ...]:
     scored : Scored or None
         The scores of the report.
     """
-    if evidence.kind == "arrays":
+    if evidence.given:
         found = [Digest("model", "", None, _NO_MODEL), *_of_arrays(evidence)]
     else:
         found = _of_run(evidence, None if scored is None else scored.checkpoint)
@@ -456,7 +456,7 @@ def _of_text(text: str) -> str:
 
 def summary_html(evidence: Evidence) -> str:
     """Return the main facts of an audit as a small HTML table of escaped text."""
-    facts = _facts_of_arrays if evidence.kind == "arrays" else _facts_of_run
+    facts = _facts_of_arrays if evidence.given else _facts_of_run
     return html_table(f"Audit of {evidence.path}", facts(evidence))
 
 

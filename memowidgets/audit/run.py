@@ -80,7 +80,7 @@ from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import listed, quoted, visible
 
 WATCHED = "watch"
-_PASS = "make a pass over the samples again"
+_AGAIN = "make a pass over the samples again"
 _OPEN = "Audit.open(path, data=…, model=…)"
 _POLL_SECONDS = 0.2
 _FIRST = "targets/first"  # the target's logit gaps over the pool
@@ -174,7 +174,7 @@ class Run:
     def can_ask(self) -> bool:
         """Whether model and samples are at hand, so that new passes can be made."""
         there = self.model is not None and not isinstance(self.data, WithheldDataset)
-        return there and self.cannot(_PASS) is None
+        return there and self.cannot(_AGAIN) is None
 
     def use_shadows(self, key: str) -> None:
         """Take the truth from the shadow models of the set with this key from now on."""
@@ -363,7 +363,7 @@ class Run:
             return Arrays(made.tensors, absent=partial(self._not_kept, made))
         if made.why_not:
             return Absent(made.why_not)
-        if (why := self.cannot(_PASS)) is not None:
+        if (why := self.cannot(_AGAIN)) is not None:
             return why
         if not self.can_ask:
             return Absent(f"a forward pass needs the model and the data of {self.path}", _OPEN)
@@ -384,7 +384,7 @@ class Run:
         return Absent(
             f"hidden states of {listed(kept) or 'no layer'} are there, and those of layer {layer} "
             "were not kept",
-            do if self.cannot(_PASS) is None else "",
+            do if self.cannot(_AGAIN) is None else "",
         )
 
     @property
@@ -562,7 +562,7 @@ class Run:
         StoreError
             If the model or the data are not at hand, or the data were changed since.
         """
-        self.check_can(_PASS)
+        self.check_can(_AGAIN)
         model = self.check_at_hand()
         contents = zip(self.data.content_hashes(), self.manifest["content"], strict=True)
         changed = self.data.labels != self._labels

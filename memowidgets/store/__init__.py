@@ -10,6 +10,7 @@ from memowidgets.store.errors import (
     NotThereError,
     OutsideError,
     StoreError,
+    without_advice,
 )
 from memowidgets.store.packed import PackedFile, PackedRun, pack, run_at
 from memowidgets.store.tensors import Tensors, put_rows
@@ -32,4 +33,5 @@ __all__ = [
     "pack",
     "put_rows",
     "run_at",
+    "without_advice",
 ]

@@ -111,6 +111,11 @@ class Absent:
         return NotThereError(self.what, self.do, where)
 
 
+def without_advice(error: Exception) -> str:
+    """Return what an error says to a reader of a page, who calls nothing."""
+    return error.said if isinstance(error, NotThereError) else str(error)
+
+
 @contextmanager
 def explained(path: Path, run: Path) -> Iterator[None]:
     """Turn the system's error about writing a file of a run into a `StoreError`."""

@@ -221,7 +221,7 @@ def memorized_members(
         canaries = evidence.data.canaries
         if canaries is None:
             raise NotThereError(
-                "nobody said which samples are canaries",
+                "these data have no canaries",
                 f"plant some by data.with_canaries, or give Audit.from_arrays canaries=, a mask "
                 f"over the {len(evidence.data)} samples",
             )

@@ -42,7 +42,7 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
-from memowidgets.store import PackedRun, StoreError
+from memowidgets.store import PackedRun, StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
 
@@ -157,7 +157,7 @@ class AuditView:
         try:
             n = run.references_to_train(_REFERENCES)
         except (ValueError, StoreError) as error:
-            return Missing(why_not=str(error))
+            return Missing(why_not=without_advice(error))
         if checkpoint != predicted:
             return Missing(why_not=f"reference models are asked at {predicted}, the prediction")
         said, each = f"Check with {n} short trainings", run.seconds_of_a_reference()
@@ -245,7 +245,7 @@ class AuditView:
             if shadows is not None:
                 notes += _note_on_duplicates(away[evidence.labels == evidence.labels[position]])
         except StoreError as error:
-            notes.append(f"No neighbours: {error}.")
+            notes.append(f"No neighbours: {without_advice(error)}.")
         return SampleDetail(
             title=SCORES[score].title,
             checkpoints=_marked(checkpoints, checkpoint),
@@ -279,7 +279,7 @@ class AuditView:
         try:
             fits = self.fits()
         except StoreError as error:  # log-LiRA may be there without the gaps behind it
-            return None, f"No picture of LiRA: {error}."
+            return None, f"No picture of LiRA: {without_advice(error)}."
         inside = fits.members[:, position]
         if not 0 < inside.sum() < len(inside):
             return None, "This sample is in every shadow model, or in none: it has no log-LiRA."

@@ -35,7 +35,7 @@ from memowidgets.evaluation import below_class, opening_tau
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing, Scored
-from memowidgets.store import MANIFEST, StoreError
+from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table as html_table
 
@@ -174,7 +174,7 @@ class _Gathering:
         try:
             return ask()
         except (StoreError, ValueError) as error:
-            self._miss(what, str(error))
+            self._miss(what, without_advice(error))
             return None
 
     def _miss(self, what: str, why: str) -> None:
@@ -316,7 +316,8 @@ class _Gathering:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
             etas = FEW_ETAS if len(evidence.member_rows) > MANY else None
-            figures = self._tried("figures", lambda: audit_figures(evidence, etas=etas))
+            draw = partial(audit_figures, evidence, etas=etas, advice=False)
+            figures = self._tried("figures", draw)
         if figures is None:
             return ()
         reasons: dict[str, list[str]] = {}

@@ -557,9 +557,7 @@ def test_a_shadow_model_as_the_target_has_none(audit, trained):
     audit.run_shadows(1, Inline(), checkpoints=EPOCH)
     target = audit.as_target(0)
     for call in (target.run_references, lambda: target.score("reference")):
-        with pytest.raises(
-            StoreError, match=r"shadow 0 .* reference models.*on the audit itself"
-        ):
+        with pytest.raises(StoreError, match=r"shadow 0 .* reference models.*on the audit itself"):
             call()
     assert "reference" in audit.metrics
     assert "reference" not in target.metrics

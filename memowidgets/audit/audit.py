@@ -1566,7 +1566,15 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        content = content_of(self, tau, metric, include_samples=include_samples, figures=figures)
+        content = content_of(
+            self.evidence,
+            self.evidence_with,
+            self._log,
+            tau,
+            metric,
+            include_samples=include_samples,
+            figures=figures,
+        )
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them

@@ -363,7 +363,8 @@ def is_computed(
         kept = metric if known.of_layer is not None else "psmi"
         passes = [at[one.checkpoint] for one in wanted if one.what == "pass"]
         return all(
-            evidence.uses_kept(one) and evidence.scores.has(kept, name, one) for one in passes
+            evidence.uses_kept(one) and evidence.scores.has(kept, name, one.record, one.state)
+            for one in passes
         )
     return known.needs_losses or at[record.name].has_pass or "pass" not in evidence.makes
 
@@ -435,12 +436,13 @@ def _kept(
 ) -> Scores:
     """Return the scores that are kept; compute and keep them otherwise."""
     at = evidence.checkpoints[record.name]
-    kept = evidence.scores.find(metric, layer, at) if evidence.uses_kept(at) else None
-    if kept is not None:
-        return kept
+    if evidence.uses_kept(at):
+        kept = evidence.scores.find(metric, layer, record, at.state)
+        if kept is not None:
+            return kept
     found = compute()
     try:
-        evidence.scores.keep(metric, layer, at, found)
+        evidence.scores.keep(metric, layer, record, at.state, found)
     except StoreError as error:
         warn_user(f"the scores are not kept: {error}")
     return found

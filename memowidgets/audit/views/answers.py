@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
 
 if TYPE_CHECKING:
-    from memowidgets.audit.audit import Audit
+    from memowidgets.audit.run import Run
     from memowidgets.decisions import DecisionLog
 
 _QUICK_VALUES = 2_000_000
@@ -70,6 +70,23 @@ class Fits(NamedTuple):
     outside: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
+class _Audited(Protocol):
+    """What the dashboard needs of an audit."""
+
+    @property
+    def evidence(self) -> Evidence: ...
+    @property
+    def run(self) -> Run: ...
+    @property
+    def decision_log(self) -> DecisionLog: ...
+    @property
+    def evidence_with(self) -> Callable[..., Evidence]: ...
+    @property
+    def run_references(self) -> Callable[..., None]: ...
+    @property
+    def report(self) -> Callable[..., Path]: ...
+
+
 class AuditView:
     """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
 
@@ -79,7 +96,7 @@ class AuditView:
         The audit on show. Each answer is from its evidence as it is then.
     """
 
-    def __init__(self, audit: Audit) -> None:
+    def __init__(self, audit: _Audited) -> None:
         self._audit = audit
         self._cache = Cache()
 
@@ -109,7 +126,7 @@ class AuditView:
         """Scores that there is evidence for, and those that need reference models."""
         evidence = self._audit.evidence
         can_list = evidence.whole is None and not evidence.given
-        more = (REFERENCES,) if can_list and self._audit.recording is None else ()
+        more = (REFERENCES,) if can_list and evidence.manifest.get("recording") is None else ()
         first = scores.opening_metric(evidence)
         return [
             Choice(name, SCORES[name].title, name == first, uses_layer=name in PER_LAYER)
@@ -209,7 +226,7 @@ class AuditView:
 
     def revision(self) -> frozenset[tuple[str, int]]:
         """A value that changes with any new checkpoint, score, shadow model or ground truth."""
-        run = Path(self._audit.path)
+        run = Path(self._audit.evidence.path)
         folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
         files = (file for folder in folders for file in folder.rglob("*.safetensors"))
         there = {(str(file.relative_to(run)), _written(file)) for file in files}
@@ -341,13 +358,14 @@ class AuditView:
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""
         index = self._audit.evidence.index
-        path = Path(self._audit.path)
+        path = Path(self._audit.evidence.path)
         if index is not None:
             path = Path(self._audit.run.run.path)
         if not (path / "manifest.json").is_file():
             return ""
         named = f"mw.Audit.open({str(path.resolve())!r})"
-        if self._audit.recording is not None and isinstance(self._audit.run.run, PackedRun):
+        recorded = self._audit.evidence.manifest.get("recording") is not None
+        if recorded and isinstance(self._audit.run.run, PackedRun):
             named = f"mw.open_recorded({path.name!r})"
         return named if index is None else f"{named}.as_target({index})"
 

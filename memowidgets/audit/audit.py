@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import ANEW, Evidence, Need
+from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
 from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
 from memowidgets.audit.runs import opening
@@ -358,22 +358,18 @@ class Audit:
         """
         return self._run_behind("have a run")
 
-    def _run_behind(self, work: str, more: str = "") -> Run:
-        """Return the run. For arrays, the error says that they can't do some work.
-
-        `more` says what else helps them.
-        """
+    def _run_behind(self, work: str) -> Run:
+        """Return the run. For arrays, the error says that they can't do some work."""
         if self._run is None:
-            what = f"an audit of arrays cannot {work}, because it has no model"
-            raise NotThereError(what, ANEW + more)
+            raise NotThereError(OF_ARRAYS.format(work), INSTEAD)
         return self._run
 
-    def _run_for(self, work: str, more: str = "") -> Run:
+    def _run_for(self, work: str) -> Run:
         """Return the run, if it can do some work; the error says why not, and what to do."""
         if self._index is not None:
             what = f"shadow {self._index} is a shadow model, so it cannot {work}"
             raise NotThereError(what, "call this on the audit itself")
-        run = self._run_behind(work, more)
+        run = self._run_behind(work)
         run.check_can(work)
         return run
 
@@ -619,10 +615,7 @@ class Audit:
             worker or the executor died, or a worker has other
             versions of memowidgets, torch or Python. The finished ones are kept.
         """
-        run = self._run_for(
-            "train shadow models",
-            "; gaps of shadow models of your own go into shadow_gaps=",
-        )
+        run = self._run_for("train shadow models")
         check_request(n, executor, checkpoints, processes)
         part = None if indices is None else checked_part(indices, n)
         run.refuse_recorded(
@@ -705,10 +698,7 @@ class Audit:
         >>> len(audit.score("reference")) == len(audit.members)
         True
         """
-        run = self._run_for(
-            "train reference models",
-            "; gaps of models of your own that never saw a sample go into reference_gaps=",
-        )
+        run = self._run_for("train reference models")
         check_request(n, executor, ("prediction",), processes, REFERENCE)
         run.refuse_recorded(
             "reference models must be trained as their target was; let audit.train() train the "
@@ -1566,15 +1556,8 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        content = content_of(
-            self.evidence,
-            self.evidence_with,
-            self._log,
-            tau,
-            metric,
-            include_samples=include_samples,
-            figures=figures,
-        )
+        own = self.evidence, self.evidence_with, self._log, tau, metric
+        content = content_of(*own, include_samples=include_samples, figures=figures)
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them
@@ -1696,7 +1679,7 @@ class Audit:
         """
         from memowidgets.audit.runs.fork import forked
 
-        run = self._run_for("be forked", ", on the data that kept() gives")
+        run = self._run_for("be forked")
         return self.of(forked(run, path, self.kept() if data is None else data, start))
 
 

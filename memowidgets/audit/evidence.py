@@ -34,6 +34,11 @@ TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 FEWEST_SHADOWS = 4  # two inside and two outside
 LAYER = "layer."  # before the name of a layer in a forward pass
 ANEW = "make an audit with mw.Audit(model, data, path=…)"
+OF_ARRAYS = "an audit of arrays cannot {}, because it has no model"
+INSTEAD = (  # for arrays
+    f"{ANEW}, such as on the data that kept() gives; gaps of models of your own go into "
+    "shadow_gaps=, and into reference_gaps= if they never saw the sample"
+)
 _OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
 
 

@@ -303,6 +303,10 @@ class Run:
         if share:
             of_noise = f"label noise is on: {share:.1%} of the pool's labels were flipped at random"
             notes = (of_noise, *notes)
+        found = shadows.key, shadows.read, shadows.indices, shadows.checkpoints, shadows.lost
+        settings: Settings | Absent = self.training
+        if self.manifest.get("kind") == WATCHED:
+            settings = Absent(f"{self.path} was recorded from a loop whose settings are unknown")
         return Evidence(
             path=self.path,
             manifest=self.manifest,
@@ -316,14 +320,7 @@ class Run:
             n_options=len(self.data.class_names),
             names=names,
             checkpoints={record.name: self._checkpoint(record) for record in names.found},
-            shadows=Models(
-                shadows.key,
-                shadows.read,
-                shadows.indices,
-                shadows.checkpoints,
-                shadows.lost,
-                shadows.state(),
-            ),
+            shadows=Models(*found, shadows.state()),
             references=self.references.models(),
             shadow_sets=lambda: {key: len(kept) for key, kept in shadow_sets(self.run).items()},
             scores=KeptScores(
@@ -333,7 +330,7 @@ class Run:
             ),
             shadow=partial(self._shadow, shadows),
             general_notes=notes,
-            settings=self._known_settings(),
+            settings=settings,
             makes=frozenset(("pass", "losses", "others") if self.can_ask else ()),
             device=lambda: self.device,
             cache=self._cache,
@@ -347,10 +344,11 @@ class Run:
         except StoreError as error:  # it was trained in another precision than the run
             why = Absent(str(error))
             return Checkpoint(record, why, why)
+        do = f"a pass over the members makes them, with the model and the data of {self.path}"
         return Checkpoint(
             record,
             self._pass(made),
-            Arrays(kept.tensors) if kept.exists else self._no_losses,
+            Arrays(kept.tensors) if kept.exists else Absent("the losses were not kept", do),
             others=self._others.get((name, record.weights)),
             find_first=lambda: self._kept_first(record),
             state=(name, self.run.state(f"forward/{name}"), self.run.state(outputs_of(name))),
@@ -386,16 +384,6 @@ class Run:
             "were not kept",
             do if self.cannot(_AGAIN) is None else "",
         )
-
-    @property
-    def _no_losses(self) -> Absent:
-        do = f"a pass over the members makes them, with the model and the data of {self.path}"
-        return Absent("the losses were not kept", do)
-
-    def _known_settings(self) -> Settings | Absent:
-        if self.manifest.get("kind") != WATCHED:
-            return self.training
-        return Absent(f"{self.path} was recorded from a loop whose settings are unknown")
 
     def kept_forward(self, record: Record) -> StoredPass:
         """The forward pass of a checkpoint as the run directory holds it, or will."""
@@ -801,11 +789,9 @@ class References:
         """
         found, whole = self.files.read(checkpoint), self.indices()
         if not whole:
-            raise NotThereError(
-                f"reference model {found.indices[0]} is there, and the one that trains on the "
-                "other half of the members is not",
-                "call run_references(1) again",
-            )
+            alone = f"reference model {found.indices[0]} is there, and the one that trains on the"
+            what = f"{alone} other half of the members is not"
+            raise NotThereError(what, "call run_references(1) again")
         used = np.isin(found.indices, whole)
         read = Shadows(found.members[used], found.gaps[used], found.indices[used])
         design = self._of.design

@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
-from memowidgets.store import (
-    Absent,
-    ForeignError,
-    NotThereError,
-    RunDirectory,
-    StoreError,
-    Tensors,
-)
+from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.filling import Claims, Filling
 from memowidgets.training.pools import default_processes, opened
@@ -207,11 +200,8 @@ class ShadowSet:
             raise self.none.error()
         held = self.checkpoints()
         if checkpoint not in held:
-            raise NotThereError(
-                f"the {self._kind.noun}s have gaps at {', '.join(held)}, not",
-                self._kind.again,
-                checkpoint,
-            )
+            what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
+            raise NotThereError(what, self._kind.again, checkpoint)
         for sentence in self.lost():
             warnings.warn(sentence, UserWarning, stacklevel=3)
         files = [self.file(index) for index in indices]

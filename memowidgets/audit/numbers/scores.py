@@ -359,14 +359,14 @@ def is_computed(
     at, wanted = evidence.checkpoints, needs(evidence, metric, record)
     if not all(at[one.checkpoint].has(one) for one in wanted if one.what == "losses"):
         return False
+    passes = [at[one.checkpoint] for one in wanted if one.what == "pass"]
     if known.uses_layer:
         kept = metric if known.of_layer is not None else "psmi"
-        passes = [at[one.checkpoint] for one in wanted if one.what == "pass"]
         return all(
             evidence.uses_kept(one) and evidence.scores.has(kept, name, one.record, one.state)
             for one in passes
         )
-    return known.needs_losses or at[record.name].has_pass or "pass" not in evidence.makes
+    return all(one.has_pass for one in passes)
 
 
 def score(

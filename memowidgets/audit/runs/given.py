@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from mmap import mmap
 from typing import Any, cast
 
@@ -14,15 +15,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
-    ANEW,
+    INSTEAD,
     LAYER,
     LOGITS,
+    OF_ARRAYS,
     REPRESENTATIONS,
     TRACE,
     Arrays,
     Checkpoint,
     Evidence,
     Models,
+    no_models,
 )
 from memowidgets.audit.kept import Cache, KeptScores, ScorePlace
 from memowidgets.audit.names import GIVEN, Names
@@ -80,10 +83,7 @@ _VALUES_ALONE = Absent(
     "probabilities, other variances and modes need them",
     f"{_GIVE} {_OF_SHADOWS}",
 )
-_NO_REFERENCES = Absent(
-    "an audit of arrays cannot train reference models, because it has no model",
-    f"{ANEW}; gaps of models of your own that never saw a sample go into reference_gaps=",
-)
+_NO_REFERENCES = Absent(OF_ARRAYS.format("train reference models"), INSTEAD)
 _ONE_CHECKPOINT = Absent(
     "an audit of arrays has one checkpoint, so nothing can be averaged over several",
     "mw.metrics.csl(losses) takes losses of your own",
@@ -216,24 +216,19 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
     record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
     path = "arrays in memory" if run is None else str(run.path)
 
-    def read(_checkpoint: str) -> Shadows:
-        if gaps is None:
-            raise (_VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH).error()
-        return Shadows(arrays["shadow_members"], gaps, np.arange(len(gaps)))
+    def models(kept: Shadows | None, none: Absent) -> Models:
+        if kept is None:
+            return no_models("", none)
+        numbers, at = range(len(kept.gaps)), (GIVEN,)
+        some = partial(_suffice, kept)
+        return Models("", lambda _: kept, lambda: numbers, lambda: at, suffice=some)
 
-    def read_references(_checkpoint: str) -> Shadows:
-        if references is None:
-            raise _NO_REFERENCES.error()
-        return Shadows(np.isnan(references), references, np.arange(len(references)))
-
-    def models(read: Any, gaps: NDArray[Any] | None) -> Models:
-        return Models(
-            "",
-            read,
-            lambda: range(0 if gaps is None else len(gaps)),
-            lambda: () if gaps is None else (GIVEN,),
-            suffice=lambda: _suffice(arrays["shadow_members"]),
-        )
+    shadows = asked = None
+    if gaps is not None:
+        shadows = Shadows(arrays["shadow_members"], gaps, np.arange(len(gaps)))
+    if references is not None:
+        asked = Shadows(np.isnan(references), references, np.arange(len(references)))
+    no_shadows = _VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH
 
     digests: dict[str, str] = {}
 
@@ -246,7 +241,9 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
             digests[layer] = digest([*known, seed])
         return ScorePlace(cast("RunDirectory", run), SCORES, digests[layer])
 
-    cache = Cache()
+    cache, absent = Cache(), {TRACE: _ONE_CHECKPOINT}
+    absent |= {LOGITS: _NO_LOGITS} if logits is None else {}
+    absent |= {} if given.layers else {REPRESENTATIONS: _NO_LAYERS}
     return Evidence(
         path=path,
         manifest={"seed": seed, "layers": list(given.layers), "training": {}},
@@ -267,8 +264,8 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
                 gaps=None if final is None else logit_gap(final, data.labels),
             )
         },
-        shadows=models(read, gaps),
-        references=models(read_references, references),
+        shadows=models(shadows, no_shadows),
+        references=models(asked, _NO_REFERENCES),
         shadow_sets=lambda: {} if gaps is None else {GIVEN: len(gaps)},
         scores=KeptScores(cache, None if run is None else files, read_only=run is None),
         given={
@@ -277,12 +274,8 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
             **arrays,
         },
         settings=Absent("an audit of arrays does not know how the model was trained"),
-        shadow=Absent("an audit of arrays cannot take a shadow model as its target", ANEW),
-        absent={
-            TRACE: _ONE_CHECKPOINT,
-            **({LOGITS: _NO_LOGITS} if logits is None else {}),
-            **({} if given.layers else {REPRESENTATIONS: _NO_LAYERS}),
-        },
+        shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD),
+        absent=absent,
         cache=cache,
     )
 
@@ -292,10 +285,10 @@ def _not_given(name: str) -> Absent:
     return _NO_LAYERS if name.startswith(LAYER) else _NO_LOGITS
 
 
-def _suffice(members: Numbers) -> bool:
+def _suffice(models: Shadows) -> bool:
     """Whether some sample is in two shadow models and out of two others."""
-    inside = members.sum(axis=0)
-    return bool(((inside >= 2) & (len(members) - inside >= 2)).any())
+    inside, outside = models.members.sum(axis=0), (~models.members).sum(axis=0)
+    return bool(((inside >= 2) & (outside >= 2)).any())
 
 
 def _n_options(data: Dataset, logits: Numbers | None) -> int:

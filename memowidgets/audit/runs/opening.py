@@ -39,14 +39,7 @@ from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.network import without_the_hub
 from memowidgets.progress import shown
 from memowidgets.stamps import digest
-from memowidgets.store import (
-    MANIFEST,
-    NotThereError,
-    PackedRun,
-    RunDirectory,
-    StoreError,
-    run_at,
-)
+from memowidgets.store import MANIFEST, NotThereError, PackedRun, RunDirectory, StoreError, run_at
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
 from memowidgets.training.inputs import Pairs, pairs_of

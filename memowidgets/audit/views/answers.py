@@ -42,7 +42,7 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
-from memowidgets.store import PackedRun, StoreError, without_advice
+from memowidgets.store import Absent, PackedRun, StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
 
@@ -158,9 +158,12 @@ class AuditView:
         record = evidence.names.record(checkpoint)
         if scores.lacks_references(evidence, score, record):
             return self._missing_references(record.name)
-        n = len(evidence.missing(scores.needs(evidence, score, record)))
+        wanted = scores.needs(evidence, score, record)
+        n = len(evidence.missing(wanted))
         if not n:
-            return Missing()
+            at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
+            lacking = [held.made for one, held in at if not held.has(one)]
+            return Missing(why_not="".join(x.what for x in lacking[:1] if isinstance(x, Absent)))
         seconds, size = self._audit.run.pass_cost()
         passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
         if size is None:

@@ -36,8 +36,8 @@ LAYER = "layer."  # before the name of a layer in a forward pass
 ANEW = "make an audit with mw.Audit(model, data, path=…)"
 OF_ARRAYS = "an audit of arrays cannot {}, because it has no model"
 INSTEAD = (  # for arrays
-    f"{ANEW}, such as on the data that kept() gives; gaps of models of your own go into "
-    "shadow_gaps=, and into reference_gaps= if they never saw the sample"
+    f"{ANEW}, such as on the data that kept() gives; gaps of your own shadow models go into "
+    "shadow_gaps=, and those of models that never saw a sample go into reference_gaps="
 )
 _OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
 

@@ -319,7 +319,8 @@ class _Desk(_Drawn):
                     self.truth if truth is None else truth,
                 )
             except (ValueError, StoreError) as error:
-                why.append(_reason(error, "no baseline: " if metric == BASELINE else ""))
+                lacks = metric == BASELINE and isinstance(error, NotThereError)
+                why.append(_reason(error, "no baseline: " if lacks else ""))
         for (what, do), of in undone.items():
             why.append(NotThereError(f"{what}: {listed(of)}", do, record.name))
         return found, why

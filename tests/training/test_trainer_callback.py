@@ -415,7 +415,7 @@ def test_held_out_samples_are_looked_at_too_and_must_not_be_trained_on(
 def test_the_hidden_states_of_the_last_layer_are_kept(record):
     audit, _, _ = record()
     assert np.isfinite(audit.score("psmi", checkpoint="final")).all()
-    with pytest.raises(NotThereError, match=r"layer 1 at epoch-3 .* those of 2 are.*layers="):
+    with pytest.raises(NotThereError, match=r"of 2 are there, .*layer 1 .*epoch-3: .*layers="):
         audit.score("psmi", layer=1, checkpoint="final")
 
 

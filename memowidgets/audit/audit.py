@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import Evidence, Need, cannot
+from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
 from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
 from memowidgets.audit.runs import opening
@@ -23,7 +23,7 @@ from memowidgets.decisions import DecisionLog, kept, log_of
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import NotThereError, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings
@@ -342,7 +342,7 @@ class Audit:
         """Return the evidence after what is missing of `needs` was made, if it can be."""
         evidence = self.evidence
         missing = evidence.missing(needs)
-        if not missing or self._run is None or not evidence.can_ask:
+        if not missing or self._run is None:
             return evidence
         self._run.make(missing, progress)
         return self.evidence
@@ -353,21 +353,25 @@ class Audit:
 
         Raises
         ------
-        NotGivenError
+        NotThereError
             If this audit is of arrays.
         """
+        return self._run_behind("have a run")
+
+    def _run_behind(self, work: str) -> Run:
+        """Return the run. For arrays, the error says that they can't do some work."""
         if self._run is None:
-            raise cannot("repeat", "arrays", self.path)
+            raise NotThereError(OF_ARRAYS.format(work), INSTEAD)
         return self._run
 
     def _run_for(self, work: str) -> Run:
         """Return the run, if it can do some work; the error says why not, and what to do."""
         if self._index is not None:
-            raise cannot(work, "shadow", self.path, self._index)
-        if self._run is None:
-            raise cannot(work, "arrays", self.path)
-        self._run.check_can(work)
-        return self._run
+            what = f"shadow {self._index} is a shadow model, so it cannot {work}"
+            raise NotThereError(what, "call this on the audit itself")
+        run = self._run_behind(work)
+        run.check_can(work)
+        return run
 
     # What it is of
 
@@ -545,7 +549,7 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
-        run, stop = self._run_for("record"), _stop_rule(stop_at_drop, over_last)
+        run, stop = self._run_for("record a training"), _stop_rule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)
         passes = ModelPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
@@ -611,7 +615,7 @@ class Audit:
             worker or the executor died, or a worker has other
             versions of memowidgets, torch or Python. The finished ones are kept.
         """
-        run = self._run_for("run_shadows")
+        run = self._run_for("train shadow models")
         check_request(n, executor, checkpoints, processes)
         part = None if indices is None else checked_part(indices, n)
         run.refuse_recorded(
@@ -694,7 +698,7 @@ class Audit:
         >>> len(audit.score("reference")) == len(audit.members)
         True
         """
-        run = self._run_for("run_references")
+        run = self._run_for("train reference models")
         check_request(n, executor, ("prediction",), processes, REFERENCE)
         run.refuse_recorded(
             "reference models must be trained as their target was; let audit.train() train the "
@@ -734,7 +738,12 @@ class Audit:
         ValueError
             If there is no such set, or there are several of that design.
         """
-        run = self._run_for("use_shadows")
+        if self._index is not None:
+            what = f"shadow {self._index} is judged by the others of its set"
+            raise NotThereError(what, "call this on the audit itself, and as_target again")
+        run = self._run
+        if run is None:
+            raise NotThereError("the gaps of shadow models were given, and there is no other set")
         key = set_of_design(run.run, design).key
         with run.alone():
             run.use_shadows(key)
@@ -1169,9 +1178,8 @@ class Audit:
         StoreError
             If there is no such shadow model.
         """
-        if self._run is None or self._run.kind == "watched":
-            raise self.evidence.cannot("as_target")
-        run, shadows = self._run, self._run.shadows
+        run = self._run_behind("take a shadow model as its target")
+        shadows = run.shadows
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
         made = self.of(run)
@@ -1336,7 +1344,7 @@ class Audit:
         """
         evidence = self.evidence.whole or self.evidence
         final = evidence.names.final()
-        if self._run is None or final is None or not evidence.can_ask:
+        if self._run is None or final is None or "pass" not in evidence.makes:
             return evidence
         if (
             final.name in evidence.shadows.checkpoints
@@ -1548,7 +1556,8 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        content = content_of(self, tau, metric, include_samples=include_samples, figures=figures)
+        own = self.evidence, self.evidence_with, self._log, tau, metric
+        content = content_of(*own, include_samples=include_samples, figures=figures)
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them
@@ -1670,7 +1679,7 @@ class Audit:
         """
         from memowidgets.audit.runs.fork import forked
 
-        run = self._run_for("fork")
+        run = self._run_for("be forked")
         return self.of(forked(run, path, self.kept() if data is None else data, start))
 
 

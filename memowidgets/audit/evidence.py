@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.kept import Cache, KeptScores, warn_of
-from memowidgets.audit.names import GIVEN, Names, NotGivenError
+from memowidgets.audit.names import GIVEN, Names
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
-from memowidgets.store import NotKeptError, StoreError
+from memowidgets.store import Absent
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
-from memowidgets.visible import listed, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +32,14 @@ if TYPE_CHECKING:
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
 TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 FEWEST_SHADOWS = 4  # two inside and two outside
-_LAYER = "layer."
+LAYER = "layer."  # before the name of a layer in a forward pass
+ANEW = "make an audit with mw.Audit(model, data, path=…)"
+OF_ARRAYS = "an audit of arrays cannot {}, because it has no model"
+INSTEAD = (  # for arrays
+    f"{ANEW}, such as on the data that kept() gives; gaps of your own shadow models go into "
+    "shadow_gaps=, and those of models that never saw a sample go into reference_gaps="
+)
 _OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
-Kind = Literal["run", "watched", "recording", "arrays", "shadow"]
 
 
 class Arrays(Mapping[str, NDArray[Any]]):
@@ -47,10 +51,21 @@ class Arrays(Mapping[str, NDArray[Any]]):
         Function that returns a mapping, such as the memory-mapped arrays of a file.
     start : str
         Start of their names there, which is left out here. Arrays with other names are left out.
+    absent : callable, optional
+        Function of a name that says why there is no array of it, for `find`.
     """
 
-    def __init__(self, opened: Callable[[], Mapping[str, NDArray[Any]]], start: str = "") -> None:
-        self._opened, self._start = opened, start
+    def __init__(
+        self,
+        opened: Callable[[], Mapping[str, NDArray[Any]]],
+        start: str = "",
+        absent: Callable[[str], Absent] | None = None,
+    ) -> None:
+        self._opened, self._start, self._absent = opened, start, absent
+
+    def find(self, name: str) -> NDArray[Any] | Absent:
+        """Return the array of that name, or why there is none."""
+        return self[name] if self._absent is None or name in self else self._absent(name)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._opened()[self._start + name]
@@ -89,11 +104,11 @@ class Checkpoint:
     ----------
     record : Record
         Epoch, step, losses and accuracies.
-    made : mapping of str to array, or None
+    made : Arrays or Absent
         The forward pass over the members: ``logits``, ``losses``, and ``layer.<name>``, the
-        representations. None if it was not made. A recording has ``gaps`` and ``guess`` instead of
-        logits at some checkpoints.
-    outputs : mapping of str to array, or None
+        representations. A recording has ``gaps`` and ``guess`` instead of logits at some
+        checkpoints.
+    outputs : mapping of str to array, or Absent
         ``logits`` and ``losses`` as training kept them.
     gaps : array of shape (n_members,), or None
         Logit gaps of the members, where they are known without logits.
@@ -104,23 +119,18 @@ class Checkpoint:
         where they are not known.
     state : hashable
         A value that changes when the forward pass or the outputs do.
-    why_not, why_no_outputs : str
-        Why a file of the forward pass, or of the outputs, cannot be used; empty if it can, or is
-        not there.
-    left_out : str
-        What the recording was told not to keep; empty if nothing.
+    why_no_outputs : str
+        Why a file of the outputs cannot be used; empty if it can, or is not there.
     """
 
     record: Record
-    made: Mapping[str, NDArray[Any]] | None = None
-    outputs: Mapping[str, NDArray[Any]] | None = None
+    made: Arrays | Absent
+    outputs: Mapping[str, NDArray[Any]] | Absent
     gaps: NDArray[Any] | None = None
     others: NDArray[np.float32] | None = None
     find_first: Callable[[], NDArray[np.float32] | None] = lambda: None
     state: Hashable = ()
-    why_not: str = ""
     why_no_outputs: str = ""
-    left_out: str = ""
 
     @cached_property
     def first(self) -> NDArray[np.float32] | None:
@@ -128,25 +138,26 @@ class Checkpoint:
         return self.find_first()
 
     @property
-    def has_losses(self) -> bool:
-        """Whether losses of the members are there."""
-        return self.outputs is not None or self.made is not None
+    def has_pass(self) -> bool:
+        """Whether the forward pass is there."""
+        return not isinstance(self.made, Absent)
 
     @property
     def has_gaps(self) -> bool:
         """Whether the target's logit gaps of the members are there."""
-        return self.made is not None or self.gaps is not None
+        return self.has_pass or self.gaps is not None
 
     @property
     def has_logits(self) -> bool:
         """Whether logits of the members are there."""
-        return "logits" in (self.made or self.outputs or ())
+        held = self.outputs if isinstance(self.made, Absent) else self.made
+        return not isinstance(held, Absent) and "logits" in held
 
     def has(self, need: Need) -> bool:
         """Whether something that can be made is there."""
         there = {
-            "pass": self.made is not None,
-            "losses": self.has_losses,
+            "pass": self.has_pass,
+            "losses": self.has_pass or not isinstance(self.outputs, Absent),
             "pool": self.first is not None,
             "others": self.others is not None,
         }
@@ -170,16 +181,19 @@ class OneModel:
         ``loss.<checkpoint>`` and ``forward.<name>``, losses and forward pass over its members.
     forward_at : str or None
         Name of the checkpoint of its forward pass.
-    digest : str
-        Digest of the model.
     state : hashable
         A value that changes when it is trained again.
+    scores : KeptScores
+        Scores of it as the target that were computed before.
+    cache : Cache
+        Values of it as the target that are expensive to compute.
     """
 
     arrays: Mapping[str, NDArray[Any]]
     forward_at: str | None
-    digest: str
     state: Hashable
+    scores: KeptScores
+    cache: Cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +203,8 @@ class Models:
     Attributes
     ----------
     design : str
-        Key of the set, such as ``"halves"``. Other designs than halves are drawn in pairs.
+        Key of the set, such as ``"halves"``. Other designs than halves are drawn in pairs. Empty
+        if it is not known.
     read : callable
         Function of a checkpoint's name that returns masks and logit gaps over the pool. It raises
         an error that says how to get models where there are none.
@@ -199,10 +214,11 @@ class Models:
         Function that returns the names of the checkpoints at which every model has logit gaps.
     find_lost : callable
         Function that returns a sentence, if models that were trained cannot be used.
-    one : callable
-        Function of a number that returns that model.
     state : hashable
         A value that changes when a model is added, removed or trained again.
+    suffice : callable
+        Function that returns whether some sample is in two of the models and out of two others.
+        It is taken for true where they are drawn so.
     """
 
     design: str
@@ -210,8 +226,8 @@ class Models:
     find: Callable[[], Sequence[int]] = tuple
     find_checkpoints: Callable[[], Sequence[str]] = tuple
     find_lost: Callable[[], Sequence[str]] = tuple
-    one: Callable[[int], OneModel] | None = None
     state: Hashable = ()
+    suffice: Callable[[], bool] = lambda: True
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
@@ -231,7 +247,7 @@ class Models:
     @property
     def are_pairs(self) -> bool:
         """Whether they were trained in complementary pairs."""
-        return self.design != "halves"
+        return self.design not in ("", "halves")
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,9 +256,6 @@ class Evidence:
 
     Attributes
     ----------
-    kind : str
-        ``"run"``, ``"watched"`` (by `mw.watch`), ``"recording"``, ``"arrays"``, or ``"shadow"``: a
-        shadow model of a run in the target's place.
     path : str
         Folder that it comes from; a few words if there is none.
     manifest : mapping
@@ -270,31 +283,30 @@ class Evidence:
         Function that returns the number of shadow models of each design, by key of the set.
     scores : KeptScores
         Scores that were computed before.
-    scores_of : callable or None
-        Function of a shadow model's number, digest and cache that returns the scores of it as the
-        target.
+    shadow : callable or Absent
+        Function of a shadow model's number that returns the model.
     given : mapping of str to array
         The arrays that a user gave, by the names of their arguments; empty for others. That of a
         layer is called ``"representations, <layer>"``.
     general_notes : tuple of str
         What a reader must know of all its numbers.
-    settings : Settings or None
-        How the target was trained, if it is known.
-    can_ask : bool
-        Whether model and samples are at hand, so that missing forward passes can be made.
+    settings : Settings or Absent
+        How the target was trained.
+    makes : set of str
+        What can be made of a checkpoint if it is not there, as `Need.what`. It is empty unless
+        model and samples are at hand.
+    absent : mapping of str to Absent
+        Kinds of evidence that are at no checkpoint: ``LOGITS``, ``TRACE``, ``REPRESENTATIONS``.
     device : callable
         Function that returns where heavy scores are computed, as torch names it.
     whole : Evidence or None
         The run's own evidence, if a shadow model stands in its target's place.
     index : int or None
         Number of that shadow model.
-    has_trace : bool
-        Whether there may be losses at each checkpoint.
     cache : Cache
         Values that are expensive to compute.
     """
 
-    kind: Kind
     path: str
     manifest: Mapping[str, Any]
     seed: int
@@ -310,22 +322,22 @@ class Evidence:
     shadows: Models
     references: Models
     scores: KeptScores
+    settings: Settings | Absent
+    shadow: Callable[[int], OneModel] | Absent
     shadow_sets: Callable[[], dict[str, int]] = dict
-    scores_of: Callable[[int, str, Cache], KeptScores] | None = None
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[str, ...] = ()
-    settings: Settings | None = None
-    can_ask: bool = False
+    makes: frozenset[str] = frozenset()
+    absent: Mapping[str, Absent] = field(default_factory=dict)
     device: Callable[[], str] = lambda: "cpu"
     whole: Evidence | None = None
     index: int | None = None
-    has_trace: bool = True
     cache: Cache = field(default_factory=Cache)
 
     def __repr__(self) -> str:
         if self.whole is not None:
             return f"ShadowAudit(shadow {self.index} as the target of {self.whole!r})"
-        if self.kind == "arrays":
+        if self.given:
             named = [name for name in ("logits", "log_lira", *_OTHERS) if name in self.given]
             parts = [f"{len(self.data)} samples"]
             if self.names.layer_names:
@@ -337,26 +349,18 @@ class Evidence:
             f"{len(self.names.found)} checkpoints, {len(self.shadows.indices)} shadow models)"
         )
 
-    def cannot(self, work: str) -> NotGivenError:
-        """Return the error of evidence that can't do some work."""
-        return cannot(work, self.kind, self.path, self.index)
-
     @property
     def training(self) -> Settings:
         """How the target was trained.
 
         Raises
         ------
-        NotGivenError
+        NotThereError
             If nobody knows.
         """
-        if self.settings is not None:
-            return self.settings
-        raise NotGivenError(
-            "an audit of arrays does not know how the model was trained"
-            if self.kind == "arrays"
-            else f"{self.path} was recorded from a loop whose settings are unknown"
-        )
+        if isinstance(self.settings, Absent):
+            raise self.settings.error()
+        return self.settings
 
     # samples
 
@@ -373,7 +377,8 @@ class Evidence:
     @cached_property
     def member_data(self) -> Dataset:
         """The members as a dataset."""
-        return self.data if self.kind == "arrays" else self.data.take(self.member_rows)
+        are_all = np.array_equal(self.member_rows, np.arange(len(self.data)))
+        return self.data if are_all else self.data.take(self.member_rows)
 
     @cached_property
     def clean_data(self) -> Dataset:
@@ -395,19 +400,9 @@ class Evidence:
 
     # what there is
 
-    @property
-    def has_logits(self) -> bool:
-        """Whether there may be logits; arrays may have none."""
-        return self.kind != "arrays" or "logits" in self.given
-
-    @property
-    def makes_passes(self) -> bool:
-        """Whether a forward pass that is missing can be made, if model and data are at hand."""
-        return self.kind in ("run", "recording")
-
     def uses_kept(self, at: Checkpoint) -> bool:
         """Whether scores that were kept are read: not if their pass is lost and can be made."""
-        return at.made is not None or not self.can_ask
+        return at.has_pass or "pass" not in self.makes
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -416,39 +411,32 @@ class Evidence:
         Shadow models are among them once they give a ground truth, reference models once trained.
         With one checkpoint the baseline is the truth itself.
         """
-        of_arrays = self.kind == "arrays"
-        there = {
-            REPRESENTATIONS: bool(self.names.layer_names),  # arrays may have none
-            LOGITS: self.has_logits,
-            TRACE: self.has_trace and not of_arrays,
-            SHADOWS: not of_arrays and self.has_ground_truth,
-            REFERENCES: len(self.references.indices) > 0,
-        }
-        return tuple(kind for kind, is_there in there.items() if is_there)
+        there = [kind for kind in (REPRESENTATIONS, LOGITS, TRACE) if kind not in self.absent]
+        there += [SHADOWS] * (len(self.checkpoints) > 1 and self.has_ground_truth)
+        return (*there, *[REFERENCES] * bool(self.references.indices))
 
     @cached_property
     def has_ground_truth(self) -> bool:
         """Whether log-LiRA at the end of training is known or can be computed."""
         if "log_lira" in self.given:
             return True
-        if self.kind == "arrays":
-            return _suffice(self.shadows)
         final = self.names.final()
         if final is None or len(self.shadows.indices) < FEWEST_SHADOWS:
             return False
         if final.name not in self.shadows.checkpoints:
             return False
-        return self.checkpoints[final.name].has_gaps or self.can_ask
+        known = self.checkpoints[final.name].has_gaps or "pass" in self.makes
+        return known and self.shadows.suffice()
 
     @cached_property
     def n_shadows(self) -> int:
         """Number of shadow models that the target is compared with at the end of training."""
         n_in_set = len(self.shadows.indices)  # one that is the target included
-        if self.kind != "shadow":
+        if self.whole is None:
             return n_in_set
         final = self.names.final()
         knows_first = final is not None and self.checkpoints[final.name].first is not None
-        return n_in_set - 1 + (self.can_ask or knows_first)
+        return n_in_set - 1 + ("pool" in self.makes or knows_first)
 
     @property
     def truth_in_words(self) -> str:
@@ -456,23 +444,15 @@ class Evidence:
         if "log_lira" in self.given:
             missing = int(np.isnan(self.given["log_lira"]).sum())
             return "log-LiRA as given" + (f", {missing} samples have none" if missing else "")
-        if self.kind != "arrays":
-            design = self.shadows.design.split("-")[0]
-            of = f"{self.n_shadows} shadow models of the design {design!r}"
-            return f"log-LiRA from {of}, variance shrunk"
         if not self.has_ground_truth:
             return "none"
-        return f"log-LiRA from the gaps of {self.n_shadows} shadow models, variance shrunk"
+        design = self.shadows.design.split("-")[0]
+        of = f" of the design {design!r}" if design else ""
+        return f"log-LiRA from {self.n_shadows} shadow models{of}, variance shrunk"
 
     def missing(self, needs: Iterable[Need]) -> list[Need]:
-        """Return what of this is not there and can be made, if model and samples are at hand."""
-        made_of = {
-            "pass": self.makes_passes,
-            "losses": self.makes_passes,
-            "pool": self.kind == "shadow" and self.can_ask,
-            "others": self.kind == "run" and self.can_ask,
-        }
-        wanted = dict.fromkeys(need for need in needs if made_of[need.what])
+        """Return what of this is not there and can be made."""
+        wanted = dict.fromkeys(need for need in needs if need.what in self.makes)
         return [need for need in wanted if not self.checkpoints[need.checkpoint].has(need)]
 
     def notes_at(self, checkpoint: str | float) -> tuple[str, ...]:
@@ -517,7 +497,7 @@ class Evidence:
         records = self.names.found
         table = pd.DataFrame([asdict(record) for record in records], columns=columns)
         table = table.astype({"test_loss": float, "test_accuracy": float}).set_index("name")
-        given = self.kind == "arrays"
+        given = GIVEN in self.checkpoints
         drops = [np.nan if given else record.drop(records[0]) for record in records]
         table.insert(3, "drop", drops)
         chosen = self.names.prediction().record.name if given or len(records) > 1 else None
@@ -529,33 +509,19 @@ class Evidence:
 
     def logits_of_pass(self, record: Record) -> NDArray[np.float32]:
         """Return the logits of a forward pass, (n_members, n_classes)."""
-        made = self._made(record)
-        if "logits" not in made:
-            if self.kind == "arrays":
-                raise NotGivenError("this needs the model's logits: give Audit.from_arrays logits=")
-            if self.kind == "shadow":
-                raise NotKeptError(
-                    "this recording keeps logit gaps and losses of shadow models only"
-                )
-            raise NotKeptError(
-                f"the logits at {record.name} were not kept: a recording holds those of the "
-                "prediction checkpoint and of the last one, and gaps, losses and guesses elsewhere"
-            )
-        return made["logits"] if self.kind == "arrays" else np.array(made["logits"])
+        return self._of_pass(record, "logits")
 
     def losses_of_pass(self, record: Record) -> NDArray[Any]:
         """Return the loss of each member in a forward pass, (n_members,)."""
-        if self.kind == "arrays":
-            self.logits_of_pass(record)  # or the error that asks for them
-        return np.array(self._made(record)["losses"])
+        return np.array(self._of_pass(record, "losses"))
 
     def gaps_of_pass(self, record: Record) -> NDArray[np.floating[Any]]:
         """Return the logit gap of each member in a forward pass, (n_members,).
 
         In a recording that is the one that LiRA takes; of arrays it is never the finished model's.
         """
-        own, made = self.checkpoints[record.name].gaps, self._made(record)
-        if own is not None and "logits" not in made and self.kind != "arrays":
+        own, made = self.checkpoints[record.name].gaps, self._pass(record)
+        if own is not None and "logits" not in made and LOGITS in self.kinds:
             return own
         if "gaps" in made:
             return np.array(made["gaps"])
@@ -570,40 +536,19 @@ class Evidence:
 
         Raises
         ------
-        StoreError
+        NotThereError
             If it is not there. The message says what to pass or to call.
         """
-        made = self._made(record)
-        if f"{_LAYER}{layer}" in made:
-            return made[f"{_LAYER}{layer}"]
-        if self.kind == "arrays":
-            raise NotGivenError(
-                "this needs the samples' representations: give Audit.from_arrays "
-                "representations=, an array of shape (n, values) or {layer: array}"
-            )
-        if self.kind == "shadow":
-            self.logits_of_pass(record)  # a recording keeps neither
-            raise StoreError(
-                f"the shadow model did not keep layer {layer}: run_shadows(…, "
-                f"keep_forward=[{layer!r}]) keeps it"
-            )
-        there = [name.removeprefix(_LAYER) for name in made if name.startswith(_LAYER)]
-        why = self.checkpoints[record.name].left_out
-        if not why and self.kind == "run":
-            why = "MemorizationCallback(layers=…) says which layers are kept"
-        raise NotKeptError(
-            f"the hidden states of layer {visible(layer, 40)} at {record.name} were not "
-            f"kept; those of {listed(there) or 'no layer'} are there" + (f": {why}" if why else "")
-        )
+        return self._of_pass(record, LAYER + layer)
 
     def logits(self, record: Record) -> NDArray[np.float32]:
         """Return the members' logits at a checkpoint, (n_members, n_classes).
 
         Those of the forward pass, if there is one, as the scores are; else those of training.
         """
-        outputs = self.checkpoints[record.name].outputs
-        if self.checkpoints[record.name].made is None and outputs is not None:
-            return np.array(outputs["logits"])
+        at = self.checkpoints[record.name]
+        if not (at.has_pass or isinstance(at.outputs, Absent)) and at.has_logits:
+            return np.array(at.outputs["logits"])
         return self.logits_of_pass(record)
 
     def losses(self, record: Record) -> NDArray[Any]:
@@ -612,20 +557,12 @@ class Evidence:
         Those that training kept, if it did; else those of the forward pass.
         """
         at = self.checkpoints[record.name]
-        if at.outputs is not None:
+        if not isinstance(at.outputs, Absent):
             return np.array(at.outputs["losses"])
         if at.why_no_outputs:
             warn_of(at.why_no_outputs)
-        if at.made is None and self.kind == "shadow":
-            raise StoreError(
-                f"shadow {self.index} kept no losses at {record.name}: a new run's "
-                "run_shadows(…, keep_forward=True) keeps them up to the prediction checkpoint"
-            )
-        if at.made is None:
-            raise NotGivenError(
-                f"the losses at {record.name} were not kept, and a pass over the members that "
-                f"makes them needs the model and the data of {self.path}"
-            )
+        if not at.has_pass:
+            raise at.outputs.error(record.name)
         return self.losses_of_pass(record)
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
@@ -633,35 +570,19 @@ class Evidence:
         own = self.checkpoints[record.name].gaps
         return self.gaps_of_pass(record) if own is None else own
 
-    def _made(self, record: Record) -> Mapping[str, NDArray[Any]]:
-        """Return the forward pass of a checkpoint.
+    def _pass(self, record: Record) -> Arrays:
+        """Return the forward pass of a checkpoint, or raise the error that says why not."""
+        made = self.checkpoints[record.name].made
+        if isinstance(made, Absent):
+            raise made.error(record.name)
+        return made
 
-        Raises
-        ------
-        StoreError
-            If it is not there. The message says why, and what to do.
-        """
-        at = self.checkpoints[record.name]
-        if at.made is not None:
-            return at.made
-        if at.why_not:
-            raise StoreError(at.why_not)
-        if self.kind in ("watched", "recording"):
-            raise self.cannot("repeat")
-        if self.kind == "shadow":
-            kept = [name for name, one in self.checkpoints.items() if one.made is not None]
-            raise StoreError(
-                f"shadow {self.index} kept "
-                + (f"its forward pass at {kept[0]}, not" if kept else "no forward pass")
-                + f" at {record.name}: run_shadows(…, keep_forward=True) keeps it at the "
-                "prediction checkpoint"
-            )
-        if not self.can_ask:
-            raise StoreError(
-                f"this needs the model and the data of {self.path}: "
-                "Audit.open(path, data=…, model=…)"
-            )
-        raise StoreError(f"nothing was scored at {record.name} yet: call score() there first")
+    def _of_pass(self, record: Record, name: str) -> NDArray[Any]:
+        """Return an array of the forward pass of a checkpoint, or raise such an error."""
+        found = self._pass(record).find(name)
+        if isinstance(found, Absent):
+            raise found.error("" if record.name == GIVEN else record.name)
+        return found
 
     # a shadow model in the target's place
 
@@ -684,25 +605,47 @@ class Evidence:
         return {}
 
     def _as_target(self, index: int) -> Evidence:
-        if self.shadows.one is None or self.scores_of is None:
-            raise self.cannot("as_target")
-        one, scores_of = self.shadows.one(index), self.scores_of
-        cache = self.cache.of(("target", self.shadows.design, index), one.state, Cache)
-        mask = np.array(one.arrays["members"])
+        if isinstance(self.shadow, Absent):
+            raise self.shadow.error()
+        one = self.shadow(index)
+        mask, who = np.array(one.arrays["members"]), f"shadow {index}"
+        keep = "run_shadows(…, keep_forward=True)"
+        kept = "no forward pass"
+        if one.forward_at is not None:
+            kept = f"its forward pass at {one.forward_at}, not"
+        no_pass = Absent(f"{who} kept {kept}", f"{keep} keeps it at the prediction checkpoint")
+        no_losses = Absent(
+            f"{who} kept no losses",
+            f"{keep} of a new run keeps them up to the prediction checkpoint",
+        )
+
+        def without(name: str) -> Absent:
+            if "forward.logits" not in one.arrays:  # nor layers
+                return Absent("this recording keeps logit gaps and losses of shadow models only")
+            layer = name.removeprefix(LAYER)
+            return Absent(
+                f"{who} did not keep layer {layer}",
+                f"run_shadows(…, keep_forward=[{layer!r}]) keeps it",
+            )
+
         at = {}
         for name, held in self.checkpoints.items():
             lost, gaps = f"loss.{name}", f"gap.{name}"
-            known: dict[str, Any] = {}
-            if one.forward_at == name:
-                known["made"] = Arrays(lambda: one.arrays, "forward.")
-            if lost in one.arrays:
-                known["outputs"] = {"losses": one.arrays[lost]}
+            of_gaps: dict[str, Any] = {}
             if gaps in one.arrays:
                 every = np.array(one.arrays[gaps])
-                known |= {"gaps": every[mask], "others": every[~mask]}
-            state = name, one.state
-            at[name] = Checkpoint(held.record, **known, find_first=held.find_first, state=state)
-        gone = not any(name.startswith("loss.") for name in one.arrays)
+                of_gaps = {"gaps": every[mask], "others": every[~mask]}
+            at[name] = Checkpoint(
+                held.record,
+                Arrays(lambda: one.arrays, "forward.", without)
+                if one.forward_at == name
+                else no_pass,
+                {"losses": one.arrays[lost]} if lost in one.arrays else no_losses,
+                **of_gaps,
+                find_first=held.find_first,
+                state=(name, one.state),
+            )
+        traced = any(name.startswith("loss.") for name in one.arrays)
         others = replace(
             self.shadows,
             read=lambda checkpoint: self.all_models(checkpoint).without(index),
@@ -711,22 +654,25 @@ class Evidence:
                 tuple((held.state, held.first is None) for held in self.checkpoints.values()),
             ),
         )
-        evidence = replace(
+        no_references = Absent(
+            f"{who} has no reference models, because those of the audit trained on samples that it "
+            "trains on",
+            "call this on the audit itself",
+        )
+        return replace(
             self,
-            kind="shadow",
             path=f"{self.path}/targets/{self.shadows.design}/{index:04d}",
             whole=self,
             index=index,
             member_rows=self.pool[mask],
             checkpoints=at,
             shadows=others,
-            has_trace=not gone,
-            scores=scores_of(index, one.digest, cache),
-            scores_of=None,
-            cache=cache,
+            references=no_models("parts", no_references),
+            makes=frozenset(["pool"] if "pass" in self.makes else []),
+            absent={} if traced else {TRACE: no_losses},
+            scores=one.scores,
+            cache=one.cache,
         )
-        why = evidence.cannot("run_references")
-        return replace(evidence, references=no_models("parts", why))
 
     def all_models(self, checkpoint: str) -> Shadows:
         """Shadow models, and the run's target last if its gaps over the pool are known."""
@@ -740,70 +686,10 @@ class Evidence:
         )
 
 
-def no_models(design: str, why: StoreError) -> Models:
+def no_models(design: str, why: Absent) -> Models:
     """Return a set without models, whose `read` raises an error that says why."""
 
     def refuse(_checkpoint: str) -> Shadows:
-        raise why
+        raise why.error()
 
     return Models(design, refuse)
-
-
-def _suffice(shadows: Models) -> bool:
-    """Whether some sample is in two shadow models and out of two others."""
-    if not shadows.indices:
-        return False
-    members = shadows.read(GIVEN).members
-    inside = members.sum(axis=0)
-    return bool(((inside >= 2) & (len(members) - inside >= 2)).any())
-
-
-# Work that needs a run: what it is called, and what else helps who gave arrays.
-_WORK = {
-    "train": ("train", ""),
-    "record": ("record a training", ""),
-    "run_shadows": (
-        "train shadow models",
-        "; gaps of shadow models of your own go into shadow_gaps=",
-    ),
-    "run_references": (
-        "train reference models",
-        "; gaps of models of your own that never saw a sample go into reference_gaps=",
-    ),
-    "use_shadows": ("have shadow models", ""),
-    "as_target": ("take a shadow model as its target", ""),
-    "fork": ("be forked", ", on the data that kept() gives"),
-    "repeat": ("make a pass over the samples again", ""),
-}
-
-
-def cannot(work: str, kind: Kind, path: str, index: int | None = None) -> NotGivenError:
-    """Return the error of evidence that cannot do a kind of work: why, and what to do instead."""
-    done, more = _WORK[work]
-    instead = "make an audit with mw.Audit(model, data, path=…)"
-    if kind == "arrays":
-        if work == "use_shadows":
-            return NotGivenError(
-                "the shadow models are those whose gaps were given: there is no other"
-            )
-        return NotGivenError(
-            f"an audit of arrays cannot {done}, because it has no model; {instead}{more}"
-        )
-    if kind == "shadow":
-        if work == "run_references":
-            why = (
-                "has no reference models, because those of the audit trained on samples that it "
-                "trains on"
-            )
-        elif work == "use_shadows":
-            why = "is judged by the others of its set"
-        else:
-            why = f"is a shadow model, so it cannot {done}"
-        again = ", and as_target again" if work == "use_shadows" else ""
-        return NotGivenError(f"shadow {index} {why}: call this on the audit itself{again}")
-    lacks = (
-        "was recorded by mw.watch, which keeps no model and no weights"
-        if kind == "watched"
-        else "is a recorded audit, which holds numbers, but no model, weights or samples"
-    )
-    return NotGivenError(f"{path} {lacks}, so it cannot {done}. For that, {instead}")

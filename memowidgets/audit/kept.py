@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,6 @@ from memowidgets.checks import warn_user
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Shapes
 from memowidgets.training.rho import Record
-
-if TYPE_CHECKING:
-    from memowidgets.audit.evidence import Checkpoint
-
 
 # How a score is computed from representations. To be raised with each change of its values: scores
 # of another version are computed again.
@@ -149,23 +145,23 @@ class KeptScores:
         self._cache, self._place = cache, place
         self._read_only = read_only
 
-    def _file(self, metric: str, layer: str, at: Checkpoint, *, warns: bool) -> Tensors | None:
+    def _file(self, metric: str, layer: str, record: Record, *, warns: bool) -> Tensors | None:
         if self._place is None:
             return None
-        return self._place(at.record, layer).file(metric, layer, warns=warns)
+        return self._place(record, layer).file(metric, layer, warns=warns)
 
-    def has(self, metric: str, layer: str, at: Checkpoint) -> bool:
-        """Whether `find` has an answer."""
-        if self._cache.known(("score", metric, layer, at.record.name), at.state) is not None:
+    def has(self, metric: str, layer: str, record: Record, state: Hashable) -> bool:
+        """Whether `find` has an answer. `state` changes when what they come from does."""
+        if self._cache.known(("score", metric, layer, record.name), state) is not None:
             return True
-        return self._file(metric, layer, at, warns=False) is not None
+        return self._file(metric, layer, record, warns=False) is not None
 
-    def find(self, metric: str, layer: str, at: Checkpoint) -> Scores | None:
+    def find(self, metric: str, layer: str, record: Record, state: Hashable) -> Scores | None:
         """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
-        held = self._cache.known(("score", metric, layer, at.record.name), at.state)
+        held = self._cache.known(("score", metric, layer, record.name), state)
         if held is not None:
             return cast("Scores", held).copy()
-        kept = self._file(metric, layer, at, warns=True)
+        kept = self._file(metric, layer, record, warns=True)
         if kept is None:
             return None
         values = np.array(kept["score"])
@@ -176,7 +172,9 @@ class KeptScores:
             tuple(json.loads(kept.metadata.get("notes", "[]"))),
         )
 
-    def keep(self, metric: str, layer: str, at: Checkpoint, scores: Scores) -> None:
+    def keep(
+        self, metric: str, layer: str, record: Record, state: Hashable, scores: Scores
+    ) -> None:
         """Keep the scores by a metric at a layer of a checkpoint.
 
         Raises
@@ -185,9 +183,9 @@ class KeptScores:
             If they cannot be written.
         """
         if self._place is None or self._read_only:
-            self._cache.of(("score", metric, layer, at.record.name), at.state, scores.copy)
+            self._cache.of(("score", metric, layer, record.name), state, scores.copy)
             return
-        run, folder, weights = self._place(at.record, layer)
+        run, folder, weights = self._place(record, layer)
         tensors: dict[str, NDArray[Any]] = {"score": scores.mu}
         if not np.array_equal(scores.rows, np.arange(len(scores.rows))):  # some have none
             tensors["rows"] = scores.rows

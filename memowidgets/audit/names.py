@@ -11,16 +11,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from memowidgets.checks import as_code
-from memowidgets.store import StoreError
+from memowidgets.store import NotThereError
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.visible import listed, quoted, visible
 
 GIVEN = "given"  # the one checkpoint of arrays
 _Value = TypeVar("_Value")
-
-
-class NotGivenError(StoreError, ValueError):
-    """Something that this audit does not have; the message says what to pass, or where to call."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +62,13 @@ class Names:
 
         Raises
         ------
-        ValueError
+        NotThereError
             If the target was not trained yet.
         """
         if self._is_given:  # how far the loss had dropped is not known
             return Prediction(self.found[0], np.nan, np.nan, reached=True)
         if len(self.found) < 2:
-            raise ValueError(f"there is no checkpoint after step 0 yet: {self.to_go_on}")
+            raise NotThereError("there is no checkpoint after step 0 yet", self.to_go_on)
         return self.stop.prediction(self.found)
 
     def record(self, checkpoint: str | float) -> Record:
@@ -98,7 +94,7 @@ class Names:
         if checkpoint == "final":
             final = self.final()
             if final is None:
-                raise ValueError(f"the target is not trained to the end yet: {self.to_go_on}")
+                raise NotThereError("the target is not trained to the end yet", self.to_go_on)
             return final
         is_number = not isinstance(checkpoint, str | bool)
         for record in self.found:
@@ -107,10 +103,8 @@ class Names:
             if is_number and math.isclose(float(checkpoint), record.epoch, abs_tol=1e-6):
                 return record
         if not self.found:
-            raise ValueError(
-                f"there is no checkpoint {_named(checkpoint)}, because there is no checkpoint yet: "
-                f"{self.to_go_on}"
-            )
+            what = f"there is no checkpoint {_named(checkpoint)}, because there is none yet"
+            raise NotThereError(what, self.to_go_on)
         raise ValueError(
             f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or one "
             f"of the names {listed(record.name for record in self.found)}"
@@ -141,10 +135,8 @@ class Names:
         if not names:
             if layer in ("last", ""):
                 return ""
-            raise NotGivenError(
-                f"there is no layer {quoted(layer)}: give Audit.from_arrays "
-                "representations={layer: array}"
-            )
+            do = "give Audit.from_arrays representations={layer: array}"
+            raise NotThereError(f"there is no layer {quoted(layer)}", do)
         if layer == "last":
             return names[-1]
         first = int(names[0]) if names[0].isdigit() else 0

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
+    ANEW,
+    LAYER,
     Arrays,
     Checkpoint,
     Evidence,
-    Kind,
     Models,
     Need,
     OneModel,
-    cannot,
 )
 from memowidgets.audit.kept import (
     Cache,
@@ -36,7 +36,7 @@ from memowidgets.audit.kept import (
     StoredPass,
     warn_of,
 )
-from memowidgets.audit.names import Names, NotGivenError
+from memowidgets.audit.names import Names
 from memowidgets.checks import as_code, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
@@ -44,9 +44,10 @@ from memowidgets.models import Model
 from memowidgets.models.device import check_available, resolve_device, torch_device
 from memowidgets.progress import Progress
 from memowidgets.stamps import array_digest, digest
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
+    KEEP_ALL,
     RHO,
     left_out,
     name_of,
@@ -76,9 +77,11 @@ from memowidgets.training.rho import Record
 from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.training.target import Loaded, TargetTraining
-from memowidgets.visible import quoted, visible
+from memowidgets.visible import listed, quoted, visible
 
 WATCHED = "watch"
+_AGAIN = "make a pass over the samples again"
+_OPEN = "Audit.open(path, data=…, model=…)"
 _POLL_SECONDS = 0.2
 _FIRST = "targets/first"  # the target's logit gaps over the pool
 
@@ -129,8 +132,7 @@ class Run:
         self._device = None if self._anywhere else device_of(model, device)
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
         self._key: str | None = None  # of the shadow models chosen here; None: as the folder says
-        why_none = None if self.kind == "run" else self.cannot("run_references")
-        self.references = References(self, why_none)
+        self.references = References(self)
         self._lock, self.loaded = threading.RLock(), Loaded()
         self._taken: dict[str, tuple[Any, Evidence]] = {}
         self._others: dict[tuple[str, str], NDArray[np.float32]] = {}  # gaps of other samples
@@ -143,17 +145,11 @@ class Run:
         return str(self.run.path)
 
     @property
-    def kind(self) -> Kind:
-        """Whether `mw.watch` recorded it, or it was exported without its weights, or neither."""
-        if self.manifest.get("kind") == WATCHED:
-            return "watched"
-        return "run" if self.manifest.get("recording") is None else "recording"
-
-    @property
     def device(self) -> str:
         """The device to compute on. A recording, which trains nothing, looks for no GPU."""
         if self._device is None:
-            self._device = "cpu" if self.kind == "recording" else resolve_device("auto")
+            is_recording = self.manifest.get("recording") is not None
+            self._device = "cpu" if is_recording else resolve_device("auto")
         return self._device
 
     @property
@@ -177,39 +173,39 @@ class Run:
     @property
     def can_ask(self) -> bool:
         """Whether model and samples are at hand, so that new passes can be made."""
-        return self.model is not None and not isinstance(self.data, WithheldDataset)
+        there = self.model is not None and not isinstance(self.data, WithheldDataset)
+        return there and self.cannot(_AGAIN) is None
 
     def use_shadows(self, key: str) -> None:
         """Take the truth from the shadow models of the set with this key from now on."""
         use_set(self.run, key)
         self._key = key
 
-    def cannot(self, work: str) -> NotGivenError:
-        """Return the error of a watched run or a recording, which can't do some work."""
-        return cannot(work, self.kind, self.path)
+    def cannot(self, work: str) -> Absent | None:
+        """Return why a watched run or a recording can't do some work; None for all others."""
+        if self.manifest.get("kind") == WATCHED:
+            lacks = "was recorded by mw.watch, which keeps no model and no weights"
+        elif self.manifest.get("recording") is not None:
+            lacks = "is a recorded audit, which holds numbers, but no model, weights or samples"
+        else:
+            return None
+        return Absent(f"{self.path} {lacks}, so it cannot {work}", ANEW)
 
     def check_can(self, work: str) -> None:
-        """Raise if this is a watched run or a recording, which can't do some work.
-
-        A recording has shadow models to choose from.
-        """
-        reads = self.kind == "recording" and work == "use_shadows"
-        if self.kind != "run" and not reads:
-            raise self.cannot(work)
+        """Raise an error that says why, if this run can't do some work."""
+        if (why := self.cannot(work)) is not None:
+            raise why.error()
 
     def check_at_hand(self) -> Model:
         """Return the model, if it and the data are at hand.
 
         Raises
         ------
-        StoreError
+        NotThereError
             If they are not.
         """
         if self.model is None or not self.can_ask:
-            raise StoreError(
-                f"this needs the model and the data of {self.path}: "
-                "Audit.open(path, data=…, model=…)"
-            )
+            raise NotThereError(f"this needs the model and the data of {self.path}", _OPEN)
         return self.model
 
     def refuse_recorded(self, instead: str) -> None:
@@ -226,7 +222,7 @@ class Run:
             If none can be trained: the target was not, or elsewhere, its model or data are not at
             hand, or nothing is left to train on.
         """
-        self.check_can("run_references")
+        self.check_can("train reference models")
         self.refuse_recorded("its reference models are trained elsewhere")
         self.check_at_hand()
         plan, files = self.references.plan, self.references.files
@@ -294,9 +290,9 @@ class Run:
         return [run.state(rule, "") for rule in rules], checkpoints, passes, models
 
     def _set(self, key: str | None = None) -> ShadowSet:
-        if self.kind == "watched":
-            return ShadowSet(self.run, why_none=self.cannot("run_shadows"))
-        why = StoreError(NOTHING_LEFT_OUT) if self.design.all_members else None
+        why = self.cannot("train shadow models")
+        if why is None and self.design.all_members:
+            why = Absent(NOTHING_LEFT_OUT)
         return shadow_set(self.run, key or self._key, self.precision, why)
 
     def _evidence(self, shadows: ShadowSet) -> Evidence:
@@ -307,8 +303,11 @@ class Run:
         if share:
             of_noise = f"label noise is on: {share:.1%} of the pool's labels were flipped at random"
             notes = (of_noise, *notes)
+        found = shadows.key, shadows.read, shadows.indices, shadows.checkpoints, shadows.lost
+        settings: Settings | Absent = self.training
+        if self.manifest.get("kind") == WATCHED:
+            settings = Absent(f"{self.path} was recorded from a loop whose settings are unknown")
         return Evidence(
-            kind=self.kind,
             path=self.path,
             manifest=self.manifest,
             seed=self.seed,
@@ -321,7 +320,7 @@ class Run:
             n_options=len(self.data.class_names),
             names=names,
             checkpoints={record.name: self._checkpoint(record) for record in names.found},
-            shadows=models_of(shadows),
+            shadows=Models(*found, shadows.state()),
             references=self.references.models(),
             shadow_sets=lambda: {key: len(kept) for key, kept in shadow_sets(self.run).items()},
             scores=KeptScores(
@@ -329,10 +328,10 @@ class Run:
                 lambda record, _layer: self.kept_forward(record).scores,
                 read_only=self.run.read_only,
             ),
-            scores_of=partial(self._scores_of, shadows.key),
+            shadow=partial(self._shadow, shadows),
             general_notes=notes,
-            settings=None if self.kind == "watched" else self.training,
-            can_ask=self.can_ask,
+            settings=settings,
+            makes=frozenset(("pass", "losses", "others") if self.can_ask else ()),
             device=lambda: self.device,
             cache=self._cache,
         )
@@ -343,17 +342,47 @@ class Run:
         try:
             made, kept = self.kept_forward(record), self._outputs(record)
         except StoreError as error:  # it was trained in another precision than the run
-            return Checkpoint(record, why_not=str(error))
+            why = Absent(str(error))
+            return Checkpoint(record, why, why)
+        do = f"a pass over the members makes them, with the model and the data of {self.path}"
         return Checkpoint(
             record,
-            Arrays(made.tensors) if made.exists else None,
-            Arrays(kept.tensors) if kept.exists else None,
+            self._pass(made),
+            Arrays(kept.tensors) if kept.exists else Absent("the losses were not kept", do),
             others=self._others.get((name, record.weights)),
             find_first=lambda: self._kept_first(record),
             state=(name, self.run.state(f"forward/{name}"), self.run.state(outputs_of(name))),
-            why_not=made.why_not or "",
             why_no_outputs=kept.why_not or "",
-            left_out=left_out(self.run),
+        )
+
+    def _pass(self, made: StoredPass) -> Arrays | Absent:
+        """Return the forward pass of a checkpoint, or why it is not there."""
+        if made.exists:
+            return Arrays(made.tensors, absent=partial(self._not_kept, made))
+        if made.why_not:
+            return Absent(made.why_not)
+        if (why := self.cannot(_AGAIN)) is not None:
+            return why
+        if not self.can_ask:
+            return Absent(f"a forward pass needs the model and the data of {self.path}", _OPEN)
+        return Absent("nothing was scored yet", "call score() there first")
+
+    def _not_kept(self, made: StoredPass, name: str) -> Absent:
+        """Return why a forward pass lacks an array."""
+        if not name.startswith(LAYER):
+            return Absent(
+                f"a recording keeps {name} at the prediction checkpoint and the last one, gaps, "
+                f"losses and guesses at others, and no {name}"
+            )
+        if said := left_out(self.run):
+            return Absent(f"{self.path} {said}", KEEP_ALL)
+        kept = [one.removeprefix(LAYER) for one in made.tensors() if one.startswith(LAYER)]
+        layer = visible(name.removeprefix(LAYER), 40)
+        do = "MemorizationCallback(layers=…) says which layers are kept"
+        return Absent(
+            f"hidden states of {listed(kept) or 'no layer'} are there, and those of layer {layer} "
+            "were not kept",
+            do if self.cannot(_AGAIN) is None else "",
         )
 
     def kept_forward(self, record: Record) -> StoredPass:
@@ -395,14 +424,19 @@ class Run:
         """Return the folder of a shadow model as the target."""
         return self.run.part(f"targets/{key}/{index:04d}")
 
-    def _scores_of(self, key: str, index: int, digest: str, cache: Cache) -> KeptScores:
-        """Return the scores of a shadow model as the target: of this very model."""
-        folder = self.folder_of(key, index)
+    def _shadow(self, shadows: ShadowSet, index: int) -> OneModel:
+        """Return a shadow model, with the scores of this very model as the target."""
+        shadows.check(index)
+        file, folder = shadows.file(index), self.folder_of(shadows.key, index)
+        model = digest([file.metadata, array_digest(file["members"])])  # as in a recording
+        state = shadows.state_of(index)
+        cache = self._cache.of(("target", shadows.key, index), state, Cache)
 
         def files(record: Record, _layer: str) -> ScorePlace:
-            return ScorePlace(folder, f"scores/{digest}/{record.name}", digest)
+            return ScorePlace(folder, f"scores/{model}/{record.name}", model)
 
-        return KeptScores(cache, files, read_only=self.run.read_only)
+        scores = KeptScores(cache, files, read_only=self.run.read_only)
+        return OneModel(file, file.metadata.get("forward"), state, scores, cache)
 
     # what is made
 
@@ -516,7 +550,7 @@ class Run:
         StoreError
             If the model or the data are not at hand, or the data were changed since.
         """
-        self.check_can("repeat")
+        self.check_can(_AGAIN)
         model = self.check_at_hand()
         contents = zip(self.data.content_hashes(), self.manifest["content"], strict=True)
         changed = self.data.labels != self._labels
@@ -672,14 +706,14 @@ def shadow_set(
     run: RunDirectory,
     key: str | None = None,
     precision: str = "",
-    why_none: StoreError | None = None,
+    none: Absent | None = None,
 ) -> ShadowSet:
     """Return the shadow models of a design, by the key of the set.
 
     By default those that `use_set` chose last, and random halves if it never did.
     """
     key = str(read_choice(run).get("key", "halves")) if key is None else key
-    return ShadowSet(run, key, config_digest(run.manifest), precision, why_none=why_none)
+    return ShadowSet(run, key, config_digest(run.manifest), precision, none=none)
 
 
 def use_set(run: RunDirectory, key: str) -> None:
@@ -716,26 +750,6 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
     raise ValueError(f"{what} of the design {design!r}; there are {there}")
 
 
-def models_of(shadows: ShadowSet) -> Models:
-    """Return a set of shadow models as evidence. Its files are read when they are asked for."""
-
-    def one(index: int) -> OneModel:
-        shadows.check(index)
-        file = shadows.file(index)
-        model = digest([file.metadata, array_digest(file["members"])])  # as in a recording
-        return OneModel(file, file.metadata.get("forward"), model, shadows.state_of(index))
-
-    return Models(
-        shadows.key,
-        shadows.read,
-        shadows.indices,
-        shadows.checkpoints,
-        shadows.lost,
-        one,
-        shadows.state(),
-    )
-
-
 class References:
     """The reference models of a run.
 
@@ -745,15 +759,13 @@ class References:
     ----------
     of : Run
         The run whose target they are compared with.
-    why_none : StoreError or None
-        Error where there are none. By default it says how to train some.
     """
 
-    def __init__(self, of: Run, why_none: NotGivenError | None = None) -> None:
+    def __init__(self, of: Run) -> None:
         self._of, self.plan = of, ReferenceDesign.of(of.design)
         self.config = digest([config_digest(of.manifest), of.manifest.get("members")])
         own = of.run, self.plan.key, self.config, of.precision
-        self.files = ShadowSet(*own, why_none=why_none, kind=REFERENCE)
+        self.files = ShadowSet(*own, none=of.cannot("train reference models"), kind=REFERENCE)
 
     def models(self) -> Models:
         """Return them as evidence."""
@@ -777,10 +789,9 @@ class References:
         """
         found, whole = self.files.read(checkpoint), self.indices()
         if not whole:
-            raise StoreError(
-                f"reference model {found.indices[0]} is there, and the one that trains on the "
-                "other half of the members is not: call run_references(1) again"
-            )
+            alone = f"reference model {found.indices[0]} is there, and the one that trains on the"
+            what = f"{alone} other half of the members is not"
+            raise NotThereError(what, "call run_references(1) again")
         used = np.isin(found.indices, whole)
         read = Shadows(found.members[used], found.gaps[used], found.indices[used])
         design = self._of.design

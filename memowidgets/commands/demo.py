@@ -7,7 +7,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
-from memowidgets.commands.runs import CommandError, refusing
+from memowidgets.commands.runs import CommandError, check_free, refusing
 from memowidgets.visible import visible
 
 RECORDING = "patients-smollm2"
@@ -52,6 +52,7 @@ def demo(
         raise CommandError(
             f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
         ) from None
+    check_free(folder / f"{RECORDING}.html", overwrite=overwrite)
     say("Which of its training samples will this model memorise?")
     say("SmolLM2 learned from notes about invented patients which ward takes them.")
     say("Writing the report of its recorded audit, with a threshold τ that you can move.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memowidgets.files import size_in_words
-from memowidgets.store import MANIFEST, StoreError, run_at
+from memowidgets.store import MANIFEST, NotThereError, StoreError, run_at
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -19,20 +19,7 @@ if TYPE_CHECKING:
 
 
 _MOST_CHARACTERS = 600
-# What Python's errors ask for, in the words of the command line. Each pattern has words of the
-# message around the name, because a path may contain the name, too.
-_IN_FLAGS = (
-    (r"\bpass overwrite=True\b", "pass --overwrite"),
-    (r"^tau must be\b", "--tau must be"),
-    (r"^unknown score\b", "--metric: unknown score"),
-    (r": pass data= alone$", ": pass --data alone"),
-    (r"\. Name another one with \w+=$", "; pass the run's own file as --data"),
-    (r": pass the dataset itself as data=$", ": leave --data out"),
-    (
-        r"^(data|model) is a path, but the \1 of this run was not made from one: pass .* itself$",
-        r"--\1 is not for this run, whose \1 was not loaded from a path: leave --\1 out",
-    ),
-)
+_ARRAYS = "(arrays)"  # in place of a model
 
 
 class CommandError(Exception):
@@ -42,17 +29,28 @@ class CommandError(Exception):
         super().__init__(visible(message, _MOST_CHARACTERS))
 
 
-def in_flags(message: str) -> str:
-    """Return the message of an error with the command's flags instead of Python's arguments.
+def check_options(page: Path, tau: float | None, metric: str | None, *, overwrite: bool) -> None:
+    """Refuse what a report cannot be written with, before anything is computed.
 
-    Examples
-    --------
-    >>> in_flags("a.html exists already: choose another path, or pass overwrite=True")
-    'a.html exists already: choose another path, or pass --overwrite'
+    Raises
+    ------
+    CommandError
+        With the option that would be right.
     """
-    for pattern, words in _IN_FLAGS:
-        message = re.sub(pattern, words, message)
-    return message
+    from memowidgets.audit.numbers.scores import SCORES
+
+    if tau is not None and not math.isfinite(tau):
+        raise CommandError(f"--tau must be a finite number, not {tau}")
+    if metric not in (None, *SCORES):
+        raise CommandError(f"--metric: unknown score {metric!r}; valid: {', '.join(SCORES)}")
+    check_free(page, overwrite=overwrite)
+
+
+def check_free(page: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a page or its JSON unasked."""
+    for file in (page, page.with_suffix(".json")):
+        if file.is_file() and not overwrite:
+            raise CommandError(f"{file} is there already: choose another path, or pass --overwrite")
 
 
 def checked_run(path: Path) -> tuple[str, ...]:
@@ -82,7 +80,7 @@ def checked_run(path: Path) -> tuple[str, ...]:
             manifest = identity.read_arrays_manifest(run)
             run.hold(manifest)
             n = len(manifest["ids"])
-            return "(arrays)", f"{n} of {n}", "–", "–", str(n_given_shadows(run))
+            return _ARRAYS, f"{n} of {n}", "–", "–", str(n_given_shadows(run))
         manifest = identity.read_manifest(run)
         run.hold(manifest)
         members = len(identity.read_design(run, manifest).members)
@@ -111,7 +109,7 @@ def refusing(path: Path) -> Iterator[None]:
     except CommandError:
         raise
     except (StoreError, ValueError, OSError) as error:
-        raise CommandError(in_flags(str(error)) or f"{path} cannot be opened") from None
+        raise CommandError(str(error) or f"{path} cannot be opened") from None
     except (
         ArithmeticError,
         AttributeError,
@@ -141,12 +139,19 @@ def opened(path: Path, data: Path | None = None, model: Path | None = None) -> A
     CommandError
         If the run cannot be opened.
     """
-    checked_run(path)
+    of_arrays = checked_run(path)[0] == _ARRAYS
+    given = [f"--{name}" for name, at in (("data", data), ("model", model)) if at is not None]
+    out = f"leave {' and '.join(given)} out"
+    if of_arrays and given:
+        raise CommandError(f"{path} holds an audit of arrays, which come from no path: {out}")
     with refusing(path), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         from memowidgets.audit import Audit
 
-        return Audit.open(path, data=data, model=model)
+        try:
+            return Audit.open(path, data=data, model=model)
+        except NotThereError as error:
+            raise CommandError(f"{error.said}: pass the run's own, or {out}") from None
 
 
 def check_samples(audit: Audit) -> None:

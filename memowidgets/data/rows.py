@@ -15,6 +15,7 @@ import numpy as np
 from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.dataset import ID, IntArray, checked_classes
 from memowidgets.files import checked_path
+from memowidgets.store import NotThereError
 from memowidgets.visible import HALF_CHARACTERS, first_line, listed, quoted, visible
 
 if TYPE_CHECKING:
@@ -172,9 +173,10 @@ def check_columns(
     for argument, columns in needed.items():
         for column in [columns] if isinstance(columns, str | None) else columns:
             if column is not None and column not in known:
-                raise ValueError(
+                raise NotThereError(
                     f"{where} has no column {shown_column(column)}; its columns: "
-                    f"{listed_columns(known)}. Name another one with {argument}="
+                    f"{listed_columns(known)}",
+                    f"name another one with {argument}=",
                 )
 
 

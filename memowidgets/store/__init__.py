@@ -2,13 +2,15 @@
 
 from memowidgets.store.directory import FORMAT, MANIFEST, RunDirectory
 from memowidgets.store.errors import (
+    Absent,
     BrokenError,
     ForeignError,
     LockedError,
     MissingError,
-    NotKeptError,
+    NotThereError,
     OutsideError,
     StoreError,
+    without_advice,
 )
 from memowidgets.store.packed import PackedFile, PackedRun, pack, run_at
 from memowidgets.store.tensors import Tensors, put_rows
@@ -16,11 +18,12 @@ from memowidgets.store.tensors import Tensors, put_rows
 __all__ = [
     "FORMAT",
     "MANIFEST",
+    "Absent",
     "BrokenError",
     "ForeignError",
     "LockedError",
     "MissingError",
-    "NotKeptError",
+    "NotThereError",
     "OutsideError",
     "PackedFile",
     "PackedRun",
@@ -30,4 +33,5 @@ __all__ = [
     "pack",
     "put_rows",
     "run_at",
+    "without_advice",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -63,8 +64,56 @@ class MissingError(BrokenError, KeyError):
     __str__ = Exception.__str__  # KeyError's adds quotation marks
 
 
-class NotKeptError(StoreError):
-    """A recording does not hold what was asked for."""
+class NotThereError(StoreError, ValueError):
+    """Something is not there; the message says what, where, and what to do.
+
+    Parameters
+    ----------
+    what : str
+        What is not there, and why if that is known.
+    do : str
+        What to do in Python, so that it is there; empty if nothing helps.
+    where : str
+        Name of the checkpoint where it is not; empty if it is nowhere.
+
+    Attributes
+    ----------
+    said : str
+        The message without what to do, for a page whose reader runs nothing.
+
+    Examples
+    --------
+    >>> str(NotThereError("the losses were not kept", "train again", "epoch-2"))
+    'the losses were not kept at epoch-2: train again'
+    """
+
+    def __init__(self, what: str, do: str = "", where: str = "") -> None:
+        self.what, self.do, self.where = visible(what), do, where
+        self.said = f"{self.what} at {where}" if where else self.what
+        super().__init__(f"{self.said}: {do}" if do else self.said)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """What stands where something is not there, put there by whoever knows why.
+
+    Attributes
+    ----------
+    what, do : str
+        As in `NotThereError`.
+    """
+
+    what: str
+    do: str = ""
+
+    def error(self, where: str = "") -> NotThereError:
+        """Return the error for whoever needs it at a checkpoint."""
+        return NotThereError(self.what, self.do, where)
+
+
+def without_advice(error: Exception) -> str:
+    """Return what an error says to a reader of a page, who calls nothing."""
+    return error.said if isinstance(error, NotThereError) else str(error)
 
 
 @contextmanager

@@ -139,14 +139,17 @@ def read_course(run: RunDirectory) -> Course | None:
     return course
 
 
+KEEP_ALL = 'keep="all" keeps them'
+
+
 def left_out(run: RunDirectory) -> str:
     """Return what a recorded training was told not to keep, for errors; empty for all others."""
     course = read_course(run)
     if course is None or course.keep == KEEP[0]:
         return ""
     return (
-        f'it was recorded with keep="{course.keep}", so weights and representations are kept at '
-        "the prediction checkpoint and the last one"
+        f'was recorded with keep="{course.keep}", so weights and representations are kept at '
+        "the prediction checkpoint and the last one, and not"
     )
 
 

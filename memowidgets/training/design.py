@@ -39,7 +39,7 @@ class Kind:
     call, usual : str
         Method of `Audit` that trains them, and how many are usual.
     again : str
-        What to do for gaps at another checkpoint, with ``{}`` for its name.
+        What to do for gaps at another checkpoint.
     folder : str
         Folder of their files in a run directory.
     stream : int
@@ -58,7 +58,7 @@ SHADOW = Kind(
     "shadow model",
     "run_shadows",
     "64",
-    "run_shadows(…, checkpoints=['{}']) trains them again for it",
+    "run_shadows(…, checkpoints=[…]) trains them again for it",
     "shadows",
     4,
 )

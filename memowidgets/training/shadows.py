@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
-from memowidgets.store import ForeignError, RunDirectory, StoreError, Tensors
+from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.filling import Claims, Filling
 from memowidgets.training.pools import default_processes, opened
@@ -66,8 +66,8 @@ class ShadowSet:
     precision : str
         Precision of the target. A file with another one is refused. An empty precision is not
         checked.
-    why_none : StoreError or None
-        Error of `read` if there are no shadow models. By default it says how to train some.
+    none : Absent or None
+        Why there are no shadow models. By default it says how to train some.
     kind : Kind
         What they are called, and where their files are.
     """
@@ -79,11 +79,11 @@ class ShadowSet:
         config: str = "",
         precision: str = "",
         *,
-        why_none: StoreError | None = None,
+        none: Absent | None = None,
         kind: Kind = SHADOW,
     ) -> None:
         self._run, self.key, self._config, self._precision = run, key, config, precision
-        self._why_none, self._kind = why_none, kind
+        self._none, self._kind = none, kind
         self._seen: dict[int, tuple[tuple[int, ...], bool]] = {}
         self._lost: tuple[Any, list[str]] | None = None
         self._folder = kind.folder if key == "halves" else f"{kind.folder}/{key}"
@@ -135,7 +135,7 @@ class ShadowSet:
         if is_number and (index in there or self.path_of(index).exists()):
             return
         if not there:
-            raise self._none()
+            raise self.none.error()
         valid = listed(str(one) for one in there)
         raise ValueError(f"unknown {self._kind.noun} {index!r}; valid: {valid}")
 
@@ -197,13 +197,11 @@ class ShadowSet:
         """
         indices = self.indices()
         if not indices:
-            raise self._none()
+            raise self.none.error()
         held = self.checkpoints()
         if checkpoint not in held:
-            raise StoreError(
-                f"the {self._kind.noun}s have gaps at {', '.join(held)}, not at {checkpoint}; "
-                f"{self._kind.again.format(checkpoint)}"
-            )
+            what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
+            raise NotThereError(what, self._kind.again, checkpoint)
         for sentence in self.lost():
             warnings.warn(sentence, UserWarning, stacklevel=3)
         files = [self.file(index) for index in indices]
@@ -305,10 +303,15 @@ class ShadowSet:
         arrays = {"members": trained.members} | gaps | losses | kept
         self._run.write_tensors(self._name(index), arrays, metadata)
 
-    def _none(self) -> StoreError:
-        yet = f"{self._run.path} has no {self._kind.noun}s yet; call audit.{self._kind.call}"
-        said = self.lost() or [f"{yet}({self._kind.usual})"]
-        return self._why_none or StoreError(said[0])
+    @property
+    def none(self) -> Absent:
+        """Why there are no models, and what to do."""
+        if self._none is not None:
+            return self._none
+        if lost := self.lost():
+            return Absent(lost[0])
+        call = f"call audit.{self._kind.call}({self._kind.usual})"
+        return Absent(f"{self._run.path} has no {self._kind.noun}s yet", call)
 
     def _numbers(self) -> list[int]:
         return [int(name) for name in self._run.names(self._folder) if name.isdigit()]

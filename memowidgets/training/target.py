@@ -24,8 +24,9 @@ from memowidgets.models.device import (
     wait_for,
 )
 from memowidgets.progress import Progress
-from memowidgets.store import NotKeptError, RunDirectory, StoreError, Tensors
+from memowidgets.store import NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
+    KEEP_ALL,
     forward_of,
     left_out,
     name_of,
@@ -315,7 +316,7 @@ class TargetTraining:
         """Return the weights of a checkpoint, checked against its record."""
         place = self._weights(name)
         if (why := left_out(run)) and not run.has(place):
-            raise NotKeptError(f"the weights at {name} of {run.path} are not there: {why}")
+            raise NotThereError(f"{run.path} {why}", KEEP_ALL, name)
         return run.read_weights(place, read_record(run, name).weights)
 
     def _trained(self, name: str) -> Learner:

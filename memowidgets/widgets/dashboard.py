@@ -17,6 +17,7 @@ import traitlets
 from memowidgets.checks import as_code
 from memowidgets.evaluation import opening_tau
 from memowidgets.progress import Cancelled, Progress
+from memowidgets.store import without_advice
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.explored import MOST_OTHERS, Judged, checked_scores, checked_tau, curve
 from memowidgets.widgets.explorer import Thresholds
@@ -708,7 +709,7 @@ def _throttled(show: Any) -> Any:
 
 def _sentence(error: Exception) -> str:
     """Return an error as one line."""
-    text = " ".join(str(error).split()) or f"{type(error).__name__}, without a message"
+    text = " ".join(without_advice(error).split()) or f"{type(error).__name__}, without a message"
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

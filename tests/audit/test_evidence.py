@@ -36,7 +36,7 @@ def test_it_is_the_same_object_until_a_file_differs(copied):
     copied.score("psmi", checkpoint=2)
     after = copied.evidence
     assert after is not before
-    assert [one.checkpoints["epoch-2"].made is None for one in (before, after)] == [True, False]
+    assert [one.checkpoints["epoch-2"].has_pass for one in (before, after)] == [False, True]
 
 
 def test_what_changes_meanwhile_is_in_the_next_one_alone(copied, tmp_path):

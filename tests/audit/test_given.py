@@ -176,7 +176,7 @@ def test_a_log_lira_as_given_is_the_truth():
     assert found.attrs["left_out"] == 1
     assert audit.evaluate("psmi").n_memorized == 10
     assert audit.has_ground_truth
-    with pytest.raises(ValueError, match="need shadow_gaps=, shadow_members= and final_logits="):
+    with pytest.raises(ValueError, match="shadow_gaps=, shadow_members= and final_logits="):
         audit.log_lira(return_std=True)
     both = audit_of(log_lira=values)
     assert both.log_lira().equals(found)

@@ -72,7 +72,7 @@ def test_a_truth_value_is_no_epoch(audit):
 
 def test_an_unknown_shadow_model_lists_the_others(audit):
     for asks in (audit.log_lira, lambda: audit.as_target(0)):
-        with pytest.raises(StoreError, match=r"no shadow models yet; call audit.run_shadows\(64\)"):
+        with pytest.raises(StoreError, match=r"no shadow models yet: call audit.run_shadows\(64\)"):
             asks()
     audit.run_shadows(2)
     for unknown in (2, -1, "1", True):

@@ -62,7 +62,8 @@ def test_shadow_models_that_are_all_lost_or_damaged_are_not_taken_for_none(copie
         audit.log_lira()
     assert said in audit._repr_html_()
     assert any(said in note for note in AuditView(audit).view("psmi", "last", "final").warnings)
-    content = content_of(audit, None, "psmi", include_samples=False, figures=False)
+    of_audit = audit.evidence, audit.evidence_with, audit.decision_log
+    content = content_of(*of_audit, None, "psmi", include_samples=False, figures=False)
     assert any(said in note for note in content.cautions)
 
 

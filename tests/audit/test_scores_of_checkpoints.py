@@ -11,10 +11,9 @@ from scipy.stats import rankdata
 
 import memowidgets as mw
 from benchmarks.recording import export
-from memowidgets.audit.names import NotGivenError
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import below_class
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import NotThereError, RunDirectory, StoreError
 from memowidgets.training import target
 from memowidgets.training.learner import Learner
 from tests.audit.conftest import recording_at, small_audit, small_data
@@ -90,7 +89,7 @@ def test_a_lost_loss_is_said_where_no_pass_can_be_made(finished, tmp_path):
     shutil.rmtree(tmp_path / "run" / "forward")
     again = mw.Audit.open(tmp_path / "run", data=small_data())
     again.run.model = None
-    with pytest.raises(NotGivenError, match="losses at epoch-2 were not kept"):
+    with pytest.raises(NotThereError, match="losses were not kept at epoch-2"):
         again.score("csl", checkpoint=3)
     assert len(again.score("csl", checkpoint=4, last=2))
 
@@ -186,7 +185,7 @@ def test_a_comparison_makes_no_pass_at_another_checkpoint(finished, tmp_path):
 def test_arrays_have_one_checkpoint():
     audit = mw.Audit.from_arrays([0, 1] * 10, logits=np.eye(2)[[0, 1] * 10] * 3.0)
     assert not set(MEANS) & set(audit.metrics)
-    with pytest.raises(NotGivenError, match=r"metrics\.csl"):
+    with pytest.raises(NotThereError, match=r"metrics\.csl"):
         audit.score("csl")
 
 

@@ -15,8 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 import memowidgets as mw
-from memowidgets.audit.names import NotGivenError
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import NotThereError, RunDirectory, StoreError
 from memowidgets.training.design import draw_design
 
 N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
@@ -280,7 +279,7 @@ def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
         lambda: mw.training.MemorizationCallback(audit),
         audit.log_lira,
     ):
-        with pytest.raises(NotGivenError, match=r"was recorded by mw\.watch"):
+        with pytest.raises(NotThereError, match=r"was recorded by mw\.watch"):
             refused()
 
 

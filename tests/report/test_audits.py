@@ -258,17 +258,21 @@ def test_a_watched_audit_has_digests(tmp_path):
 
 
 def test_no_sentence_is_cut(of_the_recorded, recorded, tmp_path):
-    """What figures and evaluations say stands in a report as they say it, or not at all."""
+    """What figures and evaluations say stands in a report, without what to call."""
     found, _ = of_the_recorded
     captions = {figure["name"]: figure["caption"] for figure in found["figures"]}
     notes = recorded.figures().notes
     assert any("run_shadows" in note for name in captions for note in notes[name])
-    assert all(note[1:] in captions[name] for name in captions for note in notes[name])
+    without_advice = {name: [note.split(": ")[0] for note in notes[name]] for name in captions}
+    assert all(note[1:] in captions[name] for name in captions for note in without_advice[name])
+    assert not any("run_shadows(" in caption for caption in captions.values())
     states = np.random.default_rng(0).normal(size=(60, 4))
     arrays = mw.Audit.from_arrays(np.arange(60) % 3, states)
     found, _ = reported(arrays, tmp_path / "a.html")
     reasons = {one["why"] for one in found["missing"]}
-    assert set(arrays.figures().missing.values()) <= reasons
+    missing = {why.split(": give Audit")[0] for why in arrays.figures().missing.values()}
+    assert missing <= reasons
+    assert not any("Audit.from_arrays" in why for why in reasons)
 
 
 def test_memorised_and_answered_rightly_are_both_said(of_the_recorded):

@@ -286,7 +286,8 @@ def test_a_report_of_arrays_knows_that_log_lira_was_given():
         shadow_gaps=rng.normal(size=(8, 60)),
         shadow_members=members,
     )
-    content = content_of(audit, None, None, include_samples=False, figures=False)
+    of_audit = audit.evidence, audit.evidence_with, audit.decision_log
+    content = content_of(*of_audit, None, None, include_samples=False, figures=False)
     text = " ".join(paragraphs(content))
     assert "By the given log-LiRA, " in text
     assert "Against 8 shadow" not in text

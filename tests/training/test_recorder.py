@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import memowidgets as mw
-from memowidgets.store import NotKeptError, RunDirectory
+from memowidgets.store import NotThereError, RunDirectory
 from memowidgets.training import recorder
 from memowidgets.training.rho import Record, StopRule
 
@@ -73,7 +73,7 @@ def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp
         if name in there:
             assert part.score("psmi", checkpoint=name).equals(whole.score("psmi", checkpoint=name))
         else:
-            with pytest.raises(NotKeptError, match=name) as refused:
+            with pytest.raises(NotThereError, match=name) as refused:
                 part.score("psmi", checkpoint=name)
             assert 'keep="prediction+final"' in str(refused.value)
 

@@ -203,7 +203,7 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
 def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
     assert "reference" not in audit.metrics
     with pytest.raises(
-        StoreError, match=r"no reference models yet; call audit.run_references\(2\)"
+        StoreError, match=r"no reference models yet: call audit.run_references\(2\)"
     ):
         audit.score("reference")
     assert "reference" in referenced.metrics
@@ -557,7 +557,7 @@ def test_a_shadow_model_as_the_target_has_none(audit, trained):
     audit.run_shadows(1, Inline(), checkpoints=EPOCH)
     target = audit.as_target(0)
     for call in (target.run_references, lambda: target.score("reference")):
-        with pytest.raises(StoreError, match="shadow 0 has no reference models, because those of"):
+        with pytest.raises(StoreError, match=r"shadow 0 .* reference models.*on the audit itself"):
             call()
     assert "reference" in audit.metrics
     assert "reference" not in target.metrics

@@ -24,7 +24,7 @@ import memowidgets as mw
 from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
-from memowidgets.store import NotKeptError, StoreError
+from memowidgets.store import NotThereError, StoreError
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.rho import StopRule
 from tests.training.small import run_in_two_processes
@@ -395,7 +395,7 @@ def test_weights_and_states_that_were_not_kept_are_not_made_up(record, tmp_path)
     assert len(audit.checkpoints) == 4
     assert len(audit.score("loss", checkpoint=0)) == N
     for _ in ("with the pass", "without it"):
-        with pytest.raises(NotKeptError, match=r"prediction\+final"):
+        with pytest.raises(NotThereError, match=r"prediction\+final"):
             audit.score("psmi", checkpoint=0)
         (tmp_path / "run/forward/epoch-0.safetensors").unlink(missing_ok=True)
 
@@ -415,7 +415,7 @@ def test_held_out_samples_are_looked_at_too_and_must_not_be_trained_on(
 def test_the_hidden_states_of_the_last_layer_are_kept(record):
     audit, _, _ = record()
     assert np.isfinite(audit.score("psmi", checkpoint="final")).all()
-    with pytest.raises(NotKeptError, match=r"layer 1 at epoch-3 .* those of 2 are.*layers="):
+    with pytest.raises(NotThereError, match=r"of 2 are there, .*layer 1 .*epoch-3: .*layers="):
         audit.score("psmi", layer=1, checkpoint="final")
 
 

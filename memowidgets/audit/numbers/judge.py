@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import REFERENCES, Evidence, Need
+from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence, Need
 from memowidgets.audit.kept import Scores
 from memowidgets.audit.numbers.scores import (
     BASELINE,
@@ -143,7 +143,8 @@ def picked(
                 continue
             per_layer = metric in PER_LAYER
             for layer in evidence.names.some_layers(layers) if per_layer else ("",):
-                missing = set(evidence.missing(needs(evidence, metric, record))) - made
+                wanted, at = needs(evidence, metric, record), evidence.checkpoints
+                missing = {need for need in wanted if not at[need.checkpoint].has(need)} - made
                 if by_default:
                     known = SCORES[metric]
                     elsewhere = {need for need in missing if need.checkpoint != record.name}
@@ -207,7 +208,7 @@ def needs_of(
     by_lira = truth is not None and is_log_lira(truth) and evidence.has_ground_truth
     if final is not None and by_lira:
         found += truth_needs(evidence, final)
-    if answers and evidence.has_logits:
+    if answers and LOGITS in evidence.kinds:
         found.append(Need("losses", evidence.names.record(checkpoint).name))
     return found
 

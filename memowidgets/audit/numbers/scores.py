@@ -26,7 +26,6 @@ from memowidgets.audit.evidence import (
     Need,
 )
 from memowidgets.audit.kept import Scores
-from memowidgets.audit.names import NotGivenError
 from memowidgets.audit.numbers.truth import log_lira, truth_needs
 from memowidgets.checks import warn_user
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
@@ -36,7 +35,7 @@ from memowidgets.metrics.psmi import small_classes
 from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
-from memowidgets.store import StoreError
+from memowidgets.store import Absent, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
 
@@ -83,19 +82,13 @@ class Asked:
 
         Raises
         ------
-        NotGivenError
+        NotThereError
             If this evidence has one checkpoint, or no losses.
         ValueError
             If there are fewer than two, or fewer than `last`.
         """
-        if TRACE not in self.evidence.kinds:
-            raise NotGivenError(
-                "an audit of arrays has one checkpoint, so nothing can be averaged over several; "
-                "mw.metrics.csl(losses) takes losses of your own"
-                if self.evidence.kind == "arrays"
-                else f"shadow {self.evidence.index} kept no losses at each checkpoint: "
-                "run_shadows(…, keep_forward=True) of a new run keeps them"
-            )
+        if TRACE in self.evidence.absent:
+            raise self.evidence.absent[TRACE].error()
         records = self.evidence.names.so_far(self.record)
         if len(records) < FEWEST_CHECKPOINTS:
             raise ValueError(
@@ -364,15 +357,16 @@ def is_computed(
     if not is_defined(evidence, metric, record):
         return False
     at, wanted = evidence.checkpoints, needs(evidence, metric, record)
-    if not all(at[one.checkpoint].has_losses for one in wanted if one.what == "losses"):
+    if not all(at[one.checkpoint].has(one) for one in wanted if one.what == "losses"):
         return False
+    passes = [at[one.checkpoint] for one in wanted if one.what == "pass"]
     if known.uses_layer:
         kept = metric if known.of_layer is not None else "psmi"
-        passes = [at[one.checkpoint] for one in wanted if one.what == "pass"]
         return all(
-            evidence.uses_kept(one) and evidence.scores.has(kept, name, one) for one in passes
+            evidence.uses_kept(one) and evidence.scores.has(kept, name, one.record, one.state)
+            for one in passes
         )
-    return known.needs_losses or at[record.name].made is not None or not evidence.makes_passes
+    return all(one.has_pass for one in passes)
 
 
 def score(
@@ -442,12 +436,13 @@ def _kept(
 ) -> Scores:
     """Return the scores that are kept; compute and keep them otherwise."""
     at = evidence.checkpoints[record.name]
-    kept = evidence.scores.find(metric, layer, at) if evidence.uses_kept(at) else None
-    if kept is not None:
-        return kept
+    if evidence.uses_kept(at):
+        kept = evidence.scores.find(metric, layer, record, at.state)
+        if kept is not None:
+            return kept
     found = compute()
     try:
-        evidence.scores.keep(metric, layer, at, found)
+        evidence.scores.keep(metric, layer, record, at.state, found)
     except StoreError as error:
         warn_user(f"the scores are not kept: {error}")
     return found
@@ -505,8 +500,8 @@ def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
 
 def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
     """Return the most probable class of each member, and the probability of its label."""
-    made = evidence.checkpoints[record.name].made or {}
-    if "guess" not in made:
+    made = evidence.checkpoints[record.name].made
+    if isinstance(made, Absent) or "guess" not in made:
         of_classes = probabilities(evidence, record.name)
         of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
         return of_classes.argmax(axis=1), of_label
@@ -626,7 +621,7 @@ def checked_tau(tau: Any) -> float:
 def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scores:
     """Scores by a function of the user's."""
     states = np.array(evidence.representation(record, layer), np.float32)
-    logits = np.array(evidence.logits_of_pass(record)) if evidence.has_logits else None
+    logits = np.array(evidence.logits_of_pass(record)) if LOGITS in evidence.kinds else None
     labels = evidence.labels.copy()
     values = np.asarray(metric(states, logits, labels), float)  # it may write to all three
     if values.shape != labels.shape:

@@ -10,20 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
-from memowidgets.audit.names import NotGivenError
 from memowidgets.checks import real_number, warn_user
 from memowidgets.memorization.densities import check_choices
 from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
+from memowidgets.store import NotThereError
 from memowidgets.training.rho import Record
 
 VARIANCE = "shrunk"
 _FEWEST_CALIBRATED = 8  # shadow models, in `tests/memorization/test_posterior.py`
-
-_ONLY_VALUES = (
-    "log_lira was given as it is: standard errors, probabilities, other variances and modes need "
-    "shadow_gaps=, shadow_members= and final_logits="
-)
 
 Floats = NDArray[np.float64]
 Gaps = NDArray[np.float32]
@@ -58,8 +53,6 @@ def log_lira_table(
         given = evidence.given.get("log_lira")
         if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
             return pd.DataFrame({"log_lira": given}, index).dropna()
-        if given is not None and not evidence.n_shadows:
-            raise NotGivenError(_ONLY_VALUES)
         _, members, gaps, _ = member_gaps(evidence, record.name)
         target = evidence.target_gaps(record)
         found = memorization.log_lira(
@@ -105,7 +98,7 @@ def truth_needs(evidence: Evidence, record: Record) -> list[Need]:
     if "log_lira" in evidence.given or record.name not in shadows.checkpoints:
         return []
     own = [] if evidence.checkpoints[record.name].gaps is not None else [Need("pass", record.name)]
-    return [*own, Need("pool", record.name)]
+    return own if evidence.whole is None else [*own, Need("pool", record.name)]
 
 
 def _state(evidence: Evidence, checkpoint: str) -> tuple[Any, ...]:
@@ -148,7 +141,7 @@ def memorized_per_model(evidence: Evidence, eta: float) -> pd.Series:
 
 def asks_model_for_others(evidence: Evidence) -> bool:
     """Whether RMIA's population needs a forward pass that a run has to make."""
-    return evidence.kind == "run" and evidence.can_ask and len(evidence.other_columns) > 1
+    return "others" in evidence.makes and len(evidence.other_columns) > 1
 
 
 def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
@@ -166,7 +159,7 @@ def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
     at = evidence.checkpoints[final.name]
     if at.has_gaps:
         gaps = evidence.target_gaps(final)
-    elif "logits" in (at.outputs or ()):
+    elif at.has_logits:
         gaps = logit_gap(evidence.logits(final), evidence.labels)
     else:
         return None
@@ -227,11 +220,10 @@ def memorized_members(
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
         canaries = evidence.data.canaries
         if canaries is None:
-            raise NotGivenError(
-                "nobody said which samples are canaries: give Audit.from_arrays canaries=, a mask "
-                f"over the {len(evidence.data)} samples"
-                if evidence.kind == "arrays"
-                else "these data have no canaries: plant some with with_canaries"
+            raise NotThereError(
+                "these data have no canaries",
+                f"plant some by data.with_canaries, or give Audit.from_arrays canaries=, a mask "
+                f"over the {len(evidence.data)} samples",
             )
         return pd.Series(canaries[evidence.member_rows], evidence.members)
     if isinstance(truth, pd.Series):

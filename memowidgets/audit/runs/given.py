@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from mmap import mmap
 from typing import Any, cast
 
@@ -13,9 +14,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import Checkpoint, Evidence, Models, cannot
+from memowidgets.audit.evidence import (
+    INSTEAD,
+    LAYER,
+    LOGITS,
+    OF_ARRAYS,
+    REPRESENTATIONS,
+    TRACE,
+    Arrays,
+    Checkpoint,
+    Evidence,
+    Models,
+    no_models,
+)
 from memowidgets.audit.kept import Cache, KeptScores, ScorePlace
-from memowidgets.audit.names import GIVEN, Names, NotGivenError
+from memowidgets.audit.names import GIVEN, Names
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
@@ -47,7 +60,7 @@ from memowidgets.data.tables import columns_to_show
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.stamps import Stamp, array_digest, digest
-from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, quoted
@@ -57,9 +70,26 @@ Numbers = NDArray[Any]
 Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Texts = Sequence[str] | None
+_GIVE = "give Audit.from_arrays"
+_OF_SHADOWS = "shadow_gaps=, shadow_members= and final_logits="
+_NO_LOGITS = Absent("this needs the model's logits", f"{_GIVE} logits=")
+_NO_LAYERS = Absent(
+    "this needs the samples' representations",
+    f"{_GIVE} representations=, an array of shape (n, values) or {{layer: array}}",
+)
+_NO_TRUTH = Absent("log-LiRA is not known", f"{_GIVE} log_lira=, or {_OF_SHADOWS}")
+_VALUES_ALONE = Absent(
+    "log_lira was given as it is, and the gaps of shadow models were not: standard errors, "
+    "probabilities, other variances and modes need them",
+    f"{_GIVE} {_OF_SHADOWS}",
+)
+_NO_REFERENCES = Absent(OF_ARRAYS.format("train reference models"), INSTEAD)
+_ONE_CHECKPOINT = Absent(
+    "an audit of arrays has one checkpoint, so nothing can be averaged over several",
+    "mw.metrics.csl(losses) takes losses of your own",
+)
 ONLY = "last"
 _FILE = "arrays"
-_LAYER = "layer."
 _OF_MODELS = ("shadow_gaps", "shadow_members", "reference_gaps")
 OPTIONAL = ("logits", "final_logits", "log_lira", *_OF_MODELS)
 _TRUTH = ("shadow_gaps", "shadow_members", "final_logits")
@@ -99,7 +129,7 @@ class Given:
     @property
     def as_files(self) -> dict[str, Numbers]:
         """The arrays as a run directory holds them."""
-        of_layers = {_LAYER + name: values for name, values in self.layers.items()}
+        of_layers = {LAYER + name: values for name, values in self.layers.items()}
         canaries = self.data.canaries
         planted = {} if canaries is None else {"canaries": canaries}
         return {"labels": self.data.labels, **of_layers, **self.arrays, **planted}
@@ -175,7 +205,7 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         Seed of PSMI's directions.
     """
     data, arrays, rows = given.data, given.arrays, np.arange(len(given.data))
-    made = {_LAYER + name: values for name, values in given.layers.items()}  # as of a forward pass
+    made = {LAYER + name: values for name, values in given.layers.items()}  # as of a forward pass
     median = mean = accuracy = float("nan")
     logits, gaps, references = map(arrays.get, ("logits", "shadow_gaps", "reference_gaps"))
     final = arrays.get("final_logits")
@@ -186,27 +216,19 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
     record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
     path = "arrays in memory" if run is None else str(run.path)
 
-    def read(_checkpoint: str) -> Shadows:
-        if gaps is None:
-            start = "log-LiRA is not known: give Audit.from_arrays log_lira=, or "
-            if "log_lira" in arrays:
-                start = "there are no shadow models' gaps: give Audit.from_arrays "
-            raise NotGivenError(f"{start}shadow_gaps=, shadow_members= and final_logits=")
-        return Shadows(arrays["shadow_members"], gaps, np.arange(len(gaps)))
+    def models(kept: Shadows | None, none: Absent) -> Models:
+        if kept is None:
+            return no_models("", none)
+        numbers, at = range(len(kept.gaps)), (GIVEN,)
+        some = partial(_suffice, kept)
+        return Models("", lambda _: kept, lambda: numbers, lambda: at, suffice=some)
 
-    def read_references(_checkpoint: str) -> Shadows:
-        if references is None:
-            raise cannot("run_references", "arrays", path)
-        return Shadows(np.isnan(references), references, np.arange(len(references)))
-
-    def models(read: Any, gaps: NDArray[Any] | None) -> Models:
-        # how they were drawn is not known: they are not taken for pairs
-        return Models(
-            "halves",
-            read,
-            lambda: range(0 if gaps is None else len(gaps)),
-            lambda: () if gaps is None else (GIVEN,),
-        )
+    shadows = asked = None
+    if gaps is not None:
+        shadows = Shadows(arrays["shadow_members"], gaps, np.arange(len(gaps)))
+    if references is not None:
+        asked = Shadows(np.isnan(references), references, np.arange(len(references)))
+    no_shadows = _VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH
 
     digests: dict[str, str] = {}
 
@@ -219,9 +241,10 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
             digests[layer] = digest([*known, seed])
         return ScorePlace(cast("RunDirectory", run), SCORES, digests[layer])
 
-    cache = Cache()
+    cache, absent = Cache(), {TRACE: _ONE_CHECKPOINT}
+    absent |= {LOGITS: _NO_LOGITS} if logits is None else {}
+    absent |= {} if given.layers else {REPRESENTATIONS: _NO_LAYERS}
     return Evidence(
-        kind="arrays",
         path=path,
         manifest={"seed": seed, "layers": list(given.layers), "training": {}},
         seed=seed,
@@ -235,11 +258,14 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         names=Names(tuple(given.layers), (record,)),
         checkpoints={
             GIVEN: Checkpoint(
-                record, made, gaps=None if final is None else logit_gap(final, data.labels)
+                record,
+                Arrays(lambda: made, absent=_not_given),
+                _NO_LOGITS,
+                gaps=None if final is None else logit_gap(final, data.labels),
             )
         },
-        shadows=models(read, gaps),
-        references=models(read_references, references),
+        shadows=models(shadows, no_shadows),
+        references=models(asked, _NO_REFERENCES),
         shadow_sets=lambda: {} if gaps is None else {GIVEN: len(gaps)},
         scores=KeptScores(cache, None if run is None else files, read_only=run is None),
         given={
@@ -247,8 +273,22 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
             **{f"representations, {name}": values for name, values in given.layers.items()},
             **arrays,
         },
+        settings=Absent("an audit of arrays does not know how the model was trained"),
+        shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD),
+        absent=absent,
         cache=cache,
     )
+
+
+def _not_given(name: str) -> Absent:
+    """Return why there is no such array as of a forward pass."""
+    return _NO_LAYERS if name.startswith(LAYER) else _NO_LOGITS
+
+
+def _suffice(models: Shadows) -> bool:
+    """Whether some sample is in two shadow models and out of two others."""
+    inside, outside = models.members.sum(axis=0), (~models.members).sum(axis=0)
+    return bool(((inside >= 2) & (outside >= 2)).any())
 
 
 def _n_options(data: Dataset, logits: Numbers | None) -> int:
@@ -788,7 +828,7 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
     if data is not None:
         _check_data(run, manifest, data)
     kept = run.read_tensors(_FILE)
-    layers = {name: kept[_LAYER + name] for name in manifest["layers"]}
+    layers = {name: kept[LAYER + name] for name in manifest["layers"]}
     names = manifest["ids"], manifest["data"]["class_names"]
     canaries = np.array(kept["canaries"]) if "canaries" in kept else None
     arrays: dict[str, Any] = {name: np.array(kept[name]) for name in OPTIONAL if name in kept}
@@ -817,8 +857,8 @@ def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]], known: Stamp | Non
     replaced = [name for name, found in before.items() if digests.get(name) != found]
     if replaced:
         said = [
-            f"representations of {quoted(name.removeprefix(_LAYER))}"
-            if name.startswith(_LAYER)
+            f"representations of {quoted(name.removeprefix(LAYER))}"
+            if name.startswith(LAYER)
             else name
             for name in replaced
         ]

@@ -39,7 +39,7 @@ from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.network import without_the_hub
 from memowidgets.progress import shown
 from memowidgets.stamps import digest
-from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError, run_at
+from memowidgets.store import MANIFEST, NotThereError, PackedRun, RunDirectory, StoreError, run_at
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
 from memowidgets.training.inputs import Pairs, pairs_of
@@ -383,9 +383,9 @@ class Origin:
             If this was not made from a path.
         """
         if self._place is None:
-            raise ValueError(
-                f"{self._what} is a path, but the {self._what} of this run was not made from one: "
-                f"pass the {'dataset' if self._what == 'data' else 'model'} itself"
+            raise NotThereError(
+                f"{self._what} is a path, but the {self._what} of this run was not made from one",
+                f"pass the {'dataset' if self._what == 'data' else 'model'} itself",
             )
         kept = {name: value for name, value in self.arguments.items() if name != "revision"}
         return self.made(**{**kept, self._place: str(Path(path).expanduser())})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -42,12 +42,12 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
-from memowidgets.store import PackedRun, StoreError
+from memowidgets.store import Absent, PackedRun, StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
 
 if TYPE_CHECKING:
-    from memowidgets.audit.audit import Audit
+    from memowidgets.audit.run import Run
     from memowidgets.decisions import DecisionLog
 
 _QUICK_VALUES = 2_000_000
@@ -70,6 +70,23 @@ class Fits(NamedTuple):
     outside: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
+class _Audited(Protocol):
+    """What the dashboard needs of an audit."""
+
+    @property
+    def evidence(self) -> Evidence: ...
+    @property
+    def run(self) -> Run: ...
+    @property
+    def decision_log(self) -> DecisionLog: ...
+    @property
+    def evidence_with(self) -> Callable[..., Evidence]: ...
+    @property
+    def run_references(self) -> Callable[..., None]: ...
+    @property
+    def report(self) -> Callable[..., Path]: ...
+
+
 class AuditView:
     """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
 
@@ -79,7 +96,7 @@ class AuditView:
         The audit on show. Each answer is from its evidence as it is then.
     """
 
-    def __init__(self, audit: Audit) -> None:
+    def __init__(self, audit: _Audited) -> None:
         self._audit = audit
         self._cache = Cache()
 
@@ -108,7 +125,8 @@ class AuditView:
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and those that need reference models."""
         evidence = self._audit.evidence
-        more = (REFERENCES,) if evidence.kind in ("run", "watched") else ()
+        can_list = evidence.whole is None and not evidence.given
+        more = (REFERENCES,) if can_list and evidence.manifest.get("recording") is None else ()
         first = scores.opening_metric(evidence)
         return [
             Choice(name, SCORES[name].title, name == first, uses_layer=name in PER_LAYER)
@@ -140,9 +158,12 @@ class AuditView:
         record = evidence.names.record(checkpoint)
         if scores.lacks_references(evidence, score, record):
             return self._missing_references(record.name)
-        n = len(evidence.missing(scores.needs(evidence, score, record)))
+        wanted = scores.needs(evidence, score, record)
+        n = len(evidence.missing(wanted))
         if not n:
-            return Missing()
+            at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
+            lacking = [held.made for one, held in at if not held.has(one)]
+            return Missing(why_not="".join(x.what for x in lacking[:1] if isinstance(x, Absent)))
         seconds, size = self._audit.run.pass_cost()
         passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
         if size is None:
@@ -156,7 +177,7 @@ class AuditView:
         try:
             n = run.references_to_train(_REFERENCES)
         except (ValueError, StoreError) as error:
-            return Missing(why_not=str(error))
+            return Missing(why_not=without_advice(error))
         if checkpoint != predicted:
             return Missing(why_not=f"reference models are asked at {predicted}, the prediction")
         said, each = f"Check with {n} short trainings", run.seconds_of_a_reference()
@@ -208,7 +229,7 @@ class AuditView:
 
     def revision(self) -> frozenset[tuple[str, int]]:
         """A value that changes with any new checkpoint, score, shadow model or ground truth."""
-        run = Path(self._audit.path)
+        run = Path(self._audit.evidence.path)
         folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
         files = (file for folder in folders for file in folder.rglob("*.safetensors"))
         there = {(str(file.relative_to(run)), _written(file)) for file in files}
@@ -244,7 +265,7 @@ class AuditView:
             if shadows is not None:
                 notes += _note_on_duplicates(away[evidence.labels == evidence.labels[position]])
         except StoreError as error:
-            notes.append(f"No neighbours: {error}.")
+            notes.append(f"No neighbours: {without_advice(error)}.")
         return SampleDetail(
             title=SCORES[score].title,
             checkpoints=_marked(checkpoints, checkpoint),
@@ -278,7 +299,7 @@ class AuditView:
         try:
             fits = self.fits()
         except StoreError as error:  # log-LiRA may be there without the gaps behind it
-            return None, f"No picture of LiRA: {error}."
+            return None, f"No picture of LiRA: {without_advice(error)}."
         inside = fits.members[:, position]
         if not 0 < inside.sum() < len(inside):
             return None, "This sample is in every shadow model, or in none: it has no log-LiRA."
@@ -340,13 +361,14 @@ class AuditView:
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""
         index = self._audit.evidence.index
-        path = Path(self._audit.path)
+        path = Path(self._audit.evidence.path)
         if index is not None:
             path = Path(self._audit.run.run.path)
         if not (path / "manifest.json").is_file():
             return ""
         named = f"mw.Audit.open({str(path.resolve())!r})"
-        if self._audit.recording is not None and isinstance(self._audit.run.run, PackedRun):
+        recorded = self._audit.evidence.manifest.get("recording") is not None
+        if recorded and isinstance(self._audit.run.run, PackedRun):
             named = f"mw.open_recorded({path.name!r})"
         return named if index is None else f"{named}.as_target({index})"
 
@@ -369,7 +391,9 @@ class AuditView:
 
     def _note_on_checking(self, evidence: Evidence) -> tuple[str, ...]:
         """How a prediction is checked, where neither a truth nor reference models do."""
-        if evidence.has_ground_truth or evidence.references.indices or evidence.kind != "run":
+        if evidence.has_ground_truth or evidence.references.indices:
+            return ()
+        if evidence.whole is not None or evidence.given:
             return ()
         if not self._missing_references(evidence.names.prediction().record.name).trains:
             return ()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -38,11 +37,11 @@ from memowidgets.charts.look import theme_named, unvalidated
 from memowidgets.checks import real_number, several
 from memowidgets.evaluation import truly
 from memowidgets.progress import shown
-from memowidgets.store import StoreError
+from memowidgets.store import NotThereError, StoreError
+from memowidgets.training.rho import Record
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:
-    from memowidgets.audit.audit import Audit
     from memowidgets.evaluation import Evaluation
 
 NAMES = (
@@ -68,16 +67,11 @@ Truth = str | ArrayLike
 Reason = str | Exception
 
 
-class NotThereError(Exception):
-    """A number that is not computed; the message says how it can be.
+class _Known(Protocol):
+    """An audit, of which figures need no more than the evidence."""
 
-    `what` is the sentence with ``{}`` where the checkpoint goes and ``{metric}`` where the score
-    goes, so that several that differ in nothing else are said at once.
-    """
-
-    def __init__(self, what: str, checkpoint: str = "", metric: str = "") -> None:
-        super().__init__(_filled(what, checkpoint, metric))
-        self.what, self.checkpoint, self.metric = what, checkpoint, metric
+    @property
+    def evidence(self) -> Evidence: ...
 
 
 def audit_figures(
@@ -88,28 +82,32 @@ def audit_figures(
     compute: bool = False,
     theme: str = "light",
     targets: str = "own",
+    *,
+    advice: bool = True,
 ) -> charts.Figures:
-    """All figures that the audit's data allow, as `Audit.figures` says."""
+    """All figures that the audit's data allow, as `Audit.figures` says.
+
+    Without `advice`, reasons do not say what to call: a report's reader runs nothing.
+    """
     if targets not in ("own", "all"):
         raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
-    desk = _Desk(evidence, eta, truth, compute, theme, pooled=targets == "all")
+    desk = _Desk(evidence, eta, truth, compute, theme, pooled=targets == "all", advice=advice)
     if etas is not None:
         desk.etas = desk.panel_etas = tuple(
             real_number("an eta", eta, finite=True) for eta in several("etas", etas)
         )
     for name in NAMES:
-        if not desk.later:
-            desk.missing[name] = "the target is not trained yet: audit.train()"
-            continue
         try:
+            if not desk.later:
+                raise NotThereError("the target is not trained yet", "audit.train()")
             getattr(desk, name)()
-        except (NotThereError, ValueError, StoreError) as error:
-            desk.missing[name] = str(error)
+        except (ValueError, StoreError) as error:
+            (desk.missing[name],) = desk.said([error])
     return desk.finished()
 
 
 def figures_by_setting(
-    audits: Mapping[str, Audit],
+    audits: Mapping[str, _Known],
     eta: float = 4.0,
     truth: Truth = "log_lira",
     compute: bool = False,
@@ -147,7 +145,7 @@ def figures_by_setting(
         rows.append(areas(found).assign(setting=setting))
         if "psmi" in found:
             curves.append(charts.roc_table({setting: found["psmi"]}))
-        missing += [f"{setting}: {reason}" for reason in said(why)]
+        missing += [f"{setting}: {reason}" for reason in desk.said(why)]
     together = _Drawn(theme)
     together.tables["drops"] = pd.DataFrame(drops).sort_index().T.rename_axis("setting")
     together.add("auc_by_setting", charts.auc_by_setting, rows, missing)
@@ -158,7 +156,8 @@ def figures_by_setting(
 class _Drawn:
     """Collects figures, tables and reasons for missing figures."""
 
-    def __init__(self, theme: str) -> None:
+    def __init__(self, theme: str, *, advice: bool = True) -> None:
+        self._advice = advice
         titles = {name: known.title for name, known in SCORES.items()}  # each has its colour
         self.theme = replace(theme_named(theme), titles=titles)
         self.charts: dict[str, Any] = {}
@@ -178,12 +177,20 @@ class _Drawn:
         """Draw a figure from tables, or record why it is missing."""
         filled = [table for table in tables if len(table)]
         if not filled:
-            self.missing[name] = "; ".join(said(notes))
+            self.missing[name] = "; ".join(self.said(notes))
             return
         self.data[name] = pd.concat(filled, ignore_index=True)
         with unvalidated():
             self.charts[name] = chart(self.data[name], theme=self.theme, **options)
-        self.notes[name] = said(notes)
+        self.notes[name] = self.said(notes)
+
+    def said(self, reasons: Iterable[Reason], *, advice: bool = True) -> list[str]:
+        """Each different reason once, with all checkpoints that it holds for."""
+        places: dict[tuple[str, str], dict[str, None]] = {}
+        for reason in map(_reason, reasons):
+            places.setdefault((reason.what, reason.do), {})[reason.where] = None
+        merged = [NotThereError(*said, named([*where])) for said, where in places.items()]
+        return [str(one) if advice and self._advice else one.said for one in merged]
 
     def finished(self) -> charts.Figures:
         return charts.Figures(self.charts, self.tables, self.data, self.missing, self.notes)
@@ -207,18 +214,20 @@ class _Desk(_Drawn):
         theme: str,
         *,
         pooled: bool = False,
+        advice: bool = True,
     ) -> None:
-        super().__init__(theme)
+        super().__init__(theme, advice=advice)
         self.eta = real_number("eta", eta, finite=True)
         self.evidence, self.truth, self.compute, self.pooled = evidence, truth, compute, pooled
         self.etas: Sequence[float] = ETAS
         self.panel_etas: Sequence[float] = PANEL_ETAS
-        self.no_truth: str | None = None  # why there is none
+        self.no_truth: NotThereError | None = None  # why there is none
         if not is_log_lira(truth):
             memorized_members(evidence, truth, eta)  # raises for an invalid truth
         elif reason := self._why_no_lira():
-            hint = '; audit.figures(truth="canaries") needs none' if self._has_canaries() else ""
-            self.no_truth = reason + hint
+            hint = ['audit.figures(truth="canaries") needs none'] * self._has_canaries()
+            do = "; ".join(filter(None, [reason.do, *hint]))
+            self.no_truth = NotThereError(reason.what, do, reason.where)
         self.checkpoints = evidence.table()
         self.names = [str(name) for name in self.checkpoints.index]
         trained = self.checkpoints["step"] != 0
@@ -248,33 +257,20 @@ class _Desk(_Drawn):
         NotThereError
             If there is none, or it needs more than what is on disk.
         """
-        evidence, name = self.evidence, ""
-        try:
-            record = evidence.names.record(checkpoint)
-            name = record.name
-            if evidence.n_shadows and name not in evidence.shadows.checkpoints:
-                raise NotThereError(
-                    "the shadow models kept no logit gaps at {}: name such checkpoints in "
-                    "audit.run_shadows(n, checkpoints=[…]) of a new run",
-                    name,
-                )
-            if evidence.missing(truth_needs(evidence, record)):
-                raise NotThereError(
-                    "log-LiRA at {} needs a forward pass of the target: audit.log_lira(…) makes it",
-                    name,
-                )
-            return log_lira(evidence, name)
-        except (ValueError, StoreError) as error:
-            raise _without_name(error, name) from error
+        record = self.evidence.names.record(checkpoint)
+        if self.evidence.missing(truth_needs(self.evidence, record)):
+            what = "log-LiRA needs a forward pass of the target"
+            raise NotThereError(what, "audit.log_lira(…) makes it", record.name)
+        return log_lira(self.evidence, record.name)
 
-    def _why_no_lira(self) -> str | None:
+    def _why_no_lira(self) -> NotThereError | None:
+        start = "no ground truth: "
         try:
             if len(self.log_lira()):
                 return None
-            reason = "no member is in two shadow models and out of two others"
-        except NotThereError as error:
-            reason = str(error)
-        return f"no ground truth: {reason}"
+        except (ValueError, StoreError) as error:
+            return _reason(error, start)
+        return NotThereError(f"{start}no member is in two shadow models and out of two others")
 
     def _has_canaries(self) -> bool:
         """Whether some members are canaries, and some are not."""
@@ -296,6 +292,7 @@ class _Desk(_Drawn):
         if self.no_truth and truth is None:
             return {}, [self.no_truth]
         evidence, found, why = self.evidence, dict[str, "Evaluation"](), list[Reason]()
+        undone: dict[tuple[str, str], list[str]] = {}
         try:
             record = evidence.names.record(checkpoint)
         except ValueError as error:
@@ -307,11 +304,12 @@ class _Desk(_Drawn):
             if not is_defined(evidence, metric, record):
                 continue
             asked = not of_references or record.name in evidence.references.checkpoints
+            if metric != BASELINE and asked and (work := self._work(metric, layer, record)):
+                undone.setdefault(work, []).append(metric)
+                continue
             try:
                 if metric == BASELINE:
-                    self._check_baseline(record.name)
-                elif asked and not is_computed(evidence, metric, layer, record.name):
-                    self._refuse_work(metric, layer, record.name)
+                    self.log_lira(record.name)
                 found[metric] = evaluate(
                     evidence,
                     metric,
@@ -320,35 +318,29 @@ class _Desk(_Drawn):
                     self.eta if eta is None else eta,
                     self.truth if truth is None else truth,
                 )
-            except NotThereError as error:
-                why.append(error)
             except (ValueError, StoreError) as error:
-                why.append(_without_name(error, record.name))
+                lacks = metric == BASELINE and isinstance(error, NotThereError)
+                why.append(_reason(error, "no baseline: " if lacks else ""))
+        for (what, do), of in undone.items():
+            why.append(NotThereError(f"{what}: {listed(of)}", do, record.name))
         return found, why
 
-    def _check_baseline(self, name: str) -> None:
-        try:
-            self.log_lira(name)
-        except NotThereError as error:
-            raise NotThereError(f"no baseline: {error.what}", error.checkpoint) from error
-
-    def _refuse_work(self, metric: str, layer: str, name: str) -> None:
-        """Raise if a score takes a forward pass, or may not be computed."""
+    def _work(self, metric: str, layer: str, record: Record) -> tuple[str, str] | None:
+        """Return what a score takes that is not done here, and what does it; None for nothing."""
+        evidence = self.evidence
+        if is_computed(evidence, metric, layer, record.name):
+            return None
         place = "" if layer == "last" else f', layer="{layer}"'
-        call = f"audit.score(metric{place}, checkpoint=…)"
-        record = self.evidence.names.record(name)
-        if self.evidence.missing(needs(self.evidence, metric, record)):
-            what = f"a forward pass is missing for {{metric}} at {{}}: {call} makes it"
-            raise NotThereError(what, name, metric)
-        if not self.compute:
-            everywhere = 'audit.compare(layers="all")'
-            place = "" if layer == "last" else " at every layer"
-            raise NotThereError(
-                f"not computed at {{}}{place}: {{metric}}; {everywhere if place else call} or "
-                "audit.figures(compute=True) computes it",
-                name,
-                metric,
-            )
+        call, wanted = f"audit.score(metric{place}, checkpoint=…)", needs(evidence, metric, record)
+        if evidence.missing(wanted):
+            return "a forward pass is missing", f"{call} makes it"
+        there = all(evidence.checkpoints[need.checkpoint].has(need) for need in wanted)
+        if self.compute or not there:  # what can't be made says so itself
+            return None
+        if place:
+            call = 'audit.compare(layers="all")'
+        where = " at every layer" if place else ""
+        return f"not computed{where}", f"{call} or audit.figures(compute=True) computes it"
 
     def _by_target(self, eta: float, truth: str) -> tuple[dict[str, Evaluation], list[Reason]]:
         """Evaluate the audit's target, or pool all shadow models as targets.
@@ -412,13 +404,15 @@ class _Desk(_Drawn):
             if found:
                 curves.append(charts.roc_table(found, panel=self._label(name)))
         if len(curves) == 1:
-            raise NotThereError(
-                'there are scores at only one checkpoint: audit.compare(checkpoints="all") '
-                f"computes the others; {'; '.join(said(notes))}"
-            )
+            raise self._too_few("there are scores at only one checkpoint", notes)
         if len(names) < len(self.later):
             notes.append(f"{len(names)} of {len(self.later)} checkpoints are shown")
         self.add("roc_by_checkpoint", charts.roc_panels, curves, notes)
+
+    def _too_few(self, what: str, notes: Iterable[Reason]) -> NotThereError:
+        """Return the error of curves that need scores at more checkpoints."""
+        do = 'audit.compare(checkpoints="all") computes the others'
+        return NotThereError("; ".join([what, *self.said(notes, advice=False)]), do)
 
     def _some(self, names: list[str]) -> list[str]:
         """Select evenly spaced checkpoints, with the prediction checkpoint and the last."""
@@ -431,7 +425,7 @@ class _Desk(_Drawn):
     def over_training(self) -> None:
         """AUC, median loss, PSMI and log-LiRA at every checkpoint."""
         if self.no_truth:
-            raise NotThereError(self.no_truth)
+            raise self.no_truth
         auc, groups = [], []
         notes: list[Reason] = []
         for name, epoch in self._epochs.items():
@@ -445,10 +439,7 @@ class _Desk(_Drawn):
             groups.append(self._groups_of_lira(name, epoch, notes))
         rows = pd.concat(auc, ignore_index=True)
         if rows.empty or rows["checkpoint"].nunique() < _FEWEST:
-            raise NotThereError(
-                'there are scores at fewer than two checkpoints: audit.compare(checkpoints="all") '
-                f"computes them; {'; '.join(said(notes))}"
-            )
+            raise self._too_few("there are scores at fewer than two checkpoints", notes)
         table = pd.concat(groups, ignore_index=True)
         if len(table):
             table = table.sort_values("quantity", ascending=False, kind="stable", ignore_index=True)
@@ -461,7 +452,7 @@ class _Desk(_Drawn):
             self._positives(),
             self.theme,
         )
-        self.notes["over_training"] = said(notes)
+        self.notes["over_training"] = self.said(notes)
 
     def _positives(self) -> str:
         """Return what counts as memorised, as a reader says it."""
@@ -472,7 +463,7 @@ class _Desk(_Drawn):
     def _groups_of_lira(self, name: str, epoch: float, notes: list[Reason]) -> pd.DataFrame:
         try:
             values = self.log_lira(name)
-        except NotThereError as error:
+        except (ValueError, StoreError) as error:
             notes.append(error)
             return pd.DataFrame()
         truth = memorized_members(self.evidence, self.truth, self.eta)
@@ -493,9 +484,8 @@ class _Desk(_Drawn):
             rows.append(areas(found, layer=layer))
             notes += why
         if sum(len(table) > 0 for table in rows) == 1:
-            raise NotThereError(
-                'only one layer is computed: figures(compute=True), or audit.compare(layers="all")'
-            )
+            do = 'figures(compute=True), or audit.compare(layers="all")'
+            raise NotThereError("only one layer is computed", do)
         self.add("auc_by_layer", charts.auc_by_layer, rows, notes)
 
     def auc_by_eta(self) -> None:
@@ -562,14 +552,14 @@ class _Desk(_Drawn):
         for name in self.names:
             try:
                 values = self.log_lira(name)
-            except NotThereError as error:
+            except (ValueError, StoreError) as error:
                 notes.append(error)
                 continue
             tables.append(
                 pd.DataFrame({"checkpoint": self._label(name), "log_lira": values.to_numpy()})
             )
         if not tables:
-            raise NotThereError(self._why_no_lira() or "; ".join(said(notes)))
+            raise self._why_no_lira() or NotThereError("; ".join(self.said(notes)))
         if not self._why_no_lira():
             counted = self.log_lira() >= self.eta
             known = truly_memorized(self.evidence, counted, self.eta)
@@ -581,7 +571,7 @@ class _Desk(_Drawn):
         """Log-LiRA against counterfactual memorisation."""
         reason = self._why_no_lira()
         if reason:
-            raise NotThereError(reason)
+            raise reason
         found = compared_definitions_of(self.evidence, "final", VARIANCE, 0)
         values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
         notes: list[Reason] = []
@@ -589,8 +579,11 @@ class _Desk(_Drawn):
             values = values.drop(columns="rmia")
             spearman = spearman[~spearman[["a", "b"]].isin(["rmia"]).any(axis=1)]
             notes.append(
-                "RMIA is left out: it needs a forward pass over the samples that the target did "
-                "not train on, which audit.compare_memorization() makes"
+                NotThereError(
+                    "RMIA is left out, because it needs a forward pass over the samples that the "
+                    "target did not train on",
+                    "audit.compare_memorization() makes it",
+                )
             )
         self.add(
             "definitions",
@@ -608,30 +601,11 @@ def areas(found: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
     )
 
 
-def _without_name(error: Exception, name: str) -> NotThereError:
-    """Return the same error with the checkpoint's name taken out, where it is in it."""
-    if not name:  # it is the checkpoint that is not there
-        return NotThereError(str(error))
-    alone = rf"(?<![\w.-]){re.escape(name)}(?!\w|-|\.\d)"
-    return NotThereError(re.sub(alone, "{}", str(error)), name)
-
-
-def said(reasons: Iterable[Reason]) -> list[str]:
-    """Each different reason once, with all checkpoints and scores that it holds for."""
-    places: dict[tuple[str, str], list[str]] = {}
-    for reason in reasons:
-        one = reason if isinstance(reason, NotThereError) else NotThereError(str(reason))
-        there = places.setdefault((one.what, one.metric), [])
-        if one.checkpoint not in there:
-            there.append(one.checkpoint)
-    scores: dict[tuple[str, str], list[str]] = {}
-    for (what, metric), there in places.items():
-        scores.setdefault((what, named(there)), []).append(metric)
-    return [_filled(what, where, listed(metrics)) for (what, where), metrics in scores.items()]
-
-
-def _filled(what: str, checkpoints: str, metrics: str) -> str:
-    return what.replace("{}", checkpoints).replace("{metric}", metrics)
+def _reason(reason: Reason, start: str = "") -> NotThereError:
+    """Return a reason as what is not there, after a few words."""
+    if isinstance(reason, NotThereError):
+        return NotThereError(start + reason.what, reason.do, reason.where)
+    return NotThereError(f"{start}{reason}")
 
 
 def named(names: Sequence[str]) -> str:

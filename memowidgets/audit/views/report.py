@@ -10,8 +10,9 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import doubt, needs_of
@@ -35,14 +36,13 @@ from memowidgets.evaluation import below_class, opening_tau
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing, Scored
-from memowidgets.store import MANIFEST, StoreError
+from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table as html_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memowidgets.audit.audit import Audit
     from memowidgets.charts import Figures
     from memowidgets.decisions import Decision, DecisionLog
 
@@ -69,7 +69,9 @@ _CHECKPOINT = (
 
 
 def content_of(
-    audit: Audit,
+    evidence: Evidence,
+    evidence_with: Callable[[Iterable[Need]], Evidence],
+    log: DecisionLog,
     tau: float | str | None,
     metric: str | None,
     *,
@@ -80,8 +82,12 @@ def content_of(
 
     Parameters
     ----------
-    audit : Audit
-        The audit.
+    evidence : Evidence
+        Of the audit.
+    evidence_with : callable
+        Function that returns the evidence after what is missing of some needs was made.
+    log : DecisionLog
+        Its decisions.
     tau : float, "class" or None
         Where τ stands at first; None for the score's natural one, or the lowest 5 %. ``"class"``:
         the rule by class flags.
@@ -98,18 +104,16 @@ def content_of(
         If τ is no number, or the score is unknown.
     """
     if metric is None:
-        metric = scores.opening_metric(audit.evidence)
+        metric = scores.opening_metric(evidence)
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
     by_class = tau == scores.BY_CLASS
     at = None if tau is None or by_class else scores.checked_tau(tau)
     if at is not None and not math.isfinite(at):
         raise ValueError(f"tau must be a finite number, not {tau}")
-    try:
-        evidence = audit.evidence_with(needs_of(audit.evidence, metric))
-    except (StoreError, ValueError):  # the part that needs it says why it is missing
-        evidence = audit.evidence
-    gathering = _Gathering(evidence, audit.decision_log)
+    with suppress(StoreError, ValueError):  # the part that needs it says why it is missing
+        evidence = evidence_with(needs_of(evidence, metric))
+    gathering = _Gathering(evidence, log)
     content = gathering.content(at, metric, include_samples=include_samples, figures=figures)
     return replace(content, by_class=by_class)
 
@@ -174,7 +178,7 @@ class _Gathering:
         try:
             return ask()
         except (StoreError, ValueError) as error:
-            self._miss(what, str(error))
+            self._miss(what, without_advice(error))
             return None
 
     def _miss(self, what: str, why: str) -> None:
@@ -316,7 +320,8 @@ class _Gathering:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
             etas = FEW_ETAS if len(evidence.member_rows) > MANY else None
-            figures = self._tried("figures", lambda: audit_figures(evidence, etas=etas))
+            draw = partial(audit_figures, evidence, etas=etas, advice=False)
+            figures = self._tried("figures", draw)
         if figures is None:
             return ()
         reasons: dict[str, list[str]] = {}
@@ -381,7 +386,7 @@ def digests_of(evidence: Evidence, scored: Scored | None) -> tuple[Digest, ...]:
     scored : Scored or None
         The scores of the report.
     """
-    if evidence.kind == "arrays":
+    if evidence.given:
         found = [Digest("model", "", None, _NO_MODEL), *_of_arrays(evidence)]
     else:
         found = _of_run(evidence, None if scored is None else scored.checkpoint)
@@ -456,7 +461,7 @@ def _of_text(text: str) -> str:
 
 def summary_html(evidence: Evidence) -> str:
     """Return the main facts of an audit as a small HTML table of escaped text."""
-    facts = _facts_of_arrays if evidence.kind == "arrays" else _facts_of_run
+    facts = _facts_of_arrays if evidence.given else _facts_of_run
     return html_table(f"Audit of {evidence.path}", facts(evidence))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from memowidgets.evaluation.curve import Evaluation, roc
 from memowidgets.evaluation.thresholds import below_class, lowest_share, opening_tau
 
-BY_CLASS = "class"
+BY_CLASS: Final = "class"
 STATUSES = ("left alone", "missed", "flagged only", "found")
 FLAGGED = "flagged"  # where nobody knows who is memorised
 
@@ -23,6 +23,12 @@ Places = NDArray[np.int64]
 # η to the arguments of `Evaluation.with_truly`, or None where nobody knows how many of the
 # memorised members truly are
 Doubt = Callable[[float], tuple[float, int, Floats] | None]
+
+
+_ARRAYS = (
+    *("positions", "scores", "errors", "log_lira", "labels", "probabilities", "ids", "canaries"),
+    *("right", "truth", "by_class"),
+)
 
 
 class Share(NamedTuple):
@@ -116,10 +122,8 @@ class Scored:
         """Return the rows of a mask. The rule by class still flags what it flags among all."""
         if keep.all():
             return self
-        arrays = ("positions", "scores", "errors", "log_lira", "labels", "probabilities")
-        arrays += ("ids", "canaries", "right", "truth")
-        found = {name: getattr(self, name) for name in arrays} | {"by_class": self.below}
-        kept = {name: values[keep] for name, values in found.items() if values is not None}
+        found = vars(self) | {"by_class": self.below}
+        kept = {name: found[name][keep] for name in _ARRAYS if found[name] is not None}
         known = self.doubt
 
         def doubt(eta: float) -> tuple[float, int, Floats] | None:
@@ -175,7 +179,8 @@ class Scored:
             return found
         if self.below is None:
             raise ValueError("the rule by class needs the class of each sample: give labels")
-        return self.below[rows]
+        by_class: Bools = self.below[rows]
+        return by_class
 
     @cached_property
     def judged(self) -> Bools:
@@ -189,11 +194,11 @@ class Scored:
 
         With η of None only a truth that does not depend on it counts.
         """
+        found: Bools | None = None
         if self.truth is not None:
-            return self.truth[rows]
-        if self.log_lira is None or eta is None:
-            return None
-        found: Bools = self.log_lira[rows] >= eta
+            found = self.truth[rows]
+        elif self.log_lira is not None and eta is not None:
+            found = self.log_lira[rows] >= eta
         return found
 
     def status(self, rule: Rule, eta: float | None, rows: Any = slice(None)) -> NDArray[np.str_]:

@@ -20,7 +20,8 @@ from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
-    from memowidgets.report.content import Content, Scored
+    from memowidgets.evaluation.scored import Scored
+    from memowidgets.report.content import Content
 
 
 SCHEMA_VERSION = 3  # goes up when a field changes its meaning, comes or goes
@@ -97,8 +98,8 @@ def _truth(content: Content) -> dict[str, Any] | None:
         "eta": content.eta,
         "n": len(memorized),
         "memorized": int(memorized.sum()),
-        "memorized_but_wrong": scored.memorized_but_wrong(content.eta),
-        "truly": None if scored.doubt is None else scored.doubt[0],
+        "memorized_but_wrong": content.memorized_but_wrong,
+        "truly": content.n_truly,
         "auc": None,
         "auc_interval": None,
         "true_auc": None,

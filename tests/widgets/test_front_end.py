@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memowidgets.evaluation import clopper_pearson, roc
 from memowidgets.widgets.explored import (
     ErrorLevels,
+    Judged,
     SortedScores,
     checked_scores,
     packed_log_lira,
@@ -202,8 +203,8 @@ def test_a_score_without_a_natural_threshold_offers_none(ask):
     scores = np.random.default_rng(3).normal(size=40)
     offered = []
     for natural, canaries in ((0.0, None), (-4.0, planted), (None, planted), (None, None)):
-        given = checked_scores(scores, None, "", None, "", None, natural, canaries)
-        wire = {name: text(part) for name, part in given.wire.items()}
+        judged = Judged.of(checked_scores(scores, natural=natural, canaries=canaries))
+        wire = {name: text(part) for name, part in judged.data.items()}
         offered.append(ask("presets", wire=wire, truth=False))
     sixth = np.sort(scores[planted])[5]  # 6 of 7 is the first share of at least 75 %
     canary = ["75 % of canaries", False, sixth]

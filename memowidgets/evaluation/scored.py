@@ -214,6 +214,33 @@ class Scored:
             found = np.where(self.judged[rows], known, found)
         return np.where(np.isnan(self.scores[rows]), "", found)
 
+    def counts(self, rule: Rule, eta: float | None, among: Bools | None = None) -> dict[str, int]:
+        """Return how many rows a mask has, by default all, and how many of them are what.
+
+        Returns
+        -------
+        dict
+            ``n``, ``flagged``, ``left_alone``; with ground truth also ``found``,
+            ``flagged_only``, ``missed``.
+        """
+        n, flagged, memorized = len(self), self.flagged(rule), self.memorized(eta)
+        if among is not None:  # NumPy counts a mask faster than it takes samples out of one
+            n, flagged = int(np.count_nonzero(among)), flagged & among
+            memorized = None if memorized is None else memorized & among
+        n_flagged = int(np.count_nonzero(flagged))
+        if memorized is None:
+            return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}
+        found = int(np.count_nonzero(flagged & memorized))
+        missed = int(np.count_nonzero(memorized)) - found
+        return {
+            "n": n,
+            "flagged": n_flagged,
+            "found": found,
+            "flagged_only": n_flagged - found,
+            "missed": missed,
+            "left_alone": n - n_flagged - missed,
+        }
+
     def evaluated(self, eta: float) -> Evaluation | None:
         """Return how well the scores of the judged rows predict the truth; None without a ROC."""
         if not self.judged.any():

@@ -122,8 +122,6 @@ class Content:
         The members themselves, if the report is to show them.
     class_names : sequence of str
         Names of the classes, which are only shown with samples.
-    canaries : array of shape (n_members,), bool, optional
-        Mask of the planted members.
     decisions : mapping of str to Decision
         Decisions by id.
     figures : sequence of Figure
@@ -159,7 +157,6 @@ class Content:
     ids: Sequence[str]
     samples: Any | None = None
     class_names: Sequence[str] = ()
-    canaries: NDArray[np.bool_] | None = None
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
     warnings: Sequence[str] = ()
@@ -193,9 +190,8 @@ class Content:
         """Number of scores less than two standard errors from τ."""
         if self.scored is None or self.scored.errors is None or self.by_class:
             return None
-        reach = 2 * ErrorLevels.of(self.scored.errors).errors  # as the page counts
-        close = (self.scored.scores - reach < self.tau) & (self.tau < self.scored.scores + reach)
-        return int(close.sum())
+        levels = ErrorLevels.of(self.scored.errors)  # as the page counts
+        return levels.undecided(self.scored.scores, self.tau)
 
     @cached_property
     def memorized(self) -> NDArray[np.bool_] | None:
@@ -248,11 +244,9 @@ class Content:
             return None
         if not self.by_class:
             return self.evaluation.at(self.tau)
-        flagged, memorized = self.flagged[self.scored.judged], self.evaluation.memorized
-        counts = int((flagged & memorized).sum()), int((flagged & ~memorized).sum())
-        return OperatingPoint.from_counts(
-            self.tau, *counts, self.evaluation.n_memorized, self.evaluation.n
-        )
+        counts = self.scored.only(self.scored.judged).counts(BY_CLASS, self.eta)
+        of_each = counts["found"], counts["flagged_only"], self.evaluation.n_memorized, counts["n"]
+        return OperatingPoint.from_counts(self.tau, *of_each)
 
     @cached_property
     def by_risk(self) -> NDArray[np.int64]:

@@ -153,7 +153,7 @@ def _sample(content: Content, scored: Scored, row: int) -> dict[str, Any]:
         "error": None if scored.errors is None else float(scored.errors[row]),
         "log_lira": None if scored.log_lira is None else float(scored.log_lira[row]),
         "label": content.class_names[label] if known and label is not None else None,
-        "canary": None if content.canaries is None else bool(content.canaries[position]),
+        "canary": None if scored.canaries is None else bool(scored.canaries[row]),
         "answered_rightly": None if scored.right is None else bool(scored.right[row]),
         "decision": made.decision,
         "to": made.to,

@@ -125,10 +125,9 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         "decisions": [CHOICES.index(m.decision) for m in made],
     }
     log_lira = scored.log_lira if scored.judged.any() else None
-    planted = content.canaries
     found = {
         "errors": scored.errors,
-        "canaries": None if planted is None else planted[scored.positions].astype(int),
+        "canaries": None if scored.canaries is None else scored.canaries.astype(int),
         "below": None if scored.below is None else scored.below.astype(int),
         "right": None if scored.right is None else scored.right.astype(int),
     }

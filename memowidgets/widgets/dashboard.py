@@ -17,7 +17,7 @@ import traitlets
 from memowidgets.checks import as_code
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import quoted, visible
-from memowidgets.widgets.explored import MOST_OTHERS, Judged, checked_tau, curve
+from memowidgets.widgets.explored import MOST_OTHERS, Judged, curve
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import Extra, Listed, aligned
@@ -25,7 +25,7 @@ from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pinned, State, fields, mismatch
 from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.threads import give_back, in_background, watch
-from memowidgets.widgets.widget import created, displayed, validate
+from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ import numpy as np
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
 from memowidgets.evaluation import Evaluation, below_class, compare, roc, truly
 from memowidgets.evaluation.scored import Scored
-from memowidgets.visible import visible
+from memowidgets.widgets.widget import checked_tau
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -82,17 +82,6 @@ def checked_log_lira(values: ArrayLike, n: int) -> Floats:
     if array.dtype.kind not in "fiu":
         raise TypeError(f"log_lira must be real numbers, not {array.dtype}; a mask is `memorized`")
     return array.astype(np.float64)
-
-
-def checked_tau(tau: float, name: str = "tau") -> float:
-    """Return a finite threshold. Infinity has no place on an axis."""
-    try:
-        number = float(tau)
-    except OverflowError:  # an integer that no float holds
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number, not {visible(str(tau), 40)}")
-    return number
 
 
 @dataclass(frozen=True)
@@ -209,6 +198,11 @@ class ErrorLevels:
         """Error of each sample, as Python and the front end both use it."""
         return self.levels[self.codes]
 
+    def undecided(self, scores: Floats, tau: float) -> int:
+        """Return how many scores are less than two standard errors from τ."""
+        reach = 2 * self.errors
+        return int(((scores - reach < tau) & (tau < scores + reach)).sum())
+
     def packed(self, scores: SortedScores) -> dict[str, bytes]:
         """Return ``levels`` as float64, and ``codes`` in the order of the scores."""
         codes = scores.rising(self.codes)
@@ -317,6 +311,8 @@ class Judged:
     @classmethod
     def of(cls, found: Scored, eta: float = 4.0, positives: str = "") -> Judged:
         """Leave out the samples without log-LiRA, unless no sample has one."""
+        if found.truth is not None and found.log_lira is not None:
+            raise ValueError("give memorized or log_lira, not both: η says who is memorised")
         counting, note = found.judged, ""
         if not counting.any():
             note = "" if found.log_lira is None else "No sample has a log-LiRA yet."
@@ -432,30 +428,6 @@ class Judged:
         return found
 
 
-def counted(flagged: Bools, memorized: Bools | None, among: Bools | None = None) -> dict[str, int]:
-    """Return how many samples are flagged, and how many of them rightly where that is known.
-
-    `among` is a mask of the samples that count, by default all.
-    """
-    n = len(flagged)
-    if among is not None:  # NumPy counts a mask faster than it takes samples out of one
-        n, flagged = int(np.count_nonzero(among)), flagged & among
-        memorized = None if memorized is None else memorized & among
-    n_flagged = int(np.count_nonzero(flagged))
-    if memorized is None:
-        return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}
-    found = int(np.count_nonzero(flagged & memorized))
-    missed = int(np.count_nonzero(memorized)) - found
-    return {
-        "n": n,
-        "flagged": n_flagged,
-        "found": found,
-        "flagged_only": n_flagged - found,
-        "missed": missed,
-        "left_alone": n - n_flagged - missed,
-    }
-
-
 def curve(evaluation: Evaluation) -> dict[str, Any]:
     """Return a ROC as it is drawn, and its AUC with the interval."""
     rates = evaluation.roc
@@ -467,7 +439,7 @@ NOTHING = Judged.of(Scored(np.empty(0, dtype=np.int64), np.empty(0)))
 
 
 def checked_scores(
-    scores: ArrayLike,
+    scores: ArrayLike | None,
     memorized: ArrayLike | None = None,
     title: str = "",
     errors: ArrayLike | None = None,
@@ -475,8 +447,9 @@ def checked_scores(
     natural: float | None = 0.0,
     canaries: ArrayLike | None = None,
     labels: ArrayLike | None = None,
+    n: int | None = None,
 ) -> Scored:
-    """Check all arrays of a view before anything changes."""
+    """Check all arrays of a view before anything changes; n samples may be without a score."""
     check_same_order(
         scores=scores,
         memorized=memorized,
@@ -485,10 +458,8 @@ def checked_scores(
         canaries=canaries,
         labels=labels,
     )
-    values = checked_floats("scores", scores)
+    values = np.full(n or 0, np.nan) if scores is None else checked_floats("scores", scores, n)
     n = len(values)
-    if memorized is not None and log_lira is not None:
-        raise ValueError("give memorized or log_lira, not both: η says who is memorised")
     return Scored(
         np.arange(n),
         values,

@@ -19,15 +19,13 @@ from memowidgets.widgets.explored import (
     Judged,
     checked_others,
     checked_scores,
-    checked_tau,
-    counted,
     packed_log_lira,
 )
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, picture, table, with_interval
 from memowidgets.widgets.threads import Newest
-from memowidgets.widgets.widget import Guarded, created, displayed, validate
+from memowidgets.widgets.widget import Guarded, checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -122,9 +120,7 @@ class Thresholds(AtThreshold):
         levels, scores = self._judged.levels, self._judged.scored.scores
         if levels is None or self.rule:
             return None
-        reach = 2 * levels.errors
-        close = (scores - reach < self.tau) & (self.tau < scores + reach)
-        return int(close.sum())
+        return levels.undecided(scores, self.tau)
 
     # ---------------------------------------------------------------- what the page says
 
@@ -213,10 +209,8 @@ class Thresholds(AtThreshold):
             self._worker.run(job)
 
     def _count(self) -> None:
-        judged, scored = self._judged, self._judged.scored
-        memorized = judged.memorized if judged.eta == self.eta else scored.memorized(self.eta)
         rule: Rule = BY_CLASS if self.rule else self.tau
-        self.set_trait("counts", counted(scored.flagged(rule), memorized))
+        self.set_trait("counts", self._judged.scored.counts(rule, self.eta))
 
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""

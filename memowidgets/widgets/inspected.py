@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,7 @@ import numpy as np
 from memowidgets.checks import check_finite, check_same_order
 from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.visible import quoted
-from memowidgets.widgets.explored import (
-    checked_flags,
-    checked_floats,
-    checked_log_lira,
-    counted,
-)
+from memowidgets.widgets.explored import checked_scores
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -102,10 +97,6 @@ class Listed:
             return SORTS[name]
         return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
-    def status(self, row: int, rule: Rule) -> str:
-        """Return what a row is, in the words of the filters. Without a score it is empty."""
-        return str(self.scored.status(rule, self.eta, row))
-
     def mask(self, name: str, rule: Rule) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
         flagged = self.scored.flagged(rule)
@@ -122,7 +113,7 @@ class Listed:
 
     def counts(self, rule: Rule, among: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of these rows each filter shows."""
-        found = counted(self.scored.flagged(rule), self.memorized, among)
+        found = self.scored.counts(rule, self.eta, among)
         found["all"] = found.pop("n")
         return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
@@ -229,19 +220,14 @@ def rows_from(
     extras: Mapping[str, Extra] | None = None,
 ) -> Listed:
     """Check everything that is known of the samples, and return it as rows."""
-    check_same_order(
-        scores=scores, memorized=memorized, labels=labels, errors=errors, log_lira=log_lira
-    )
+    check_same_order(scores=scores, labels=labels)
     places = _checked_positions(positions, len(reader))
     n = len(places)
     if memorized is not None and scores is None:
         raise ValueError("memorized without scores: give both, or neither")
-    found = Scored(
-        places,
-        np.full(n, np.nan) if scores is None else checked_floats("scores", scores, n),
-        errors=None if errors is None else checked_floats("errors", errors, n),
-        truth=None if memorized is None else checked_flags("memorized", memorized, n),
-        log_lira=None if log_lira is None else checked_log_lira(log_lira, n),
+    found = replace(
+        checked_scores(scores, memorized, "", errors, log_lira, n=n),
+        positions=places,
         labels=_checked_labels(labels, reader, places),
         probabilities=_checked_probabilities(probabilities, n),
     )

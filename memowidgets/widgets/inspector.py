@@ -14,7 +14,6 @@ from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
 from memowidgets.evaluation.scored import BY_CLASS
 from memowidgets.widgets.deciding import Deciding
-from memowidgets.widgets.explored import checked_tau
 from memowidgets.widgets.explorer import AtThreshold
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import (
@@ -28,7 +27,7 @@ from memowidgets.widgets.items import Items, digits_for, known_of, short_title
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import in_background
-from memowidgets.widgets.widget import created, displayed, validate
+from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -107,7 +107,7 @@ class Items:
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
-            "status": rows.status(row, rule),
+            "status": str(scored.status(rule, rows.eta, row)),
             "score": score,
             "error": error,
             "uncertain": close,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -596,14 +596,18 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scored) -> tu
     return (f"PSMI's τ = 0 may be strict here: {flags}",)
 
 
-def checked_tau(tau: Any) -> float:
-    """Return a threshold as a number.
+def checked_rule(tau: Any) -> float | Literal["class"] | None:
+    """Return what flags: a threshold as a number, the rule by class, or None as it is.
 
     Raises
     ------
     TypeError
         If it is not a number, such as a rule that `Evaluation.threshold` takes.
     """
+    if tau is None:
+        return None
+    if isinstance(tau, str) and tau == BY_CLASS:
+        return BY_CLASS
     if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
         raise TypeError(
             f"tau must be a number or {BY_CLASS!r}, not {tau!r}; for a rule such as 'youden' pass "

@@ -16,7 +16,7 @@ from memowidgets.audit.numbers.scores import (
     Floats,
     Labels,
     Metric,
-    checked_tau,
+    checked_rule,
     notes_on_zero,
     of_members,
     probabilities,
@@ -25,10 +25,10 @@ from memowidgets.audit.numbers.scores import (
 from memowidgets.audit.numbers.truth import member_log_lira, support
 from memowidgets.checks import is_missing, real_number, warn_user
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.data.dataset import writable
-from memowidgets.data.kinds import kind_of_sample, value_of
+from memowidgets.data.dataset import value_of, writable
+from memowidgets.data.kinds import kind_of_sample
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
-from memowidgets.evaluation.scored import BY_CLASS, Rule, Scored, Share
+from memowidgets.evaluation.scored import Rule, Scored, Share
 from memowidgets.files import write_whole
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
@@ -122,16 +122,11 @@ def judged(
     """
     if tau is not None and share is not None:
         raise ValueError("give tau= or share=, not both")
-    by_class = isinstance(tau, str) and tau == BY_CLASS
-    threshold = None if tau is None or by_class else checked_tau(tau)
-    if threshold is not None and math.isnan(threshold):
+    rule = checked_rule(tau) if share is None else Share(share)
+    if isinstance(rule, float) and math.isnan(rule):
         raise ValueError("tau is NaN; it must be a number")
     found = scored_members(evidence, metric, layer, checkpoint)
-    rule: Rule = BY_CLASS if by_class else threshold
-    if share is not None:
-        rule = Share(share)
-    at_zero = found.at(rule) == 0
-    on_zero = notes_on_zero(evidence, metric, found) if at_zero else ()
+    on_zero = notes_on_zero(evidence, metric, found) if found.at(rule) == 0 else ()
     notes = (*evidence.notes_at(checkpoint), *found.notes)
     for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
         warn_user(note)  # the caller of the audit's method

@@ -106,8 +106,8 @@ def content_of(
         metric = scores.opening_metric(audit.evidence)
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
-    by_class = tau == BY_CLASS
-    at = None if tau is None or by_class else scores.checked_tau(tau)
+    rule = scores.checked_rule(tau)
+    at = None if rule == BY_CLASS else rule
     if at is not None and not math.isfinite(at):
         raise ValueError(f"tau must be a finite number, not {tau}")
     try:
@@ -116,7 +116,7 @@ def content_of(
         evidence = audit.evidence
     gathering = _Gathering(evidence, audit.decision_log)
     content = gathering.content(at, metric, include_samples=include_samples, figures=figures)
-    return replace(content, by_class=by_class)
+    return replace(content, by_class=rule == BY_CLASS)
 
 
 class _Gathering:
@@ -166,7 +166,6 @@ class _Gathering:
             ids=[str(name) for name in evidence.members],
             samples=samples,
             class_names=evidence.data.class_names if include_samples else (),
-            canaries=evidence.member_data.canaries,
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
             warnings=tuple(map(self._unplaced, notes)),

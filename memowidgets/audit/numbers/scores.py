@@ -460,7 +460,8 @@ def scored_members(
     found, known = score(evidence, metric, layer, checkpoint, progress), _known(metric)
     rows, right, planted = found.positions, answered_rightly(evidence), evidence.data.canaries
     values = member_log_lira(evidence) if truth else None
-    by_id = pd.Series(found.scores, evidence.members[rows])
+    ids = evidence.members[rows]
+    by_id = pd.Series(found.scores, ids)
 
     def doubtful(eta: float) -> tuple[float, int, Floats] | None:
         if values is None:
@@ -476,7 +477,7 @@ def scored_members(
         layer=evidence.names.layer(layer) if known is None or known.uses_layer else "",
         checkpoint=evidence.names.record(checkpoint).name,
         natural=known.tau if known else None,
-        ids=evidence.members[rows],
+        ids=ids,
         canaries=None if planted is None else planted[evidence.member_rows[rows]],
         right=None if right is None else right[rows],
         doubt=doubtful,

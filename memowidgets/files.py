@@ -185,6 +185,11 @@ def read_whole(path: Path, most: int = _LARGEST_READ) -> bytes:
         return file.read(most)
 
 
+def state_of(found: os.stat_result) -> tuple[int, ...]:
+    """Return numbers that change whenever a file is written or replaced."""
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+
 def check_outside_runs(path: str | os.PathLike[str]) -> None:
     """Refuse a path in a run directory, which holds only what the run itself writes.
 

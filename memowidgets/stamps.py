@@ -121,11 +121,6 @@ def fingerprints(manifest: Mapping[str, Any]) -> tuple[str, str]:
     return digest(same), digest(short)
 
 
-def state_of(found: os.stat_result) -> tuple[int, ...]:
-    """Return numbers that change whenever a file is written or replaced."""
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
-
-
 def is_settled(found: os.stat_result) -> bool:
     """Return whether a later change would be visible in the state, given the clock's ticks."""
     return time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED_NS

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from memowidgets.audit.evidence import Evidence
     from memowidgets.audit.views.answers import AuditView
-    from memowidgets.widgets.protocol import ScoreView
+    from memowidgets.evaluation.scored import Scored
 
     Floats = NDArray[np.float64]
 
@@ -262,15 +262,13 @@ class _Recorded:
 
     def wire(self, score: str, layer: str, checkpoint: str) -> dict[str, Any]:
         """Return one view: its scores in the order of the members, and what belongs to them."""
-        from memowidgets.widgets.explored import Judged, checked_scores
+        from memowidgets.widgets.explored import Judged
         from memowidgets.widgets.items import digits_for
 
         found = self._scored(score, layer, checkpoint)
         scores, wide = upward(found.scores)
         by_layer = any(c.uses_layer for c in self.scores if c.value == score)
-        given = checked_scores(
-            scores, None, found.title, None, "", self.truth, found.natural, found.canaries
-        )
+        judged = Judged.of(replace(found, scores=scores, log_lira=self.truth), ETA)
         return {
             "metric": score,
             "layer": layer if by_layer else "",
@@ -280,11 +278,11 @@ class _Recorded:
             "wide": wide,
             "errors": _levels(found.errors),
             "natural": found.natural,
-            "canary_tau": given.canary_tau,
+            "canary_tau": judged.canary_tau,
             "warnings": found.warnings,
             "notes": found.notes,
             "digits": digits_for(scores),
-            **Judged(replace(given, doubt=found.doubt), ETA).said,
+            **judged.said,
         }
 
     def samples(self) -> dict[str, Any]:
@@ -324,7 +322,7 @@ class _Recorded:
         scores, memorized = self._scored(*self.first).scores, self.truth >= ETA
         return int(np.where(memorized | ~memorized.any(), scores, np.inf).argmin())
 
-    def _scored(self, *pick: str) -> ScoreView:
+    def _scored(self, *pick: str) -> Scored:
         """Return the numbers of a pick for the members on the page, which must all have them."""
         found = self.view.view(*pick)
         if len(found.scores) != len(self.evidence.members) or found.log_lira is None:

@@ -904,14 +904,15 @@ class Audit:
         A flagged member is a prediction. Two reference models check it in two short trainings
         (`run_references`), and only shadow models tell which members are memorised.
         """
-        from memowidgets.audit.views.listing import listed_members
+        from memowidgets.audit.views.listing import judged, listed_members
 
         metric = scores.opening_metric(self.evidence) if metric is None else metric
         evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
         if samples:
             return listed_members(evidence, self._log, *asked, eta, samples=True)
-        table, chosen = scores.judged(evidence, *asked)
-        return table[chosen].sort_values("score", kind="stable")
+        table, found, rule = judged(evidence, *asked)
+        chosen = table.iloc[found.positions[found.flagged(rule)]]
+        return chosen.sort_values("score", kind="stable")
 
     def export(
         self,

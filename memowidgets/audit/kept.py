@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
+from memowidgets.evaluation.scored import Scored
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Shapes
 from memowidgets.training.rho import Record
@@ -21,38 +21,6 @@ from memowidgets.training.rho import Record
 METHODS = {"psmi": 1, "mahalanobis": 1}
 _METHOD = "method"
 _Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Scores of one metric; a low score means risk.
-
-    Attributes
-    ----------
-    rows : array of shape (n_scored,), int64
-        Positions of the scored members among all members.
-    mu : array of shape (n_scored,), float64
-        Score of each.
-    errors : array of shape (n_scored,), float64, or None
-        Standard error of each score, if the metric has one.
-    notes : tuple of str
-        Warnings of the metric about the data that it was fitted on.
-    """
-
-    rows: NDArray[np.int64]
-    mu: NDArray[np.float64]
-    errors: NDArray[np.float64] | None = None
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[str, ...] = ()) -> Self:
-        """Return scores of all members, in their order."""
-        return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
-
-    def copy(self) -> Self:
-        """Return scores that share no array with these: what a user changes stays theirs."""
-        errors = None if self.errors is None else self.errors.copy()
-        return replace(self, rows=self.rows.copy(), mu=self.mu.copy(), errors=errors)
 
 
 class Cache:
@@ -156,24 +124,24 @@ class KeptScores:
             return True
         return self._file(metric, layer, record, warns=False) is not None
 
-    def find(self, metric: str, layer: str, record: Record, state: Hashable) -> Scores | None:
+    def find(self, metric: str, layer: str, record: Record, state: Hashable) -> Scored | None:
         """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
         held = self._cache.known(("score", metric, layer, record.name), state)
         if held is not None:
-            return cast("Scores", held).copy()
+            return cast("Scored", held)
         kept = self._file(metric, layer, record, warns=True)
         if kept is None:
             return None
         values = np.array(kept["score"])
-        return Scores(
+        return Scored(
             np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
             values,
             np.array(kept["error"]) if "error" in kept else None,
-            tuple(json.loads(kept.metadata.get("notes", "[]"))),
+            notes=tuple(json.loads(kept.metadata.get("notes", "[]"))),
         )
 
     def keep(
-        self, metric: str, layer: str, record: Record, state: Hashable, scores: Scores
+        self, metric: str, layer: str, record: Record, state: Hashable, scores: Scored
     ) -> None:
         """Keep the scores by a metric at a layer of a checkpoint.
 
@@ -183,12 +151,12 @@ class KeptScores:
             If they cannot be written.
         """
         if self._place is None or self._read_only:
-            self._cache.of(("score", metric, layer, record.name), state, scores.copy)
+            self._cache.of(("score", metric, layer, record.name), state, lambda: scores)
             return
         run, folder, weights = self._place(record, layer)
-        tensors: dict[str, NDArray[Any]] = {"score": scores.mu}
-        if not np.array_equal(scores.rows, np.arange(len(scores.rows))):  # some have none
-            tensors["rows"] = scores.rows
+        tensors: dict[str, NDArray[Any]] = {"score": scores.scores}
+        if not np.array_equal(scores.positions, np.arange(len(scores))):  # some have none
+            tensors["rows"] = scores.positions
         if scores.errors is not None:
             tensors["error"] = scores.errors
         notes = {"notes": json.dumps(scores.notes), _METHOD: str(METHODS.get(metric, 1))}

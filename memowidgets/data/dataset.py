@@ -650,3 +650,10 @@ def check_whole_characters(texts: Iterable[str], what: str) -> None:
                 f"{what} {quoted(text)} has half a character (a lone surrogate), which cannot be "
                 "written; correct the text's encoding"
             )
+
+
+def value_of(sample: Any, name: str) -> Any:
+    """Return a value of a record or an attribute of an object; None without it."""
+    if isinstance(sample, dict):
+        return sample.get(name)
+    return getattr(sample, name, None)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["kind_of", "kind_of_sample", "value_of"]
+from memowidgets.data.dataset import value_of
+
+__all__ = ["kind_of", "kind_of_sample"]
 
 
 def kind_of(samples: Any) -> str | None:
@@ -55,10 +57,3 @@ def kind_of_sample(sample: Any) -> str | None:
 
 def _has(sample: Any, name: str) -> bool:
     return value_of(sample, name) is not None
-
-
-def value_of(sample: Any, name: str) -> Any:
-    """Return a value of a record or an attribute of an object; None without it."""
-    if isinstance(sample, dict):
-        return sample.get(name)
-    return getattr(sample, name, None)

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from memowidgets.files import write_whole
+from memowidgets.files import state_of, write_whole
 from memowidgets.network import check_revision, failure, hub_errors, hub_may_be_asked
-from memowidgets.stamps import digest, digest_of, is_settled, state_of
+from memowidgets.stamps import digest, digest_of, is_settled
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:

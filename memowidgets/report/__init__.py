@@ -1,6 +1,6 @@
 """The exported page of an audit, with its JSON twin."""
 
-from memowidgets.report.content import Content, Digest, Figure, Missing, Scored
+from memowidgets.report.content import Content, Digest, Figure, Missing
 from memowidgets.report.exports import SCHEMA_VERSION, checked_targets, schema, write
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "Digest",
     "Figure",
     "Missing",
-    "Scored",
     "checked_targets",
     "schema",
     "write",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc, truly
+from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, truly
+from memowidgets.evaluation.scored import BY_CLASS, Rule, Scored
 from memowidgets.widgets.explored import ErrorLevels
 
 if TYPE_CHECKING:
@@ -89,82 +90,6 @@ class Digest:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """The reported scores. Row i belongs to member ``positions[i]``.
-
-    Attributes
-    ----------
-    metric, title, layer, checkpoint : str
-        Metric, its title, layer and checkpoint. The layer is empty for a metric that has none.
-    positions : array of shape (n,), int64
-        Positions among the members.
-    scores : array of shape (n,), float64
-        Finite numbers. A low score means risk.
-    errors : array of shape (n,), float64, optional
-        Standard errors.
-    log_lira : array of shape (n,), float64, optional
-        NaN for a member that has none; None without ground truth.
-    labels : array of shape (n,), int64, optional
-        Label that each member is trained on.
-    probabilities : array of shape (n, n_classes), optional
-        Probability of each class by the model.
-    others : mapping of str to array of shape (n,)
-        Other scores of the same members, to compare.
-    notes : sequence of str
-        Notes that a reader of the scores needs.
-    natural : float, optional
-        Threshold that means the same for every model; None if the metric has none.
-    right : array of shape (n,), bool, optional
-        Whether the finished model gives a member its label; None where that is not known.
-    below : array of shape (n,), bool, optional
-        What the rule by class flags.
-    support : pair of arrays of shape (n,), optional
-        Number of models that memorised each member, NaN for unknown, of those that trained on it.
-    doubt : tuple, optional
-        The arguments of `Evaluation.with_truly`, with a probability for each member; None where
-        log-LiRA has no errors.
-    """
-
-    metric: str
-    title: str
-    layer: str
-    checkpoint: str
-    positions: NDArray[np.int64]
-    scores: Floats
-    errors: Floats | None = None
-    log_lira: Floats | None = None
-    labels: NDArray[np.int64] | None = None
-    probabilities: Floats | None = None
-    others: Mapping[str, Floats] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    natural: float | None = 0.0
-    right: NDArray[np.bool_] | None = None
-    below: NDArray[np.bool_] | None = None
-    support: tuple[Floats, NDArray[np.int64]] | None = None
-    doubt: tuple[float, int, Floats] | None = None
-
-    @cached_property
-    def judged(self) -> NDArray[np.bool_]:
-        """Mask of the rows that have a log-LiRA."""
-        if self.log_lira is None:
-            return np.zeros(len(self.scores), dtype=np.bool_)
-        return ~np.isnan(self.log_lira)
-
-    def memorized(self, eta: float) -> NDArray[np.bool_]:
-        """Mask of the judged rows that are memorised at η."""
-        if self.log_lira is None:
-            return np.zeros(0, dtype=np.bool_)
-        found: NDArray[np.bool_] = self.log_lira[self.judged] >= eta
-        return found
-
-    def memorized_but_wrong(self, eta: float) -> int | None:
-        """Number of memorised rows that the finished model answers wrongly; None if unknown."""
-        if self.right is None:
-            return None
-        return int((self.memorized(eta) & ~self.right[self.judged]).sum())
-
-
-@dataclass(frozen=True, eq=False)
 class Content:
     """The content of a report.
 
@@ -189,15 +114,14 @@ class Content:
     tau, eta : float
         A member is flagged if its score is at most τ, memorised if its log-LiRA is at least η.
     scored : Scored, optional
-        The scores; None if nothing is scored.
+        The scores; None if nothing is scored. Labels, ids and probabilities in it are shown with
+        samples only.
     ids : sequence of str
         Ids of all members.
     samples : sequence, optional
         The members themselves, if the report is to show them.
     class_names : sequence of str
         Names of the classes, which are only shown with samples.
-    canaries : array of shape (n_members,), bool, optional
-        Mask of the planted members.
     decisions : mapping of str to Decision
         Decisions by id.
     figures : sequence of Figure
@@ -212,6 +136,10 @@ class Content:
         Digests of model, data and run.
     by_class : bool
         Whether the rule by class flags, in place of τ.
+    others : mapping of str to array of shape (n,)
+        Other scores of the same members, to compare.
+    support : pair of arrays of shape (n,), optional
+        Number of models that memorised each of them, NaN for unknown, of those that trained on it.
     """
 
     name: str
@@ -229,7 +157,6 @@ class Content:
     ids: Sequence[str]
     samples: Any | None = None
     class_names: Sequence[str] = ()
-    canaries: NDArray[np.bool_] | None = None
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
     warnings: Sequence[str] = ()
@@ -237,6 +164,8 @@ class Content:
     truth_given: bool = False
     digests: Sequence[Digest] = ()
     by_class: bool = False
+    others: Mapping[str, Floats] = field(default_factory=dict)
+    support: tuple[Floats, NDArray[np.int64]] | None = None
 
     @property
     def at(self) -> str:
@@ -246,11 +175,10 @@ class Content:
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
         """Mask of the scored rows that are flagged."""
-        scores = np.empty(0) if self.scored is None else self.scored.scores
-        if self.by_class and self.scored is not None and self.scored.below is not None:
-            return self.scored.below
-        found: NDArray[np.bool_] = scores <= self.tau
-        return found
+        if self.scored is None:
+            return np.zeros(0, dtype=np.bool_)
+        rule: Rule = BY_CLASS if self.by_class else self.tau
+        return self.scored.flagged(rule)
 
     @cached_property
     def flagged_interval(self) -> tuple[float, float]:
@@ -262,32 +190,39 @@ class Content:
         """Number of scores less than two standard errors from τ."""
         if self.scored is None or self.scored.errors is None or self.by_class:
             return None
-        reach = 2 * ErrorLevels.of(self.scored.errors).errors  # as the page counts
-        close = (self.scored.scores - reach < self.tau) & (self.tau < self.scored.scores + reach)
-        return int(close.sum())
+        levels = ErrorLevels.of(self.scored.errors)  # as the page counts
+        return levels.undecided(self.scored.scores, self.tau)
 
     @cached_property
     def memorized(self) -> NDArray[np.bool_] | None:
         """Mask of the judged rows that are memorised, or None without ground truth."""
-        if self.scored is None or not self.scored.judged.any():
+        scored = self.scored
+        if scored is None or not scored.judged.any():
             return None
-        return self.scored.memorized(self.eta)
+        return scored.only(scored.judged).memorized(self.eta)
+
+    @property
+    def memorized_but_wrong(self) -> int | None:
+        """Number of memorised rows that the finished model answers wrongly; None if unknown."""
+        if self.scored is None or self.scored.right is None or self.memorized is None:
+            return None
+        return int((self.memorized & ~self.scored.right[self.scored.judged]).sum())
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
         """Evaluation of the scores against log-LiRA, or None if there is no ROC."""
-        memorized = self.memorized
-        if self.scored is None or memorized is None or memorized.all() or not memorized.any():
-            return None
-        judged, doubt = self.scored.judged, self.scored.doubt
-        found = roc(self.scored.scores[judged], memorized)
-        return found if doubt is None else found.with_truly(*doubt[:2], doubt[2][judged])
+        return None if self.scored is None else self.scored.evaluated(self.eta)
+
+    @cached_property
+    def n_truly(self) -> float | None:
+        """How many of the memorised rows truly are, as an expected number; None if unknown."""
+        doubt = self.scored and self.scored.doubt and self.scored.doubt(self.eta)
+        return doubt[0] if doubt else None
 
     @property
     def truly(self) -> str:
         """How many of the memorised rows truly are, as in "about 15 truly"; "" if unknown."""
-        doubt = None if self.scored is None else self.scored.doubt
-        return "" if doubt is None else truly(doubt[0])
+        return "" if self.n_truly is None else truly(self.n_truly)
 
     @cached_property
     def cautions(self) -> tuple[str, ...]:
@@ -309,11 +244,9 @@ class Content:
             return None
         if not self.by_class:
             return self.evaluation.at(self.tau)
-        flagged, memorized = self.flagged[self.scored.judged], self.evaluation.memorized
-        counts = int((flagged & memorized).sum()), int((flagged & ~memorized).sum())
-        return OperatingPoint.from_counts(
-            self.tau, *counts, self.evaluation.n_memorized, self.evaluation.n
-        )
+        counts = self.scored.only(self.scored.judged).counts(BY_CLASS, self.eta)
+        of_each = counts["found"], counts["flagged_only"], self.evaluation.n_memorized, counts["n"]
+        return OperatingPoint.from_counts(self.tau, *of_each)
 
     @cached_property
     def by_risk(self) -> NDArray[np.int64]:

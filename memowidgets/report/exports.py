@@ -20,7 +20,8 @@ from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
-    from memowidgets.report.content import Content, Scored
+    from memowidgets.evaluation.scored import Scored
+    from memowidgets.report.content import Content
 
 
 SCHEMA_VERSION = 3  # goes up when a field changes its meaning, comes or goes
@@ -97,8 +98,8 @@ def _truth(content: Content) -> dict[str, Any] | None:
         "eta": content.eta,
         "n": len(memorized),
         "memorized": int(memorized.sum()),
-        "memorized_but_wrong": scored.memorized_but_wrong(content.eta),
-        "truly": None if scored.doubt is None else scored.doubt[0],
+        "memorized_but_wrong": content.memorized_but_wrong,
+        "truly": content.n_truly,
         "auc": None,
         "auc_interval": None,
         "true_auc": None,
@@ -152,7 +153,7 @@ def _sample(content: Content, scored: Scored, row: int) -> dict[str, Any]:
         "error": None if scored.errors is None else float(scored.errors[row]),
         "log_lira": None if scored.log_lira is None else float(scored.log_lira[row]),
         "label": content.class_names[label] if known and label is not None else None,
-        "canary": None if content.canaries is None else bool(content.canaries[position]),
+        "canary": None if scored.canaries is None else bool(scored.canaries[row]),
         "answered_rightly": None if scored.right is None else bool(scored.right[row]),
         "decision": made.decision,
         "to": made.to,

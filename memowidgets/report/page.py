@@ -19,8 +19,8 @@ from memowidgets.report.content import CHOICES
 from memowidgets.report.words import Section, Table, sections, whole
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
-from memowidgets.widgets.explored import Judged, checked_scores
-from memowidgets.widgets.inspected import Rows, classes_in, valid_filters
+from memowidgets.widgets.explored import Judged
+from memowidgets.widgets.inspected import Listed, classes_in, valid_filters
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.samples import readable, reader_for
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     from memowidgets.decisions import Decision
-    from memowidgets.report.content import Content, Scored
+    from memowidgets.evaluation.scored import Scored
+    from memowidgets.report.content import Content
 
 
 LEVEL = 6  # 9 takes twice as long for a hundredth less
@@ -100,18 +101,13 @@ def wire(content: Content) -> dict[str, Any]:
 
 def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     """Return the traits that `ThresholdExplorer` sends its page, and log-LiRA."""
-    title = readable(scored.title)
-    given = checked_scores(
-        scored.scores, None, title, scored.errors, "", scored.log_lira, scored.natural
-    )
-    below = scored.below if scored.below is None else scored.below[given.counting]
-    given = replace(given, version=1, below=below, doubt=lambda _eta: scored.doubt)
-    judged = Judged(given, content.eta)
-    others = {name: values[given.counting] for name, values in scored.others.items()}
-    found = {"data": judged.given.wire, "truth": judged.wire, "log_lira": None}
+    judged = Judged.of(replace(scored, title=readable(scored.title), canaries=None), content.eta)
+    judged = replace(judged, version=1)
+    others = {name: values[judged.counting] for name, values in content.others.items()}
+    found = {"data": judged.data, "truth": judged.wire, "log_lira": None}
     found["late"] = {**judged.late(), "others": judged.compared(others)}
-    if given.log_lira is not None:
-        in_order = given.sorted.rising(given.log_lira)
+    if judged.scored.log_lira is not None:
+        in_order = judged.sorted.rising(judged.scored.log_lira)
         short = thousandths(in_order)
         values = in_order if short is None else short
         found["log_lira"] = {"values": values.tobytes(), "thousandths": short is not None}
@@ -129,10 +125,9 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         "decisions": [CHOICES.index(m.decision) for m in made],
     }
     log_lira = scored.log_lira if scored.judged.any() else None
-    planted = content.canaries
     found = {
         "errors": scored.errors,
-        "canaries": None if planted is None else planted[scored.positions].astype(int),
+        "canaries": None if scored.canaries is None else scored.canaries.astype(int),
         "below": None if scored.below is None else scored.below.astype(int),
         "right": None if scored.right is None else scored.right.astype(int),
     }
@@ -141,14 +136,9 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         known = np.where(np.isfinite(log_lira), log_lira, None)  # type: ignore[call-overload]
         columns["log_lira"] = known[chosen].tolist()
     shown = content.samples is not None
-    rows = Rows(
-        scored.positions,
-        scores=scored.scores,
-        errors=scored.errors,
-        log_lira=log_lira,
-        labels=scored.labels if shown else None,
-        probabilities=scored.probabilities if shown else None,
-    )
+    if not shown:  # nothing of a sample leaves with the page
+        scored = replace(scored, labels=None, probabilities=None)
+    rows = Listed(replace(scored, log_lira=log_lira))
     return {
         "columns": columns,
         "digits": digits_for(scored.scores),
@@ -161,7 +151,7 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
 
 
 def _shown(
-    content: Content, rows: Rows, chosen: NDArray[np.int64], made: list[Decision]
+    content: Content, rows: Listed, chosen: NDArray[np.int64], made: list[Decision]
 ) -> dict[str, Any]:
     """Return the samples themselves, as the dashboard's inspector shows them, if asked for."""
     if content.samples is None:
@@ -173,7 +163,7 @@ def _shown(
         makes.item(rows, row, content.tau, decision, pixels)
         for row, decision in zip(chosen.tolist(), made, strict=True)
     ]
-    labels = None if rows.labels is None else rows.labels[chosen]
+    labels = None if rows.scored.labels is None else rows.scored.labels[chosen]
     return {
         "kind": reader.kind,
         "notice": readable(reader.notice),

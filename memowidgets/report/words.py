@@ -166,8 +166,8 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
         truth = []
         if judged and scored.log_lira is not None:
             truth = [f"{scored.log_lira[row]:.2f}" if scored.judged[row] else "–"]
-        if scored.support is not None:
-            memorized, models = (of[row] for of in scored.support)
+        if content.support is not None:
+            memorized, models = (of[row] for of in content.support)
             truth.append("–" if math.isnan(memorized) else f"{memorized:.0f} of {models} models")
         table.append(
             (
@@ -177,7 +177,7 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
                 "undecided" if made is None else _made(content, made),
             )
         )
-    truths = ["log-LiRA"] * judged + ["memorised by"] * (scored.support is not None)
+    truths = ["log-LiRA"] * judged + ["memorised by"] * (content.support is not None)
     return ("sample", "score", *truths, "decision"), table
 
 
@@ -368,7 +368,7 @@ def _with_interval(count: int, n: int) -> str:
 
 def _answered(content: Content) -> list[str]:
     """Say that memorised does not mean answered rightly, with the number if it is known."""
-    wrong = None if content.scored is None else content.scored.memorized_but_wrong(content.eta)
+    wrong = content.memorized_but_wrong
     if wrong is None:
         return []
     return [

@@ -28,6 +28,7 @@ from memowidgets.files import (
     make_private,
     read_whole,
     replaced,
+    state_of,
     sync,
 )
 from memowidgets.stamps import (
@@ -38,7 +39,6 @@ from memowidgets.stamps import (
     digest,
     digest_of_arrays,
     fingerprints,
-    state_of,
 )
 from memowidgets.store.errors import (
     BrokenError,

@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.files import make_private, write_whole
-from memowidgets.stamps import KEY, Stamp, array_digest, digest, fingerprints, state_of
+from memowidgets.files import make_private, state_of, write_whole
+from memowidgets.stamps import KEY, Stamp, array_digest, digest, fingerprints
 from memowidgets.store.directory import RunDirectory
 from memowidgets.store.errors import BrokenError, StoreError
 from memowidgets.store.tensors import Tensors, planes

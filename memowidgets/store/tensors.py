@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.files import opened
+from memowidgets.files import opened, state_of
 from memowidgets.stamps import (
     KEY,
     Stamp,
@@ -23,7 +23,6 @@ from memowidgets.stamps import (
     digest,
     digest_of_arrays,
     is_settled,
-    state_of,
 )
 from memowidgets.store.errors import BrokenError, MissingError, StoreError
 from memowidgets.visible import quoted

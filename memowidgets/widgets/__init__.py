@@ -9,7 +9,6 @@ from memowidgets.widgets.protocol import (
     DashboardSource,
     Missing,
     SampleDetail,
-    ScoreView,
     ShadowGaps,
 )
 
@@ -21,7 +20,6 @@ __all__ = [
     "Missing",
     "SampleDetail",
     "SampleInspector",
-    "ScoreView",
     "ShadowGaps",
     "ThresholdExplorer",
 ]

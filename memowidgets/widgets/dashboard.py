@@ -15,27 +15,26 @@ import numpy as np
 import traitlets
 
 from memowidgets.checks import as_code
-from memowidgets.evaluation import opening_tau
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import without_advice
 from memowidgets.visible import quoted, visible
-from memowidgets.widgets.explored import MOST_OTHERS, Judged, checked_scores, checked_tau, curve
+from memowidgets.widgets.explored import MOST_OTHERS, Judged, curve
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.inspected import Extra, aligned, rows_from
+from memowidgets.widgets.inspected import Extra, Listed, aligned
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pinned, State, fields, mismatch
 from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.threads import give_back, in_background, watch
-from memowidgets.widgets.widget import created, displayed, validate
+from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from memowidgets.evaluation.scored import Scored
     from memowidgets.progress import Step
-    from memowidgets.widgets.explored import Given
     from memowidgets.widgets.messages import Address, Export, Knock, Share
-    from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
+    from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail
 
 
 PICKS = ("checkpoint", "layer", "metric")
@@ -198,12 +197,12 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._check(name, value)
         if not self._source.is_computed(*pick):
             raise ValueError(f"the pinned curve ({', '.join(pick)}) is not computed yet")
-        given = _given(self._source.view(*pick))
         eta = 4.0 if wanted["eta"] is None else checked_tau(wanted["eta"], "pinned.eta")
-        evaluation = Judged(given, eta).evaluation
+        found = self._source.view(*pick)
+        evaluation = found.evaluated(eta)
         if evaluation is None:
             raise ValueError("there is no ROC to pin: some samples must be memorised, and some not")
-        self._pinned = {"title": given.title, "eta": eta, **curve(evaluation)}
+        self._pinned = {"title": found.title, "eta": eta, **curve(evaluation)}
         return {**wanted, "eta": eta}
 
     def _say(self, text: str, kind: str = "note") -> None:
@@ -275,7 +274,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _is_near_scores(self, tau: float) -> bool:
         """Whether τ lies where the scores do, or up to their range beside them."""
-        scores = self._given.scores
+        scores = self._judged.scored.scores
         low, high = float(scores.min()), float(scores.max())
         reach = (high - low) or max(abs(low), 1.0)
         return low - reach <= tau <= high + reach
@@ -425,7 +424,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         give_back()
 
     def _compute_now(self, pick: Pick, progress: Progress) -> None:
-        view: ScoreView | None = None
+        view: Scored | None = None
         said = ("", "note")
         try:
             view = self._source.view(*pick, progress)
@@ -540,34 +539,23 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         labels = [self._labels[name].get(value, value) for name, value in named.items()]
         return f" Below is still {', '.join(labels)}."
 
-    def _show(self, pick: Pick, view: ScoreView) -> None:
-        given = replace(_given(view), pick=dict(zip(PICKS, reversed(pick), strict=True)))
-        keep, left_out = given.counting, [given.note] if given.note else []
-        given = replace(given, note="")  # it is one of the warnings
-        tau = self._taus.get(pick[0], opening_tau(view.scores, view.natural))
-        eta = view.eta if self._shown is None else self.eta_committed
+    def _show(self, pick: Pick, found: Scored) -> None:
+        eta = self.eta_committed
+        judged = replace(Judged.of(found, eta), pick=dict(zip(PICKS, reversed(pick), strict=True)))
+        left_out = [judged.note] if judged.note else []
+        judged = replace(judged, note="")  # it is one of the warnings
+        tau = self._taus.get(pick[0])
+        tau = found.tau if tau is None else tau
         extras = self._extras(pick)
-        others = partial(_of_all, extras, view.positions[keep]) if extras else None
-        rows = rows_from(
-            self._reader,
-            given.scores,
-            given.memorized_from(eta),
-            view.labels[keep],
-            view.positions[keep],
-            _kept(view.errors, keep),
-            given.log_lira,
-            _kept(view.probabilities, keep),
-            extras,
-        )
-        at, right = None if given.log_lira is None else eta, _kept(view.right, keep)
-        rows = replace(rows, eta=at, right=right, below=given.below)
+        others = partial(_of_all, extras, judged.scored.positions) if extras else None
+        rows = Listed(judged.scored, eta if judged.has_log_lira else None, extras)
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
             self._taus[pick[0]] = tau
-            self._show_scores(given, others, tau, eta)
-            self._show_rows(rows, view.title, tau)
-            self._warnings = [*left_out, *view.warnings]
-            self._notes = list(view.notes)
+            self._show_scores(judged, others, tau, eta)
+            self._show_rows(rows, found.title, tau)
+            self._warnings = [*left_out, *found.warnings]
+            self._notes = list(found.notes)
             self._fresh()
         self._work_later()
 
@@ -576,10 +564,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         """Show the same samples where others of them count as memorised."""
         with self._lock:
             rows = self._rows
-            if rows.log_lira is not None:
-                eta = self.eta_committed
-                judged = replace(rows, memorized=rows.log_lira >= eta, eta=eta)
-                self._show_rows(judged, self._title, None)
+            if rows.scored.log_lira is not None:
+                self._show_rows(replace(rows, eta=self.eta_committed), self._title, None)
 
     def _extras(self, pick: Pick) -> dict[str, Extra]:
         """Return the other scores that are computed at this layer and checkpoint, to sort by."""
@@ -711,26 +697,6 @@ def _sentence(error: Exception) -> str:
     """Return an error as one line."""
     text = " ".join(without_advice(error).split()) or f"{type(error).__name__}, without a message"
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _given(view: ScoreView) -> Given:
-    """Return the arrays of a view, of the samples that have a log-LiRA."""
-    given = checked_scores(
-        view.scores,
-        None,
-        view.title,
-        view.errors,
-        "",
-        view.log_lira,
-        view.natural,
-        view.canaries,
-        view.labels,
-    )
-    return replace(given, doubt=view.doubt)
-
-
-def _kept(values: Any, keep: Any) -> Any:
-    return values if values is None or keep.all() else values[keep]
 
 
 def _of_all(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,11 @@ import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
 from memowidgets.evaluation import Evaluation, below_class, compare, roc, truly
-from memowidgets.visible import visible
+from memowidgets.evaluation.scored import Scored
+from memowidgets.widgets.widget import checked_tau
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-    from memowidgets.widgets.protocol import Doubt
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
@@ -85,17 +84,6 @@ def checked_log_lira(values: ArrayLike, n: int) -> Floats:
     return array.astype(np.float64)
 
 
-def checked_tau(tau: float, name: str = "tau") -> float:
-    """Return a finite threshold. Infinity has no place on an axis."""
-    try:
-        number = float(tau)
-    except OverflowError:  # an integer that no float holds
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number, not {visible(str(tau), 40)}")
-    return number
-
-
 @dataclass(frozen=True)
 class SortedScores:
     """Scores in the form of the front end: each value once, in rising order.
@@ -119,7 +107,7 @@ class SortedScores:
         """Sort finite scores, one for each sample."""
         order = np.argsort(scores)
         rising = scores[order]
-        firsts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1]))
+        firsts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1])[: len(order)])
         return cls(order, firsts, rising[firsts])
 
     @cached_property
@@ -210,6 +198,11 @@ class ErrorLevels:
         """Error of each sample, as Python and the front end both use it."""
         return self.levels[self.codes]
 
+    def undecided(self, scores: Floats, tau: float) -> int:
+        """Return how many scores are less than two standard errors from τ."""
+        reach = 2 * self.errors
+        return int(((scores - reach < tau) & (tau < scores + reach)).sum())
+
     def packed(self, scores: SortedScores) -> dict[str, bytes]:
         """Return ``levels`` as float64, and ``codes`` in the order of the scores."""
         codes = scores.rising(self.codes)
@@ -280,103 +273,105 @@ MOST_OTHERS = 8  # more lines can't be told apart
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """The arrays of the samples that count, checked."""
+class Judged:
+    """Scores in the form that a page gets, with those that are memorised at one η.
 
-    title: str
-    truth: str
-    scores: Floats
-    memorized: Bools | None
-    log_lira: Floats | None
+    Attributes
+    ----------
+    scored : Scored
+        The samples that count.
+    eta : float
+        A sample is memorised if its log-LiRA is at least this.
+    sorted : SortedScores
+        Their scores in rising order.
+    levels : ErrorLevels, optional
+        Their standard errors.
+    counting : array of bool
+        Which of all samples that were given are among them; the others have no log-LiRA.
+    note : str
+        A sentence on those others.
+    positives : str
+        What the truth marks, as in ``"canaries"``; by default memorised samples.
+    version : int
+        Goes up with each other array of scores.
+    pick : mapping, optional
+        By which a dashboard names these scores.
+    """
+
+    scored: Scored
+    eta: float
+    sorted: SortedScores
     levels: ErrorLevels | None
     counting: Bools
     note: str = ""
+    positives: str = ""
     version: int = 0
-    natural: float | None = 0.0
-    canaries: Floats | None = None
-    below: Bools | None = None  # what the rule by class flags
-    pick: Mapping[str, str] | None = None  # by which a dashboard names these scores
-    doubt: Doubt | None = None  # of the labels at an η, for these samples and those left out
+    pick: Mapping[str, str] | None = None
 
-    @cached_property
-    def sorted(self) -> SortedScores:
-        """The scores in rising order."""
-        return SortedScores.of(self.scores)
+    @classmethod
+    def of(cls, found: Scored, eta: float = 4.0, positives: str = "") -> Judged:
+        """Leave out the samples without log-LiRA, unless no sample has one."""
+        if found.truth is not None and found.log_lira is not None:
+            raise ValueError("give memorized or log_lira, not both: η says who is memorised")
+        counting, note = found.judged, ""
+        if not counting.any():
+            note = "" if found.log_lira is None else "No sample has a log-LiRA yet."
+            counting, found = ~counting, replace(found, log_lira=None)
+        elif not counting.all():
+            n = int((~counting).sum())
+            verb = "sample has no log-LiRA and is" if n == 1 else "samples have no log-LiRA and are"
+            note = f"{n} {verb} left out."
+        kept = found.only(counting)
+        levels = None if kept.errors is None else ErrorLevels.of(kept.errors)
+        return cls(kept, eta, SortedScores.of(kept.scores), levels, counting, note, positives)
 
     @property
-    def has_truth(self) -> bool:
-        """Whether there is ground truth."""
-        return self.memorized is not None or self.log_lira is not None
-
-    def memorized_from(self, eta: float) -> Bools | None:
-        """Mask of the memorised samples at η; None without ground truth."""
-        return self.memorized if self.log_lira is None else self.log_lira >= eta
+    def has_log_lira(self) -> bool:
+        """Whether η says who is memorised."""
+        return self.scored.log_lira is not None
 
     @property
     def canary_tau(self) -> float | None:
         """Lowest τ that flags 75 % of the planted canaries; None without any."""
-        if self.canaries is None or not len(self.canaries):
+        planted = self.scored.canaries
+        if planted is None or not planted.any():
             return None
-        ordered = np.sort(self.canaries)
+        ordered = np.sort(self.scored.scores[planted])
         return float(ordered[math.ceil(0.75 * len(ordered)) - 1])
 
     @property
-    def _packed_below(self) -> bytes | None:
-        """What the rule by class flags, one bit for each sample in the order of the scores."""
-        if self.below is None:
-            return None
-        return np.packbits(self.sorted.rising(self.below)).tobytes()
-
-    @property
-    def wire(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         """What the front end draws, except which samples are memorised."""
-        if self.levels is None:
-            errors: dict[str, bytes | None] = {"levels": None, "codes": None}
-        else:
+        if not len(self.scored):
+            return {}
+        errors: dict[str, bytes | None] = {"levels": None, "codes": None}
+        if self.levels is not None:
             errors = {**self.levels.packed(self.sorted)}
+        below, log_lira = self.scored.below, self.scored.log_lira
         return {
             "version": self.version,
-            "title": self.title,
-            "truth": self.truth,
-            "has_log_lira": self.log_lira is not None,
-            "eta_range": None if self.log_lira is None else eta_range(self.log_lira),
+            "title": self.scored.title,
+            "truth": self.positives,
+            "has_log_lira": self.has_log_lira,
+            "eta_range": None if log_lira is None else eta_range(log_lira),
             "note": self.note,
             "pick": None if self.pick is None else {**self.pick},
-            "natural": self.natural,
+            "natural": self.scored.natural,
             "canary_tau": self.canary_tau,
-            "below": self._packed_below,
+            "below": None if below is None else np.packbits(self.sorted.rising(below)).tobytes(),
             **errors,
             **self.sorted.packed(),
         }
 
-
-NOTHING = Given("", "", np.empty(0), None, None, None, np.empty(0, dtype=np.bool_))
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """The arrays with the memorised samples at one η."""
-
-    given: Given
-    eta: float
-
     @cached_property
     def memorized(self) -> Bools | None:
         """Mask of the memorised samples; None without ground truth."""
-        return self.given.memorized_from(self.eta)
+        return self.scored.memorized(self.eta)
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
         """How well the scores predict the truth; None if there is no ROC."""
-        memorized = self.memorized
-        if memorized is None or memorized.all() or not memorized.any():
-            return None
-        found = roc(self.given.scores, memorized)
-        known = None if self.given.doubt is None else self.given.doubt(self.eta)
-        if known is None:
-            return found
-        expected, n_shadows, calibrated = known
-        return found.with_truly(expected, n_shadows, calibrated[self.given.counting])
+        return self.scored.evaluated(self.eta)
 
     @property
     def said(self) -> dict[str, Any]:
@@ -390,14 +385,15 @@ class Judged:
     @property
     def key(self) -> dict[str, Any]:
         """Version and η of these numbers, for the front end."""
-        eta = None if self.given.log_lira is None else self.eta
-        return {"version": self.given.version, "eta": eta}
+        return {"version": self.version, "eta": self.eta if self.has_log_lira else None}
 
     @property
     def wire(self) -> dict[str, Any]:
         """The memorised samples, and in ``found`` those that the rule by class flags."""
-        below, memorized = self.given.below, self.memorized
-        packed = self.given.sorted.packed_truth
+        if not len(self.scored):
+            return {}
+        below, memorized = self.scored.below, self.memorized
+        packed = self.sorted.packed_truth
         of_class = None if below is None or memorized is None else packed(below & memorized)
         found = of_class and [*of_class.values()]
         return {**self.key, **packed(memorized), "found": found}
@@ -420,7 +416,7 @@ class Judged:
         if evaluation is None:
             return []
         if callable(others):
-            others = _checked_mapping(others(), self.given)
+            others = _checked_mapping(others(), self.counting)
         found = []
         for name, scores in (others or {}).items():
             other = roc(scores, evaluation.memorized)
@@ -432,30 +428,6 @@ class Judged:
         return found
 
 
-def counted(flagged: Bools, memorized: Bools | None, among: Bools | None = None) -> dict[str, int]:
-    """Return how many samples are flagged, and how many of them rightly where that is known.
-
-    `among` is a mask of the samples that count, by default all.
-    """
-    n = len(flagged)
-    if among is not None:  # NumPy counts a mask faster than it takes samples out of one
-        n, flagged = int(np.count_nonzero(among)), flagged & among
-        memorized = None if memorized is None else memorized & among
-    n_flagged = int(np.count_nonzero(flagged))
-    if memorized is None:
-        return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}
-    found = int(np.count_nonzero(flagged & memorized))
-    missed = int(np.count_nonzero(memorized)) - found
-    return {
-        "n": n,
-        "flagged": n_flagged,
-        "found": found,
-        "flagged_only": n_flagged - found,
-        "missed": missed,
-        "left_alone": n - n_flagged - missed,
-    }
-
-
 def curve(evaluation: Evaluation) -> dict[str, Any]:
     """Return a ROC as it is drawn, and its AUC with the interval."""
     rates = evaluation.roc
@@ -463,18 +435,21 @@ def curve(evaluation: Evaluation) -> dict[str, Any]:
     return {"auc": [evaluation.auc, *evaluation.auc_interval], "points": points}
 
 
+NOTHING = Judged.of(Scored(np.empty(0, dtype=np.int64), np.empty(0)))
+
+
 def checked_scores(
-    scores: ArrayLike,
-    memorized: ArrayLike | None,
-    title: str,
-    errors: ArrayLike | None,
-    truth: str,
-    log_lira: ArrayLike | None,
+    scores: ArrayLike | None,
+    memorized: ArrayLike | None = None,
+    title: str = "",
+    errors: ArrayLike | None = None,
+    log_lira: ArrayLike | None = None,
     natural: float | None = 0.0,
     canaries: ArrayLike | None = None,
     labels: ArrayLike | None = None,
-) -> Given:
-    """Check all arrays of a view before anything changes."""
+    n: int | None = None,
+) -> Scored:
+    """Check all arrays of a view before anything changes; n samples may be without a score."""
     check_same_order(
         scores=scores,
         memorized=memorized,
@@ -483,69 +458,37 @@ def checked_scores(
         canaries=canaries,
         labels=labels,
     )
-    values = checked_floats("scores", scores)
+    values = np.full(n or 0, np.nan) if scores is None else checked_floats("scores", scores, n)
     n = len(values)
-    if memorized is not None and log_lira is not None:
-        raise ValueError("give memorized or log_lira, not both: η says who is memorised")
-    flags = None if memorized is None else checked_flags("memorized", memorized, n)
-    gaps = None if log_lira is None else checked_log_lira(log_lira, n)
-    spread = None if errors is None else checked_errors(errors, n)
-    counting, note = np.ones(n, dtype=np.bool_), ""
-    if gaps is not None:
-        gaps, counting, note = with_log_lira(gaps)
-    levels = None if spread is None else ErrorLevels.of(spread[counting])
-    planted = (
-        None if canaries is None else values[checked_flags("canaries", canaries, n) & counting]
-    )
-    zero = None if natural is None else checked_tau(natural, "natural")
-    below = None if labels is None else below_class(values, labels)[counting]
-    return Given(
-        title,
-        truth,
-        values[counting],
-        flags,
-        gaps,
-        levels,
-        counting,
-        note,
-        natural=zero,
-        canaries=planted,
-        below=below,
+    return Scored(
+        np.arange(n),
+        values,
+        truth=None if memorized is None else checked_flags("memorized", memorized, n),
+        log_lira=None if log_lira is None else checked_log_lira(log_lira, n),
+        errors=None if errors is None else checked_errors(errors, n),
+        canaries=None if canaries is None else checked_flags("canaries", canaries, n),
+        natural=None if natural is None else checked_tau(natural, "natural"),
+        by_class=None if labels is None else below_class(values, labels),
+        title=title,
     )
 
 
-def with_log_lira(log_lira: Floats) -> tuple[Floats | None, Bools, str]:
-    """Return the known log-LiRA, a mask of its samples, and a sentence on the others.
-
-    If no sample has one, the mask has all samples.
-    """
-    known = ~np.isnan(log_lira)
-    missing = int((~known).sum())
-    if missing == len(known):
-        return None, ~known, "No sample has a log-LiRA yet."
-    if missing == 0:
-        return log_lira, known, ""
-    verb = "sample has no log-LiRA and is" if missing == 1 else "samples have no log-LiRA and are"
-    return log_lira[known], known, f"{missing} {verb} left out."
-
-
-def checked_others(others: Others | None, given: Given) -> Others | None:
+def checked_others(others: Others | None, judged: Judged) -> Others | None:
     """Return other scores of the samples that count; a function is checked when it is called."""
     if others is None or callable(others):
         return others
-    if not given.has_truth:
+    if judged.memorized is None:
         raise ValueError("without ground truth there is no ROC to compare: give memorized")
-    return _checked_mapping(others, given)
+    return _checked_mapping(others, judged.counting)
 
 
-def _checked_mapping(others: Mapping[str, ArrayLike], given: Given) -> Mapping[str, Floats]:
+def _checked_mapping(others: Mapping[str, ArrayLike], counting: Bools) -> Mapping[str, Floats]:
     """Return scores by name, of the samples that count."""
     if len(others) > MOST_OTHERS:
         raise ValueError(
             f"others has {len(others)} scores: at most {MOST_OTHERS} can be told apart"
         )
-    n = len(given.counting)
     return {
-        str(name): checked_floats(f"others[{name!r}]", scores, n)[given.counting]
+        str(name): checked_floats(f"others[{name!r}]", scores, len(counting))[counting]
         for name, scores in others.items()
     }

@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from memowidgets.evaluation import opening_tau, truly
+from memowidgets.evaluation import truly
+from memowidgets.evaluation.scored import BY_CLASS, Rule
 from memowidgets.widgets.explored import (
     NOTHING,
-    Given,
     Judged,
     checked_others,
     checked_scores,
-    checked_tau,
-    counted,
     packed_log_lira,
 )
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, picture, table, with_interval
 from memowidgets.widgets.threads import Newest
-from memowidgets.widgets.widget import Guarded, created, displayed, validate
+from memowidgets.widgets.widget import Guarded, checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -35,9 +33,6 @@ if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation
     from memowidgets.widgets.explored import Others
     from memowidgets.widgets.messages import AskLogLira
-
-
-BY_CLASS = "class"
 
 
 class AtThreshold(Guarded):
@@ -73,8 +68,7 @@ class Thresholds(AtThreshold):
         self._hand = threading.local()
         self._data_lock = threading.Lock()
         self._worker = Newest("memowidgets-explorer")
-        self._given = NOTHING
-        self._judged = Judged(NOTHING, 4.0)
+        self._judged = NOTHING
         self._others: Others | None = None
         super().__init__(**traits)
 
@@ -99,7 +93,7 @@ class Thresholds(AtThreshold):
         True
         >>> explorer.close()
         """
-        self._others = checked_others(others, self._given)
+        self._others = checked_others(others, self._judged)
         with self.hold_sync():
             self._comparable = self.comparing = self._others is not None
             self._judge()
@@ -123,12 +117,10 @@ class Thresholds(AtThreshold):
     @property
     def undecided(self) -> int | None:
         """Samples whose score is less than two standard errors from `tau`."""
-        given = self._given
-        if given.levels is None or self.rule:
+        levels, scores = self._judged.levels, self._judged.scored.scores
+        if levels is None or self.rule:
             return None
-        reach = 2 * given.levels.errors
-        close = (given.scores - reach < self.tau) & (self.tau < given.scores + reach)
-        return int(close.sum())
+        return levels.undecided(scores, self.tau)
 
     # ---------------------------------------------------------------- what the page says
 
@@ -142,10 +134,10 @@ class Thresholds(AtThreshold):
 
     def _hear_log_lira(self, content: AskLogLira) -> None:
         """Send log-LiRA when η is moved for the first time."""
-        given = self._given
-        if content["version"] == given.version and given.log_lira is not None:
-            values, wide = packed_log_lira(given.sorted.rising(given.log_lira))
-            self.send({"type": "log_lira", "version": given.version, "wide": wide}, [values])
+        judged, log_lira = self._judged, self._judged.scored.log_lira
+        if content["version"] == judged.version and log_lira is not None:
+            values, wide = packed_log_lira(judged.sorted.rising(log_lira))
+            self.send({"type": "log_lira", "version": judged.version, "wide": wide}, [values])
 
     @validate("tau_committed", "eta", "eta_committed")
     def _check_thresholds(self, proposal: Any) -> float:
@@ -153,7 +145,7 @@ class Thresholds(AtThreshold):
 
     @validate("rule")
     def _check_rule(self, proposal: Any) -> str:
-        valid = ("", BY_CLASS) if self._given.below is not None else ("",)
+        valid = ("", BY_CLASS) if self._judged.scored.below is not None else ("",)
         return one_of("rule", str(proposal["value"]), valid)
 
     @traitlets.observe("rule")
@@ -181,54 +173,49 @@ class Thresholds(AtThreshold):
     # ---------------------------------------------------------------- what the page is told
 
     def _show_scores(
-        self, given: Given, others: Others | None, tau: float | None, eta: float | None
+        self, judged: Judged, others: Others | None, tau: float | None, eta: float | None
     ) -> None:
         """Show other scores in the same view; None leaves τ or η where it is."""
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
-        compared = checked_others(others, given)
-        rule = self.rule if given.below is not None else ""
+        compared = checked_others(others, judged)
+        rule = self.rule if judged.scored.below is not None else ""
         with self.hold_sync():
             self.tau = self.tau_committed = threshold
             self.eta = self.eta_committed = least
             self.comparing = self.comparing or isinstance(compared, Mapping)
-            self._take(given, compared)
+            self._take(judged, compared)
             self.rule = rule
             self._dimmed = False
 
-    def _take(self, given: Given, others: Others | None) -> None:
+    def _take(self, judged: Judged, others: Others | None) -> None:
         with self._data_lock:
-            self._given = given = replace(given, version=self._given.version + 1)
+            self._judged = replace(judged, version=self._judged.version + 1)
         self._others, self._comparable = others, others is not None
-        self._data = given.wire if len(given.scores) else {}
+        self._data = self._judged.data
         self._judge()
         self._count()
 
     def _judge(self) -> None:
         """Compare the scores with the truth at η."""
         with self._data_lock:
-            judged = self._judged = Judged(self._given, self.eta_committed)
-        self._truth = judged.wire if len(judged.given.scores) else {}
+            self._judged = replace(self._judged, eta=self.eta_committed)
+        self._truth = self._judged.wire
 
     def _work_later(self) -> None:
         """Start what takes longer in a thread, but not while traits are held back from the page."""
         job = partial(_work_out, weakref.ref(self), self._judged)
-        if len(self._given.scores):
+        if len(self._judged.scored):
             self._worker.run(job)
 
     def _count(self) -> None:
-        given, judged = self._given, self._judged
-        known = judged.given is given and judged.eta == self.eta
-        memorized = judged.memorized if known else given.memorized_from(self.eta)
-        below = given.below if self.rule else None
-        flagged = given.scores <= self.tau if below is None else below
-        self.set_trait("counts", counted(flagged, memorized))
+        rule: Rule = BY_CLASS if self.rule else self.tau
+        self.set_trait("counts", self._judged.scored.counts(rule, self.eta))
 
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
         with self._data_lock:
-            self._given, self._others = NOTHING, None
-            self._judged = Judged(NOTHING, self.eta_committed)
+            self._judged, self._others = replace(NOTHING, eta=self.eta_committed), None
             self._data, self._truth, self._late = {}, {}, {}
 
     def _in_words(self) -> str:
@@ -238,12 +225,12 @@ class Thresholds(AtThreshold):
         return f"{counts['flagged']} of {counts['n']} samples flagged {how}{auc}"
 
     def _stand_in(self) -> str:
-        given, evaluation = self._given, self.evaluation
+        judged, evaluation = self._judged, self.evaluation
         rows = [("rule", "by class")] if self.rule else [("τ", f"{self.tau:.4g}")]
-        if given.log_lira is not None:
+        if judged.has_log_lira:
             rows += [("η", f"{self.eta:g}")]
-        if given.note:
-            rows += [("note", given.note)]
+        if judged.note:
+            rows += [("note", judged.note)]
         rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
         if evaluation is not None and evaluation.n_truly is not None:
             rows += [("memorised", f"{evaluation.n_memorized}, {truly(evaluation.n_truly)}")]
@@ -258,8 +245,9 @@ class Thresholds(AtThreshold):
             rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
         if self.rule:  # the picture has one τ for all
             return table("Threshold explorer", rows)
-        memorized = given.memorized_from(self.eta)
-        still = picture(given.scores, memorized, self.tau, evaluation, given.truth)
+        memorized = judged.scored.memorized(self.eta)
+        shown = judged.scored.scores, memorized, self.tau, evaluation, judged.positives
+        still = picture(*shown)
         return still + table("Threshold explorer", rows)
 
 
@@ -378,20 +366,21 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         **traits: Any,
     ) -> None:
         least = checked_tau(eta, "eta")
-        given, compared = NOTHING, None
+        judged, compared = NOTHING, None
         if scores is not None:
-            given = checked_scores(
-                scores, memorized, title, errors, truth, log_lira, natural, canaries, labels
+            found = checked_scores(
+                scores, memorized, title, errors, log_lira, natural, canaries, labels
             )
-            compared = checked_others(others, given)
-            tau = opening_tau(scores, natural) if tau is None else tau
+            judged = Judged.of(found, least, truth)
+            compared = checked_others(others, judged)
+            tau = found.tau if tau is None else tau
         first = checked_tau(tau or 0.0)
         super().__init__(**traits)
         with self.hold_sync():
             self.tau = self.tau_committed = first
             self.eta = self.eta_committed = least
             self.comparing = isinstance(compared, Mapping)
-            self._take(given, compared)
+            self._take(judged, compared)
         self._work_later()
         created(self)
 
@@ -415,16 +404,16 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
         `tau` and `eta` stay where they are unless given. May be called from any thread.
         """
-        given = checked_scores(
-            scores, memorized, title, errors, truth, log_lira, natural, canaries, labels
+        found = checked_scores(
+            scores, memorized, title, errors, log_lira, natural, canaries, labels
         )
-        self._show_scores(given, others, tau, eta)
+        self._show_scores(Judged.of(found, positives=truth), others, tau, eta)
         self._work_later()
 
     def close(self) -> None:
         """Take the widget off the page, and all arrays out of memory."""
         super().close()
-        if hasattr(self, "_given"):  # else it failed while it was made
+        if hasattr(self, "_judged"):  # else it failed while it was made
             self._let_scores_go()
 
     # ---------------------------------------------------------------- without a page

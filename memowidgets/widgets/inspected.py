@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order
+from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.visible import quoted
-from memowidgets.widgets.explored import (
-    checked_flags,
-    checked_floats,
-    checked_log_lira,
-    counted,
-)
+from memowidgets.widgets.explored import checked_scores
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -32,7 +28,6 @@ SORTS = {
     "label": "by label",
     "order": "as in the dataset",
 }
-STATUSES = ("left alone", "missed", "flagged only", "found")
 EXTRA = "score:"
 
 
@@ -54,58 +49,43 @@ class Extra:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Everything known of the shown samples. Row i is sample ``positions[i]``.
+class Listed:
+    """Scored samples as they are filtered and sorted.
 
     Attributes
     ----------
-    positions : array of shape (n,), int64
-        Position of each row in the samples.
-    scores, errors, log_lira : array of shape (n,), float64, or None
-        A low score means risk.
-    memorized : array of shape (n,), bool, or None
-        Mask of the memorised samples.
-    labels : array of shape (n,), int64, or None
-        -1 for a sample without one.
-    probabilities : array of shape (n, n_classes), or None
-        Probability of each class by the model.
+    scored : Scored
+        The samples of the rows.
     eta : float or None
-        Log-LiRA from which on a sample is memorised; None if the mask was given as it is.
-    right : array of shape (n,), bool, or None
-        Whether the finished model gives a sample its label.
+        Log-LiRA from which on a sample is memorised; None if that is known without.
     extras : mapping of str to Extra
         Other scores to sort by, lowest first. Their names in `sorts` begin with ``score:``.
-    below : array of shape (n,), bool, or None
-        Mask of the rows that the rule by class flags, which is in place of a threshold of None.
     """
 
-    positions: NDArray[np.int64]
-    scores: NDArray[np.float64] | None = None
-    errors: NDArray[np.float64] | None = None
-    memorized: NDArray[np.bool_] | None = None
-    log_lira: NDArray[np.float64] | None = None
-    labels: NDArray[np.int64] | None = None
-    probabilities: NDArray[np.float64] | None = None
-    extras: Mapping[str, Extra] = field(default_factory=dict)
+    scored: Scored
     eta: float | None = None
-    right: NDArray[np.bool_] | None = None
-    below: NDArray[np.bool_] | None = None
+    extras: Mapping[str, Extra] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self.scored)
+
+    @cached_property
+    def memorized(self) -> NDArray[np.bool_] | None:
+        """Mask of the memorised rows; None without ground truth."""
+        return self.scored.memorized(self.eta)
 
     def filters(self) -> tuple[str, ...]:
         """Return the names of the filters that make sense here."""
-        return valid_filters(self.scores is not None, self.memorized is not None)
+        return valid_filters(self.scored.is_scored, self.memorized is not None)
 
     def sorts(self) -> tuple[str, ...]:
         """Return the names of the orders that make sense here."""
         there = {
-            "risk": self.scores is not None,
-            "safe": self.scores is not None,
-            "log-lira": self.log_lira is not None,
+            "risk": self.scored.is_scored,
+            "safe": self.scored.is_scored,
+            "log-lira": self.scored.log_lira is not None,
             "disagreement": self.label_probability is not None,
-            "label": self.labels is not None,
+            "label": self.scored.labels is not None,
             "order": True,
         }
         known = [name for name in SORTS if there[name]]
@@ -117,29 +97,9 @@ class Rows:
             return SORTS[name]
         return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
-    def flagged(self, tau: float | None, row: Any = slice(None)) -> Any:
-        """Return a mask of the rows with a score of at most τ, or whether this one is flagged.
-
-        Where `tau` is None, the rule by class flags. Without scores no row is flagged.
-        """
-        if tau is None and self.below is not None:
-            return self.below[row]
-        if tau is None or self.scores is None:
-            return np.zeros(len(self), dtype=np.bool_)[row]
-        return np.less_equal(self.scores[row], tau)
-
-    def status(self, row: int, tau: float | None) -> str:
-        """Return what a row is, in the words of the filters. Without scores it is empty."""
-        if self.scores is None:
-            return ""
-        flagged = bool(self.flagged(tau, row))
-        if self.memorized is None:
-            return "flagged" if flagged else "left alone"
-        return STATUSES[2 * flagged + bool(self.memorized[row])]
-
-    def mask(self, name: str, tau: float | None) -> NDArray[np.bool_]:
+    def mask(self, name: str, rule: Rule) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
-        flagged: NDArray[np.bool_] = self.flagged(tau)
+        flagged = self.scored.flagged(rule)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
         if name == "flagged" or (name == "left alone" and self.memorized is None):
@@ -151,16 +111,16 @@ class Rows:
         chosen &= self.memorized == wants_memorized
         return chosen
 
-    def counts(self, tau: float | None, among: NDArray[np.bool_]) -> dict[str, int]:
+    def counts(self, rule: Rule, among: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of these rows each filter shows."""
-        found = counted(self.flagged(tau), self.memorized, among)
+        found = self.scored.counts(rule, self.eta, among)
         found["all"] = found.pop("n")
         return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
     @cached_property
     def is_ordered(self) -> bool:
         """Whether row i is sample i, so that a mask of rows is one of samples."""
-        return bool(np.array_equal(self.positions, np.arange(len(self))))
+        return bool(np.array_equal(self.scored.positions, np.arange(len(self))))
 
     def order(self, name: str) -> NDArray[np.int64]:
         """Return all rows in an order, by its name."""
@@ -179,16 +139,17 @@ class Rows:
     @cached_property
     def classes(self) -> NDArray[np.int64]:
         """Labels that occur, each once."""
-        return classes_in(self.labels)
+        return classes_in(self.scored.labels)
 
     @cached_property
     def label_probability(self) -> NDArray[np.float64] | None:
         """Probability of each row's label by the model, NaN for a row without a label."""
-        if self.probabilities is None or self.labels is None:
+        labels, probabilities = self.scored.labels, self.scored.probabilities
+        if probabilities is None or labels is None:
             return None
-        known = (self.labels >= 0) & (self.labels < self.probabilities.shape[1])
-        column = np.where(known, self.labels, 0)
-        chosen = self.probabilities[np.arange(len(self)), column].astype(np.float64)
+        known = (labels >= 0) & (labels < probabilities.shape[1])
+        column = np.where(known, labels, 0)
+        chosen = probabilities[np.arange(len(self)), column].astype(np.float64)
         return np.where(known, chosen, np.nan)
 
 
@@ -222,19 +183,20 @@ def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
     return ("flagged", "found", "flagged only", "missed", "left alone", "all")
 
 
-def _keys(rows: Rows, name: str) -> NDArray[np.float64]:
+def _keys(rows: Listed, name: str) -> NDArray[np.float64]:
     """Return the values by which an order sorts, lowest first."""
+    scored = rows.scored
     if name.startswith(EXTRA):
-        return aligned(*rows.extras[name.removeprefix(EXTRA)].read(), rows.positions)
-    if name == "log-lira" and rows.log_lira is not None:
-        return -rows.log_lira
+        return aligned(*rows.extras[name.removeprefix(EXTRA)].read(), scored.positions)
+    if name == "log-lira" and scored.log_lira is not None:
+        return -scored.log_lira
     if name == "disagreement" and rows.label_probability is not None:
         return rows.label_probability
-    if name == "label" and rows.labels is not None:
-        return rows.labels.astype(np.float64)
-    if name in ("risk", "safe") and rows.scores is not None:
-        return rows.scores if name == "risk" else -rows.scores
-    return rows.positions.astype(np.float64)
+    if name == "label" and scored.labels is not None:
+        return scored.labels.astype(np.float64)
+    if name in ("risk", "safe"):
+        return scored.scores if name == "risk" else -scored.scores
+    return scored.positions.astype(np.float64)
 
 
 def aligned(
@@ -256,25 +218,20 @@ def rows_from(
     log_lira: ArrayLike | None,
     probabilities: ArrayLike | None,
     extras: Mapping[str, Extra] | None = None,
-) -> Rows:
+) -> Listed:
     """Check everything that is known of the samples, and return it as rows."""
-    check_same_order(
-        scores=scores, memorized=memorized, labels=labels, errors=errors, log_lira=log_lira
-    )
+    check_same_order(scores=scores, labels=labels)
     places = _checked_positions(positions, len(reader))
     n = len(places)
     if memorized is not None and scores is None:
         raise ValueError("memorized without scores: give both, or neither")
-    return Rows(
-        places,
-        scores=None if scores is None else checked_floats("scores", scores, n),
-        errors=None if errors is None else checked_floats("errors", errors, n),
-        memorized=None if memorized is None else checked_flags("memorized", memorized, n),
-        log_lira=None if log_lira is None else checked_log_lira(log_lira, n),
+    found = replace(
+        checked_scores(scores, memorized, "", errors, log_lira, n=n),
+        positions=places,
         labels=_checked_labels(labels, reader, places),
         probabilities=_checked_probabilities(probabilities, n),
-        extras=extras or {},
     )
+    return Listed(found, extras=extras or {})
 
 
 def _checked_positions(positions: ArrayLike | None, n: int) -> NDArray[np.int64]:

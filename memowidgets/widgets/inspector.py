@@ -12,9 +12,9 @@ import traitlets
 
 from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
+from memowidgets.evaluation.scored import BY_CLASS
 from memowidgets.widgets.deciding import Deciding
-from memowidgets.widgets.explored import checked_tau
-from memowidgets.widgets.explorer import BY_CLASS, AtThreshold
+from memowidgets.widgets.explorer import AtThreshold
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import (
     checked_names,
@@ -27,7 +27,7 @@ from memowidgets.widgets.items import Items, digits_for, known_of, short_title
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import in_background
-from memowidgets.widgets.widget import created, displayed, validate
+from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from memowidgets.widgets.inspected import Extra, Rows
+    from memowidgets.evaluation.scored import Rule
+    from memowidgets.widgets.inspected import Extra, Listed
     from memowidgets.widgets.messages import (
         AskDetail,
         AskPage,
@@ -98,15 +99,15 @@ class Inspection(AtThreshold):
             DecisionLog() if decisions is None else decisions, self._reader, self._items
         )
 
-    def _show_rows(self, rows: Rows, title: str, tau: float | None) -> None:
+    def _show_rows(self, rows: Listed, title: str, tau: float | None) -> None:
         """Show the same samples by other scores; None leaves τ where it is."""
         threshold = self.tau if tau is None else checked_tau(tau)
         before = self._rows
         with self.hold_sync():
             self._rows, self._title, self._found = rows, title, None
-            if self.filter not in rows.filters() or before.scores is None:
+            if self.filter not in rows.filters() or not before.scored.is_scored:
                 self.filter = rows.filters()[0]
-            if self.sort not in rows.sorts() or before.scores is None:
+            if self.sort not in rows.sorts() or not before.scored.is_scored:
                 self.sort = rows.sorts()[0]
             self.tau = threshold
             self._dimmed = False
@@ -157,7 +158,7 @@ class Inspection(AtThreshold):
     @validate("opened")
     def _check_opened(self, proposal: Any) -> int | None:
         position: int | None = proposal["value"]
-        if position is not None and position not in self._rows.positions:
+        if position is not None and position not in self._rows.scored.positions:
             raise ValueError(f"there is no sample at position {position} here")
         return position
 
@@ -203,7 +204,7 @@ class Inspection(AtThreshold):
             text = f"The filter shows other samples now, {n} in all: confirm again."
             self._reply(asked, text, done=False, count=n, these=these)
             return
-        positions = self._rows.positions[self._in_order(self._rows, of_all, found)].tolist()
+        positions = self._rows.scored.positions[self._in_order(self._rows, of_all, found)].tolist()
         self._reply(asked, self._deciding.decide(positions, decision, note, to))
 
     def _hear_undo(self, asked: Undo) -> None:
@@ -233,8 +234,8 @@ class Inspection(AtThreshold):
     def _page(self, asked: AskPage) -> tuple[dict[str, Any], list[bytes]]:
         """Return one page of samples, with all its images in one buffer."""
         self._log.refresh()
-        rows, tau = self._rows, self._asked_tau(asked)
-        base, filtered = self._narrowed(rows, asked), rows.mask(self._filter(asked), tau)
+        rows, rule = self._rows, self._asked_rule(asked)
+        base, filtered = self._narrowed(rows, asked), rows.mask(self._filter(asked), rule)
         shown = base & self._with_decision(rows, asked)
         found = shown & filtered
         total = int(np.count_nonzero(found))
@@ -255,10 +256,10 @@ class Inspection(AtThreshold):
             "total": total,
             "these": self._identity(rows, found),
             "scoreName": short_title(self._title),
-            "digits": digits_for(rows.scores),
+            "digits": digits_for(rows.scored.scores),
             "eta": rows.eta,
-            "counts": rows.counts(tau, counted),
-            "items": self._made(rows, chosen, tau, pixels),
+            "counts": rows.counts(rule, counted),
+            "items": self._made(rows, chosen, rule, pixels),
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
@@ -271,57 +272,54 @@ class Inspection(AtThreshold):
 
     def _made(
         self,
-        rows: Rows,
+        rows: Listed,
         chosen: NDArray[np.int64],
-        tau: float | None,
+        rule: Rule,
         pixels: bytearray,
         *,
         whole: bool = False,
     ) -> list[dict[str, Any]]:
         """Return some rows as items, with the decisions that were made on them."""
         table, items = self._log.table(), self._items
-        names = map(items.name, rows.positions[chosen].tolist())
+        names = map(items.name, rows.scored.positions[chosen].tolist())
         return [
-            items.item(rows, row, tau, table.get(name, UNDECIDED), pixels, whole=whole)
+            items.item(rows, row, rule, table.get(name, UNDECIDED), pixels, whole=whole)
             for row, name in zip(chosen.tolist(), names, strict=True)
         ]
 
-    def _found_by(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
+    def _found_by(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
         """Return a mask of the rows that the page asks for."""
-        filtered = rows.mask(self._filter(asked), self._asked_tau(asked))
+        filtered = rows.mask(self._filter(asked), self._asked_rule(asked))
         return self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
 
-    def _identity(self, rows: Rows, found: NDArray[np.bool_]) -> str:
+    def _identity(self, rows: Listed, found: NDArray[np.bool_]) -> str:
         """Return a digest of which samples are found, whatever the order of their rows."""
         samples = found
         if not self._are_all(rows):
             samples = np.zeros(len(self._reader), dtype=np.bool_)
-            samples[rows.positions[found]] = True
+            samples[rows.scored.positions[found]] = True
         return blake2b(np.packbits(samples).tobytes(), digest_size=8).hexdigest()
 
-    def _are_all(self, rows: Rows) -> bool:
+    def _are_all(self, rows: Listed) -> bool:
         """Return whether there is a row for every sample, in the order of the samples."""
         return len(rows) == len(self._reader) and rows.is_ordered
 
-    def _in_order(self, rows: Rows, asked: Shown, found: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _in_order(self, rows: Listed, asked: Shown, found: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the rows that were found, sorted."""
         order = self._order(rows, asked.get("sort"))
         return order[found[order]]
 
-    def _asked_tau(self, asked: Shown) -> float | None:
-        """Return the threshold that the page asks with, None for the rule by class.
-
-        It may be newer than the trait.
-        """
-        if asked.get("rule") == BY_CLASS and self._rows.below is not None:
-            return None
+    def _asked_rule(self, asked: Shown) -> Rule:
+        """Return what the page flags by. Its threshold may be newer than the trait."""
+        if asked.get("rule") == BY_CLASS and self._rows.scored.below is not None:
+            return BY_CLASS
         return checked_tau(asked["tau"]) if "tau" in asked else self.tau
 
     def _filter(self, asked: Shown) -> str:
         valid = self._rows.filters()
         return asked["filter"] if asked.get("filter") in valid else valid[0]
 
-    def _order(self, rows: Rows, sort: Any) -> NDArray[np.int64]:
+    def _order(self, rows: Listed, sort: Any) -> NDArray[np.int64]:
         first = rows.sorts()[0]
         try:
             return rows.order(sort if sort in rows.sorts() else first)
@@ -330,37 +328,39 @@ class Inspection(AtThreshold):
             self.send({"type": "said", "request": None, "done": False, "text": readable(text)})
             return rows.order(first)
 
-    def _narrowed(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
+    def _narrowed(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
         """Return the rows of a class, or of a bar of scores, that contain a text."""
         label, search = asked.get("label"), asked.get("search", "")
         base = np.ones(len(rows), dtype=np.bool_)
-        if label is not None and rows.labels is not None:
-            base &= rows.labels == label
+        if label is not None and rows.scored.labels is not None:
+            base &= rows.scored.labels == label
         between = asked.get("between")
-        if between is not None and rows.scores is not None:
-            base &= (rows.scores >= between[0]) & (rows.scores <= between[1])
+        if between is not None and rows.scored.is_scored:
+            base &= (rows.scored.scores >= between[0]) & (rows.scored.scores <= between[1])
         wanted = search.casefold().strip()
         if wanted:
             base &= self._matches(rows, wanted)
         return base
 
-    def _matches(self, rows: Rows, wanted: str) -> NDArray[np.bool_]:
+    def _matches(self, rows: Listed, wanted: str) -> NDArray[np.bool_]:
         if self._found is not None and self._found[0] == wanted:
             return self._found[1]
         read = self._reader.text
-        match = np.fromiter((wanted in read(int(p)).casefold() for p in rows.positions), np.bool_)
+        match = np.fromiter(
+            (wanted in read(int(p)).casefold() for p in rows.scored.positions), np.bool_
+        )
         if rows is self._rows:
             self._found = (wanted, match)
         return match
 
-    def _with_decision(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
+    def _with_decision(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
         wanted = spelled(asked.get("decision", ANY))
         if wanted not in CHOICES:
             return np.ones(len(rows), dtype=np.bool_)
         chosen: NDArray[np.bool_] = self._codes(rows) == CHOICES.index(wanted)
         return chosen
 
-    def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
+    def _by_decision(self, rows: Listed, shown: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of the shown rows have each decision."""
         codes = self._codes(rows)
         return {
@@ -368,10 +368,10 @@ class Inspection(AtThreshold):
             for name in self._deciding.choices
         }
 
-    def _codes(self, rows: Rows) -> NDArray[np.int8]:
+    def _codes(self, rows: Listed) -> NDArray[np.int8]:
         """Return the decision on each row as its number in `CHOICES`."""
         codes = self._deciding.codes()
-        return codes if self._are_all(rows) else codes[rows.positions]
+        return codes if self._are_all(rows) else codes[rows.scored.positions]
 
     # ---------------------------------------------------------------- one sample
 
@@ -379,19 +379,19 @@ class Inspection(AtThreshold):
         """Return one sample in full, and which come before and after it."""
         rows, pixels = self._rows, bytearray()
         reply: dict[str, Any] = {"type": "opened", "request": asked["request"]}
-        at = np.flatnonzero(rows.positions == asked["position"])
+        at = np.flatnonzero(rows.scored.positions == asked["position"])
         if not len(at):
             return {**reply, "position": None}, []
         row, found = int(at[0]), self._in_order(rows, asked, self._found_by(rows, asked))
-        position = int(rows.positions[row])
-        [item] = self._made(rows, at[:1], self._asked_tau(asked), pixels, whole=True)
+        position = int(rows.scored.positions[row])
+        [item] = self._made(rows, at[:1], self._asked_rule(asked), pixels, whole=True)
         place = np.flatnonzero(found == row)
         reply |= {
             "position": position,
             "item": item,
             "place": _place(rows, found, int(place[0])) if len(place) else None,
             "scoreName": short_title(self._title),
-            "digits": digits_for(rows.scores),
+            "digits": digits_for(rows.scored.scores),
             "eta": rows.eta,
             "decisions": self._deciding.status(),
             "kept": self._log.kept,
@@ -571,10 +571,10 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         rows = self._rows
-        if rows.scores is None:
+        if not rows.scored.is_scored:
             return f"SampleInspector({len(rows)} samples)"
         return (
-            f"SampleInspector({int(rows.flagged(self.tau).sum())} of {len(rows)} samples "
+            f"SampleInspector({int(rows.scored.flagged(self.tau).sum())} of {len(rows)} samples "
             f"flagged at τ = {self.tau:.4g})"
         )
 
@@ -587,11 +587,11 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
 
 
-def _place(rows: Rows, found: NDArray[np.int64], at: int) -> dict[str, Any]:
+def _place(rows: Listed, found: NDArray[np.int64], at: int) -> dict[str, Any]:
     """Return a sample's place among those shown, and the samples before and after it."""
     around = {"before": at - 1, "after": at + 1}
     there = {
-        name: int(rows.positions[found[i]]) if 0 <= i < len(found) else None
+        name: int(rows.scored.positions[found[i]]) if 0 <= i < len(found) else None
         for name, i in around.items()
     }
     return {"number": at + 1, "total": len(found), **there}

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.decisions import Decision
-    from memowidgets.widgets.inspected import Rows
+    from memowidgets.evaluation.scored import Rule
+    from memowidgets.widgets.inspected import Listed
     from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps
     from memowidgets.widgets.samples import Value
 
@@ -84,33 +85,34 @@ class Items:
 
     def item(
         self,
-        rows: Rows,
+        rows: Listed,
         row: int,
-        tau: float | None,
+        rule: Rule,
         made: Decision,
         pixels: bytearray,
         *,
         whole: bool = False,
     ) -> dict[str, Any]:
         """Return the sample of a row with its scores at τ. `whole` sends long texts too."""
-        position = int(rows.positions[row])
+        scored = rows.scored
+        position = int(scored.positions[row])
         card, most = self._reader.card(position), MOST_WHOLE if whole else MOST_CHARACTERS
-        label = -1 if rows.labels is None else int(rows.labels[row])
-        of_model = None if rows.probabilities is None else rows.probabilities[row]
+        label = -1 if scored.labels is None else int(scored.labels[row])
+        of_model = None if scored.probabilities is None else scored.probabilities[row]
         guess = None if of_model is None else int(of_model.argmax())
-        score, error = _of_row(rows.scores, row), _of_row(rows.errors, row)
+        score, error = _of_row(scored.scores, row), _of_row(scored.errors, row)
         close = False  # whether the score and τ are less than two standard errors apart
-        if score is not None and error is not None and tau is not None:
+        if score is not None and error is not None and (tau := scored.at(rule)) is not None:
             close = abs(score - tau) < 2 * error
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
-            "status": rows.status(row, tau),
+            "status": str(scored.status(rule, rows.eta, row)),
             "score": score,
             "error": error,
             "uncertain": close,
-            "logLira": _of_row(rows.log_lira, row),
-            "right": None if rows.right is None else bool(rows.right[row]),
+            "logLira": _of_row(scored.log_lira, row),
+            "right": None if scored.right is None else bool(scored.right[row]),
             "decision": made.decision,
             "to": _cut(made.to, MOST_ID),
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
@@ -181,9 +183,9 @@ def short_title(title: str) -> str:
     return name if 0 < len(name) <= MOST_TITLE else "score"
 
 
-def digits_for(scores: NDArray[np.float64] | None) -> int:
+def digits_for(scores: NDArray[np.float64]) -> int:
     """Return the number of digits after the point that tells scores apart."""
-    if scores is None or len(scores) < 2:
+    if len(scores) < 2 or np.isnan(scores[0]):
         return 2
     span = float(scores.max() - scores.min())
     return 2 if span == 0 else int(np.clip(2 - np.floor(np.log10(span)), 0, 8))
@@ -236,7 +238,7 @@ def _cut(text: str, most: int) -> str:
 MOST_GAPS = 500
 
 
-def known_of(detail: SampleDetail, rows: Rows, items: Items, pixels: bytearray) -> dict[str, Any]:
+def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray) -> dict[str, Any]:
     """Return a sample's detail in its wire form. The neighbours' pixels go into the buffer.
 
     Raises
@@ -293,12 +295,12 @@ def _thinned(gaps: NDArray[np.float64]) -> list[float]:
     return [float(gap) for gap in ordered]
 
 
-def _label(rows: Rows, position: int) -> int:
+def _label(rows: Listed, position: int) -> int:
     """Return the label of a sample that may have no row, or -1 if it is not known."""
-    if rows.labels is None:
+    if rows.scored.labels is None:
         return -1
-    at = np.flatnonzero(rows.positions == position)
-    return int(rows.labels[at[0]]) if len(at) else -1
+    at = np.flatnonzero(rows.scored.positions == position)
+    return int(rows.scored.labels[at[0]]) if len(at) else -1
 
 
 def _number(value: float) -> float | None:

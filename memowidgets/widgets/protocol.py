@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
+    from memowidgets.evaluation.scored import Scored
     from memowidgets.progress import Progress
-
-# η to the expected number of truly memorised samples, the number of shadow models, and the
-# probability of each sample
-Doubt = Callable[[float], tuple[float, int, NDArray[np.float64]] | None]
 
 
 @dataclass(frozen=True)
@@ -38,60 +35,6 @@ class Choice:
     label: str
     marked: bool = False
     uses_layer: bool = True
-
-
-@dataclass(frozen=True)
-class ScoreView:
-    """Numbers of one choice of score, layer and checkpoint.
-
-    Attributes
-    ----------
-    title : str
-        Name of the scores, for axis titles.
-    scores : array of shape (n,), float64
-        Finite numbers. A low score means risk.
-    labels : array of shape (n,), int
-        Label that each sample was trained on.
-    positions : array of shape (n,), int
-        Position of each scored sample in the source's samples.
-    errors : array of shape (n,), float64, optional
-        Standard error of each score.
-    log_lira : array of shape (n,), float64, optional
-        NaN for a sample that has none; None without ground truth.
-    eta : float
-        A sample is memorised if its log-LiRA is at least this.
-    probabilities : array of shape (n, n_classes), optional
-        The model's at the chosen checkpoint.
-    warnings : tuple of str
-        What the reader must know before trusting the numbers.
-    notes : tuple of str
-        What is good to know, and no reason for doubt.
-    natural : float, optional
-        Threshold that means the same for every model; None if the score has none.
-    canaries : array of shape (n,), bool, optional
-        Which samples were planted to be memorised.
-    right : array of shape (n,), bool, optional
-        Whether the finished model gives a sample the label that it was trained on; None where that
-        is not known.
-    doubt : callable, optional
-        Function of η that returns the arguments of `Evaluation.with_truly`, or None where nobody
-        knows how many of the memorised samples truly are.
-    """
-
-    title: str
-    scores: NDArray[np.float64]
-    labels: NDArray[np.int64]
-    positions: NDArray[np.int64]
-    errors: NDArray[np.float64] | None = None
-    log_lira: NDArray[np.float64] | None = None
-    eta: float = 4.0
-    probabilities: NDArray[np.float64] | None = None
-    warnings: tuple[str, ...] = ()
-    natural: float | None = 0.0
-    canaries: NDArray[np.bool_] | None = None
-    notes: tuple[str, ...] = ()
-    right: NDArray[np.bool_] | None = None
-    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True)
@@ -229,7 +172,7 @@ class DashboardSource(Protocol):
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
-    ) -> ScoreView:
+    ) -> Scored:
         """Return the numbers of a choice. Compute them if they are missing.
 
         Raises
@@ -250,7 +193,7 @@ class DashboardSource(Protocol):
         ...
 
     def samples(self) -> Samples:
-        """The dataset whose rows `ScoreView.positions` names (an ImageDataset, an MCQDataset)."""
+        """The dataset whose rows `Scored.positions` names (an ImageDataset, an MCQDataset)."""
         ...
 
     def device_status(self) -> str:

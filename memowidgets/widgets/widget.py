@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import weakref
 from contextlib import contextmanager
@@ -18,6 +19,17 @@ from memowidgets.widgets.messages import checked_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+
+def checked_tau(tau: float, name: str = "tau") -> float:
+    """Return a finite threshold. Infinity has no place on an axis."""
+    try:
+        number = float(tau)
+    except OverflowError:  # an integer that no float holds
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, not {visible(str(tau), 40)}")
+    return number
 
 
 _MOST_CHARACTERS = 600

@@ -95,8 +95,8 @@ def test_sliders_of_dashboard_and_report_have_the_same_ends():
     explorer = ThresholdExplorer(rng.normal(size=25_000), log_lira=log_lira)
     assert explorer._data["eta_range"] == eta_range(log_lira)
     explorer.close()
-    reported = explored.checked_scores(rng.normal(size=25_000), None, "", None, "", log_lira)
-    assert reported.wire["eta_range"] == eta_range(log_lira)
+    reported = explored.checked_scores(rng.normal(size=25_000), log_lira=log_lira)
+    assert explored.Judged.of(reported).data["eta_range"] == eta_range(log_lira)
 
 
 # What the positives are

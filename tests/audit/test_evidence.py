@@ -68,7 +68,7 @@ def test_a_score_says_what_it_needs_and_the_run_makes_it_before(copied):
     copied.run.make(missing)
     assert copied.evidence.missing(missing) == []
     found = score(copied.evidence, "psmi", checkpoint=2)
-    np.testing.assert_array_equal(found.mu, copied.score("psmi", checkpoint=2))
+    np.testing.assert_array_equal(found.scores, copied.score("psmi", checkpoint=2))
 
 
 def test_arrays_and_recordings_keep_new_scores(finished, tmp_path):

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from memowidgets.decisions import Decision
-from memowidgets.evaluation import below_class
-from memowidgets.report import Content, Digest, Figure, Missing, Scored
+from memowidgets.evaluation.scored import Scored
+from memowidgets.report import Content, Digest, Figure, Missing
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
@@ -39,9 +39,10 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
         "tau": 0.0,
         "eta": 4.0,
         "scored": Scored(
-            "psmi", "PSMI, layer fc, epoch 2", "fc", "epoch-2", np.arange(n), scores, errors,
-            log_lira, others={"Loss": scores + rng.normal(0, 0.2, n)},
+            np.arange(n), scores, errors, log_lira, title="PSMI, layer fc, epoch 2",
+            metric="psmi", layer="fc", checkpoint="epoch-2", natural=0.0,
         ),
+        "others": {"Loss": scores + rng.normal(0, 0.2, n)},
         "ids": [f"id-{i:05d}" for i in range(n)],
         "decisions": {"id-00001": Decision("remove", "names a patient"), "gone": Decision("keep")},
         "figures": (Figure("roc", "The curve.", SVG),),
@@ -61,8 +62,9 @@ def hostile() -> Content:
     n, labels = len(samples), np.array([record["answer"] for record in records])
     rng = np.random.default_rng(0)
     scored = Scored(
-        "psmi", EVIL, EVIL, EVIL, np.arange(n), np.linspace(-0.5, 0.2, n), np.full(n, 0.01),
-        np.linspace(9, -2, n), labels, rng.dirichlet([1] * 4, n), {"Loss": rng.normal(size=n)},
+        np.arange(n), np.linspace(-0.5, 0.2, n), np.full(n, 0.01), np.linspace(9, -2, n), labels,
+        rng.dirichlet([1] * 4, n), title=EVIL, metric="psmi", layer=EVIL, checkpoint=EVIL,
+        natural=0.0,
     )  # fmt: skip
     return plain(
         n,
@@ -74,6 +76,7 @@ def hostile() -> Content:
         checkpoints=[{"name": EVIL, "epoch": 1.0, "step": 1, "median_loss": 0.1, "drop": 0.9,
                       "prediction": True}],
         scored=scored,
+        others={"Loss": rng.normal(size=n)},
         ids=ids,
         samples=samples,
         class_names=[EVIL, "<b>B</b>", "C", "D"],
@@ -96,19 +99,17 @@ def untrained() -> Content:
 def without_truth() -> Content:
     """A practitioner's audit: scores alone."""
     content = plain()
-    scored = content.scored
-    alone = Scored(
-        "psmi", scored.title, "fc", "epoch-2", scored.positions, scored.scores, scored.errors
-    )
-    return plain(scored=alone, numbers=content.numbers | {"shadow_models": 0})
+    alone = replace(content.scored, log_lira=None)
+    return plain(scored=alone, others={}, numbers=content.numbers | {"shadow_models": 0})
 
 
 def one_kind() -> Content:
     """No sample is memorised: there is no ROC."""
     scored = plain().scored
     low = np.minimum(scored.log_lira, 3.0)
-    return plain(scored=Scored("psmi", "PSMI", "", "epoch-2", scored.positions, scored.scores,
-                               log_lira=low))  # fmt: skip
+    return plain(
+        scored=replace(scored, errors=None, log_lira=low, layer="", title="PSMI"), others={}
+    )
 
 
 def partly_judged() -> Content:
@@ -116,15 +117,15 @@ def partly_judged() -> Content:
     scored = plain().scored
     log_lira = np.where(np.arange(600) % 7 == 0, np.nan, scored.log_lira)
     scores = np.round(scored.scores, 2)
-    return plain(scored=Scored("loss", "Loss", "", "epoch-2", scored.positions, scores, None,
-                               log_lira))  # fmt: skip
+    loss = {"metric": "loss", "title": "Loss", "layer": "", "errors": None}
+    return plain(scored=replace(scored, scores=scores, log_lira=log_lira, **loss), others={})
 
 
 def by_class() -> Content:
     """Each class has a threshold of its own; some samples have no log-LiRA, and scores tie."""
     content = partly_judged()
-    below = below_class(content.scored.scores, np.arange(600) % 3)
-    return replace(content, scored=replace(content.scored, below=below), by_class=True)
+    labels = np.arange(600) % 3
+    return replace(content, scored=replace(content.scored, labels=labels), by_class=True)
 
 
 ALL = {

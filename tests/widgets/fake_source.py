@@ -11,8 +11,9 @@ import numpy as np
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
+from memowidgets.evaluation.scored import Scored
 from memowidgets.progress import Progress
-from memowidgets.widgets import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
+from memowidgets.widgets import Choice, Missing, SampleDetail, ShadowGaps
 
 STROKES = (
     "01111110100000011000000110000001100000011000000110000001 01111110",
@@ -182,7 +183,7 @@ class FakeSource:
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
-    ) -> ScoreView:
+    ) -> Scored:
         self.threads.append(threading.current_thread().name)
         if self.fail and not self.is_computed(score, layer, checkpoint):
             raise RuntimeError(self.fail)
@@ -200,7 +201,7 @@ class FakeSource:
         logits = rng.normal(0, 1, (len(scores), 10))
         logits[np.arange(len(scores)), self.data.labels] += 5 * np.clip(scores, -0.3, 1) + 1
         probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        return ScoreView(
+        return Scored(
             natural=None if score == "loss" else 0.0,
             title=f"{score.upper() if score == 'psmi' else score}, layer {layer}, {checkpoint}",
             scores=scores,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import clopper_pearson, roc
+from memowidgets.evaluation.scored import STATUSES, Scored
 from memowidgets.widgets.explored import (
     ErrorLevels,
+    Judged,
     SortedScores,
     checked_scores,
     packed_log_lira,
@@ -158,6 +161,39 @@ def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
         assert found["auc"]["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
 
 
+log_lira_or_none = st.one_of(st.just(np.nan), gaps_near_eta.filter(np.isfinite))
+IN_COUNTS = {"flagged only": "flaggedOnly", "left alone": "leftAlone"}
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rows=st.lists(st.tuples(any_scores, log_lira_or_none, st.integers(0, 2)), min_size=1))
+def test_both_sides_call_each_sample_the_same(ask, rows):
+    scores, gaps, labels = (np.array(column) for column in zip(*rows, strict=True))
+    found = Scored(np.arange(len(rows)), scores, log_lira=gaps, labels=labels)
+    columns = {"scores": scores.tolist(), "below": found.below.astype(int).tolist()}
+    columns["positions"] = found.positions.tolist()
+    judged = [None if np.isnan(gap) else gap for gap in gaps.tolist()]
+    rules = [*around(scores[:3]), "class"]
+    standings = [{"tau": 0.0 if r == "class" else r, "rule": r, "eta": 4.1} for r in rules]
+    for one, more in ((found, {"log_lira": judged}), (replace(found, log_lira=None), {})):
+        answers = ask("statuses", columns=columns | more, standings=standings)
+        for rule, answer in zip(rules, answers, strict=True):
+            both = zip(one.status(rule, 4.1).tolist(), one.flagged(rule).tolist(), strict=True)
+            assert answer == [[*words] for words in both], rule
+    if not np.isnan(gaps).any():
+        plots = ask("counts", wire=on_wire(scores, gaps >= 4.1), taus=rules[:-1])
+        for tau, counts in zip(rules[:-1], plots, strict=True):
+            words = found.status(tau, 4.1).tolist()
+            for name in STATUSES:
+                assert counts[IN_COUNTS.get(name, name)] == words.count(name)
+            assert list(found.counts(tau, 4.1).values())[1:3] == [
+                counts["flagged"],
+                counts["found"],
+            ]
+
+
 def undecided(scores, errors, tau):
     return int(((scores - 2 * errors < tau) & (tau < scores + 2 * errors)).sum())
 
@@ -202,8 +238,8 @@ def test_a_score_without_a_natural_threshold_offers_none(ask):
     scores = np.random.default_rng(3).normal(size=40)
     offered = []
     for natural, canaries in ((0.0, None), (-4.0, planted), (None, planted), (None, None)):
-        given = checked_scores(scores, None, "", None, "", None, natural, canaries)
-        wire = {name: text(part) for name, part in given.wire.items()}
+        judged = Judged.of(checked_scores(scores, natural=natural, canaries=canaries))
+        wire = {name: text(part) for name, part in judged.data.items()}
         offered.append(ask("presets", wire=wire, truth=False))
     sixth = np.sort(scores[planted])[5]  # 6 of 7 is the first share of at least 75 %
     canary = ["75 % of canaries", False, sixth]

@@ -12,8 +12,9 @@ import pytest
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
+from memowidgets.evaluation.scored import Scored
 from memowidgets.widgets import Extra, SampleInspector
-from memowidgets.widgets.inspected import Rows, first_of
+from memowidgets.widgets.inspected import Listed, first_of
 from memowidgets.widgets.threads import in_background
 from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
 from tests.widgets.page import say, say_all
@@ -140,9 +141,9 @@ def test_bad_input_is_named(arguments, keywords, error, words):
 
 
 def test_rows_and_their_orders_go_at_once_when_nobody_holds_them():
-    rows = Rows(np.arange(5), np.arange(5.0))
+    rows = Listed(Scored(np.arange(5), np.arange(5.0)))
     rows.order("risk")
-    held = weakref.ref(rows.scores)
+    held = weakref.ref(rows.scored.scores)
     gc.disable()
     try:
         del rows
@@ -152,13 +153,14 @@ def test_rows_and_their_orders_go_at_once_when_nobody_holds_them():
 
 
 def test_orders_are_stable_and_put_the_unknown_last():
-    rows = Rows(
+    scored = Scored(
         np.arange(4),
         scores=np.array([1.0, 0.0, 0.0, 2.0]),
         log_lira=np.array([1.0, np.nan, 5.0, 2.0]),
         labels=np.array([1, 0, 1, -1]),
         probabilities=np.array([[0.1, 0.9], [0.6, 0.4], [0.8, 0.2], [0.5, 0.5]]),
     )
+    rows = Listed(scored)
     assert rows.order("risk").tolist() == [1, 2, 0, 3]
     assert rows.order("log-lira").tolist() == [2, 3, 0, 1]
     assert rows.order("disagreement").tolist() == [2, 1, 0, 3]

@@ -220,7 +220,8 @@ def shadow_curve(
             halves = disjoint(rng, m, size, pairs=pairs)
             values = [log_lira(half) for half in halves]
             between = _between(values[0], values[1], eta)
-            return [_alone(one, found.mu, found.rows, eta, known) | between for one in values]
+            of = found.scores, found.positions
+            return [_alone(one, *of, eta, known) | between for one in values]
 
         return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
 

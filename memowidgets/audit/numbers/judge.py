@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence, Need
-from memowidgets.audit.kept import Scores
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
     SCORES,
     Metric,
     counts_of,
+    doubt,
     is_defined,
     metrics_of,
     needs,
@@ -37,6 +37,7 @@ from memowidgets.audit.numbers.truth import (
     truth_needs,
 )
 from memowidgets.checks import several, whole_number
+from memowidgets.evaluation.scored import Scored
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
@@ -60,7 +61,7 @@ def evaluate(
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
     found, members = score(evidence, metric, layer, checkpoint), evidence.members
-    values = pd.Series(found.mu, members[found.rows])
+    values = pd.Series(found.scores, members[found.positions])
     if uncertain:  # the baseline owes its values to the shadow models, as the truth does
         if not is_log_lira(truth):
             raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
@@ -90,26 +91,6 @@ def evaluate(
         return result
     known = doubt(evidence, metric, values, memorized[both], eta, variance)
     return result if known is None else result.with_truly(*known)
-
-
-def doubt(
-    evidence: Evidence,
-    metric: str | Metric,
-    values: pd.Series,
-    memorized: pd.Series,
-    eta: float,
-    variance: str = VARIANCE,
-) -> tuple[float, int, NDArray[np.float64]] | None:
-    """Return the arguments of `Evaluation.with_truly`, for the members in `memorized`.
-
-    None where log-LiRA was given as values, which have no errors.
-    """
-    expected = truly_memorized(evidence, memorized, eta, variance)
-    if expected is None:
-        return None
-    given = None if metric == BASELINE else values
-    found = probability_memorized(evidence, eta, "final", variance, given)
-    return expected, evidence.n_shadows, found.reindex(memorized.index).to_numpy(np.float64)
 
 
 @dataclass(frozen=True)
@@ -323,9 +304,9 @@ def pooled_evaluation(
     return result if truly is None else result.with_truly(truly, first.n_shadows)
 
 
-def _pairs(target: Evidence, found: Scores, memorized: pd.Series) -> pd.DataFrame:
+def _pairs(target: Evidence, found: Scored, memorized: pd.Series) -> pd.DataFrame:
     """Score and truth of each member of one target that has both, by id."""
-    scores = pd.Series(found.mu, target.members[found.rows])
+    scores = pd.Series(found.scores, target.members[found.positions])
     both = scores.index.intersection(memorized.index, sort=False)
     if not len(both):
         raise ValueError(

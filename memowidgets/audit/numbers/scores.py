@@ -6,10 +6,9 @@ line, the dashboard's picker, the report and the run directory, which keeps what
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -25,9 +24,17 @@ from memowidgets.audit.evidence import (
     Evidence,
     Need,
 )
-from memowidgets.audit.kept import Scores
-from memowidgets.audit.numbers.truth import log_lira, truth_needs
+from memowidgets.audit.numbers.truth import (
+    VARIANCE,
+    answered_rightly,
+    log_lira,
+    member_log_lira,
+    probability_memorized,
+    truly_memorized,
+    truth_needs,
+)
 from memowidgets.checks import warn_user
+from memowidgets.evaluation.scored import BY_CLASS, Scored
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.logits import FEWEST_CHECKPOINTS, checked_last
@@ -35,7 +42,7 @@ from memowidgets.metrics.psmi import small_classes
 from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
-from memowidgets.store import Absent, StoreError
+from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
 
@@ -72,7 +79,7 @@ class Asked:
     last: int | None = None
     progress: Progress | None = None
 
-    def of(self, metric: str, record: Record | None = None) -> Scores:
+    def of(self, metric: str, record: Record | None = None) -> Scored:
         """Another score of the same layer, here or at another checkpoint."""
         there = record or self.record
         return score(self.evidence, metric, self.layer, there.name, self.progress)
@@ -116,12 +123,12 @@ class NamedScore:
         Name for readers.
     of_layer : callable, optional
         Takes a layer's representation, (n_members, values), the labels and a seed; returns
-        `Scores`. They are kept in the run directory.
+        `Scored`. They are kept in the run directory.
     of_pass : callable, optional
         Takes the evidence and the record of a checkpoint whose forward pass is there; returns one
         value for each member.
     of_evidence : callable, optional
-        Takes what is `Asked`; returns `Scores`. For scores from more than one forward pass.
+        Takes what is `Asked`; returns `Scored`. For scores from more than one forward pass.
     needs : tuple of str, optional
         Kinds of evidence that `of_evidence` uses, such as reference models. Those of the other
         functions are known.
@@ -138,9 +145,9 @@ class NamedScore:
     """
 
     title: str
-    of_layer: Callable[[NDArray[np.float32], Labels, int], Scores] | None = None
+    of_layer: Callable[[NDArray[np.float32], Labels, int], Scored] | None = None
     of_pass: Callable[[Evidence, Record], NDArray[np.floating[Any]]] | None = None
-    of_evidence: Callable[[Asked], Scores] | None = None
+    of_evidence: Callable[[Asked], Scored] | None = None
     needs: tuple[str, ...] = ()
     passes: str = "here"
     uses_layer: bool = False
@@ -171,7 +178,7 @@ class NamedScore:
         return self.over_checkpoints and self.passes != "so far"
 
 
-def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
+def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
     # PSMI needs a standard deviation of each class
     rows = np.flatnonzero(np.bincount(labels)[labels] >= _SMALLEST_CLASS)
     x, y = states if len(rows) == len(labels) else states[like(states, rows)], labels[rows]
@@ -185,39 +192,39 @@ def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
     of_codes = small_classes(psmi.classes_.tolist(), np.bincount(y)[psmi.classes_])
     said = (*of_codes, psmi.imprecise_)  # `score` has names of classes, and each error
     notes = tuple(note for note in psmi.warnings_ if note not in said)
-    return Scores(rows, values, errors, notes)
+    return Scored(rows, values, errors, notes=notes)
 
 
-def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scores:
+def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scored:
     del labels, seed  # it knows no classes, and draws nothing
     fitted = Mahalanobis().fit(states)
-    return Scores.of_all(fitted.score_samples(states), fitted.warnings_)
+    return Scored.of_all(fitted.score_samples(states), fitted.warnings_)
 
 
-def _csl(asked: Asked) -> Scores:
+def _csl(asked: Asked) -> Scored:
     losses = [asked.evidence.losses(record) for record in asked.averaged()]
-    return Scores.of_all(csl(np.stack(losses)))
+    return Scored.of_all(csl(np.stack(losses)))
 
 
-def _psmi_mean(asked: Asked) -> Scores:
+def _psmi_mean(asked: Asked) -> Scored:
     """Mean PSMI; its standard error is at most the mean of theirs, however they correlate."""
     found = [asked.of("psmi", record) for record in asked.averaged()]
     errors = [one.errors for one in found if one.errors is not None]
-    return Scores(
-        found[0].rows,
-        mean_over_checkpoints(np.stack([one.mu for one in found])),
+    return Scored(
+        found[0].positions,
+        mean_over_checkpoints(np.stack([one.scores for one in found])),
         np.mean(errors, axis=0) if len(errors) == len(found) else None,
-        tuple(dict.fromkeys(note for one in found for note in one.notes)),
+        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
     )
 
 
-def _psmi_and_csl(asked: Asked) -> Scores:
+def _psmi_and_csl(asked: Asked) -> Scored:
     psmi, over_checkpoints = asked.of("psmi"), _csl(asked)
-    both = np.stack([psmi.mu, over_checkpoints.mu[psmi.rows]])
-    return Scores(psmi.rows, mean_rank(both), notes=psmi.notes)
+    both = np.stack([psmi.scores, over_checkpoints.scores[psmi.positions]])
+    return Scored(psmi.positions, mean_rank(both), notes=psmi.notes)
 
 
-def _baseline(asked: Asked) -> Scores:
+def _baseline(asked: Asked) -> Scored:
     evidence = asked.evidence
     values, members = log_lira(evidence, asked.record.name), evidence.members
     if values.empty:
@@ -228,26 +235,26 @@ def _baseline(asked: Asked) -> Scores:
     rows = np.arange(len(members))
     if len(values) < len(rows):  # by name only where need be: it takes its time
         rows = np.flatnonzero(pd.Index(members).isin(values.index))
-    return Scores(rows, -values.to_numpy())
+    return Scored(rows, -values.to_numpy())
 
 
-def _reference(asked: Asked) -> Scores:
+def _reference(asked: Asked) -> Scored:
     """Mean logit gap of the reference models that never saw a member."""
     evidence = asked.evidence
     gaps = evidence.references.read(asked.record.name).gaps[:, evidence.member_columns]
-    return Scores.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
+    return Scored.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
 
 
-def _reference_and_csl(asked: Asked) -> Scores:
+def _reference_and_csl(asked: Asked) -> Scored:
     so_far = _csl(asked)  # first: models that are trained do not help where it is undefined
-    references = _reference(asked).mu
-    return Scores.of_all(mean_rank(np.stack([references, references, so_far.mu])))
+    references = _reference(asked).scores
+    return Scored.of_all(mean_rank(np.stack([references, references, so_far.scores])))
 
 
-def _reference_and_psmi_and_csl(asked: Asked) -> Scores:
+def _reference_and_psmi_and_csl(asked: Asked) -> Scored:
     psmi, so_far = asked.of("psmi"), _csl(asked)
-    others = [found.mu[psmi.rows] for found in (_reference(asked), so_far)]
-    return Scores(psmi.rows, mean_rank(np.stack([psmi.mu, *others])), notes=psmi.notes)
+    others = [found.scores[psmi.positions] for found in (_reference(asked), so_far)]
+    return Scored(psmi.positions, mean_rank(np.stack([psmi.scores, *others])), notes=psmi.notes)
 
 
 SCORES: dict[str, NamedScore] = {
@@ -292,7 +299,6 @@ SCORES: dict[str, NamedScore] = {
     ),
 }
 BASELINE = "baseline"
-BY_CLASS = "class"
 EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
 PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
@@ -377,7 +383,7 @@ def score(
     progress: Progress | None = None,
     last: int | None = None,
     name_and_version: tuple[str | None, str] | None = None,
-) -> Scores:
+) -> Scored:
     """Score the members, as `Audit.score` describes; read what was computed before.
 
     Raises
@@ -395,7 +401,7 @@ def score(
     if known is None:
         function = cast("Metric", metric)
 
-        def custom() -> Scores:
+        def custom() -> Scored:
             return _custom(evidence, function, record, name)
 
         if name_and_version is None:
@@ -406,13 +412,13 @@ def score(
     if known.of_evidence is not None:
         return known.of_evidence(Asked(evidence, name, record, last, progress))
     if known.of_pass is not None:
-        found = Scores.of_all(known.of_pass(evidence, record))
+        found = Scored.of_all(known.of_pass(evidence, record))
     else:
 
-        def compute() -> Scores:
+        def compute() -> Scored:
             held = evidence.representation(record, name)
             (progress or Progress()).report(0, 1, f"computing {metric} at {name}")
-            of_layer = cast("Callable[[Any, Labels, int], Scores]", known.of_layer)
+            of_layer = cast("Callable[[Any, Labels, int], Scored]", known.of_layer)
             found = None
             if known.on_device:  # if it has the memory for it
                 found = computed_on(
@@ -420,11 +426,76 @@ def score(
                     held,
                     lambda states: of_layer(states, evidence.labels, evidence.seed),
                 )
-            return found or of_layer(held, evidence.labels, evidence.seed)
+            return of_layer(held, evidence.labels, evidence.seed) if found is None else found
 
         found = _kept(evidence, str(metric), name, record, compute)
     on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
     return replace(found, notes=(*on_classes, *found.notes))
+
+
+def scored_members(
+    evidence: Evidence,
+    metric: str | Metric,
+    layer: str | int = "last",
+    checkpoint: str | float = "prediction",
+    progress: Progress | None = None,
+    *,
+    truth: bool = True,
+) -> Scored:
+    """Return the members that have a score, with all that is known of them but for probabilities.
+
+    Whatever shows members reads this. Without `truth`, log-LiRA is not asked for.
+
+    Raises
+    ------
+    StoreError
+        If the evidence lacks something of `needs`, or of what log-LiRA needs.
+    """
+    found, known = score(evidence, metric, layer, checkpoint, progress), _known(metric)
+    rows, right, planted = found.positions, answered_rightly(evidence), evidence.data.canaries
+    values = member_log_lira(evidence) if truth else None
+    ids = evidence.members[rows]
+    by_id = pd.Series(found.scores, ids)
+
+    def doubtful(eta: float) -> tuple[float, int, Floats] | None:
+        if values is None:
+            return None
+        memorized = pd.Series(values[rows] >= eta, by_id.index)
+        return doubt(evidence, metric, by_id, memorized, eta)
+
+    return replace(
+        found,
+        log_lira=None if values is None else values[rows],
+        labels=evidence.labels[rows],
+        metric=_name_of(metric),
+        layer=evidence.names.layer(layer) if known is None or known.uses_layer else "",
+        checkpoint=evidence.names.record(checkpoint).name,
+        natural=known.tau if known else None,
+        ids=ids,
+        canaries=None if planted is None else planted[evidence.member_rows[rows]],
+        right=None if right is None else right[rows],
+        doubt=doubtful,
+    )
+
+
+def doubt(
+    evidence: Evidence,
+    metric: str | Metric,
+    values: pd.Series,
+    memorized: pd.Series,
+    eta: float,
+    variance: str = VARIANCE,
+) -> tuple[float, int, Floats] | None:
+    """Return the arguments of `Evaluation.with_truly`, for the members in `memorized`.
+
+    None where log-LiRA was given as values, which have no errors.
+    """
+    expected = truly_memorized(evidence, memorized, eta, variance)
+    if expected is None:
+        return None
+    given = None if metric == BASELINE else values
+    found = probability_memorized(evidence, eta, "final", variance, given)
+    return expected, evidence.n_shadows, found.reindex(memorized.index).to_numpy(np.float64)
 
 
 def _kept(
@@ -432,8 +503,8 @@ def _kept(
     metric: str,
     layer: str,
     record: Record,
-    compute: Callable[[], Scores],
-) -> Scores:
+    compute: Callable[[], Scored],
+) -> Scored:
     """Return the scores that are kept; compute and keep them otherwise."""
     at = evidence.checkpoints[record.name]
     if evidence.uses_kept(at):
@@ -448,9 +519,9 @@ def _kept(
     return found
 
 
-def counts_of(evidence: Evidence, found: Scores) -> Labels:
+def counts_of(evidence: Evidence, found: Scored) -> Labels:
     """Return the number of scored members of each class."""
-    return np.bincount(evidence.labels[found.rows], minlength=len(evidence.data.class_names))
+    return np.bincount(evidence.labels[found.positions], minlength=len(evidence.data.class_names))
 
 
 def notes_on_classes(
@@ -462,13 +533,13 @@ def notes_on_classes(
 
 
 def named_series(
-    evidence: Evidence, metric: str | Metric, found: Scores, name: str | None = None
+    evidence: Evidence, metric: str | Metric, found: Scored, name: str | None = None
 ) -> tuple[pd.Series, pd.Series | None]:
     """Return scores and their standard errors by id; warn of members that have none."""
     members = evidence.members
-    missing = len(members) - len(found.rows)
+    missing = len(members) - len(found)
     if missing:
-        left_out = np.setdiff1d(np.arange(len(members)), found.rows)
+        left_out = np.setdiff1d(np.arange(len(members)), found.positions)
         reason = (
             "they are in every shadow model or in none"
             if metric == BASELINE
@@ -476,11 +547,11 @@ def named_series(
         )
         warn_user(f"{missing} members have no score, {reason}: {listed(members[left_out], 5)}")
     label = name or _name_of(metric)
-    index = pd.Index(members[found.rows], name="id")  # copies: a user may write to theirs
+    index = pd.Index(members[found.positions], name="id")  # copies: a user may write to theirs
     errors = (
         None if found.errors is None else pd.Series(found.errors.copy(), index, name=f"{label}_std")
     )
-    return pd.Series(found.mu.copy(), index, name=label), errors
+    return pd.Series(found.scores.copy(), index, name=label), errors
 
 
 def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
@@ -498,81 +569,6 @@ def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
     return found
 
 
-def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
-    """Return the most probable class of each member, and the probability of its label."""
-    made = evidence.checkpoints[record.name].made
-    if isinstance(made, Absent) or "guess" not in made:
-        of_classes = probabilities(evidence, record.name)
-        of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
-        return of_classes.argmax(axis=1), of_label
-    guesses = made["guess"].astype(np.int64)  # of a recording, beside rounded logits or none
-    if "p_label" in made:
-        return guesses, made["p_label"].astype(np.float64)
-    return guesses, np.exp(-made["losses"].astype(np.float64))
-
-
-def judged(
-    evidence: Evidence,
-    metric: str | Metric,
-    layer: str | int,
-    checkpoint: str | float,
-    tau: float | str | None,
-    share: float | None,
-) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
-    """Return a row for each member, and which of them a threshold flags.
-
-    A member without a score has NaN and is not flagged.
-    """
-    if tau is not None and share is not None:
-        raise ValueError("give tau= or share=, not both")
-    by_class = isinstance(tau, str) and tau == BY_CLASS
-    threshold = None if tau is None or by_class else checked_tau(tau)
-    if threshold is not None and math.isnan(threshold):
-        raise ValueError("tau is NaN; it must be a number")
-    found = score(evidence, metric, layer, checkpoint)
-    chosen, on_zero = _flags(evidence, metric, found, threshold, share, by_class=by_class)
-    notes = (*evidence.notes_at(checkpoint), *found.notes)
-    for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
-        warn_user(note)  # the caller of the audit's method
-    table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
-    table.attrs["notes"] = (*notes, *on_zero)
-    table["score"] = of_members(found.mu, found.rows, len(table))
-    if found.errors is not None:
-        table["std"] = of_members(found.errors, found.rows, len(table))
-    names = np.array(evidence.data.class_names)
-    table["label"] = names[evidence.labels]
-    if LOGITS in evidence.kinds:
-        guess, p_label = _answers(evidence, evidence.names.record(checkpoint))
-        table["guess"], table["p_label"] = names[guess], p_label
-    canaries = evidence.data.canaries
-    if canaries is not None:
-        table["canary"] = canaries[evidence.member_rows]
-    if evidence.has_ground_truth:
-        table["log_lira"] = log_lira(evidence)
-    flagged_members = np.zeros(len(table), dtype=np.bool_)
-    flagged_members[found.rows] = chosen
-    return table, flagged_members
-
-
-def _flags(
-    evidence: Evidence,
-    metric: str | Metric,
-    found: Scores,
-    tau: float | None,
-    share: float | None,
-    *,
-    by_class: bool,
-) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Return which of the scored members are flagged, and the note on a strict τ = 0."""
-    if by_class:
-        return evaluation.below_class(found.mu, evidence.labels[found.rows]), ()
-    if share is not None:
-        tau = evaluation.lowest_share(found.mu, share)
-    elif tau is None:
-        tau = opening_tau(metric, found)
-    return found.mu <= tau, notes_on_zero(evidence, metric, found) if tau == 0 else ()
-
-
 def of_members(values: Floats, rows: Any, n: int) -> Floats:
     """Return one value for each member, NaN for those that have none."""
     of_all = np.full(n, np.nan)
@@ -580,13 +576,7 @@ def of_members(values: Floats, rows: Any, n: int) -> Floats:
     return of_all
 
 
-def opening_tau(metric: str | Metric, found: Scores) -> float:
-    """Return where τ stands at first, everywhere: the score's own, or the lowest 5 % flagged."""
-    known = _known(metric)
-    return evaluation.opening_tau(found.mu, known.tau if known else None)
-
-
-def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tuple[str, ...]:
+def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scored) -> tuple[str, ...]:
     """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags.
 
     It is a reader's sentence, the same wherever a τ is answered.
@@ -594,22 +584,26 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tu
     known = _known(metric)
     if not known or not known.per_class:
         return ()
-    at_zero = int((found.mu <= 0).sum())
-    by_class = int(evaluation.below_class(found.mu, evidence.labels[found.rows]).sum())
+    at_zero = int((found.scores <= 0).sum())
+    by_class = int(evaluation.below_class(found.scores, evidence.labels[found.positions]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    flags = f"it flags {at_zero} of {len(found.mu)} members, and the rule by class flags {by_class}"
+    flags = f"it flags {at_zero} of {len(found)} members, and the rule by class flags {by_class}"
     return (f"PSMI's τ = 0 may be strict here: {flags}",)
 
 
-def checked_tau(tau: Any) -> float:
-    """Return a threshold as a number.
+def checked_rule(tau: Any) -> float | Literal["class"] | None:
+    """Return what flags: a threshold as a number, the rule by class, or None as it is.
 
     Raises
     ------
     TypeError
         If it is not a number, such as a rule that `Evaluation.threshold` takes.
     """
+    if tau is None:
+        return None
+    if isinstance(tau, str) and tau == BY_CLASS:
+        return BY_CLASS
     if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
         raise TypeError(
             f"tau must be a number or {BY_CLASS!r}, not {tau!r}; for a rule such as 'youden' pass "
@@ -618,8 +612,8 @@ def checked_tau(tau: Any) -> float:
     return float(tau)
 
 
-def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scores:
-    """Scores by a function of the user's."""
+def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scored:
+    """Return scores by a function of the user's."""
     states = np.array(evidence.representation(record, layer), np.float32)
     logits = np.array(evidence.logits_of_pass(record)) if LOGITS in evidence.kinds else None
     labels = evidence.labels.copy()
@@ -635,7 +629,7 @@ def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> S
             f"the metric returned {int(wrong.sum())} values that are not finite, the first "
             f"for {quoted(evidence.members[int(np.argmax(wrong))])}"
         )
-    return Scores.of_all(values)
+    return Scored.of_all(values)
 
 
 def _known(metric: str | Metric) -> NamedScore | None:

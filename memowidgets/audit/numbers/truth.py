@@ -35,6 +35,23 @@ def log_lira(
     return log_lira_table(evidence, checkpoint, variance, mode, return_std=False)["log_lira"]
 
 
+def member_log_lira(evidence: Evidence) -> Floats | None:
+    """Return log-LiRA at the end of training, one for each member and NaN for those without one.
+
+    None without ground truth.
+    """
+    if not evidence.has_ground_truth:
+        return None
+
+    def aligned() -> Floats:
+        known, members = log_lira(evidence), evidence.members
+        if len(known) < len(members):  # by name only where need be: it takes its time
+            known = known.reindex(members)
+        return known.to_numpy(dtype=np.float64)
+
+    return evidence.cache.of("member_log_lira", truth_version(evidence), aligned)
+
+
 def log_lira_table(
     evidence: Evidence,
     checkpoint: str | float,

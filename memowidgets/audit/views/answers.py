@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import SHARED_NOISE, doubt, needs_of
+from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -28,15 +28,15 @@ from memowidgets.audit.numbers.scores import (
 )
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
-    answered_rightly,
-    log_lira,
     member_gaps,
+    member_log_lira,
     notes_on_shape,
     support,
     truth_version,
 )
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
+from memowidgets.evaluation.scored import Scored
 from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
@@ -44,7 +44,7 @@ from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.store import Absent, PackedRun, StoreError, without_advice
 from memowidgets.visible import visible
-from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
+from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
 
 if TYPE_CHECKING:
     from memowidgets.audit.run import Run
@@ -188,29 +188,19 @@ class AuditView:
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
-    ) -> ScoreView:
+    ) -> Scored:
         """Return the numbers behind a choice, computed if need be."""
         if self.missing(score, layer, checkpoint).trains:
             self._audit.run_references(_REFERENCES, progress=progress or Progress())
         needs = needs_of(self._audit.evidence, score, checkpoint, answers=True)
         evidence = self._audit.evidence_with(needs, progress)
-        found = scores.score(evidence, score, layer, checkpoint, progress)
+        found = scores.scored_members(evidence, score, layer, checkpoint, progress)
         of_classes = self._probabilities(evidence, checkpoint)
-        planted = evidence.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
-        right, values = answered_rightly(evidence), self._log_lira(evidence, found.rows)
-        by_id, known = pd.Series(found.mu, evidence.members[found.rows]), None
-        if values is not None:
-            memorized = pd.Series(values, by_id.index)
-            known = lambda eta: doubt(evidence, score, by_id, memorized >= eta, eta)  # noqa: E731
-        return ScoreView(
+        return replace(
+            found,
             title=self._title(score, layer, checkpoint),
-            scores=found.mu,
-            labels=evidence.labels[found.rows],
-            positions=found.rows,
-            errors=found.errors,
-            log_lira=values,
-            probabilities=None if of_classes is None else of_classes[found.rows],
+            probabilities=None if of_classes is None else of_classes[found.positions],
             warnings=(
                 *shared,
                 *found.notes,
@@ -221,10 +211,6 @@ class AuditView:
                 *scores.notes_on_zero(evidence, score, found),
                 *self._note_on_checking(evidence),
             ),
-            right=None if right is None else right[found.rows],
-            natural=SCORES[score].tau,
-            canaries=None if planted is None else planted[found.rows],
-            doubt=known,
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:
@@ -255,7 +241,7 @@ class AuditView:
                     continue
                 with suppress(StoreError, ValueError):  # the shadow models kept no gaps there
                     found = scores.score(evidence, score, *place)
-                    values[i, j] = scores.of_members(found.mu, found.rows, n)[position]
+                    values[i, j] = scores.of_members(found.scores, found.positions, n)[position]
                     computed[i, j] = True
         shadows, why_none = self._shadows(evidence, position, eta)
         notes, near = [why_none] if why_none else [], []
@@ -304,14 +290,14 @@ class AuditView:
         if not 0 < inside.sum() < len(inside):
             return None, "This sample is in every shadow model, or in none: it has no log-LiRA."
         gaps = fits.gaps[:, position].astype(np.float64)
-        values = self._log_lira(evidence, np.array([position]))
+        values = member_log_lira(evidence)
         shadows = ShadowGaps(
             inside=gaps[inside],
             outside=gaps[~inside],
             target=float(fits.target[position]),
             fit_in=(float(fits.inside[0][position]), math.sqrt(fits.inside[1][position])),
             fit_out=(float(fits.outside[0][position]), math.sqrt(fits.outside[1][position])),
-            log_lira=math.nan if values is None else float(values[0]),
+            log_lira=math.nan if values is None else float(values[position]),
             checkpoint=fits.checkpoint.replace("-", " "),
             support=self._support(evidence, position, eta),
         )
@@ -408,19 +394,6 @@ class AuditView:
         return self._cache.of(
             "probabilities", at.state, lambda: probabilities(evidence, checkpoint)
         )
-
-    def _log_lira(self, evidence: Evidence, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        if not evidence.has_ground_truth:
-            return None
-
-        def aligned() -> NDArray[np.float64]:
-            """One value for each member, in their order; NaN for those that have none."""
-            known, members = log_lira(evidence), evidence.members
-            if len(known) < len(members):  # by name only where need be: it takes its time
-                known = known.reindex(members)
-            return known.to_numpy(dtype=np.float64)
-
-        return self._cache.of("log_lira", truth_version(evidence), aligned)[rows]
 
 
 def layer_label(name: str, *, last: bool) -> str:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import Evidence
-from memowidgets.audit.numbers.scores import Metric, judged
-from memowidgets.audit.numbers.truth import support
-from memowidgets.checks import is_missing, real_number
+from memowidgets.audit.evidence import LOGITS, Evidence
+from memowidgets.audit.numbers.scores import (
+    Floats,
+    Labels,
+    Metric,
+    checked_rule,
+    notes_on_zero,
+    of_members,
+    probabilities,
+    scored_members,
+)
+from memowidgets.audit.numbers.truth import member_log_lira, support
+from memowidgets.checks import is_missing, real_number, warn_user
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.data.dataset import writable
-from memowidgets.data.kinds import kind_of_sample, value_of
+from memowidgets.data.dataset import value_of, writable
+from memowidgets.data.kinds import kind_of_sample
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
+from memowidgets.evaluation.scored import Rule, Scored, Share
 from memowidgets.files import write_whole
-from memowidgets.store import StoreError
+from memowidgets.store import Absent, StoreError
+from memowidgets.training.rho import Record
 from memowidgets.visible import quoted
-from memowidgets.widgets.inspected import STATUSES
 
 if TYPE_CHECKING:
     import os
@@ -59,18 +69,22 @@ def listed_members(
     log.refresh()
     if log.unread:
         raise StoreError(log.unread)
-    table, flagged = judged(evidence, metric, layer, checkpoint, tau, share)
+    table, found, rule = judged(evidence, metric, layer, checkpoint, tau, share)
     counts = support(evidence, real_number("eta", eta))
     if counts is not None:
         table["memorized_by"] = pd.Series(counts.memorized, table.index).astype("Int64")
         table["learned_by"] = counts.models
-    table["status"] = _statuses(table, flagged, eta)
+    words = np.full(len(table), "", dtype=object)
+    words[found.positions] = found.status(rule, eta)
+    table["status"] = words
     decided = log.table()
     made = [decided.get(name, UNDECIDED) for name in table.index]
     table["decision"] = [one.decision for one in made]
     table["to"] = [one.to for one in made]
     table["note"] = [one.note for one in made]
     is_decided = (table["decision"] != UNDECIDED.decision).to_numpy()
+    flagged = np.zeros(len(table), dtype=np.bool_)
+    flagged[found.positions] = found.flagged(rule)
     wanted = {"flagged": flagged, "flagged or decided": flagged | is_decided}
     rows = np.arange(len(table)) if which == "all" else np.flatnonzero(wanted[which])
     rows = rows[np.argsort(table["score"].to_numpy()[rows], kind="stable")]  # NaN comes last
@@ -79,6 +93,60 @@ def listed_members(
         return chosen
     content = _contents(data, rows.tolist(), [*table.columns, "id"])
     return chosen.assign(**{name: pd.Series(values, chosen.index) for name, values in content})
+
+
+def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
+    """Return the most probable class of each member, and the probability of its label."""
+    made = evidence.checkpoints[record.name].made
+    if isinstance(made, Absent) or "guess" not in made:
+        of_classes = probabilities(evidence, record.name)
+        of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
+        return of_classes.argmax(axis=1), of_label
+    guesses = made["guess"].astype(np.int64)  # of a recording, beside rounded logits or none
+    if "p_label" in made:
+        return guesses, made["p_label"].astype(np.float64)
+    return guesses, np.exp(-made["losses"].astype(np.float64))
+
+
+def judged(
+    evidence: Evidence,
+    metric: str | Metric,
+    layer: str | int,
+    checkpoint: str | float,
+    tau: float | str | None,
+    share: float | None,
+) -> tuple[pd.DataFrame, Scored, Rule]:
+    """Return a row for each member, those that have a score, and what flags them.
+
+    A member without a score has NaN in its row.
+    """
+    if tau is not None and share is not None:
+        raise ValueError("give tau= or share=, not both")
+    rule = checked_rule(tau) if share is None else Share(share)
+    if isinstance(rule, float) and math.isnan(rule):
+        raise ValueError("tau is NaN; it must be a number")
+    found = scored_members(evidence, metric, layer, checkpoint)
+    on_zero = notes_on_zero(evidence, metric, found) if found.at(rule) == 0 else ()
+    notes = (*evidence.notes_at(checkpoint), *found.notes)
+    for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
+        warn_user(note)  # the caller of the audit's method
+    table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
+    table.attrs["notes"] = (*notes, *on_zero)
+    table["score"] = of_members(found.scores, found.positions, len(table))
+    if found.errors is not None:
+        table["std"] = of_members(found.errors, found.positions, len(table))
+    names = np.array(evidence.data.class_names)
+    table["label"] = names[evidence.labels]
+    if LOGITS in evidence.kinds:
+        guess, p_label = _answers(evidence, evidence.names.record(checkpoint))
+        table["guess"], table["p_label"] = names[guess], p_label
+    canaries = evidence.data.canaries
+    if canaries is not None:
+        table["canary"] = canaries[evidence.member_rows]
+    truth = member_log_lira(evidence)
+    if truth is not None:
+        table["log_lira"] = truth
+    return table, found, rule
 
 
 def target_of(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
@@ -117,15 +185,6 @@ def as_text(table: pd.DataFrame, suffix: str) -> str:
         return csv_text(names, [[_cell(value) for value in row] for row in rows])
     lines = [json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in rows]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _statuses(table: pd.DataFrame, flagged: NDArray[np.bool_], eta: float) -> list[str]:
-    """Return a word for each member: empty without a score, "flagged" without ground truth."""
-    scores = table["score"].to_numpy()
-    truth = table.get("log_lira", pd.Series(np.nan, table.index)).to_numpy()
-    judged = np.array(STATUSES)[2 * flagged.astype(int) + (truth >= eta)]
-    words = np.where(flagged, "flagged", "left alone")
-    return list(np.where(np.isnan(scores), "", np.where(np.isnan(truth), words, judged)).tolist())
 
 
 def _contents(data: Dataset, rows: list[int], taken: list[str]) -> list[tuple[str, list[Any]]]:

@@ -20,22 +20,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import doubt, needs_of
-from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
-from memowidgets.audit.numbers.truth import answered_rightly, log_lira, support
+from memowidgets.audit.numbers.judge import needs_of
+from memowidgets.audit.numbers.scores import (
+    EARLY,
+    SCORES,
+    metrics_of,
+    probabilities,
+    scored_members,
+)
+from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
 from memowidgets.decisions import FILE as DECISIONS
-from memowidgets.evaluation import below_class, opening_tau
+from memowidgets.evaluation.scored import BY_CLASS, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
-from memowidgets.report import Content, Digest, Figure, Missing, Scored
+from memowidgets.report import Content, Digest, Figure, Missing
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table as html_table
@@ -107,15 +112,15 @@ def content_of(
         metric = scores.opening_metric(evidence)
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
-    by_class = tau == scores.BY_CLASS
-    at = None if tau is None or by_class else scores.checked_tau(tau)
+    rule = scores.checked_rule(tau)
+    at = None if rule == BY_CLASS else rule
     if at is not None and not math.isfinite(at):
         raise ValueError(f"tau must be a finite number, not {tau}")
     with suppress(StoreError, ValueError):  # the part that needs it says why it is missing
         evidence = evidence_with(needs_of(evidence, metric))
     gathering = _Gathering(evidence, log)
     content = gathering.content(at, metric, include_samples=include_samples, figures=figures)
-    return replace(content, by_class=by_class)
+    return replace(content, by_class=rule == BY_CLASS)
 
 
 class _Gathering:
@@ -133,7 +138,10 @@ class _Gathering:
         evidence = self._evidence
         scored = self._tried("scores", lambda: self._scored(metric, include_samples))
         if tau is None:
-            tau = opening_tau(scored.scores, scored.natural) if scored else 0.0
+            tau = scored.tau if scored else 0.0
+        others = self._others(scored) if scored else {}
+        what = "how many models memorised each"
+        support = self._tried(what, lambda: self._support(scored)) if scored else None
         self._note_truth()
         if len(evidence.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
@@ -162,13 +170,14 @@ class _Gathering:
             ids=[str(name) for name in evidence.members],
             samples=samples,
             class_names=evidence.data.class_names if include_samples else (),
-            canaries=evidence.member_data.canaries,
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
             warnings=tuple(map(self._unplaced, notes)),
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
+            others=others,
+            support=support,
         )
 
     # ------------------------------------------------------------ trying
@@ -193,57 +202,43 @@ class _Gathering:
     def _scored(self, metric: str, include_samples: bool) -> Scored:
         evidence = self._evidence
         checkpoint = evidence.names.prediction().record.name
-        found = scores.score(evidence, metric, "last", checkpoint)
-        right, truth = answered_rightly(evidence), None
-        if evidence.has_ground_truth:
-            truth = self._tried("log-LiRA", lambda: log_lira(evidence))
-        ids, known = evidence.members[found.rows], None
-        if truth is not None:
-            memorized = truth.reindex(ids) >= ETA
-            known = doubt(evidence, metric, pd.Series(found.mu, ids), memorized, ETA)
-        counts = support(evidence, ETA)
-        layer = evidence.names.layer_names[-1] if metric in PER_LAYER else ""
-        where = [f"layer {layer}"] if layer not in ("", "last") else []
+        there = evidence.has_ground_truth
+        truth = self._tried("log-LiRA", lambda: member_log_lira(evidence)) if there else None
+        found = scored_members(evidence, metric, checkpoint=checkpoint, truth=truth is not None)
+        where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         of_classes = None
         if include_samples:
             of_classes = self._tried(
                 "the model's probabilities", lambda: probabilities(evidence, checkpoint)
             )
-        return Scored(
-            metric=metric,
+        known = found.doubt and found.doubt(ETA)
+        return replace(
+            found,
             title=", ".join([SCORES[metric].title, *where]),
-            layer=layer,
-            checkpoint=checkpoint,
-            positions=found.rows,
-            scores=found.mu,
-            errors=found.errors,
-            log_lira=None if truth is None else truth.reindex(ids).to_numpy(dtype=np.float64),
-            labels=evidence.labels[found.rows] if include_samples else None,
-            probabilities=None if of_classes is None else of_classes[found.rows],
-            others=self._others(metric, checkpoint, found.rows),
+            probabilities=None if of_classes is None else of_classes[found.positions],
             notes=(*found.notes, *scores.notes_on_zero(evidence, metric, found)),
-            natural=SCORES[metric].tau,
-            right=None if right is None else right[found.rows],
-            below=below_class(found.mu, evidence.labels[found.rows]),
-            support=counts and (counts.memorized[found.rows], counts.models[found.rows]),
-            doubt=known,
+            doubt=lambda _eta: known,
         )
 
-    def _others(
-        self, metric: str, checkpoint: str, rows: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.float64]]:
+    def _support(self, scored: Scored) -> tuple[Any, Any] | None:
+        """How many models memorised each of these members, of how many."""
+        counts, rows = support(self._evidence, ETA), scored.positions
+        return counts and (counts.memorized[rows], counts.models[rows])
+
+    def _others(self, scored: Scored) -> dict[str, NDArray[np.float64]]:
         """The other scores that are computed already, of the same members."""
-        evidence = self._evidence
+        evidence, checkpoint = self._evidence, scored.checkpoint
         found = {}
         for name in EARLY if evidence.has_ground_truth else ():
-            if name == metric or not scores.is_computed(evidence, name, "last", checkpoint):
+            if name == scored.metric or not scores.is_computed(evidence, name, "last", checkpoint):
                 continue
             try:
                 other = scores.score(evidence, name, "last", checkpoint)
             except (StoreError, ValueError):  # from arrays: what it is made of was not given
                 continue
-            values = scores.of_members(other.mu, other.rows, len(evidence.members))[rows]
+            values = scores.of_members(other.scores, other.positions, len(evidence.members))
+            values = values[scored.positions]
             if np.isfinite(values).all():
                 found[SCORES[name].title] = values
         return found

@@ -6,6 +6,7 @@ import { load } from "./load.mjs";
 const maths = { ...(await load("maths")), ...(await load("numbers")) };
 const cards = await load("cards");
 const controls = await load("controls");
+const { Answers } = await load("answers");
 const { unpack: unpacked, unpackTruth } = await load("wire");
 
 const PARTS = ["values", "shared", "ties", "levels", "codes", "bits", "of_shared"];
@@ -55,6 +56,12 @@ const answers = {
     const judged = maths.judgedAt(scores, values, eta);
     return { counts: taus.map((tau) => maths.countsAt(judged, tau)), auc: maths.aucOf(judged) };
   },
+  // What a report's page calls each sample, and whether it is flagged, wherever τ and η stand.
+  statuses: ({ columns, standings }) =>
+    standings.map((standing) => {
+      const page = new Answers({ columns }, () => standing);
+      return page.rows.map((row) => [page.status(row), page.flagged(row)]);
+    }),
   auc: ({ wire }) => maths.aucOf(unpack(wire)),
   undecided: ({ wire, taus }) => {
     const [{ bounds }] = data(wire);

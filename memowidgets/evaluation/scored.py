@@ -1,0 +1,253 @@
+"""Members with their scores: which of them a threshold flags, and what each is called then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.evaluation.curve import Evaluation, roc
+from memowidgets.evaluation.thresholds import below_class, lowest_share, opening_tau
+
+BY_CLASS: Final = "class"
+STATUSES = ("left alone", "missed", "flagged only", "found")
+FLAGGED = "flagged"  # where nobody knows who is memorised
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Places = NDArray[np.int64]
+# η to the arguments of `Evaluation.with_truly`, or None where nobody knows how many of the
+# memorised members truly are
+Doubt = Callable[[float], tuple[float, int, Floats] | None]
+
+
+_ARRAYS = (
+    *("positions", "scores", "errors", "log_lira", "labels", "probabilities", "ids", "canaries"),
+    *("right", "truth", "by_class"),
+)
+
+
+class Share(NamedTuple):
+    """A share of the members to flag: those with the lowest scores."""
+
+    share: float
+
+
+Rule = float | Literal["class"] | Share | None  # None: where τ stands at first
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """These members with this score. Row i is member ``positions[i]``.
+
+    Attributes
+    ----------
+    positions : array of shape (n,), int64
+        Position of each among all members.
+    scores : array of shape (n,), float64
+        A low score means risk. NaN where there is none, which only samples without any score have.
+    errors : array of shape (n,), float64, optional
+        Standard error of each score.
+    log_lira : array of shape (n,), float64, optional
+        NaN for a member that has none; None without ground truth.
+    labels : array of shape (n,), int64, optional
+        Label that each was trained on, -1 for none.
+    probabilities : array of shape (n, n_classes), optional
+        The model's at the checkpoint of the scores.
+    notes : tuple of str
+        What a reader of the scores should know.
+    warnings : tuple of str
+        What a reader must know before trusting them.
+    title : str
+        Name of the score and where it is from, for readers.
+    metric, layer, checkpoint : str
+        The same by name. The layer is empty for a metric that has none.
+    natural : float, optional
+        Threshold that means the same for every model; None if the score has none.
+    ids : array of shape (n,), optional
+        Id of each.
+    canaries : array of shape (n,), bool, optional
+        Which were planted to be memorised.
+    right : array of shape (n,), bool, optional
+        Whether the finished model gives a member its label; None where that is not known.
+    truth : array of shape (n,), bool, optional
+        Which are memorised, where that does not depend on η.
+    doubt : callable, optional
+        Function of η that returns the arguments of `Evaluation.with_truly`, or None.
+    by_class : array of shape (n,), bool, optional
+        What the rule by class flags, where these are not all the rows that it looks at.
+
+    Examples
+    --------
+    >>> some = Scored(np.arange(3), np.array([-2.0, -1.0, 3.0]), log_lira=np.array([9.0, 0.0, 5.0]))
+    >>> some.flagged(-1.5).tolist(), some.flagged(Share(0.6)).tolist()
+    ([True, False, False], [True, True, False])
+    >>> some.status(-1.0, eta=4.0).tolist()
+    ['found', 'flagged only', 'missed']
+    """
+
+    positions: Places
+    scores: Floats
+    errors: Floats | None = None
+    log_lira: Floats | None = None
+    labels: Places | None = None
+    probabilities: Floats | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    title: str = ""
+    metric: str = ""
+    layer: str = ""
+    checkpoint: str = ""
+    natural: float | None = None
+    ids: NDArray[Any] | None = None
+    canaries: Bools | None = None
+    right: Bools | None = None
+    truth: Bools | None = None
+    doubt: Doubt | None = None
+    by_class: Bools | None = None
+
+    @classmethod
+    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[str, ...] = ()) -> Self:
+        """Return scores of all members, in their order."""
+        return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def only(self, keep: Bools) -> Self:
+        """Return the rows of a mask. The rule by class still flags what it flags among all."""
+        if keep.all():
+            return self
+        found = vars(self) | {"by_class": self.below}
+        kept = {name: found[name][keep] for name in _ARRAYS if found[name] is not None}
+        known = self.doubt
+
+        def doubt(eta: float) -> tuple[float, int, Floats] | None:
+            asked = None if known is None else known(eta)
+            return asked and (*asked[:2], asked[2][keep])
+
+        return replace(self, **kept, doubt=doubt)
+
+    @cached_property
+    def is_scored(self) -> bool:
+        """Whether there are scores."""
+        return not np.isnan(self.scores).all()
+
+    @property
+    def tau(self) -> float:
+        """Where τ stands at first, everywhere: the score's own, or the lowest 5 % flagged."""
+        return opening_tau(self.scores, self.natural)
+
+    @cached_property
+    def below(self) -> Bools | None:
+        """What the rule by class flags; None where no class is known."""
+        if self.by_class is not None or self.labels is None:
+            return self.by_class
+        return below_class(self.scores, self.labels)
+
+    def at(self, rule: Rule) -> float | None:
+        """Return the τ of a rule; None for the rule by class, which has one for each class."""
+        if isinstance(rule, Share):
+            return lowest_share(self.scores, rule.share)
+        if rule is None:
+            return self.tau
+        return None if rule == BY_CLASS else float(rule)
+
+    def flagged(self, rule: Rule, rows: Any = slice(None)) -> Bools:
+        """Return which of some rows are flagged, by default of all.
+
+        Parameters
+        ----------
+        rule : float, "class", Share or None
+            The highest score that is flagged, the rule by class, the share with the lowest, or
+            where τ stands at first.
+        rows : index, optional
+            Of the rows to judge.
+
+        Raises
+        ------
+        ValueError
+            If the rule by class is asked and no class is known.
+        """
+        tau = self.at(rule)
+        if tau is not None:
+            found: Bools = self.scores[rows] <= tau
+            return found
+        if self.below is None:
+            raise ValueError("the rule by class needs the class of each sample: give labels")
+        by_class: Bools = self.below[rows]
+        return by_class
+
+    @cached_property
+    def judged(self) -> Bools:
+        """Which rows the ground truth says something of."""
+        if self.log_lira is None or self.truth is not None:
+            return np.full(len(self), self.truth is not None)
+        return ~np.isnan(self.log_lira)
+
+    def memorized(self, eta: float | None, rows: Any = slice(None)) -> Bools | None:
+        """Return which of some rows are memorised: False where log-LiRA is NaN, None without truth.
+
+        With η of None only a truth that does not depend on it counts.
+        """
+        found: Bools | None = None
+        if self.truth is not None:
+            found = self.truth[rows]
+        elif self.log_lira is not None and eta is not None:
+            found = self.log_lira[rows] >= eta
+        return found
+
+    def status(self, rule: Rule, eta: float | None, rows: Any = slice(None)) -> NDArray[np.str_]:
+        """Return what each of some rows is called, by default of all.
+
+        One of `STATUSES`, or "flagged" and "left alone" where nobody knows if it is memorised, or
+        nothing where it has no score.
+        """
+        flagged, memorized = self.flagged(rule, rows), self.memorized(eta, rows)
+        found = np.where(flagged, FLAGGED, STATUSES[0])
+        if memorized is not None:
+            known = np.array(STATUSES)[2 * flagged + memorized]
+            found = np.where(self.judged[rows], known, found)
+        return np.where(np.isnan(self.scores[rows]), "", found)
+
+    def counts(self, rule: Rule, eta: float | None, among: Bools | None = None) -> dict[str, int]:
+        """Return how many rows a mask has, by default all, and how many of them are what.
+
+        Returns
+        -------
+        dict
+            ``n``, ``flagged``, ``left_alone``; with ground truth also ``found``,
+            ``flagged_only``, ``missed``.
+        """
+        n, flagged, memorized = len(self), self.flagged(rule), self.memorized(eta)
+        if among is not None:  # NumPy counts a mask faster than it takes samples out of one
+            n, flagged = int(np.count_nonzero(among)), flagged & among
+            memorized = None if memorized is None else memorized & among
+        n_flagged = int(np.count_nonzero(flagged))
+        if memorized is None:
+            return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}
+        found = int(np.count_nonzero(flagged & memorized))
+        missed = int(np.count_nonzero(memorized)) - found
+        return {
+            "n": n,
+            "flagged": n_flagged,
+            "found": found,
+            "flagged_only": n_flagged - found,
+            "missed": missed,
+            "left_alone": n - n_flagged - missed,
+        }
+
+    def evaluated(self, eta: float) -> Evaluation | None:
+        """Return how well the scores of the judged rows predict the truth; None without a ROC."""
+        if not self.judged.any():
+            return None
+        some = self.only(self.judged)
+        memorized = some.memorized(eta)
+        if memorized is None or memorized.all() or not memorized.any():
+            return None
+        found, known = roc(some.scores, memorized), some.doubt and some.doubt(eta)
+        return found.with_truly(*known) if known else found

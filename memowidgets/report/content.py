@@ -204,9 +204,10 @@ class Content:
     @property
     def memorized_but_wrong(self) -> int | None:
         """Number of memorised rows that the finished model answers wrongly; None if unknown."""
-        if self.scored is None or self.scored.right is None or self.memorized is None:
+        if self.scored is None or self.scored.right is None:
             return None
-        return int((self.memorized & ~self.scored.right[self.scored.judged]).sum())
+        memorized = self.scored.memorized(self.eta)
+        return 0 if memorized is None else int((memorized & ~self.scored.right).sum())
 
     @cached_property
     def evaluation(self) -> Evaluation | None:

@@ -24,6 +24,7 @@ from memowidgets.store import NotKeptError, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, visible
+from memowidgets.words import Note, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +35,7 @@ REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
 TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 FEWEST_SHADOWS = 4  # two inside and two outside
 _LAYER = "layer."
+_PREDICT_NOTHING = "the model has not learned its task and the scores predict nothing"
 _OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
 Kind = Literal["run", "watched", "recording", "arrays", "shadow"]
 
@@ -209,7 +211,7 @@ class Models:
     read: Callable[[str], Shadows]
     find: Callable[[], Sequence[int]] = tuple
     find_checkpoints: Callable[[], Sequence[str]] = tuple
-    find_lost: Callable[[], Sequence[str]] = tuple
+    find_lost: Callable[[], Sequence[Note]] = tuple
     one: Callable[[int], OneModel] | None = None
     state: Hashable = ()
 
@@ -224,7 +226,7 @@ class Models:
         return tuple(self.find_checkpoints())
 
     @cached_property
-    def lost(self) -> tuple[str, ...]:
+    def lost(self) -> tuple[Note, ...]:
         """One sentence, if models that were trained cannot be used."""
         return tuple(self.find_lost())
 
@@ -313,7 +315,7 @@ class Evidence:
     shadow_sets: Callable[[], dict[str, int]] = dict
     scores_of: Callable[[int, str, Cache], KeptScores] | None = None
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    general_notes: tuple[str, ...] = ()
+    general_notes: tuple[Note, ...] = ()
     settings: Settings | None = None
     can_ask: bool = False
     device: Callable[[], str] = lambda: "cpu"
@@ -475,7 +477,7 @@ class Evidence:
         wanted = dict.fromkeys(need for need in needs if made_of[need.what])
         return [need for need in wanted if not self.checkpoints[need.checkpoint].has(need)]
 
-    def notes_at(self, checkpoint: str | float) -> tuple[str, ...]:
+    def notes_at(self, checkpoint: str | float) -> tuple[Note, ...]:
         """Return what a reader must know before trusting a score at a checkpoint.
 
         Where the model has not learned its task, no score predicts anything.
@@ -484,15 +486,19 @@ class Evidence:
         of_rule = chosen.warnings if record == chosen.record else ()
         return (*self.not_learned(record), *of_rule, *self.general_notes, *self.shadows.lost)
 
-    def not_learned(self, record: Record) -> tuple[str, ...]:
+    def not_learned(self, record: Record) -> tuple[Note, ...]:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""
         notes, limit = [], 0.5 * math.log(self.n_options)
         at = "" if record.name == GIVEN else f"at {record.name} "
         if record.median_loss > limit:
             notes.append(
-                f"{at}the median training loss is {record.median_loss:.2f}, above half of "
-                f"log({self.n_options}) = {limit:.2f}: the model has not learned its task and the "
-                "scores predict nothing"
+                Note(
+                    "not learned",
+                    f"{at}the median training loss is {record.median_loss:.2f}, above half of "
+                    f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}",
+                    loss=record.median_loss,
+                    limit=limit,
+                )
             )
         held_out = self.held_out_labels
         if record.test_accuracy is not None and len(held_out):
@@ -501,10 +507,15 @@ class Evidence:
             chance = float(np.bincount(held_out).max() / len(held_out))
             lower, _ = clopper_pearson(round(record.test_accuracy * len(held_out)), len(held_out))
             if lower <= chance:
+                known = f"{percent(record.test_accuracy)} (at least {percent(lower)} with 97.5 %"
                 notes.append(
-                    f"{at}the held-out accuracy, {record.test_accuracy:.0%} (at least "
-                    f"{lower:.0%} with 97.5 % confidence), is not above chance, {chance:.0%}: the "
-                    "model has not learned its task and the scores predict nothing"
+                    Note(
+                        "not learned",
+                        f"{at}the held-out accuracy, {known} confidence), is not above chance, "
+                        f"{percent(chance)}: {_PREDICT_NOTHING}",
+                        accuracy=record.test_accuracy,
+                        chance=chance,
+                    )
                 )
         return tuple(notes)
 

@@ -15,6 +15,7 @@ from memowidgets.checks import warn_user
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Shapes
 from memowidgets.training.rho import Record
+from memowidgets.words import Note
 
 if TYPE_CHECKING:
     from memowidgets.audit.evidence import Checkpoint
@@ -39,17 +40,17 @@ class Scores:
         Score of each.
     errors : array of shape (n_scored,), float64, or None
         Standard error of each score, if the metric has one.
-    notes : tuple of str
+    notes : tuple of Note
         Warnings of the metric about the data that it was fitted on.
     """
 
     rows: NDArray[np.int64]
     mu: NDArray[np.float64]
     errors: NDArray[np.float64] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @classmethod
-    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[str, ...] = ()) -> Self:
+    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[Note, ...] = ()) -> Self:
         """Return scores of all members, in their order."""
         return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
 
@@ -173,7 +174,7 @@ class KeptScores:
             np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
             values,
             np.array(kept["error"]) if "error" in kept else None,
-            tuple(json.loads(kept.metadata.get("notes", "[]"))),
+            tuple(map(_note, json.loads(kept.metadata.get("notes", "[]")))),
         )
 
     def keep(self, metric: str, layer: str, at: Checkpoint, scores: Scores) -> None:
@@ -193,8 +194,16 @@ class KeptScores:
             tensors["rows"] = scores.rows
         if scores.errors is not None:
             tensors["error"] = scores.errors
-        notes = {"notes": json.dumps(scores.notes), _METHOD: str(METHODS.get(metric, 1))}
-        run.write_tensors(f"{folder}/{layer}/{metric}", tensors, notes, weights)
+        notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
+        stored = {"notes": notes, _METHOD: str(METHODS.get(metric, 1))}
+        run.write_tensors(f"{folder}/{layer}/{metric}", tensors, stored, weights)
+
+
+def _note(kept: Any) -> Note:
+    if isinstance(kept, str):  # of a recording, all of whose notes are about a ridge
+        return Note("ridge", kept)
+    key, sentence, numbers = kept
+    return Note(key, sentence, **numbers)
 
 
 def warn_of(reason: str | None) -> None:

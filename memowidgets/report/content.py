@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc, truly
+from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
 from memowidgets.widgets.explored import ErrorLevels
+from memowidgets.words import Note, at, truly, verb
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,7 +111,7 @@ class Scored:
         Probability of each class by the model.
     others : mapping of str to array of shape (n,)
         Other scores of the same members, to compare.
-    notes : sequence of str
+    notes : sequence of Note
         Notes that a reader of the scores needs.
     natural : float, optional
         Threshold that means the same for every model; None if the metric has none.
@@ -136,7 +137,7 @@ class Scored:
     labels: NDArray[np.int64] | None = None
     probabilities: Floats | None = None
     others: Mapping[str, Floats] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    notes: Sequence[Note] = ()
     natural: float | None = 0.0
     right: NDArray[np.bool_] | None = None
     below: NDArray[np.bool_] | None = None
@@ -202,7 +203,7 @@ class Content:
         Decisions by id.
     figures : sequence of Figure
         The figures.
-    warnings : sequence of str
+    warnings : sequence of Note
         What a reader must know before trusting the numbers.
     missing : sequence of Missing
         Missing parts, with reasons.
@@ -232,7 +233,7 @@ class Content:
     canaries: NDArray[np.bool_] | None = None
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Note] = ()
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
@@ -241,7 +242,7 @@ class Content:
     @property
     def at(self) -> str:
         """How samples are flagged, in words."""
-        return "by class" if self.by_class else f"at τ = {self.tau:g}"
+        return at(None if self.by_class else self.tau)
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
@@ -285,19 +286,21 @@ class Content:
 
     @property
     def truly(self) -> str:
-        """How many of the memorised rows truly are, as in "about 15 truly"; "" if unknown."""
+        """How many of the memorised rows truly are, as in "about 15 of them truly", or ""."""
         doubt = None if self.scored is None else self.scored.doubt
         return "" if doubt is None else truly(doubt[0])
 
     @cached_property
-    def cautions(self) -> tuple[str, ...]:
+    def cautions(self) -> tuple[Note, ...]:
         """Warnings about the numbers, without repetition."""
         found = [*self.warnings]
         if self.scored is not None:
             found += self.scored.notes
             unscored = len(self.ids) - len(self.scored.positions)
             if unscored:
-                found.append(f"{unscored} of {len(self.ids)} members have no score")
+                of = f"{unscored} of {len(self.ids)} members"
+                said = f"{of} {verb(unscored, 'has', 'have')} no score"
+                found.append(Note("unscored", said, n=unscored))
         if self.evaluation is not None:
             found += self.evaluation.warnings
         return tuple(dict.fromkeys(found))

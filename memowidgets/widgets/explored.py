@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
-from memowidgets.evaluation import Evaluation, below_class, compare, roc, truly
+from memowidgets.evaluation import Evaluation, below_class, compare, roc
 from memowidgets.visible import visible
+from memowidgets.words import truly
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from memowidgets.evaluation import opening_tau, truly
+from memowidgets.evaluation import opening_tau
 from memowidgets.widgets.explored import (
     NOTHING,
     Given,
@@ -28,6 +28,7 @@ from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, picture, table, with_interval
 from memowidgets.widgets.threads import Newest
 from memowidgets.widgets.widget import Guarded, created, displayed, validate
+from memowidgets.words import at, counted_flagged, estimate, truly
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -234,12 +235,12 @@ class Thresholds(AtThreshold):
     def _in_words(self) -> str:
         counts, evaluation = self.counts, self.evaluation
         auc = "" if evaluation is None else f", {evaluation.areas_in_words}"
-        how = "by class" if self.rule else f"at τ = {self.tau:.4g}"
-        return f"{counts['flagged']} of {counts['n']} samples flagged {how}{auc}"
+        how = at(None if self.rule else self.tau)
+        return f"{counted_flagged(counts['flagged'], counts['n'])} {how}{auc}"
 
     def _stand_in(self) -> str:
         given, evaluation = self._given, self.evaluation
-        rows = [("rule", "by class")] if self.rule else [("τ", f"{self.tau:.4g}")]
+        rows = [("rule", at(None if self.rule else self.tau))]
         if given.log_lira is not None:
             rows += [("η", f"{self.eta:g}")]
         if given.note:
@@ -253,9 +254,9 @@ class Thresholds(AtThreshold):
                 ("TPR", point.tpr, point.tpr_interval),
                 ("FPR", point.fpr, point.fpr_interval),
                 ("precision", point.precision, point.precision_interval),
-                *((name, *area) for name, area in evaluation.areas.items()),
             ]
             rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
+            rows += [(name, estimate(*of)) for name, of in evaluation.areas.items()]
         if self.rule:  # the picture has one τ for all
             return table("Threshold explorer", rows)
         memorized = given.memorized_from(self.eta)

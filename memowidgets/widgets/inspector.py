@@ -28,6 +28,7 @@ from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import in_background
 from memowidgets.widgets.widget import created, displayed, validate
+from memowidgets.words import at, counted_flagged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -573,10 +574,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         rows = self._rows
         if rows.scores is None:
             return f"SampleInspector({len(rows)} samples)"
-        return (
-            f"SampleInspector({int(rows.flagged(self.tau).sum())} of {len(rows)} samples "
-            f"flagged at τ = {self.tau:.4g})"
-        )
+        flagged = counted_flagged(int(rows.flagged(self.tau).sum()), len(rows))
+        return f"SampleInspector({flagged} {at(self.tau)})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         displayed(self)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
     from memowidgets.progress import Progress
+    from memowidgets.words import Note
 
 # η to the expected number of truly memorised samples, the number of shadow models, and the
 # probability of each sample
@@ -62,9 +63,9 @@ class ScoreView:
         A sample is memorised if its log-LiRA is at least this.
     probabilities : array of shape (n, n_classes), optional
         The model's at the chosen checkpoint.
-    warnings : tuple of str
+    warnings : tuple of Note
         What the reader must know before trusting the numbers.
-    notes : tuple of str
+    notes : tuple of Note
         What is good to know, and no reason for doubt.
     natural : float, optional
         Threshold that means the same for every model; None if the score has none.
@@ -86,10 +87,10 @@ class ScoreView:
     log_lira: NDArray[np.float64] | None = None
     eta: float = 4.0
     probabilities: NDArray[np.float64] | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
     natural: float | None = 0.0
     canaries: NDArray[np.bool_] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     right: NDArray[np.bool_] | None = None
     doubt: Doubt | None = None
 

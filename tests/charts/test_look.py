@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from altair.utils import schemapi
 import memowidgets
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts.look import DARK, LIGHT, unvalidated
+from memowidgets.words import SPOKEN
 
 STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
@@ -87,18 +87,17 @@ def test_colours_are_those_of_the_widgets(theme, block):
     assert theme.other == widget_color("other", block)
 
 
-NAMED = replace(LIGHT, titles={name: known.title for name, known in SCORES.items()})
-
-
 def test_a_score_looks_the_same_whatever_stands_beside_it():
-    together = NAMED.styles(["mine", *reversed(SCORES), "yours"])
-    assert all(NAMED.styles([name])[name] == together[name] for name in SCORES)
-    assert all(NAMED.spoken(name) == known.title for name, known in SCORES.items())
+    together = LIGHT.styles(["mine", *reversed(SCORES), "yours"])
+    assert all(LIGHT.styles([name])[name] == together[name] for name in SCORES)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, NAMED], ids=["by their order", "by their names"])
-def test_names_of_ones_own_differ_from_the_scores(theme):
-    styles = theme.styles(["psmi", "loss", "mine", "yours"])
+def test_every_score_has_a_name_of_its_own():
+    assert len({SPOKEN[name] for name in SCORES}) == len(SCORES)
+
+
+def test_names_of_ones_own_differ_from_the_scores():
+    styles = LIGHT.styles(["psmi", "loss", "mine", "yours"])
     assert len({style[0] for style in styles.values()}) == 4
     assert len({str(style[1]) for style in styles.values()}) == 4
     assert len({style[2] for style in styles.values()}) == 4

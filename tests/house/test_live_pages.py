@@ -136,7 +136,7 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
     checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
     loss = audit.evaluate("loss", checkpoint=checkpoint)
     for entry in page.locator(".mw-curve-entry").all():
-        if entry.locator(".mw-curve-name").inner_text() == "Log-probability of the label":
+        if entry.locator(".mw-curve-name").inner_text() == "Log-probability":
             shown = entry.locator(".mw-curve-auc").inner_text().split()[0]
             assert float(shown) == pytest.approx(loss.auc, abs=0.005)
             break
@@ -456,7 +456,7 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     hand.click(page.get_by_role("button", name="More controls"))
     hand.click(page.get_by_label("compare metrics"))
     names = page.locator(".mw-curve-name")
-    names.filter(has_text="Log-probability of the label").wait_for()
+    names.filter(has_text="Log-probability").wait_for()
     assert names.first.inner_text().startswith("PSMI, layer 27")
     compared = hand.actions
     page.locator('[data-filter="flagged only"]').click()

@@ -45,6 +45,7 @@ from memowidgets.progress import Progress, duration_in_words
 from memowidgets.store import PackedRun, StoreError
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
+from memowidgets.words import Note, spoken
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
@@ -111,7 +112,7 @@ class AuditView:
         more = (REFERENCES,) if evidence.kind in ("run", "watched") else ()
         first = scores.opening_metric(evidence)
         return [
-            Choice(name, SCORES[name].title, name == first, uses_layer=name in PER_LAYER)
+            Choice(name, spoken(name), name == first, uses_layer=name in PER_LAYER)
             for name in metrics_of(evidence, more)
         ]
 
@@ -246,7 +247,7 @@ class AuditView:
         except StoreError as error:
             notes.append(f"No neighbours: {error}.")
         return SampleDetail(
-            title=SCORES[score].title,
+            title=spoken(score),
             checkpoints=_marked(checkpoints, checkpoint),
             layers=_marked(layers, layer if per_layer else ""),
             scores=values,
@@ -365,16 +366,16 @@ class AuditView:
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
         place = f", {layer_label(layer, last=False)}" if score in PER_LAYER else ""
-        return f"{SCORES[score].title}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
+        return f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
 
-    def _note_on_checking(self, evidence: Evidence) -> tuple[str, ...]:
+    def _note_on_checking(self, evidence: Evidence) -> tuple[Note, ...]:
         """How a prediction is checked, where neither a truth nor reference models do."""
         if evidence.has_ground_truth or evidence.references.indices or evidence.kind != "run":
             return ()
         if not self._missing_references(evidence.names.prediction().record.name).trains:
             return ()
-        title = SCORES["reference"].title
-        return (f"Short trainings on other samples check this prediction: choose “{title}”.",)
+        said = "short trainings on other samples check this prediction"
+        return (Note("unchecked", f"{said}: choose “{spoken('reference')}”"),)
 
     def _probabilities(self, evidence: Evidence, checkpoint: str) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""

@@ -38,6 +38,7 @@ from memowidgets.report import Content, Digest, Figure, Missing, Scored
 from memowidgets.store import MANIFEST, StoreError
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table as html_table
+from memowidgets.words import Note, percent, spoken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -161,7 +162,7 @@ class _Gathering:
             canaries=evidence.member_data.canaries,
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
-            warnings=tuple(map(self._unplaced, notes)),
+            warnings=tuple(Note(note.key, self._unplaced(note), **note.numbers) for note in notes),
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
@@ -208,7 +209,7 @@ class _Gathering:
             )
         return Scored(
             metric=metric,
-            title=", ".join([SCORES[metric].title, *where]),
+            title=", ".join([spoken(metric), *where]),
             layer=layer,
             checkpoint=checkpoint,
             positions=found.rows,
@@ -241,7 +242,7 @@ class _Gathering:
                 continue
             values = scores.of_members(other.mu, other.rows, len(evidence.members))[rows]
             if np.isfinite(values).all():
-                found[SCORES[name].title] = values
+                found[spoken(name)] = values
         return found
 
     def _note_truth(self) -> None:
@@ -483,10 +484,10 @@ def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
         facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
     noise = evidence.manifest["training"].get("label_noise")
     if noise:
-        facts.append(("label noise", f"{noise:.1%} of the pool's labels"))
+        facts.append(("label noise", f"{percent(noise)} of the pool's labels"))
     if n_checkpoints > 1:
         chosen = evidence.names.prediction()
-        facts.append(("prediction", f"{chosen.record.name}, drop {chosen.drop:.1%}"))
+        facts.append(("prediction", f"{chosen.record.name}, drop {percent(chosen.drop)}"))
         facts += [("warning", note) for note in evidence.notes_at("prediction")]
     facts.append(("reference models", str(len(evidence.references.indices))))
     facts.append(("shadow models", str(evidence.n_shadows)))

@@ -24,7 +24,7 @@ from memowidgets.store import NotKeptError, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, visible
-from memowidgets.words import Note, percent
+from memowidgets.vocabulary import Note, percent
 
 if TYPE_CHECKING:
     import pandas as pd

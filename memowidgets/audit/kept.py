@@ -15,7 +15,7 @@ from memowidgets.checks import warn_user
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Shapes
 from memowidgets.training.rho import Record
-from memowidgets.words import Note
+from memowidgets.vocabulary import Note
 
 if TYPE_CHECKING:
     from memowidgets.audit.evidence import Checkpoint

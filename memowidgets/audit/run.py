@@ -77,7 +77,7 @@ from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import quoted, visible
-from memowidgets.words import Note, percent
+from memowidgets.vocabulary import Note, percent
 
 WATCHED = "watch"
 _POLL_SECONDS = 0.2

@@ -31,7 +31,7 @@ from memowidgets.training.passes import Looker, check_head, tensors_of, tried
 from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
-from memowidgets.words import percent
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from torch import nn

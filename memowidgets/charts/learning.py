@@ -19,7 +19,7 @@ from memowidgets.charts.look import (
     theme_named,
     thinned,
 )
-from memowidgets.words import percent, spoken
+from memowidgets.vocabulary import percent, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memowidgets.extras import pip_install
 from memowidgets.visible import listed
-from memowidgets.words import SPOKEN, spoken
+from memowidgets.vocabulary import SPOKEN, spoken
 
 if TYPE_CHECKING:
     import altair as alt
@@ -208,8 +208,8 @@ class Theme:
     train, test : str
         Colours of members and of held-out samples.
     scores : tuple of str
-        Colours of scores, in order. A score that `memowidgets.words` has a name for has the same
-        colour, dashes and shape in every figure. Other scores take what is left.
+        Colours of scores, in order. A score that `memowidgets.vocabulary` has a name for has the
+        same colour, dashes and shape in every figure. Other scores take what is left.
     cells : (str, str)
         Colours of cells with few and with many samples.
     """

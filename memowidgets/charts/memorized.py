@@ -20,7 +20,7 @@ from memowidgets.charts.look import (
     styled,
     theme_named,
 )
-from memowidgets.words import estimate, percent, spoken
+from memowidgets.vocabulary import estimate, percent, spoken
 
 if TYPE_CHECKING:
     import altair as alt

@@ -21,7 +21,7 @@ from memowidgets.charts.look import (
     thinned,
 )
 from memowidgets.visible import listed
-from memowidgets.words import at, estimate, percent, spoken
+from memowidgets.vocabulary import at, estimate, percent, spoken
 
 if TYPE_CHECKING:
     import altair as alt

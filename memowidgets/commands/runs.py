@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from memowidgets.files import size_in_words
 from memowidgets.store import MANIFEST, StoreError, run_at
 from memowidgets.visible import visible
-from memowidgets.words import percent
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit

@@ -24,7 +24,7 @@ from memowidgets.evaluation.intervals import (
     of_difference,
     wider,
 )
-from memowidgets.words import Note, estimate, memorised, percent, truly
+from memowidgets.vocabulary import Note, estimate, memorised, percent, truly
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

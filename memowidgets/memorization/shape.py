@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memowidgets.memorization.gaps import Floats, Mask, Table, blocks, checked_models, moments
-from memowidgets.words import Note
+from memowidgets.vocabulary import Note
 
 FEWEST_GAPS = 4  # of a sample on a side, for its kurtosis
 _FEWEST = 30  # kurtoses

@@ -16,7 +16,7 @@ from memowidgets.metrics.arrays import (
     refuse_rows,
     row_chunks,
 )
-from memowidgets.words import Note
+from memowidgets.vocabulary import Note
 
 _EXACT_UP_TO = 4096  # features; with more, only leading components are computed
 _OVERSAMPLING = 16

@@ -19,7 +19,7 @@ from memowidgets.metrics.arrays import (
 )
 from memowidgets.metrics.controls import FEW_CLASSES
 from memowidgets.metrics.fitted import fit, mean_along, project
-from memowidgets.words import Note
+from memowidgets.vocabulary import Note
 
 Method = Literal["control-variates", "plain"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
+from memowidgets.vocabulary import Note, at, truly, verb
 from memowidgets.widgets.explored import ErrorLevels
-from memowidgets.words import Note, at, truly, verb
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

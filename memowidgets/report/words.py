@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memowidgets.evaluation import clopper_pearson
-from memowidgets.words import (
+from memowidgets.vocabulary import (
+    DEFINED,
     between,
     counted_flagged,
     percent,
@@ -16,7 +17,7 @@ from memowidgets.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -113,18 +114,15 @@ def sections(content: Content) -> list[Section]:
 
 
 def _checkpoint(row: Mapping[str, Any]) -> tuple[str, ...]:
-    def number(name: str, form: str) -> str:
+    def number(name: str, written: Callable[[float], str]) -> str:
         value = row.get(name)
-        return "–" if value is None or value != value else format(value, form)  # noqa: PLR0124
+        return "–" if value is None or math.isnan(value) else written(value)
 
-    drop = row.get("drop")
     return (
         str(row.get("name")),
-        number("epoch", "g"),
-        number("median_loss", ".3f"),
-        "–" if drop is None else percent(drop),
-        number("train_accuracy", ".3f"),
-        number("test_accuracy", ".3f"),
+        number("epoch", "{:g}".format),
+        number("median_loss", "{:.3f}".format),
+        *(number(share, percent) for share in ("drop", "train_accuracy", "test_accuracy")),
         "chosen by ρ" if row.get("prediction") else "",
     )
 
@@ -202,16 +200,11 @@ def paragraphs(content: Content) -> list[str]:
 
 
 def _unsure(content: Content) -> list[str]:
-    """Say how many members have no score, and how many could be on either side of τ."""
-    if content.scored is None:
+    """Say how many samples could be on either side of τ."""
+    if not content.undecided:
         return []
-    said, unscored = [], content.numbers["members"] - len(content.scored.scores)
-    if unscored:
-        said.append(f"{whole(unscored)} {verb(unscored, 'member has', 'members have')} no score.")
-    if content.undecided:
-        close = verb(content.undecided, "sample is", "samples are")
-        said.append(f"{whole(content.undecided)} {close} too close to τ to be sure of the side.")
-    return said
+    close = verb(content.undecided, "sample is", "samples are")
+    return [f"{whole(content.undecided)} {close} too close to τ to be sure of the side."]
 
 
 def rates(content: Content) -> list[tuple[str, str, str]]:
@@ -464,48 +457,12 @@ def method(content: Content) -> list[Row]:
     return found
 
 
-_SCORES = {
-    "psmi": (
-        "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
-        "what a layer of the model holds of a sample says of the sample's label."
-    ),
-    "loss": (
-        "The log-probability is the logarithm, in nats, of the probability that the model gives "
-        "the sample's label."
-    ),
-    "logit_gap": (
-        "The logit gap is the model's logit of the sample's label, less the highest logit of "
-        "another class."
-    ),
-    "mahalanobis": (
-        "The Mahalanobis score is minus the distance between what a layer of the model holds of a "
-        "sample and the mean of all samples, in units of their spread."
-    ),
-    "csl": (
-        "The mean log-probability is the log-probability of the label, in nats, averaged over the "
-        "checkpoints up to this one."
-    ),
-    "psmi_mean": (
-        "Mean PSMI averages PSMI, pointwise sliced mutual information, over the checkpoints up to "
-        "this one: how much what a layer of the model holds of a sample says of its label."
-    ),
-    "baseline": (
-        "The baseline is minus a log-likelihood ratio at this checkpoint, between shadow models "
-        "that trained on the sample and others that did not."
-    ),
-    "reference": (
-        "The score of reference models is the mean logit gap of models that never saw the sample: "
-        "the logit of its label, less the highest logit of another class."
-    ),
-}
-
-
 def definitions(content: Content) -> tuple[str, ...]:
     """Return definitions of the score and of the terms that the page uses."""
     of_score: list[str] = []
     if content.scored is not None:
         parts = content.scored.metric.split("+")
-        of_score = [_SCORES[name] for name in parts if name in _SCORES]
+        of_score = [DEFINED[name] for name in parts if name in DEFINED]
         if len(parts) > 1:
             of_score.append("The score adds the ranks of the samples by each of these.")
     return (

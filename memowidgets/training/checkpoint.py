@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.visible import quoted
-from memowidgets.words import percent
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 
 from memowidgets.checks import has_form
 from memowidgets.visible import quoted
-from memowidgets.words import Note, percent
+from memowidgets.vocabulary import Note, percent
 
 _JUMP = 0.25
 _FAR_LARGER = 3.0

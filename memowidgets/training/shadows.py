@@ -21,7 +21,7 @@ from memowidgets.training.filling import Claims, Filling
 from memowidgets.training.pools import default_processes, opened
 from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, own_steps
 from memowidgets.visible import listed
-from memowidgets.words import Note
+from memowidgets.vocabulary import Note
 
 _CHOICE = "shadows.json"
 _GAP, _LAYER = "gap.", "forward.layer."
@@ -307,8 +307,8 @@ class ShadowSet:
 
     def _none(self) -> StoreError:
         yet = f"{self._run.path} has no {self._kind.noun}s yet; call audit.{self._kind.call}"
-        said = self.lost() or [f"{yet}({self._kind.usual})"]
-        return self._why_none or StoreError(said[0])
+        said = next(iter(self.lost()), f"{yet}({self._kind.usual})")
+        return self._why_none or StoreError(said)
 
     def _numbers(self) -> list[int]:
         return [int(name) for name in self._run.names(self._folder) if name.isdigit()]

@@ -15,7 +15,7 @@ from memowidgets.training.recorder import check_whole, in_the_first_process
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.seeds import preserved
 from memowidgets.training.trainer_passes import check_rows
-from memowidgets.words import percent
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,7 +13,7 @@ import numpy as np
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
 from memowidgets.evaluation import Evaluation, below_class, compare, roc
 from memowidgets.visible import visible
-from memowidgets.words import truly
+from memowidgets.vocabulary import truly
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

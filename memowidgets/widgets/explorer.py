@@ -13,6 +13,7 @@ import anywidget
 import traitlets
 
 from memowidgets.evaluation import opening_tau
+from memowidgets.vocabulary import at, counted_flagged, estimate, truly
 from memowidgets.widgets.explored import (
     NOTHING,
     Given,
@@ -28,7 +29,6 @@ from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, picture, table, with_interval
 from memowidgets.widgets.threads import Newest
 from memowidgets.widgets.widget import Guarded, created, displayed, validate
-from memowidgets.words import at, counted_flagged, estimate, truly
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -12,6 +12,7 @@ import traitlets
 
 from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
+from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explored import checked_tau
 from memowidgets.widgets.explorer import BY_CLASS, AtThreshold
@@ -28,7 +29,6 @@ from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import in_background
 from memowidgets.widgets.widget import created, displayed, validate
-from memowidgets.words import at, counted_flagged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

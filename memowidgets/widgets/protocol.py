@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
     from memowidgets.progress import Progress
-    from memowidgets.words import Note
+    from memowidgets.vocabulary import Note
 
 # η to the expected number of truly memorised samples, the number of shadow models, and the
 # probability of each sample

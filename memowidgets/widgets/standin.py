@@ -10,7 +10,7 @@ import numpy as np
 
 from memowidgets.charts.look import LIGHT
 from memowidgets.visible import visible
-from memowidgets.words import at, between, counted_flagged, percent, threshold
+from memowidgets.vocabulary import at, between, counted_flagged, percent, threshold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -149,12 +149,12 @@ def _curve(evaluation: Evaluation, tau: float) -> list[str]:
     y = bottom - _PLOT * table["tpr"].to_numpy()[chosen]
     line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
     point = evaluation.at(tau)
-    x, y = left + _PLOT * point.fpr, bottom - _PLOT * point.tpr
+    place = f'cx="{left + _PLOT * point.fpr:.1f}" cy="{bottom - _PLOT * point.tpr:.1f}"'
     return [
         f'<path d="M{left} {bottom}l{_PLOT} -{_PLOT}" stroke="{_LINE}" stroke-dasharray="4 3"/>',
         f'<path d="M{left} {_TOP}h{_PLOT}v{_PLOT}h-{_PLOT}z" fill="none" stroke="{_LINE}"/>',
         f'<polyline points="{line}" fill="none" stroke="{_ACCENT}" stroke-width="2"/>',
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{_ACCENT}"/>',
+        f'<circle {place} r="5" fill="{_ACCENT}"/>',
         f'<text x="{left}" y="16">TPR by FPR, AUC {evaluation.auc:.2f}</text>',
         f'<text x="{left}" y="{_FOOT}">0</text>',
         f'<text x="{left + _PLOT}" y="{_FOOT}" text-anchor="end">FPR 1</text>',

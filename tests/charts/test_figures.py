@@ -14,7 +14,7 @@ import memowidgets as mw
 from memowidgets.audit import figures_by_setting
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
-from memowidgets.words import SPOKEN
+from memowidgets.vocabulary import SPOKEN
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, n_rows, units
 

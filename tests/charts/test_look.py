@@ -14,7 +14,7 @@ from altair.utils import schemapi
 import memowidgets
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts.look import DARK, LIGHT, unvalidated
-from memowidgets.words import SPOKEN
+from memowidgets.vocabulary import SPOKEN
 
 STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.

@@ -12,7 +12,7 @@ from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from memowidgets.evaluation import clopper_pearson, compare, roc
-from memowidgets.words import Note
+from memowidgets.vocabulary import Note
 
 
 def made(n=400, share=0.15, seed=0, digits=None):

@@ -21,8 +21,8 @@ from memowidgets.evaluation import clopper_pearson
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
 from memowidgets.report.words import conclusion, definitions, paragraphs
+from memowidgets.vocabulary import percent
 from memowidgets.widgets import ThresholdExplorer
-from memowidgets.words import percent
 from tests.report.content import ALL, EVIL, by_class, hostile, partly_judged, plain, without_truth
 
 

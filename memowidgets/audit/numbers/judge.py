@@ -41,7 +41,7 @@ from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
-from memowidgets.words import Note, verb
+from memowidgets.vocabulary import Note, verb
 
 SHARED_NOISE = Note(
     "shared noise",

@@ -2,7 +2,7 @@
 
 To add a score by name, add an entry to `SCORES`. Everything else follows from it: the command
 line, the dashboard's picker, the report and the run directory, which keeps what took time. A reader
-calls it as `memowidgets.words.SPOKEN` does.
+calls it as `memowidgets.vocabulary.SPOKEN` does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from memowidgets.stamps import digest
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
-from memowidgets.words import Note, counted_flagged, whole
+from memowidgets.vocabulary import Note, counted_flagged, whole
 
 _SMALLEST_CLASS = 2
 _FEWEST_CLASSES = 2

@@ -16,7 +16,7 @@ from memowidgets.memorization.densities import check_choices
 from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.training.rho import Record
-from memowidgets.words import Note
+from memowidgets.vocabulary import Note
 
 VARIANCE = "shrunk"
 _FEWEST_CALIBRATED = 8  # shadow models, in `tests/memorization/test_posterior.py`

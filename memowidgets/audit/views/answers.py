@@ -44,8 +44,8 @@ from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.store import PackedRun, StoreError
 from memowidgets.visible import visible
+from memowidgets.vocabulary import Note, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ScoreView, ShadowGaps
-from memowidgets.words import Note, spoken
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
@@ -85,10 +85,11 @@ class AuditView:
         self._cache = Cache()
 
     def checkpoint_choices(self) -> Sequence[Choice]:
-        """Checkpoints after step 0, with epoch and drop."""
-        table = self._audit.evidence.table()
+        """Checkpoints after step 0, by their epoch."""
+        table, final = self._audit.evidence.table(), self._audit.evidence.names.final()
+        last = None if final is None else final.epoch
         return [
-            Choice(str(name), _when(row), bool(row.prediction) and not np.isnan(row.epoch))
+            Choice(str(name), _when(row.epoch, last), bool(row.prediction and row.epoch >= 0))
             for name, row in table[table["step"] != 0].iterrows()
         ]
 
@@ -145,11 +146,11 @@ class AuditView:
         if not n:
             return Missing()
         seconds, size = self._audit.run.pass_cost()
-        passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
+        passes = f"{whole(len(evidence.members))} samples{f', {n} times' if n > 1 else ''}"
         if size is None:
             return Missing(cost=passes)
         time = "" if seconds is None else f"about {duration_in_words(n * seconds)}, "
-        return Missing(cost=f"{passes}: {time}{size_in_words(n * size)} of disk")
+        return Missing(cost=f"{passes}, {time}{size_in_words(n * size)} of disk")
 
     def _missing_references(self, checkpoint: str) -> Missing:
         """The short trainings that check a prediction, or why there are none."""
@@ -412,9 +413,11 @@ def layer_label(name: str, *, last: bool) -> str:
     return f"{shown} (last)" if last and shown != "last" else shown
 
 
-def _when(row: pd.Series) -> str:
-    """When a checkpoint was; nobody knows that of arrays."""
-    return "as given" if np.isnan(row.epoch) else f"epoch {row.epoch:g} · drop {row['drop']:.1%}"
+def _when(epoch: float, last: float | None) -> str:
+    """When a checkpoint was, and of how many epochs if training has ended."""
+    if np.isnan(epoch):
+        return "as given"
+    return f"epoch {epoch:g}" if last is None else f"epoch {epoch:g} of {last:g}"
 
 
 def _written(file: Path) -> int:

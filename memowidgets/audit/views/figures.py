@@ -38,7 +38,7 @@ from memowidgets.checks import real_number, several
 from memowidgets.progress import shown
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
-from memowidgets.words import memorised
+from memowidgets.vocabulary import memorised
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit

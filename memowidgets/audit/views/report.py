@@ -37,8 +37,8 @@ from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing, Scored
 from memowidgets.store import MANIFEST, StoreError
 from memowidgets.visible import listed
+from memowidgets.vocabulary import Note, percent, spoken
 from memowidgets.widgets.standin import table as html_table
-from memowidgets.words import Note, percent, spoken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

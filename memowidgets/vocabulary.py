@@ -29,6 +29,40 @@ SPOKEN = {
     "agreement": "Spearman's ρ of two disjoint sets",
     "overlap": "share of memorised samples that both sets find",
 }
+DEFINED = {  # what a score is, for a page; a sum of ranks by its parts
+    "psmi": (
+        "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
+        "what a layer of the model holds of a sample says of the sample's label."
+    ),
+    "loss": (
+        "The log-probability is the logarithm, in nats, of the probability that the model gives "
+        "the sample's label."
+    ),
+    "logit_gap": (
+        "The logit gap is the model's logit of the sample's label, less the highest logit of "
+        "another class."
+    ),
+    "mahalanobis": (
+        "The Mahalanobis score is minus the distance between what a layer of the model holds of a "
+        "sample and the mean of all samples, in units of their spread."
+    ),
+    "csl": (
+        "The mean log-probability is the log-probability of the label, in nats, averaged over the "
+        "checkpoints up to this one."
+    ),
+    "psmi_mean": (
+        "Mean PSMI averages PSMI, pointwise sliced mutual information, over the checkpoints up to "
+        "this one: how much what a layer of the model holds of a sample says of its label."
+    ),
+    "baseline": (
+        "The baseline is minus a log-likelihood ratio at this checkpoint, between shadow models "
+        "that trained on the sample and others that did not."
+    ),
+    "reference": (
+        "The score of reference models is the mean logit gap of models that never saw the sample: "
+        "the logit of its label, less the highest logit of another class."
+    ),
+}
 _LEAST = 0.001  # a smaller share that is not 0 is written as "< 0.1 %"
 _ROUND = 0.1  # a share at least so far from 0 and 1 has no decimals
 

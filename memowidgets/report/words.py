@@ -75,10 +75,8 @@ class Section(NamedTuple):
 
 def sections(content: Content) -> list[Section]:
     """Return the sections of the page, in their order."""
-    results, digests = (
-        rates(content),
-        [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests],
-    )
+    results = rates(content)
+    digests = [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests]
     head, risky = most_at_risk(content)
     made = [
         Table("What was audited", audited(content)),
@@ -236,10 +234,8 @@ def _true_rates(point: OperatingPoint, known: str) -> list[tuple[str, str, str]]
         ("FPR: others that are flagged", percent(point.fpr), between(point.fpr_interval)),
     ]
     if point.precision is not None and point.precision_interval is not None:
-        interval = between(point.precision_interval)
-        found.append(
-            ("precision: flagged ones that are memorised", percent(point.precision), interval)
-        )
+        shown = percent(point.precision), between(point.precision_interval)
+        found.append(("precision: flagged ones that are memorised", *shown))
     return found
 
 
@@ -416,25 +412,13 @@ def limits(content: Content) -> tuple[str, ...]:
 
 def audited(content: Content) -> list[Row]:
     """Return what was audited, as names and texts."""
-    return [
-        ("audit", content.name),
-        ("report written at", content.created),
-        *content.facts.items(),
-    ]
+    return [("audit", content.name), ("report written at", content.created), *content.facts.items()]
 
 
 def method(content: Content) -> list[Row]:
     """Return the method and all settings, as names and texts."""
     scored = content.scored
-    found = [
-        (
-            "method",
-            (
-                "memowidgets gives each member a score at a checkpoint. A low score means that the "
-                "model is likely to memorise the member."
-            ),
-        )
-    ]
+    found = [("method", "each member has a score at a checkpoint: a low score means risk")]
     if scored is not None:
         at_most = f"at most {threshold(content.tau)}"
         found += [

@@ -14,7 +14,6 @@ from altair.utils import schemapi
 import memowidgets
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts.look import DARK, LIGHT, unvalidated
-from memowidgets.vocabulary import SPOKEN
 
 STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
@@ -90,10 +89,6 @@ def test_colours_are_those_of_the_widgets(theme, block):
 def test_a_score_looks_the_same_whatever_stands_beside_it():
     together = LIGHT.styles(["mine", *reversed(SCORES), "yours"])
     assert all(LIGHT.styles([name])[name] == together[name] for name in SCORES)
-
-
-def test_every_score_has_a_name_of_its_own():
-    assert len({SPOKEN[name] for name in SCORES}) == len(SCORES)
 
 
 def test_names_of_ones_own_differ_from_the_scores():

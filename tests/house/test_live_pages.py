@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.vocabulary import spoken
 from scripts import lesson, live
 from scripts.docs import guarded
 from tests.browser.harness import settled
@@ -86,7 +87,7 @@ def picked(page, metric, checkpoint=None, layer=None):
         if value is not None:
             page.get_by_label(name, exact=True).select_option(value)
     score = page.locator(".mw-bar").get_by_label("metric", exact=True)
-    label = mw.audit.numbers.scores.SCORES[metric].title
+    label = spoken(metric)
     if score.count():
         score.select_option(metric)
     else:

@@ -457,7 +457,7 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     hand.click(page.get_by_role("button", name="More controls"))
     hand.click(page.get_by_label("compare metrics"))
     names = page.locator(".mw-curve-name")
-    names.filter(has_text="Log-probability").wait_for()
+    names.filter(has_text=re.compile("^Log-probability$")).wait_for()
     assert names.first.inner_text().startswith("PSMI, layer 27")
     compared = hand.actions
     page.locator('[data-filter="flagged only"]').click()

@@ -206,7 +206,7 @@ def _first_paint(notebook: NotebookPage) -> Row:
 def _picks(notebook: NotebookPage) -> list[Row]:
     """Measure a change of score by its button, and of layer by its list, both precomputed."""
     buttons, layers = ".mw-bar button", '[aria-label="layer"]'
-    scores = [(buttons, name, name) for name in ("Log-probability of the label", "PSMI")]
+    scores = [(buttons, name, name) for name in ("Log-probability", "PSMI")]
     by_layer = [(layers, name, name) for name in ("early", "late")]
     found = []
     for what, acts in (("score", scores), ("layer", by_layer)):

@@ -16,8 +16,8 @@ import numpy as np
 
 from memowidgets.data.benchmarks import MMLU_FIELDS
 from memowidgets.report.page import packed, thousandths
-from memowidgets.report.words import share, whole
 from memowidgets.visible import visible
+from memowidgets.vocabulary import at, between, percent, whole
 from memowidgets.widgets import frontend
 
 if TYPE_CHECKING:
@@ -357,17 +357,20 @@ class _Recorded:
         memorized = self.truth >= ETA
         evaluation = roc(found.scores, memorized)
         point = evaluation.at(self.tau)
-        at = f"τ = {self.tau:.4g}".replace("-", "−")
         low, high = evaluation.auc_interval
         rows = [
             ("memorised (log-LiRA ≥ 4)", f"{whole(memorized.sum())} of {whole(point.n)}", ""),
-            (f"flagged at {at}", whole(point.flagged), ""),
-            ("TPR: memorised ones that are flagged", share(point.tpr), _range(point.tpr_interval)),
-            ("FPR: others that are flagged", share(point.fpr), _range(point.fpr_interval)),
-            ("AUC", f"{evaluation.auc:.3f}", f"{low:.3f} to {high:.3f}"),
+            (f"flagged {at(self.tau)}", whole(point.flagged), ""),
+            (
+                "TPR: memorised ones that are flagged",
+                percent(point.tpr),
+                between(point.tpr_interval),
+            ),
+            ("FPR: others that are flagged", percent(point.fpr), between(point.fpr_interval)),
+            ("AUC", f"{evaluation.auc:.2f}", f"{low:.2f} to {high:.2f}"),
         ]
         image = picture(found.scores, memorized, self.tau, evaluation)
-        return image + _table(f"{found.title}, at {at}", rows)
+        return image + _table(f"{found.title}, {at(self.tau)}", rows)
 
 
 @cache
@@ -410,10 +413,6 @@ def _levels(errors: Floats | None) -> dict[str, bytes] | None:
     levels[-1] = max(levels[-1], errors.max())
     codes = np.searchsorted(levels, errors).astype("u1")
     return {"levels": levels.tobytes(), "codes": codes.tobytes()}
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"{share(interval[0])} to {share(interval[1])}"
 
 
 def _table(caption: str, rows: Iterable[Sequence[str]]) -> str:

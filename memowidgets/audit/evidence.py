@@ -23,6 +23,7 @@ from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
+from memowidgets.vocabulary import Note, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +40,7 @@ INSTEAD = (  # for arrays
     f"{ANEW}, such as on the data that kept() gives; gaps of your own shadow models go into "
     "shadow_gaps=, and those of models that never saw a sample go into reference_gaps="
 )
+_PREDICT_NOTHING = "the model has not learned its task and the scores predict nothing"
 _OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
 
 
@@ -225,7 +227,7 @@ class Models:
     read: Callable[[str], Shadows]
     find: Callable[[], Sequence[int]] = tuple
     find_checkpoints: Callable[[], Sequence[str]] = tuple
-    find_lost: Callable[[], Sequence[str]] = tuple
+    find_lost: Callable[[], Sequence[Note]] = tuple
     state: Hashable = ()
     suffice: Callable[[], bool] = lambda: True
 
@@ -240,7 +242,7 @@ class Models:
         return tuple(self.find_checkpoints())
 
     @cached_property
-    def lost(self) -> tuple[str, ...]:
+    def lost(self) -> tuple[Note, ...]:
         """One sentence, if models that were trained cannot be used."""
         return tuple(self.find_lost())
 
@@ -326,7 +328,7 @@ class Evidence:
     shadow: Callable[[int], OneModel] | Absent
     shadow_sets: Callable[[], dict[str, int]] = dict
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    general_notes: tuple[str, ...] = ()
+    general_notes: tuple[Note, ...] = ()
     makes: frozenset[str] = frozenset()
     absent: Mapping[str, Absent] = field(default_factory=dict)
     device: Callable[[], str] = lambda: "cpu"
@@ -455,7 +457,7 @@ class Evidence:
         wanted = dict.fromkeys(need for need in needs if need.what in self.makes)
         return [need for need in wanted if not self.checkpoints[need.checkpoint].has(need)]
 
-    def notes_at(self, checkpoint: str | float) -> tuple[str, ...]:
+    def notes_at(self, checkpoint: str | float) -> tuple[Note, ...]:
         """Return what a reader must know before trusting a score at a checkpoint.
 
         Where the model has not learned its task, no score predicts anything.
@@ -464,15 +466,19 @@ class Evidence:
         of_rule = chosen.warnings if record == chosen.record else ()
         return (*self.not_learned(record), *of_rule, *self.general_notes, *self.shadows.lost)
 
-    def not_learned(self, record: Record) -> tuple[str, ...]:
+    def not_learned(self, record: Record) -> tuple[Note, ...]:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""
         notes, limit = [], 0.5 * math.log(self.n_options)
         at = "" if record.name == GIVEN else f"at {record.name} "
         if record.median_loss > limit:
             notes.append(
-                f"{at}the median training loss is {record.median_loss:.2f}, above half of "
-                f"log({self.n_options}) = {limit:.2f}: the model has not learned its task and the "
-                "scores predict nothing"
+                Note(
+                    "not learned",
+                    f"{at}the median training loss is {record.median_loss:.2f}, above half of "
+                    f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}",
+                    loss=record.median_loss,
+                    limit=limit,
+                )
             )
         held_out = self.held_out_labels
         if record.test_accuracy is not None and len(held_out):
@@ -481,10 +487,15 @@ class Evidence:
             chance = float(np.bincount(held_out).max() / len(held_out))
             lower, _ = clopper_pearson(round(record.test_accuracy * len(held_out)), len(held_out))
             if lower <= chance:
+                known = f"{percent(record.test_accuracy)} (at least {percent(lower)} with 97.5 %"
                 notes.append(
-                    f"{at}the held-out accuracy, {record.test_accuracy:.0%} (at least "
-                    f"{lower:.0%} with 97.5 % confidence), is not above chance, {chance:.0%}: the "
-                    "model has not learned its task and the scores predict nothing"
+                    Note(
+                        "not learned",
+                        f"{at}the held-out accuracy, {known} confidence), is not above chance, "
+                        f"{percent(chance)}: {_PREDICT_NOTHING}",
+                        accuracy=record.test_accuracy,
+                        chance=chance,
+                    )
                 )
         return tuple(notes)
 

@@ -15,6 +15,7 @@ from memowidgets.evaluation.scored import Scored
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Shapes
 from memowidgets.training.rho import Record
+from memowidgets.vocabulary import Note
 
 # How a score is computed from representations. To be raised with each change of its values: scores
 # of another version are computed again.
@@ -137,7 +138,7 @@ class KeptScores:
             np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
             values,
             np.array(kept["error"]) if "error" in kept else None,
-            notes=tuple(json.loads(kept.metadata.get("notes", "[]"))),
+            notes=tuple(map(_note, json.loads(kept.metadata.get("notes", "[]")))),
         )
 
     def keep(
@@ -159,8 +160,16 @@ class KeptScores:
             tensors["rows"] = scores.positions
         if scores.errors is not None:
             tensors["error"] = scores.errors
-        notes = {"notes": json.dumps(scores.notes), _METHOD: str(METHODS.get(metric, 1))}
-        run.write_tensors(f"{folder}/{layer}/{metric}", tensors, notes, weights)
+        notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
+        stored = {"notes": notes, _METHOD: str(METHODS.get(metric, 1))}
+        run.write_tensors(f"{folder}/{layer}/{metric}", tensors, stored, weights)
+
+
+def _note(kept: Any) -> Note:
+    if isinstance(kept, str):  # of a recording, all of whose notes are about a ridge
+        return Note("ridge", kept)
+    key, sentence, numbers = kept
+    return Note(key, sentence, **numbers)
 
 
 def warn_of(reason: str | None) -> None:

@@ -78,6 +78,7 @@ from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import listed, quoted, visible
+from memowidgets.vocabulary import Note, percent
 
 WATCHED = "watch"
 _AGAIN = "make a pass over the samples again"
@@ -301,8 +302,8 @@ class Run:
         share = Settings.read(self.manifest["training"]).label_noise
         notes = fork_note(self.manifest)
         if share:
-            of_noise = f"label noise is on: {share:.1%} of the pool's labels were flipped at random"
-            notes = (of_noise, *notes)
+            flipped = f"{percent(share)} of the pool's labels were flipped at random"
+            notes = (Note("label noise", f"label noise is on: {flipped}", share=share), *notes)
         found = shadows.key, shadows.read, shadows.indices, shadows.checkpoints, shadows.lost
         settings: Settings | Absent = self.training
         if self.manifest.get("kind") == WATCHED:
@@ -602,15 +603,17 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
     )
 
 
-def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+def fork_note(manifest: Mapping[str, Any]) -> tuple[Note, ...]:
     """Return what must be known of weights that have seen what was removed; empty for others."""
     fork = manifest.get("fork")
     if not fork or not fork["seen"]:
         return ()
-    note = (
+    note = Note(
+        "fork",
         f"this run goes on from {visible(str(fork['checkpoint']), 40)} of another one: its "
         f"weights have already seen {fork['seen']} samples that were removed or changed since, "
-        'and what those left in them is not undone; fork with start="scratch" to be rid of it'
+        'and what those left in them is not undone; fork with start="scratch" to be rid of it',
+        seen=fork["seen"],
     )
     return (note,)
 

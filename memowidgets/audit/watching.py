@@ -31,6 +31,7 @@ from memowidgets.training.passes import Looker, check_head, tensors_of, tried
 from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from torch import nn
@@ -516,7 +517,7 @@ class Watch:
             from tqdm.auto import tqdm
 
             tqdm.write(
-                f"memowidgets: the median loss has dropped by {chosen.drop:.1%} at "
+                f"memowidgets: the median loss has dropped by {percent(chosen.drop)} at "
                 f"{chosen.record.name} (step {self.steps})"
             )
         return True

@@ -19,6 +19,7 @@ from memowidgets.charts.look import (
     theme_named,
     thinned,
 )
+from memowidgets.vocabulary import percent, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -215,7 +216,7 @@ def _titled(best: pd.DataFrame, kind: str, colors: Theme) -> alt.Title:
     if best.empty:
         return alt.Title(name, subtitle="nothing was held out")
     epoch, value = best.iloc[0]
-    shown = f"{value:.1%}" if kind == "accuracy" else f"{value:.3f}"
+    shown = percent(value) if kind == "accuracy" else f"{value:.3f}"
     said = f"best held out: {shown} at epoch {epoch:g}"
     return alt.Title(name, subtitle=said, subtitleColor=colors.test)
 
@@ -332,7 +333,7 @@ def _auc_panel(auc: pd.DataFrame, checkpoints: pd.DataFrame, colors: Theme) -> a
     checked(auc, "the table of AUCs", ["metric"], ["epoch", "auc", "auc_low", "auc_high"])
     rows, _ = thinned(auc, "epoch", ["auc", "auc_low", "auc_high"], ["metric"], MOST_ROWS // 2)
     names = list(dict.fromkeys(rows["metric"]))
-    rows = rows.assign(score=rows["metric"].map(colors.spoken))
+    rows = rows.assign(score=rows["metric"].map(spoken))
     look = styled(colors, "score", names, marks=("color", "shape"), orient="bottom", columns=3)
     base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=look["color"])
     y = alt.Y("auc_low:Q", title="AUC", scale=alt.Scale(zero=False, domainMax=1))
@@ -371,7 +372,7 @@ def _group_panel(
 ) -> alt.LayerChart:
     import altair as alt
 
-    what = colors.spoken(quantity)
+    what = spoken(quantity)
     columns = ["low", "median", "high"]
     rows, _ = thinned(rows, "epoch", columns, ["memorized"], MOST_ROWS // 4)
     rows = rows.assign(samples=np.where(rows["memorized"].astype(bool), positives, _OTHERS))

@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain, count
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from memowidgets.extras import pip_install
 from memowidgets.visible import listed
+from memowidgets.vocabulary import SPOKEN, spoken
 
 if TYPE_CHECKING:
     import altair as alt
@@ -178,17 +179,6 @@ def _squared_distances(points: Floats) -> Floats:
 Chart = TypeVar("Chart")
 _BUILDING = threading.RLock()  # Altair keeps the setting for all threads
 
-_SPOKEN = {
-    "psmi": "PSMI",
-    "mahalanobis": "Mahalanobis",
-    "log_lira": "log-LiRA",
-    "attack_success_rate": "attack success rate (global LiRA)",
-    "counterfactual": "counterfactual memorisation",
-    "rmia": "RMIA",
-    "auc": "AUC",
-    "agreement": "Spearman's ρ of two disjoint sets",
-    "overlap": "share of memorised samples that both sets find",
-}
 _SHAPES = (
     *("circle", "square", "triangle-up", "diamond", "cross"),
     *("triangle-down", "triangle-right", "triangle-left", "wedge", "arrow"),
@@ -218,12 +208,10 @@ class Theme:
     train, test : str
         Colours of members and of held-out samples.
     scores : tuple of str
-        Colours of scores, in order.
+        Colours of scores, in order. A score that `memowidgets.vocabulary` has a name for has the
+        same colour, dashes and shape in every figure. Other scores take what is left.
     cells : (str, str)
         Colours of cells with few and with many samples.
-    titles : mapping of str to str
-        Display names of scores. A score has the same colour, dashes and shape in every figure of
-        a theme that names it: those of its place in this mapping. Other scores take what is left.
     """
 
     background: str
@@ -237,11 +225,10 @@ class Theme:
     test: str
     scores: tuple[str, ...]
     cells: tuple[str, str]
-    titles: Mapping[str, str] = field(default_factory=dict)
 
     def styles(self, names: Iterable[str]) -> dict[str, tuple[str, list[int], str]]:
         """Return colour, dashes and shape of each name; no two names have all three alike."""
-        names, known, colors = list(dict.fromkeys(names)), list(self.titles), len(self.scores)
+        names, known, colors = list(dict.fromkeys(names)), list(SPOKEN), len(self.scores)
         places = {name: known.index(name) for name in names if name in known}
         first = min(len(known), colors) if places else 0
         spare = chain(range(first, colors), range(first), count(colors))
@@ -254,10 +241,6 @@ class Theme:
         turn, place = divmod(i, len(self.scores))
         mark = (place + turn) % len(self.scores)  # colours that come again have other marks
         return self.scores[place], list(_DASHES[mark]), _SHAPES[mark]
-
-    def spoken(self, name: str) -> str:
-        """Return the display name of a column or a score."""
-        return self.titles.get(name) or _SPOKEN.get(name, name.replace("_", " "))
 
 
 LIGHT = Theme(
@@ -325,7 +308,7 @@ def styled(
     import altair as alt
 
     styles = theme.styles(names)
-    domain = [(labels or {}).get(name, theme.spoken(name)) for name in styles]
+    domain = [(labels or {}).get(name, spoken(name)) for name in styles]
     ranges = dict(
         zip(("color", "strokeDash", "shape"), zip(*styles.values(), strict=True), strict=True)
     )

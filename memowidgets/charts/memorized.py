@@ -20,6 +20,7 @@ from memowidgets.charts.look import (
     styled,
     theme_named,
 )
+from memowidgets.vocabulary import estimate, percent, spoken
 
 if TYPE_CHECKING:
     import altair as alt
@@ -67,7 +68,7 @@ def histograms_of_log_lira(
     >>> table = pd.DataFrame({"checkpoint": "epoch 1", "log_lira": [0.1, 0.2, 7.0]})
     >>> chart = histograms_of_log_lira(table)
     >>> chart.concat[0].title.subtitle
-    '33.3% memorised (1 of 3)'
+    '33 % memorised (1 of 3)'
     """
     import altair as alt
 
@@ -166,7 +167,7 @@ def _histogram(
         layer=[bars, ruled("x", "left", eta, colors)],
         width=180,
         height=120,
-        title=alt.Title(name, subtitle=f"{memorized / n:.1%} memorised ({memorized} of {n})"),
+        title=alt.Title(name, subtitle=f"{percent(memorized / n)} memorised ({memorized} of {n})"),
     )
 
 
@@ -220,9 +221,9 @@ def memorization_scatter(
         alt.Chart(cells)
         .mark_rect()
         .encode(
-            x=alt.X("x:Q", title=colors.spoken(x)),
+            x=alt.X("x:Q", title=spoken(x)),
             x2="x2:Q",
-            y=alt.Y("y:Q", title=colors.spoken(y), scale=alt.Scale(zero=False)),
+            y=alt.Y("y:Q", title=spoken(y), scale=alt.Scale(zero=False)),
             y2="y2:Q",
             color=alt.Color(
                 "samples:Q",
@@ -233,7 +234,7 @@ def memorization_scatter(
         )
     )
     title = alt.Undefined if spearman is None else alt.Title(_rho(spearman, x, y, len(values)))
-    said = f"{colors.spoken(y)} against {colors.spoken(x)} of {len(values)} samples."
+    said = f"{spoken(y)} against {spoken(x)} of {len(values)} samples."
     return layered([drawn], colors, said, width=340, height=260, title=title)
 
 
@@ -260,7 +261,7 @@ def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     row = found.iloc[0]
     of_all = f" of {n}" if row["n"] != n else ""
     return (
-        f"Spearman's ρ {row['rho']:.3f} ({row['low']:.3f} to {row['high']:.3f}), "
+        f"Spearman's ρ {estimate(row['rho'], (row['low'], row['high']))}, "
         f"{row['n']:.0f}{of_all} samples"
     )
 
@@ -362,8 +363,8 @@ def shadow_curves(
     base = alt.Chart(known[["n_shadows", *columns, *several]]).encode(
         x=alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
     )
-    said = f"{colors.spoken(value)} from up to {known['n_shadows'].max()} shadow models"
-    axis: dict[str, Any] = {"title": colors.spoken(value), "scale": alt.Scale(zero=False)}
+    said = f"{spoken(value)} from up to {known['n_shadows'].max()} shadow models"
+    axis: dict[str, Any] = {"title": spoken(value), "scale": alt.Scale(zero=False)}
     if several:
         names = list(dict.fromkeys(known["variance"]))
         said += f", by variance: {', '.join(names)}"

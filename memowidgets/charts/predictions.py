@@ -21,6 +21,7 @@ from memowidgets.charts.look import (
     thinned,
 )
 from memowidgets.visible import listed
+from memowidgets.vocabulary import at, estimate, percent, spoken
 
 if TYPE_CHECKING:
     import altair as alt
@@ -115,10 +116,9 @@ def roc_curves(
     names = list(dict.fromkeys(drawn["score"]))
     firsts = drawn.groupby("score", sort=False).first()
     areas = {
-        str(name): f"{row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
-        for name, row in firsts.iterrows()
+        str(name): estimate(row.auc, (row.auc_low, row.auc_high)) for name, row in firsts.iterrows()
     }
-    labels = {name: f"{colors.spoken(name)}: {area}" for name, area in areas.items()}
+    labels = {name: f"{spoken(name)}: {area}" for name, area in areas.items()}
     drawn = drawn.assign(label=drawn["score"].map(labels))
     look = styled(colors, "label", names, labels, title="AUC (95 % interval)")
     lines = (
@@ -126,8 +126,8 @@ def roc_curves(
         .mark_line(strokeWidth=1.8)
         .encode(**_axes(), **look)
     )
-    at = curves[:0] if tau is None else _at(curves, tau, marked, ["score"])
-    points = [_marked(at, tau, colors)] if tau is not None and len(at) else []
+    here = curves[:0] if tau is None else _at(curves, tau, marked, ["score"])
+    points = [_marked(here, tau, colors)] if tau is not None and len(here) else []
     return layered(
         [_chance(colors), lines, *points],
         colors,
@@ -207,7 +207,7 @@ def _note(off: float, colors: Theme) -> Any:
 
     if off <= _VISIBLE:
         return alt.Undefined
-    said = f"Curves are drawn to within {off:.1%} of the axes."
+    said = f"Curves are drawn to within {percent(off)} of the axes."
     return alt.Title(said, fontSize=11, fontWeight="normal", color=colors.muted)
 
 
@@ -245,7 +245,7 @@ def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
 
     points = points.assign(
         at=[
-            f"{colors.spoken(score)} at τ = {tau:g}: TPR {tpr:.3f}, FPR {fpr:.3f}"
+            f"{spoken(score)} {at(tau)}: TPR {percent(tpr)}, FPR {percent(fpr)}"
             for score, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
         ]
     )
@@ -268,7 +268,7 @@ def _roc_panel(
 ) -> alt.LayerChart:
     import altair as alt
 
-    drawn = rows.assign(label=rows["score"].map(colors.spoken))
+    drawn = rows.assign(label=rows["score"].map(spoken))
     look = styled(colors, "label", names, orient="bottom", columns=4)
     lines = (
         alt.Chart(drawn[["label", "fpr", "tpr"]])
@@ -287,7 +287,7 @@ def _areas(rows: pd.DataFrame, color: Any) -> alt.Chart:
     import altair as alt
 
     areas = rows.groupby("label", sort=False)["auc"].first().reset_index()
-    areas["text"] = [f"{row.label} {row.auc:.3f}" for row in areas.itertuples()]
+    areas["text"] = [f"{row.label} {row.auc:.2f}" for row in areas.itertuples()]
     areas["tpr"] = -0.24 - 0.062 * np.arange(len(areas))
     areas["fpr"] = 0
     base = alt.Chart(areas).mark_text(align="left", fontWeight="bold", fontSize=10)
@@ -345,11 +345,11 @@ def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Lay
     checked(table, _AREAS_TABLE, ["setting", "metric"], _AREA)
     _refuse_many(table, ["setting", "metric"])
     names = list(dict.fromkeys(table["metric"]))
-    rows = table[["setting", "metric", *_AREA]].assign(score=table["metric"].map(colors.spoken))
+    rows = table[["setting", "metric", *_AREA]].assign(score=table["metric"].map(spoken))
     look = styled(colors, "score", names, marks=("color", "shape"))
     base = alt.Chart(rows).encode(
         y=alt.Y("setting:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
-        yOffset=alt.YOffset("score:N", scale=alt.Scale(domain=[*map(colors.spoken, names)])),
+        yOffset=alt.YOffset("score:N", scale=alt.Scale(domain=[*map(spoken, names)])),
         color=look["color"],
     )
     scale = alt.Scale(zero=False, domainMax=1)
@@ -402,7 +402,7 @@ def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Layer
     _refuse_many(rows, ["metric", "layer"])
     layers = [str(layer) for layer in dict.fromkeys(rows["layer"])]
     rows = rows[["metric", *_AREA]].assign(
-        layer=rows["layer"].astype(str), score=rows["metric"].map(colors.spoken)
+        layer=rows["layer"].astype(str), score=rows["metric"].map(spoken)
     )
     across = alt.X(
         "layer:O", title="layer", sort=layers, axis=alt.Axis(labelAngle=0, labelOverlap="greedy")
@@ -456,7 +456,7 @@ def auc_by_eta(
     checked(table, _AREAS_TABLE, ["metric"], ["eta", *_AREA, "n", "n_memorized"])
     _refuse_many(table, ["metric", "eta"])
     names = list(dict.fromkeys(table["metric"]))
-    rows = table[["metric", "eta", *_AREA]].assign(score=table["metric"].map(colors.spoken))
+    rows = table[["metric", "eta", *_AREA]].assign(score=table["metric"].map(spoken))
     rows, _ = thinned(rows, "eta", list(_AREA), ["metric"], MOST_ROWS // 2)
     scale = alt.Scale(zero=False, nice=False, padding=8)
     across = alt.X("eta:Q", title="η", scale=scale)
@@ -504,7 +504,7 @@ def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> 
 
     checked(canaries, "the table of canaries", ["metric"], ["auc"])
     known = canaries[canaries["metric"].isin(rows["metric"])]
-    drawn = known[["auc"]].assign(score=known["metric"].map(colors.spoken))
+    drawn = known[["auc"]].assign(score=known["metric"].map(spoken))
     lines = alt.Chart(drawn).mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
     last = alt.Chart(pd.DataFrame({"eta": [rows["eta"].max()], "auc": [drawn["auc"].max()]}))
     words = last.mark_text(align="right", dy=-8, color=colors.muted)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from memowidgets.files import size_in_words
 from memowidgets.store import MANIFEST, NotThereError, StoreError, run_at
 from memowidgets.visible import visible
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
@@ -87,7 +88,8 @@ def checked_run(path: Path) -> tuple[str, ...]:
         names, drop = read_names(run, manifest, members), "–"
         if len(names.found) > 1:
             found = names.prediction()
-            drop = f"{found.drop:.1%}" if found.reached else f"not reached: {found.drop:.1%}"
+            drop = percent(found.drop)
+            drop = drop if found.reached else f"not reached: {drop}"
         return (
             str(manifest["model"].get("class", "?")),
             f"{members} of {len(manifest['ids'])}",

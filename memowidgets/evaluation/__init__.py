@@ -11,7 +11,6 @@ from memowidgets.evaluation.curve import (
     OperatingPoint,
     compare,
     roc,
-    truly,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.evaluation.thresholds import OPENING_SHARE, below_class, lowest_share, opening_tau
@@ -29,5 +28,4 @@ __all__ = [
     "lowest_share",
     "opening_tau",
     "roc",
-    "truly",
 ]

@@ -24,6 +24,7 @@ from memowidgets.evaluation.intervals import (
     of_difference,
     wider,
 )
+from memowidgets.vocabulary import Note, estimate, memorised, percent, truly
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -32,9 +33,10 @@ Mask = NDArray[np.bool_]
 FEW_POSITIVES = 20
 ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
 FOR_A_JUDGEMENT = 64  # shadow models; with fewer, the AUC for the true labels comes first
+_FEW = {"few memorised": "{}", "few others": "not {}"}  # keys of notes, with what the samples are
+_SHARED = (*_FEW, "groups", "few models")
 _Z95 = 1.959963984540054
 _RESAMPLES = 1000
-_MEMORISED = re.compile(r"\bmemorised\b")
 _FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
 _ROUNDING = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
@@ -120,8 +122,8 @@ class Comparison:
     z, p_value : float
         Two-sided test of equal AUCs: p is below .05 if the interval leaves out 0, and z is the
         normal deviate of p, with the sign of the difference.
-    warnings : tuple of str
-        Notes that a reader of the numbers needs.
+    warnings : tuple of Note
+        What a reader of the numbers must know: sentences, each with a ``key`` and ``numbers``.
     """
 
     auc_a: float
@@ -130,7 +132,7 @@ class Comparison:
     interval: Interval
     z: float
     p_value: float
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -187,8 +189,8 @@ class Evaluation:
         95 % interval of the AUC: the wider of Newcombe's score interval (method 5) and of DeLong's
         variance on the logit scale. If the truth is uncertain or rows come in groups, it is a
         bootstrap interval. It takes the labels as they are: see `true_auc_interval`.
-    warnings : tuple of str
-        Notes that a reader of the numbers needs.
+    warnings : tuple of Note
+        What a reader of the numbers must know: sentences, each with a ``key`` and ``numbers``.
     probability : (n,) float64, or None
         Probability that each sample is memorised, if the truth is uncertain.
     groups : Groups or None
@@ -210,7 +212,7 @@ class Evaluation:
     memorized: Mask = field(repr=False)
     auc: float
     auc_interval: Interval
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
     probability: Floats | None = field(default=None, repr=False)
     groups: Groups | None = field(default=None, repr=False)
     positives: str = field(default="memorised", kw_only=True)
@@ -256,8 +258,8 @@ class Evaluation:
 
     @property
     def areas_in_words(self) -> str:
-        """The same as text: "AUC 0.875 (0.433 to 0.985)"."""
-        return ", ".join(f"{name} {_with_interval(*area)}" for name, area in self.areas.items())
+        """The same as text: "AUC 0.88 (0.43 to 0.98)"."""
+        return ", ".join(f"{name} {estimate(*of)}" for name, of in self.areas.items())
 
     @cached_property
     def _for_true_labels(self) -> Evaluation | None:
@@ -384,7 +386,7 @@ class Evaluation:
         low, high = np.quantile(curves, [0.025, 0.975], axis=0)
         return pd.DataFrame({"fpr": grid, "tpr_low": low, "tpr_high": high})
 
-    def with_warnings(self, *more: str) -> Evaluation:
+    def with_warnings(self, *more: Note) -> Evaluation:
         """Return this evaluation with `more` warnings added."""
         return replace(self, warnings=(*self.warnings, *more))
 
@@ -399,12 +401,15 @@ class Evaluation:
         Examples
         --------
         >>> found = roc([0.0, 1.0, 2.0, 3.0], [1, 0, 1, 0]).called("planted")
-        >>> repr(found).splitlines()[0].split(", ")[-1]
+        >>> repr(found).splitlines()[0].split("; ")[-1]
         '2 of 4 samples planted'
         >>> found.warnings[0]
         'only 2 samples are planted: intervals are wide'
         """
-        notes = tuple(_MEMORISED.sub(positives, note) for note in self.warnings)
+        notes = tuple(
+            _few(note.key, note.numbers["n"], positives) if note.key in _FEW else note
+            for note in self.warnings
+        )
         return replace(self, positives=positives, warnings=notes)
 
     def with_truly(
@@ -421,10 +426,13 @@ class Evaluation:
         calibrated : (n,) array of float, optional
             Probability that each sample is truly memorised, given its score too.
         """
-        verb = "is" if expected < 1.5 else "are"
-        note = (
-            f"of the {self.n_memorized:.4g} memorised, {truly(expected)} {verb}: log-LiRA from "
-            f"{n_shadows} shadow models has errors"
+        note = Note(
+            "truly",
+            f"{memorised(self.n_memorized, expected)}: log-LiRA from {n_shadows} shadow models has "
+            "errors",
+            memorized=self.n_memorized,
+            truly=expected,
+            n_shadows=n_shadows,
         )
         known = {"n_truly": expected, "n_shadows": n_shadows, "calibrated": calibrated}
         return replace(self.with_warnings(note), **cast("Any", known))
@@ -436,40 +444,25 @@ class Evaluation:
     def _counted(self, of: str) -> str:
         n = self.n_memorized
         count = f"{n}" if self.probability is None else f"about {n:.1f}"
-        known = "" if self.n_truly is None else f" ({truly(self.n_truly)})"
+        known = "" if self.n_truly is None else f", {truly(self.n_truly)}"
         return f"{count} of {self.n}{of}{known}"
 
     def __repr__(self) -> str:
         rows = "samples" if self.groups is None else "rows"
         counted = self._counted(f" {rows} {self.positives}")
-        head = f"Evaluation: {self.areas_in_words}, {counted}"
+        head = f"Evaluation: {self.areas_in_words}; {counted}"
         return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
 
     def _repr_html_(self) -> str:
         rows = {
-            **{f"{name} (95 %)": _with_interval(*area) for name, area in self.areas.items()},
+            **{f"{name} (95 %)": estimate(*of) for name, of in self.areas.items()},
             html.escape(self.positives): self._counted(""),
-            "TPR at 1 % FPR": f"{self.tpr_at_fpr(0.01):.3f}",
-            "TPR at 0.1 % FPR": f"{self.tpr_at_fpr(0.001):.3f}",
+            "TPR at 1 % FPR": percent(self.tpr_at_fpr(0.01)),
+            "TPR at 0.1 % FPR": percent(self.tpr_at_fpr(0.001)),
         }
         cells = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items())
         notes = "".join(f"<li>{html.escape(text)}</li>" for text in self.warnings)
         return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
-
-
-def truly(expected: float) -> str:
-    """Return how many of the memorised samples truly are, in words.
-
-    Examples
-    --------
-    >>> truly(15.2), truly(0.4)
-    ('about 15 truly', 'probably none truly')
-    """
-    return f"about {max(expected, 1):.0f} truly" if expected >= 0.5 else "probably none truly"
-
-
-def _with_interval(value: float, interval: Interval) -> str:
-    return f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
 
 def roc(
@@ -574,17 +567,19 @@ def roc(
     return Evaluation(values, truth, auc, interval, notes, groups=rows, _ladder=ladder)
 
 
-def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[str, ...]:
+def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[Note, ...]:
     of = f"{len(truth)} rows of {rows.count} samples"
     if of_models:
         of += f" and {rows.n_models} model{'s' if rows.n_models > 1 else ''}"
-    notes = [f"{of}: intervals come from a bootstrap {rows.in_words}"]
+    said = f"{of}: intervals come from a bootstrap {rows.in_words}"
+    notes = [Note("groups", said, rows=len(truth), samples=rows.count, models=rows.n_models)]
     if of_models and rows.n_models == 1:
-        notes.append("one model only: the intervals leave out how models differ")
+        said = "one model only: the intervals leave out how models differ"
+        notes.append(Note("few models", said, n=1))
     elif of_models and rows.n_models < ENOUGH_MODELS:
+        said = f"only {rows.n_models} models: how models differ is known from {rows.n_models} alone"
         notes.append(
-            f"only {rows.n_models} models: how models differ is known from {rows.n_models} alone, "
-            f"and a claim needs {ENOUGH_MODELS}"
+            Note("few models", f"{said}, and a claim needs {ENOUGH_MODELS}", n=rows.n_models)
         )
     return (*notes, *_warnings(rows.distinct(truth), rows.distinct(~truth)))
 
@@ -602,9 +597,10 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
     ladder = _Ladder.climb(values, probability)
     auc = _expected_auc(ladder, probability)
     doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
-    doubt = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
+    said = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
+    doubt = Note("uncertain labels", f"{said}: counts are expected values", n=doubtful)
     expected = ladder.memorized[-1].item(), ladder.others[-1].item()
-    notes = (f"{doubt}: counts are expected values", *_warnings(*expected))
+    notes = (doubt, *_warnings(*expected))
     interval = wider(_bootstrapped_auc(ladder, auc), newcombe(auc, *expected))
     return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
 
@@ -699,12 +695,9 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     return Comparison(a.auc, b.auc, difference, interval, z, p_value, notes)
 
 
-def _shared_notes(one: Evaluation) -> tuple[str, ...]:
+def _shared_notes(one: Evaluation) -> tuple[Note, ...]:
     """Return the notes on the number of samples and models, which both scores share."""
-    few = _warnings(one.n_memorized, one.n - one.n_memorized)
-    if one.groups is not None:
-        few = _notes_on_groups(one.groups, one.memorized, of_models=one.groups.of_models)
-    return tuple(_MEMORISED.sub(one.positives, note) for note in few)
+    return tuple(note for note in one.warnings if note.key in _SHARED)
 
 
 def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
@@ -807,13 +800,15 @@ def _area(ladder: _Ladder) -> float:
     return float(above @ positives / ladder.memorized[-1])
 
 
-def _warnings(positives: float, negatives: float) -> tuple[str, ...]:
-    notes = []
-    for count, what in ((positives, "memorised"), (negatives, "not memorised")):
-        if count < FEW_POSITIVES:
-            samples = "sample is" if count == 1 else "samples are"
-            notes.append(f"only {count:.4g} {samples} {what}: intervals are wide")
-    return tuple(notes)
+def _warnings(positives: float, negatives: float) -> tuple[Note, ...]:
+    counts = zip(_FEW, (positives, negatives), strict=True)
+    return tuple(_few(key, n, "memorised") for key, n in counts if n < FEW_POSITIVES)
+
+
+def _few(key: str, n: float, positives: str) -> Note:
+    samples = "sample is" if n == 1 else "samples are"
+    kind = _FEW[key].format(positives)
+    return Note(key, f"only {n:.4g} {samples} {kind}: intervals are wide", n=n)
 
 
 def _placed(evaluation: Evaluation) -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.evaluation.curve import Evaluation, roc
 from memowidgets.evaluation.thresholds import below_class, lowest_share, opening_tau
+from memowidgets.vocabulary import Note
 
 BY_CLASS: Final = "class"
 STATUSES = ("left alone", "missed", "flagged only", "found")
@@ -58,9 +59,9 @@ class Scored:
         Label that each was trained on, -1 for none.
     probabilities : array of shape (n, n_classes), optional
         The model's at the checkpoint of the scores.
-    notes : tuple of str
+    notes : tuple of Note
         What a reader of the scores should know.
-    warnings : tuple of str
+    warnings : tuple of Note
         What a reader must know before trusting them.
     title : str
         Name of the score and where it is from, for readers.
@@ -96,8 +97,8 @@ class Scored:
     log_lira: Floats | None = None
     labels: Places | None = None
     probabilities: Floats | None = None
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    warnings: tuple[Note, ...] = ()
     title: str = ""
     metric: str = ""
     layer: str = ""
@@ -111,7 +112,7 @@ class Scored:
     by_class: Bools | None = None
 
     @classmethod
-    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[str, ...] = ()) -> Self:
+    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[Note, ...] = ()) -> Self:
         """Return scores of all members, in their order."""
         return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memowidgets.memorization.gaps import Floats, Mask, Table, blocks, checked_models, moments
+from memowidgets.vocabulary import Note
 
 FEWEST_GAPS = 4  # of a sample on a side, for its kurtosis
 _FEWEST = 30  # kurtoses
@@ -58,7 +59,7 @@ def excess_kurtosis(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> tuple[
     return float(every.mean()), float(every.std(ddof=1) / np.sqrt(len(every)))
 
 
-def note_on_shape(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> str | None:
+def note_on_shape(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> Note | None:
     """Return a note if the gaps are plainly not Gaussian; None otherwise.
 
     Examples
@@ -75,9 +76,11 @@ def note_on_shape(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> str | No
     if not abs(mean) >= max(_PLAIN, _SURE * error):
         return None
     shape = "have heavy tails" if mean > 0 else "form two humps"
-    return (
+    return Note(
+        "not Gaussian",
         f"the logit gaps of shadow models {shape} (mean excess kurtosis {mean:.1f}, where Gaussian "
-        "gaps have 0): log-LiRA and probabilities assume Gaussian gaps, and can be far from right"
+        "gaps have 0): log-LiRA and probabilities assume Gaussian gaps, and can be far from right",
+        kurtosis=mean,
     )
 
 

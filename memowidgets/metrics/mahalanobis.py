@@ -16,6 +16,7 @@ from memowidgets.metrics.arrays import (
     refuse_rows,
     row_chunks,
 )
+from memowidgets.vocabulary import Note
 
 _EXACT_UP_TO = 4096  # features; with more, only leading components are computed
 _OVERSAMPLING = 16
@@ -41,8 +42,8 @@ class Mahalanobis:
         Mean representation.
     ridge_ : float
         Value added to the variances if the covariance is singular, else 0.
-    warnings_ : tuple of str
-        A warning if a ridge was needed.
+    warnings_ : tuple of Note
+        A note if a ridge was needed.
 
     Notes
     -----
@@ -64,7 +65,7 @@ class Mahalanobis:
     n_components_: int
     mean_: Floats
     ridge_: float
-    warnings_: tuple[str, ...]
+    warnings_: tuple[Note, ...]
 
     def __init__(self, n_components: int = 500) -> None:
         self.n_components = whole_number("n_components", n_components, 1)
@@ -198,12 +199,14 @@ def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
     return np.asarray(span @ rotation[:, :kept])
 
 
-def _ridge(covariance: Floats) -> tuple[float, tuple[str, ...]]:
+def _ridge(covariance: Floats) -> tuple[float, tuple[Note, ...]]:
     values = np.linalg.eigvalsh(covariance)
     if values[-1] <= 0:
         raise ValueError("all rows of X are equal: their distribution has no width")
     ridge = _SINGULAR * float(values[-1])
     if values[0] > ridge:
         return 0.0, ()
-    flat = f"{(values <= ridge).sum()} of {len(values)} components have no variance"
-    return ridge, (f"{flat}: a ridge of {_SINGULAR:g} of the largest variance was added",)
+    flat = int((values <= ridge).sum())
+    said = f"{flat} of {len(values)} components have no variance"
+    added = f"a ridge of {_SINGULAR:g} of the largest variance was added"
+    return ridge, (Note("ridge", f"{said}: {added}", flat=flat),)

@@ -19,6 +19,7 @@ from memowidgets.metrics.arrays import (
 )
 from memowidgets.metrics.controls import FEW_CLASSES
 from memowidgets.metrics.fitted import fit, mean_along, project
+from memowidgets.vocabulary import Note
 
 Method = Literal["control-variates", "plain"]
 
@@ -30,9 +31,11 @@ FEWEST_TO_REGRESS = 64  # least number of directions for control variates
 _TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
 _SHUFFLES = 19
 _PLANE = 2  # features for which even angles replace random directions
-KNOWS_NO_LABELS = (
+SMALL_CLASSES, IMPRECISE = "small classes", "imprecise"  # keys of notes
+KNOWS_NO_LABELS = Note(
+    "knows no labels",
     "the representations tell the labels apart no better than shuffled labels: their scores "
-    "predict nothing"
+    "predict nothing",
 )
 FEW_SAMPLES = 20  # samples of a class, below which its Gaussian is inaccurate
 
@@ -66,12 +69,11 @@ class PSMI:
         Distinct labels that were fitted.
     n_directions_ : int
         Number of directions in use.
-    warnings_ : tuple of str
-        Warnings about classes of fewer than 20 samples, about representations that know nothing of
-        the labels, about a row that has most of the variance of its class, and about a tolerance
-        that was not reached.
-    imprecise_ : str
-        The warning about the tolerance; empty if it was reached.
+    warnings_ : tuple of Note
+        Sentences, each with a ``key``, about classes of fewer than 20 samples ("small classes"),
+        representations that know nothing of the labels ("knows no labels"), a row that has most of
+        the variance of its class ("dominant row"), and a tolerance that was not reached
+        ("imprecise").
 
     Notes
     -----
@@ -97,8 +99,7 @@ class PSMI:
 
     classes_: NDArray[Any]
     n_directions_: int
-    warnings_: tuple[str, ...]
-    imprecise_: str = ""
+    warnings_: tuple[Note, ...]
 
     def __init__(
         self,
@@ -163,12 +164,17 @@ class PSMI:
         else:
             self._fit_to_tolerance(features, codes)
         if self._fitted.knows_nothing:
-            self.warnings_ += ("all rows of X are equal, so each score is 0 and says nothing",)
+            said = "all rows of X are equal, so each score is 0 and says nothing"
+            self.warnings_ += (Note("equal rows", said),)
         elif not knows_labels(features, codes, self.random_state):
             self.warnings_ += (KNOWS_NO_LABELS,)
         self.warnings_ += tuple(
-            f"row {row} has more than half of the variance of its class: the other scores of "
-            "this class say little, and their standard errors are too small"
+            Note(
+                "dominant row",
+                f"row {row} has more than half of the variance of its class: the other scores of "
+                "this class say little, and their standard errors are too small",
+                row=row,
+            )
             for row in self._fitted.dominant.tolist()
         )
         return self
@@ -278,12 +284,12 @@ class PSMI:
             m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
         if error > allowed:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
-            self.imprecise_ = f"{note}the scores' spread ({allowed:.2g} nats)"
-            self.warnings_ += (self.imprecise_,)
+            note += f"the scores' spread ({allowed:.2g} nats)"
+            self.warnings_ += (Note(IMPRECISE, note, directions=m, error=error, allowed=allowed),)
 
 
-def small_classes(names: Sequence[object], counts: Ints) -> tuple[str, ...]:
-    """Return one warning that names all classes with few samples, or none.
+def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
+    """Return one note that names all classes with few samples, or none.
 
     Parameters
     ----------
@@ -306,7 +312,7 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[str, ...]:
         return ()
     said = ", ".join(f"{name!r} ({count})" for name, count in few)
     counted = f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples"
-    return (f"{counted}, so their scores are inaccurate: {said}",)
+    return (Note(SMALL_CLASSES, f"{counted}, so their scores are inaccurate: {said}", few=few),)
 
 
 def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:

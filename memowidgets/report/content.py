@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, truly
+from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson
 from memowidgets.evaluation.scored import BY_CLASS, Rule, Scored
+from memowidgets.vocabulary import Note, at, truly, verb
 from memowidgets.widgets.explored import ErrorLevels
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Content:
         Decisions by id.
     figures : sequence of Figure
         The figures.
-    warnings : sequence of str
+    warnings : sequence of Note
         What a reader must know before trusting the numbers.
     missing : sequence of Missing
         Missing parts, with reasons.
@@ -159,7 +160,7 @@ class Content:
     class_names: Sequence[str] = ()
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Note] = ()
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
@@ -170,7 +171,7 @@ class Content:
     @property
     def at(self) -> str:
         """How samples are flagged, in words."""
-        return "by class" if self.by_class else f"at τ = {self.tau:g}"
+        return at(None if self.by_class else self.tau)
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
@@ -204,10 +205,10 @@ class Content:
     @property
     def memorized_but_wrong(self) -> int | None:
         """Number of memorised rows that the finished model answers wrongly; None if unknown."""
-        if self.scored is None or self.scored.right is None:
+        memorized = None if self.scored is None else self.scored.memorized(self.eta)
+        if self.scored is None or self.scored.right is None or memorized is None:
             return None
-        memorized = self.scored.memorized(self.eta)
-        return 0 if memorized is None else int((memorized & ~self.scored.right).sum())
+        return int((memorized & ~self.scored.right).sum())
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
@@ -222,18 +223,20 @@ class Content:
 
     @property
     def truly(self) -> str:
-        """How many of the memorised rows truly are, as in "about 15 truly"; "" if unknown."""
+        """How many of the memorised rows truly are, as in "about 15 of them truly", or ""."""
         return "" if self.n_truly is None else truly(self.n_truly)
 
     @cached_property
-    def cautions(self) -> tuple[str, ...]:
+    def cautions(self) -> tuple[Note, ...]:
         """Warnings about the numbers, without repetition."""
         found = [*self.warnings]
         if self.scored is not None:
             found += self.scored.notes
             unscored = len(self.ids) - len(self.scored.positions)
             if unscored:
-                found.append(f"{unscored} of {len(self.ids)} members have no score")
+                of = f"{unscored} of {len(self.ids)} members"
+                said = f"{of} {verb(unscored, 'has', 'have')} no score"
+                found.append(Note("unscored", said, n=unscored))
         if self.evaluation is not None:
             found += self.evaluation.warnings
         return tuple(dict.fromkeys(found))

@@ -16,8 +16,9 @@ import numpy as np
 
 from memowidgets.decisions import UNDECIDED
 from memowidgets.report.content import CHOICES
-from memowidgets.report.words import Section, Table, sections, whole
+from memowidgets.report.words import Section, Table, sections
 from memowidgets.visible import visible
+from memowidgets.vocabulary import whole
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.inspected import Listed, classes_in, valid_filters

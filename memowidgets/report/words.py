@@ -6,9 +6,18 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memowidgets.evaluation import clopper_pearson
+from memowidgets.vocabulary import (
+    DEFINED,
+    between,
+    counted_flagged,
+    percent,
+    threshold,
+    verb,
+    whole,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -17,37 +26,10 @@ if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content
 
-_ROUNDED = 0.001
 BELOW = (
     "more than one robust deviation (1.4826 times the median absolute deviation) below the median "
     "of its class"
 )
-
-
-def whole(number: float) -> str:
-    """Return a count as text, with thousands separated.
-
-    Examples
-    --------
-    >>> whole(1234567).split()
-    ['1', '234', '567']
-    """
-    return f"{round(number):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def share(value: float) -> str:
-    """Return a share as a percentage. Only exactly 0 and 1 are written as 0 % and 100 %.
-
-    Examples
-    --------
-    >>> share(0.0312), share(0.0), share(0.00004), share(0.99999)
-    ('3.1 %', '0 %', '< 0.1 %', '> 99.9 %')
-    """
-    if 0 < value < _ROUNDED:
-        return "< 0.1 %"
-    if 1 - _ROUNDED < value < 1:
-        return "> 99.9 %"
-    return f"{100 * value:.{0 if value in (0.0, 1.0) else 1}f} %"
 
 
 class Table(NamedTuple):
@@ -93,10 +75,8 @@ class Section(NamedTuple):
 
 def sections(content: Content) -> list[Section]:
     """Return the sections of the page, in their order."""
-    results, digests = (
-        rates(content),
-        [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests],
-    )
+    results = rates(content)
+    digests = [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests]
     head, risky = most_at_risk(content)
     made = [
         Table("What was audited", audited(content)),
@@ -132,18 +112,15 @@ def sections(content: Content) -> list[Section]:
 
 
 def _checkpoint(row: Mapping[str, Any]) -> tuple[str, ...]:
-    def number(name: str, form: str) -> str:
+    def number(name: str, written: Callable[[float], str]) -> str:
         value = row.get(name)
-        return "–" if value is None or value != value else format(value, form)  # noqa: PLR0124
+        return "–" if value is None or math.isnan(value) else written(value)
 
-    drop = row.get("drop")
     return (
         str(row.get("name")),
-        number("epoch", "g"),
-        number("median_loss", ".3f"),
-        "–" if drop is None else share(drop) if drop >= 0 else f"−{share(-drop)}",
-        number("train_accuracy", ".3f"),
-        number("test_accuracy", ".3f"),
+        number("epoch", "{:g}".format),
+        number("median_loss", "{:.3f}".format),
+        *(number(share, percent) for share in ("drop", "train_accuracy", "test_accuracy")),
         "chosen by ρ" if row.get("prediction") else "",
     )
 
@@ -221,16 +198,11 @@ def paragraphs(content: Content) -> list[str]:
 
 
 def _unsure(content: Content) -> list[str]:
-    """Say how many members have no score, and how many could be on either side of τ."""
-    if content.scored is None:
+    """Say how many samples could be on either side of τ."""
+    if not content.undecided:
         return []
-    said, unscored = [], content.numbers["members"] - len(content.scored.scores)
-    if unscored:
-        said.append(f"{whole(unscored)} {verb(unscored, 'member has', 'members have')} no score.")
-    if content.undecided:
-        close = verb(content.undecided, "sample is", "samples are")
-        said.append(f"{whole(content.undecided)} {close} too close to τ to be sure of the side.")
-    return said
+    close = verb(content.undecided, "sample is", "samples are")
+    return [f"{whole(content.undecided)} {close} too close to τ to be sure of the side."]
 
 
 def rates(content: Content) -> list[tuple[str, str, str]]:
@@ -242,30 +214,28 @@ def rates(content: Content) -> list[tuple[str, str, str]]:
     found = [
         (
             f"flagged, of {whole(len(scored.scores))} scored",
-            f"{whole(n_flagged)} ({share(n_flagged / len(scored.scores))})",
+            f"{whole(n_flagged)} ({percent(n_flagged / len(scored.scores))})",
             between(content.flagged_interval),
         )
     ]
     if content.undecided is not None:
         found.append(("less than two standard errors from τ", whole(content.undecided), ""))
     if content.evaluation is not None and content.point is not None:
-        found += _true_rates(content.point, f" ({content.truly})" if content.truly else "")
+        found += _true_rates(content.point, f", {content.truly}" if content.truly else "")
         for name, (auc, (low, high)) in content.evaluation.areas.items():
-            found.append((name, f"{auc:.3f}", f"{low:.3f} to {high:.3f}"))
+            found.append((name, f"{auc:.2f}", f"{low:.2f} to {high:.2f}"))
     return found
 
 
 def _true_rates(point: OperatingPoint, known: str) -> list[tuple[str, str, str]]:
     found = [
         ("memorised", f"{whole(point.found + point.missed)} of {whole(point.n)}{known}", ""),
-        ("TPR: memorised ones that are flagged", share(point.tpr), between(point.tpr_interval)),
-        ("FPR: others that are flagged", share(point.fpr), between(point.fpr_interval)),
+        ("TPR: memorised ones that are flagged", percent(point.tpr), between(point.tpr_interval)),
+        ("FPR: others that are flagged", percent(point.fpr), between(point.fpr_interval)),
     ]
     if point.precision is not None and point.precision_interval is not None:
-        interval = between(point.precision_interval)
-        found.append(
-            ("precision: flagged ones that are memorised", share(point.precision), interval)
-        )
+        shown = percent(point.precision), between(point.precision_interval)
+        found.append(("precision: flagged ones that are memorised", *shown))
     return found
 
 
@@ -282,7 +252,7 @@ def _audited(content: Content) -> str:
     text += f" Each was scored by {scored.title}"
     if row is None or row.get("drop") is None:
         return f"{text}."
-    return f"{text}, where the median training loss had dropped by {share(row['drop'])}."
+    return f"{text}, where the median training loss had dropped by {percent(row['drop'])}."
 
 
 def why_no_truth(content: Content) -> str:
@@ -302,9 +272,8 @@ def conclusion(content: Content) -> tuple[str, str, str]:
         )
     n, n_flagged = len(scored.scores), int(content.flagged.sum())
     flagged = (
-        f"By {scored.title}, {whole(n_flagged)} of {whole(n)} samples ({share(n_flagged / n)}, "
-        f"95 % interval {between(content.flagged_interval)}) {verb(n_flagged, 'is', 'are')} "
-        f"flagged {content.at} as at risk of being memorised."
+        f"By {scored.title}, {counted_flagged(n_flagged, n)} {content.at} as at risk of being "
+        f"memorised ({percent(n_flagged / n)}, 95 % interval {between(content.flagged_interval)})."
     )
     memorized = content.memorized
     if memorized is None:
@@ -328,12 +297,12 @@ def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.b
     found, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
     shadows = content.numbers["shadow_models"]
     by_shadows = shadows and not content.truth_given
-    known = f"; {content.truly}" if n_memorized and content.truly else ""
+    known = f", {content.truly}," if n_memorized and content.truly else ""
     against = f"Against {whole(shadows)} shadow models" if by_shadows else "By the given log-LiRA"
     text = (
         f"{against}, {whole(n_memorized)} of {whole(n)} samples "
         f"({_with_interval(n_memorized, n)}) {verb(n_memorized, 'is', 'are')} memorised by the "
-        f"finished model (log-LiRA ≥ {content.eta:g}{known})"
+        f"finished model{known} (log-LiRA ≥ {content.eta:g})"
     )
     parts = []
     if n_memorized:
@@ -351,19 +320,19 @@ def _missed(memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
     if not n_memorized:
         return (
             "The residual risk is a share of memorised samples of at most "
-            f"{share(clopper_pearson(0, n)[1])}, the upper end of its 95 % interval."
+            f"{percent(clopper_pearson(0, n)[1])}, the upper end of its 95 % interval."
         )
     missed = int((memorized & ~flagged).sum())
     return (
         f"The residual risk is {whole(missed)} memorised "
         f"{verb(missed, 'sample that is', 'samples that are')} not flagged, which is "
-        f"{share(missed / n_memorized)} of the memorised ones (95 % interval "
+        f"{percent(missed / n_memorized)} of the memorised ones (95 % interval "
         f"{between(clopper_pearson(missed, n_memorized))})."
     )
 
 
 def _with_interval(count: int, n: int) -> str:
-    return f"{share(count / n)}, 95 % interval {between(clopper_pearson(count, n))}"
+    return f"{percent(count / n)}, 95 % interval {between(clopper_pearson(count, n))}"
 
 
 def _answered(content: Content) -> list[str]:
@@ -407,16 +376,6 @@ def decided(content: Content) -> str:
     return f"{text} {ONION}" if made["remove"] else text
 
 
-def between(interval: tuple[float, float]) -> str:
-    """Return an interval of shares as text."""
-    return f"{share(interval[0])} to {share(interval[1])}"
-
-
-def verb(count: float, one: str, many: str) -> str:
-    """Return the words that go with a count."""
-    return one if round(count) == 1 else many
-
-
 _LIMITS = (
     (
         "A flagged sample is a prediction, not a proof that it is memorised. A sample that is not "
@@ -453,27 +412,15 @@ def limits(content: Content) -> tuple[str, ...]:
 
 def audited(content: Content) -> list[Row]:
     """Return what was audited, as names and texts."""
-    return [
-        ("audit", content.name),
-        ("report written at", content.created),
-        *content.facts.items(),
-    ]
+    return [("audit", content.name), ("report written at", content.created), *content.facts.items()]
 
 
 def method(content: Content) -> list[Row]:
     """Return the method and all settings, as names and texts."""
     scored = content.scored
-    found = [
-        (
-            "method",
-            (
-                "memowidgets gives each member a score at a checkpoint. A low score means that the "
-                "model is likely to memorise the member."
-            ),
-        )
-    ]
+    found = [("method", "each member has a score at a checkpoint: a low score means risk")]
     if scored is not None:
-        at_most = f"at most τ = {content.tau:g}"
+        at_most = f"at most {threshold(content.tau)}"
         found += [
             ("score", scored.title),
             ("flagged", f"members whose score is {BELOW if content.by_class else at_most}"),
@@ -494,48 +441,12 @@ def method(content: Content) -> list[Row]:
     return found
 
 
-_SCORES = {
-    "psmi": (
-        "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
-        "what a layer of the model holds of a sample says of the sample's label."
-    ),
-    "loss": (
-        "The log-probability of the label is the logarithm, in nats, of the probability that the "
-        "model gives the sample's label."
-    ),
-    "logit_gap": (
-        "The logit gap is the model's logit of the sample's label, less the highest logit of "
-        "another class."
-    ),
-    "mahalanobis": (
-        "The Mahalanobis score is minus the distance between what a layer of the model holds of a "
-        "sample and the mean of all samples, in units of their spread."
-    ),
-    "csl": (
-        "The mean log-probability so far is the log-probability of the label, in nats, averaged "
-        "over the checkpoints up to this one."
-    ),
-    "psmi_mean": (
-        "Mean PSMI averages PSMI, pointwise sliced mutual information, over the checkpoints up to "
-        "this one: how much what a layer of the model holds of a sample says of its label."
-    ),
-    "baseline": (
-        "The baseline is minus a log-likelihood ratio at this checkpoint, between shadow models "
-        "that trained on the sample and others that did not."
-    ),
-    "reference": (
-        "The score of reference models is the mean logit gap of models that never saw the sample: "
-        "the logit of its label, less the highest logit of another class."
-    ),
-}
-
-
 def definitions(content: Content) -> tuple[str, ...]:
     """Return definitions of the score and of the terms that the page uses."""
     of_score: list[str] = []
     if content.scored is not None:
         parts = content.scored.metric.split("+")
-        of_score = [_SCORES[name] for name in parts if name in _SCORES]
+        of_score = [DEFINED[name] for name in parts if name in DEFINED]
         if len(parts) > 1:
             of_score.append("The score adds the ranks of the samples by each of these.")
     return (

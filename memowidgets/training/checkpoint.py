@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.visible import quoted
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -164,7 +165,7 @@ def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
         if has_records:
             warnings.warn(
                 f"{run.path / RHO} is missing, so the prediction checkpoint is chosen at a "
-                f"drop of {StopRule().rho:.0%}: call train(stop_at_drop=…) with the run's own",
+                f"drop of {percent(StopRule().rho)}: call train(stop_at_drop=…) with the run's own",
                 UserWarning,
                 stacklevel=3,
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 from memowidgets.checks import has_form
 from memowidgets.visible import quoted
+from memowidgets.vocabulary import Note, percent
 
 _JUMP = 0.25
 _FAR_LARGER = 3.0
@@ -103,27 +104,41 @@ class Prediction:
     plateau: float | None = None
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Note, ...]:
         """Warnings about the choice."""
         notes = []
         if self.plateau is not None:
             notes.append(
-                f"the drop of the median loss levelled off at {self.plateau:.1%}, below "
-                f"{self.rho:.0%}; {self.record.name}, the first checkpoint within 2 % of that, is "
-                "taken. Label smoothing, mixup or wrong labels keep the loss up: train without "
-                "them, or set stop_at_drop below the plateau"
+                Note(
+                    "plateau",
+                    f"the drop of the median loss levelled off at {percent(self.plateau)}, below "
+                    f"{percent(self.rho)}; {self.record.name}, the first checkpoint within 2 % of "
+                    "that, is taken. Label smoothing, mixup or wrong labels keep the loss up: "
+                    "train without them, or set stop_at_drop below the plateau",
+                    drop=self.plateau,
+                    rho=self.rho,
+                )
             )
         elif not self.reached:
             notes.append(
-                f"no checkpoint reached a drop of {self.rho:.0%} in the median loss; "
-                f"{self.record.name} is the nearest, at {self.drop:.1%}"
+                Note(
+                    "not reached",
+                    f"no checkpoint reached a drop of {percent(self.rho)} in the median loss; "
+                    f"{self.record.name} is the nearest, at {percent(self.drop)}",
+                    drop=self.drop,
+                    rho=self.rho,
+                )
             )
         if self.jumped_from is not None:
+            both = f"from {percent(self.jumped_from)} to {percent(self.drop)}"
             notes.append(
-                f"the drop jumped from {self.jumped_from:.0%} to {self.drop:.0%} between two "
-                "checkpoints, so part of the memorising may be done already; set more checkpoints "
-                "or a "
-                "smoother schedule"
+                Note(
+                    "jumped",
+                    f"the drop jumped {both} between two checkpoints, so part of the memorising "
+                    "may be done already; set more checkpoints or a smoother schedule",
+                    before=self.jumped_from,
+                    drop=self.drop,
+                )
             )
         return tuple(notes)
 

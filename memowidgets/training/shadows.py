@@ -21,6 +21,7 @@ from memowidgets.training.filling import Claims, Filling
 from memowidgets.training.pools import default_processes, opened
 from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, own_steps
 from memowidgets.visible import listed
+from memowidgets.vocabulary import Note
 
 _CHOICE = "shadows.json"
 _GAP, _LAYER = "gap.", "forward.layer."
@@ -85,7 +86,7 @@ class ShadowSet:
         self._run, self.key, self._config, self._precision = run, key, config, precision
         self._none, self._kind = none, kind
         self._seen: dict[int, tuple[tuple[int, ...], bool]] = {}
-        self._lost: tuple[Any, list[str]] | None = None
+        self._lost: tuple[Any, list[Note]] | None = None
         self._folder = kind.folder if key == "halves" else f"{kind.folder}/{key}"
 
     def __len__(self) -> int:
@@ -103,8 +104,8 @@ class ShadowSet:
         """Return a value that changes when one shadow model is trained again; empty if missing."""
         return self._run.state(self._name(index))
 
-    def lost(self) -> list[str]:
-        """Return a sentence, if trained shadow models are lost or cannot be used."""
+    def lost(self) -> list[Note]:
+        """Return a note, if trained shadow models are lost or cannot be used."""
         seen = self.state(), read_choice(self._run).get("trained", {}).get(self.key, 0)
         if self._lost is None or self._lost[0] != seen:
             numbers = self._numbers()
@@ -113,10 +114,9 @@ class ShadowSet:
             wrong = [fault for fault in faults if fault is not None]
             counted = f"{len(wrong)} of {len(faults)} {self._kind.noun}s"
             end = f"Call audit.{self._kind.call} to train them again."
-            said = [
-                f"{counted} are lost or damaged, such as this one: {one}. {end}" for one in wrong
-            ]
-            self._lost = seen, said[:1]
+            counted += " are lost or damaged, such as this one"
+            said = [f"{counted}: {one}. {end}" for one in wrong[:1]]
+            self._lost = seen, [Note("lost models", one, n=len(wrong)) for one in said]
         return self._lost[1]
 
     def note_trained(self, n: int) -> None:

@@ -15,6 +15,7 @@ from memowidgets.training.recorder import check_whole, in_the_first_process
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.seeds import preserved
 from memowidgets.training.trainer_passes import check_rows
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from torch import nn
@@ -164,9 +165,10 @@ class MemorizationCallback(TrainerCallback):
 
         self.interrupted = record
         _warn(chosen)
+        drop = percent(chosen.drop)
         tqdm.write(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
-            f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) continues"
+            f"dropped by {drop}; trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
 

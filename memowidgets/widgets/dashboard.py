@@ -515,13 +515,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._dimmed = self._shown is not None
         missing = self._source.missing(*self._choice)
         self._button = "" if missing.why_not else missing.button
-        said = f"Not computed yet: press {missing.button}"
+        said = f"Not scored yet: press {missing.button}"
         if missing.cost:
             said += f" ({missing.cost})"
         if missing.why_not:
-            said = f"Cannot be computed: {missing.why_not}"
+            said = f"Cannot be scored: {missing.why_not}"
         elif self._progress is not None:
-            said = "Not computed yet: other work is under way"
+            said = "Not scored yet: other work is under way"
         self._say(f"{said}.{self._old_view()}", "wait")
 
     def _fresh(self) -> None:

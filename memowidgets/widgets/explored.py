@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
-from memowidgets.evaluation import Evaluation, below_class, compare, roc, truly
+from memowidgets.evaluation import Evaluation, below_class, compare, roc
 from memowidgets.evaluation.scored import Scored
+from memowidgets.vocabulary import truly
 from memowidgets.widgets.widget import checked_tau
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from memowidgets.evaluation import truly
 from memowidgets.evaluation.scored import BY_CLASS, Rule
+from memowidgets.vocabulary import at, counted_flagged, estimate, truly
 from memowidgets.widgets.explored import (
     NOTHING,
     Judged,
@@ -221,12 +221,12 @@ class Thresholds(AtThreshold):
     def _in_words(self) -> str:
         counts, evaluation = self.counts, self.evaluation
         auc = "" if evaluation is None else f", {evaluation.areas_in_words}"
-        how = "by class" if self.rule else f"at τ = {self.tau:.4g}"
-        return f"{counts['flagged']} of {counts['n']} samples flagged {how}{auc}"
+        how = at(None if self.rule else self.tau)
+        return f"{counted_flagged(counts['flagged'], counts['n'])} {how}{auc}"
 
     def _stand_in(self) -> str:
         judged, evaluation = self._judged, self.evaluation
-        rows = [("rule", "by class")] if self.rule else [("τ", f"{self.tau:.4g}")]
+        rows = [("rule", at(None if self.rule else self.tau))]
         if judged.has_log_lira:
             rows += [("η", f"{self.eta:g}")]
         if judged.note:
@@ -240,9 +240,9 @@ class Thresholds(AtThreshold):
                 ("TPR", point.tpr, point.tpr_interval),
                 ("FPR", point.fpr, point.fpr_interval),
                 ("precision", point.precision, point.precision_interval),
-                *((name, *area) for name, area in evaluation.areas.items()),
             ]
             rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
+            rows += [(name, estimate(*of)) for name, of in evaluation.areas.items()]
         if self.rule:  # the picture has one τ for all
             return table("Threshold explorer", rows)
         memorized = judged.scored.memorized(self.eta)

@@ -13,6 +13,7 @@ import traitlets
 from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
 from memowidgets.evaluation.scored import BY_CLASS
+from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explorer import AtThreshold
 from memowidgets.widgets.frontend import script, style
@@ -573,10 +574,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         rows = self._rows
         if not rows.scored.is_scored:
             return f"SampleInspector({len(rows)} samples)"
-        return (
-            f"SampleInspector({int(rows.scored.flagged(self.tau).sum())} of {len(rows)} samples "
-            f"flagged at τ = {self.tau:.4g})"
-        )
+        flagged = counted_flagged(int(rows.scored.flagged(self.tau).sum()), len(rows))
+        return f"SampleInspector({flagged} {at(self.tau)})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         displayed(self)

@@ -10,6 +10,7 @@ import numpy as np
 
 from memowidgets.charts.look import LIGHT
 from memowidgets.visible import visible
+from memowidgets.vocabulary import at, between, counted_flagged, percent, threshold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,7 @@ def with_interval(value: float | None, interval: tuple[float, float] | None) -> 
     """Return a rate with its 95 % interval as text, or "none"."""
     if value is None or interval is None:
         return "none"
-    return f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
+    return f"{percent(value)} ({between(interval)})"
 
 
 def bundle(widget_bundle: Any, text: str, markup: str) -> Any:
@@ -81,10 +82,11 @@ def picture(
         return ""
     parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="{LIGHT.background}"/>']
     parts += _histogram(scores, memorized, tau, truth or "memorised samples")
-    words = f"Histogram of {len(scores)} scores, {int((scores <= tau).sum())} at most τ = {tau:.4g}"
+    flagged = counted_flagged(int((scores <= tau).sum()), len(scores))
+    words = f"Histogram of the scores, {flagged} {at(tau)}"
     if evaluation is not None:
         parts += _curve(evaluation, tau)
-        words += f"; ROC curve, AUC {evaluation.auc:.3f}"
+        words += f"; ROC curve, AUC {evaluation.auc:.2f}"
     drawing = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="{_TEXT}">'
@@ -119,12 +121,12 @@ def _histogram(scores: Floats, memorized: Bools | None, tau: float, positives: s
             size = f'width="{step * 0.9:.1f}" height="{tall:.1f}"'
             bars.append(f'<rect {place} {size} fill="{colour}"/>')
     share = (np.clip(tau, edges[0], edges[-1]) - edges[0]) / (edges[-1] - edges[0])
-    at = _LEFT + width * share
+    x = _LEFT + width * share
     return [
         *bars,
         f'<path d="M{_LEFT} {line:.1f}h{width}" stroke="{_LINE}"/>',
-        f'<path d="M{at:.1f} {_TOP - 4}v{_PLOT + 4}" stroke="{_ACCENT}" stroke-width="2"/>',
-        f'<text x="{at + 5:.1f}" y="{_TOP + 6}" fill="{_ACCENT}">τ = {tau:.4g}</text>',
+        f'<path d="M{x:.1f} {_TOP - 4}v{_PLOT + 4}" stroke="{_ACCENT}" stroke-width="2"/>',
+        f'<text x="{x + 5:.1f}" y="{_TOP + 6}" fill="{_ACCENT}">{threshold(tau)}</text>',
         f'<text x="{_LEFT}" y="{_FOOT}">{edges[0]:.3g}</text>',
         f'<text x="{_LEFT + width}" y="{_FOOT}" text-anchor="end">{edges[-1]:.3g}</text>',
         f'<text x="{_LEFT}" y="16">{"  ".join(legend)}</text>',
@@ -147,13 +149,13 @@ def _curve(evaluation: Evaluation, tau: float) -> list[str]:
     y = bottom - _PLOT * table["tpr"].to_numpy()[chosen]
     line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
     point = evaluation.at(tau)
-    at = left + _PLOT * point.fpr, bottom - _PLOT * point.tpr
+    place = f'cx="{left + _PLOT * point.fpr:.1f}" cy="{bottom - _PLOT * point.tpr:.1f}"'
     return [
         f'<path d="M{left} {bottom}l{_PLOT} -{_PLOT}" stroke="{_LINE}" stroke-dasharray="4 3"/>',
         f'<path d="M{left} {_TOP}h{_PLOT}v{_PLOT}h-{_PLOT}z" fill="none" stroke="{_LINE}"/>',
         f'<polyline points="{line}" fill="none" stroke="{_ACCENT}" stroke-width="2"/>',
-        f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="5" fill="{_ACCENT}"/>',
-        f'<text x="{left}" y="16">TPR by FPR, AUC {evaluation.auc:.3f}</text>',
+        f'<circle {place} r="5" fill="{_ACCENT}"/>',
+        f'<text x="{left}" y="16">TPR by FPR, AUC {evaluation.auc:.2f}</text>',
         f'<text x="{left}" y="{_FOOT}">0</text>',
         f'<text x="{left + _PLOT}" y="{_FOOT}" text-anchor="end">FPR 1</text>',
     ]

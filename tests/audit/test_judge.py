@@ -195,7 +195,7 @@ def test_pooled_evaluations_say_how_many_are_truly_memorised(cifar):
         memorized = target.log_lira() >= 4
         expected += target.probability_memorized()[memorized].sum()
     assert found.n_truly == pytest.approx(expected)
-    assert f"about {expected:.0f} truly are" in found.warnings[-1]
+    assert f"about {expected:.0f} of them truly" in found.warnings[-1]
     planted = cifar.evaluate_pooled("loss", truth="canaries", targets=[0], progress=Progress())
     assert planted.n_truly is None
 
@@ -220,8 +220,10 @@ def test_an_evaluation_says_how_many_are_truly_memorised(name, counted, truly):
     found = audit.evaluate("psmi")
     probability = audit.probability_memorized()
     assert found.n_truly == pytest.approx(probability[audit.log_lira() >= 4].sum())
-    note = f"of the {counted} memorised, about {truly} truly are: log-LiRA from 32 shadow models "
-    assert found.warnings[-1].startswith(note)
+    (note,) = (one for one in found.warnings if one.key == "truly")
+    assert note.numbers == {"memorized": counted, "truly": found.n_truly, "n_shadows": 32}
+    for fact in (f"{counted} memorised", f"about {truly} of them truly", "32 shadow models"):
+        assert fact in note
 
 
 def test_other_truths_and_expected_counts_have_no_such_number(recorded):
@@ -239,10 +241,10 @@ def test_other_truths_and_expected_counts_have_no_such_number(recorded):
 def test_less_than_half_a_sample_is_probably_none():
     found = roc([1.0, 2.0, 3.0, 4.0], [True, True, False, False])
     assert found.n_truly is None
-    assert "about 1 truly is" in found.with_truly(0.5, 8).warnings[-1]
+    assert "about 1 of them" in found.with_truly(0.5, 8).warnings[-1]
     none = found.with_truly(0.49, 8)
     assert none.n_truly == 0.49
-    for fact in ("8 shadow models", "of the 2 memorised", "probably none"):
+    for fact in ("8 shadow models", "2 memorised", "probably none"):
         assert fact in none.warnings[-1]
 
 
@@ -256,7 +258,7 @@ def test_the_dashboard_says_it_too(recorded):
     np.testing.assert_array_equal(calibrated, expected.calibrated)
     dashboard = recorded.dashboard()
     assert dashboard.wait(20)
-    assert dashboard._late["truly"] == "about 15 truly"
+    assert dashboard._late["truly"] == "about 15 of them truly"
     assert dashboard._late["remarks"] == list(recorded.evaluate("psmi").warnings)
     dashboard.eta_committed = 8.0  # the number of another η, which a wheel turned to
     assert dashboard.wait(20)
@@ -283,4 +285,4 @@ def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(recorde
 def test_probabilities_of_one_kind_have_no_auc():
     found = roc([1.0, 2.0, 3.0, 4.0], [True, True, False, False])
     assert found.with_truly(0.0, 8, np.zeros(4)).true_auc is None
-    assert "AUC 1.000" in repr(found.with_truly(0.0, 8, np.zeros(4)))
+    assert "AUC 1.00" in repr(found.with_truly(0.0, 8, np.zeros(4)))

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks.recording import export
-from memowidgets.audit.kept import METHODS
+from memowidgets.audit.kept import METHODS, Scores
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.vocabulary import Note
 from tests.audit.conftest import recording_at
 from tests.hostile.forged import held
 from tests.training.small import Inline, tiny_audit, trained
@@ -247,3 +248,15 @@ def test_data_that_are_written_to_are_noticed(what, tmp_path):
     values[7] = before
     audit.run_references(1, Inline())
     assert len(audit.score("reference")) == len(gaps)
+
+
+def test_a_kept_note_has_its_key_and_its_numbers(tmp_path):
+    audit = trained(tmp_path / "run")
+    audit.score("psmi")
+    note = Note("ridge", "3 of 8 components have no variance", flat=3)
+    found = Scores.of_all(np.zeros(len(audit.members)), (note,))
+    place = "mahalanobis", audit.layers[-1]
+    audit.evidence.scores.keep(*place, audit.evidence.checkpoints["epoch-1"], found)
+    again = tiny_audit(tmp_path / "run").evidence
+    (kept,) = again.scores.find(*place, again.checkpoints["epoch-1"]).notes
+    assert (kept, kept.key, kept.numbers) == (note, "ridge", {"flat": 3})

@@ -57,11 +57,11 @@ def test_a_run_without_noise_is_another_run(data, tmp_path):
 def test_it_is_shown_wherever_it_is_on(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     audit.train()
-    note = "label noise is on: 20.0% of the pool's labels were flipped at random"
+    note = "label noise is on: 20 % of the pool's labels were flipped at random"
     assert note in audit.evidence.notes_at("final")
     mask = np.arange(len(audit.members)) < 4
     assert note in audit.evaluate("loss", truth=mask).warnings
-    assert "20.0% of the pool" in audit._repr_html_()
+    assert "20 % of the pool" in audit._repr_html_()
     with pytest.warns(UserWarning) as told:  # noqa: PT030 - two epochs bring other warnings too
         audit.flagged("loss", tau=10.0)
     assert note in [str(warning.message) for warning in told]

@@ -14,11 +14,13 @@ import memowidgets as mw
 from memowidgets.audit import figures_by_setting
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
+from memowidgets.vocabulary import SPOKEN
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, n_rows, units
 
-SPOKEN = {name: known.title for name, known in scores.SCORES.items()}
-SCORES = [n for n in SPOKEN if n != "baseline" and not n.startswith("reference")]  # what it has
+SCORES = [
+    n for n in scores.SCORES if n != "baseline" and not n.startswith("reference")
+]  # what it has
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def test_roc_curves_are_those_of_the_evaluations(audit, figures):
     for metric, label in zip([*SCORES, "baseline"], labels, strict=True):
         found = audit.evaluate(metric)
         low, high = found.auc_interval
-        assert label.endswith(f": {found.auc:.3f} ({low:.3f} to {high:.3f})")
+        assert label.endswith(f": {found.auc:.2f} ({low:.2f} to {high:.2f})")
         drawn = lines.data[lines.data["label"] == label]
         exact = {tuple(point) for point in column(found.roc, "fpr", "tpr")}
         assert {tuple(point) for point in column(drawn, "fpr", "tpr")} <= exact
@@ -97,7 +99,9 @@ def test_the_recommended_point_is_marked(audit, figures):
     point = audit.evaluate("psmi").at(0.0)
     assert cross.data["fpr"].item() == point.fpr
     assert cross.data["tpr"].item() == point.tpr
-    assert cross.data["at"].item() == f"PSMI at τ = 0: TPR {point.tpr:.3f}, FPR {point.fpr:.3f}"
+    assert cross.data[
+        "at"
+    ].item() == f"PSMI at τ = 0: TPR {point.tpr:.0%}, FPR {point.fpr:.0%}".replace("%", " %")
 
 
 def test_each_checkpoint_has_its_panel(audit, figures):
@@ -112,8 +116,8 @@ def test_each_checkpoint_has_its_panel(audit, figures):
         there = [metric for metric in SCORES if (epoch, metric) in compared.index]
         assert there == (SCORES if epoch > 0.5 else SCORES[:4])
         for metric in there:
-            assert shown[SPOKEN[metric]] == f"{compared.loc[(epoch, metric), 'auc']:.3f}"
-    assert {t for t, texts in panels.items() if "Baseline 1.000" in set(texts["text"])} == {
+            assert shown[SPOKEN[metric]] == f"{compared.loc[(epoch, metric), 'auc']:.2f}"
+    assert {t for t, texts in panels.items() if "Baseline 1.00" in set(texts["text"])} == {
         "epoch 6"
     }
 
@@ -197,7 +201,7 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
     assert list(figures.notes["definitions"]) == [found.note]
     pair = found.spearman[(found.spearman["a"] == "attack_success_rate")].iloc[0]
     title = figures["definitions"].to_dict()["title"]["text"]
-    assert title.startswith(f"Spearman's ρ {pair.rho:.3f} ({pair.low:.3f} to {pair.high:.3f})")
+    assert title.startswith(f"Spearman's ρ {pair.rho:.2f} ({pair.low:.2f} to {pair.high:.2f})")
     np.testing.assert_array_equal(figures.data["definitions"]["rmia"], found.values["rmia"])
 
 
@@ -293,7 +297,7 @@ def test_canaries_are_a_truth_of_their_own(planted):
     assert set(groups.data["samples"]) == {"canaries", "other members"}
     _, lines = marks(figures["roc"], "line")
     found = planted.evaluate("loss", truth="canaries")
-    assert f"Log-probability of the label: {found.auc:.3f}" in lines.data["label"].iloc[0]
+    assert f"Log-probability: {found.auc:.2f}" in lines.data["label"].iloc[0]
     (panel,) = {u.title["text"] for u in marks(figures["roc_by_eta"], "text")}
     assert panel == f"{found.n_memorized} canaries"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -87,18 +86,13 @@ def test_colours_are_those_of_the_widgets(theme, block):
     assert theme.other == widget_color("other", block)
 
 
-NAMED = replace(LIGHT, titles={name: known.title for name, known in SCORES.items()})
-
-
 def test_a_score_looks_the_same_whatever_stands_beside_it():
-    together = NAMED.styles(["mine", *reversed(SCORES), "yours"])
-    assert all(NAMED.styles([name])[name] == together[name] for name in SCORES)
-    assert all(NAMED.spoken(name) == known.title for name, known in SCORES.items())
+    together = LIGHT.styles(["mine", *reversed(SCORES), "yours"])
+    assert all(LIGHT.styles([name])[name] == together[name] for name in SCORES)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, NAMED], ids=["by their order", "by their names"])
-def test_names_of_ones_own_differ_from_the_scores(theme):
-    styles = theme.styles(["psmi", "loss", "mine", "yours"])
+def test_names_of_ones_own_differ_from_the_scores():
+    styles = LIGHT.styles(["psmi", "loss", "mine", "yours"])
     assert len({style[0] for style in styles.values()}) == 4
     assert len({str(style[1]) for style in styles.values()}) == 4
     assert len({style[2] for style in styles.values()}) == 4

@@ -12,6 +12,7 @@ from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from memowidgets.evaluation import clopper_pearson, compare, curve, roc
+from memowidgets.vocabulary import Note
 
 
 def made(n=400, share=0.15, seed=0, digits=None):
@@ -174,7 +175,8 @@ def test_warnings():
     assert [len(roc(scores, np.arange(400) < n).warnings) for n in (19, 20)] == [1, 0]
     few = roc(scores[:60], truth[:60])
     assert few.warnings == (f"only {truth[:60].sum()} samples are memorised: intervals are wide",)
-    more = few.with_warnings("not learned yet", "and another")
+    assert few.warnings[0].key == "few memorised"
+    more = few.with_warnings(Note("not learned", "not learned yet"), Note("other", "and another"))
     assert more.warnings[1:] == ("not learned yet", "and another")
     assert more.auc == few.auc
 

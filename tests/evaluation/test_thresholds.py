@@ -95,7 +95,9 @@ def test_a_note_says_where_zero_is_strict(tmp_path):
     dashboard.close()
     (note,) = {note for notes in said for note in notes if "τ = 0" in note}
     assert all(note in notes for notes in said)
-    assert {"155", "3000", "637"} <= set(note.split())
+    assert all(n in note for n in ("155 of 3\u202f000", "637"))
+    (of_zero,) = (one for one in said[2] if one.key == "strict zero")
+    assert of_zero.numbers == {"flagged": 155, "by_class": 637}
     assert note not in warnings_of(banking.flagged, tau=0.0)  # whoever chose 0 is not warned
     for chosen in ({"tau": -0.1}, {"tau": "class"}, {"share": 0.05}):
         assert note not in banking.flagged(**chosen).attrs["notes"]

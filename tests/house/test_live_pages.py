@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.vocabulary import spoken
 from scripts import lesson, live
 from scripts.docs import guarded
 from tests.browser.harness import settled
@@ -86,7 +87,7 @@ def picked(page, metric, checkpoint=None, layer=None):
         if value is not None:
             page.get_by_label(name, exact=True).select_option(value)
     score = page.locator(".mw-bar").get_by_label("metric", exact=True)
-    label = mw.audit.numbers.scores.SCORES[metric].title
+    label = spoken(metric)
     if score.count():
         score.select_option(metric)
     else:
@@ -136,7 +137,7 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
     checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
     loss = audit.evaluate("loss", checkpoint=checkpoint)
     for entry in page.locator(".mw-curve-entry").all():
-        if entry.locator(".mw-curve-name").inner_text() == "Log-probability of the label":
+        if entry.locator(".mw-curve-name").inner_text() == "Log-probability":
             shown = entry.locator(".mw-curve-auc").inner_text().split()[0]
             assert float(shown) == pytest.approx(loss.auc, abs=0.005)
             break
@@ -456,7 +457,7 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     hand.click(page.get_by_role("button", name="More controls"))
     hand.click(page.get_by_label("compare metrics"))
     names = page.locator(".mw-curve-name")
-    names.filter(has_text="Log-probability of the label").wait_for()
+    names.filter(has_text=re.compile("^Log-probability$")).wait_for()
     assert names.first.inner_text().startswith("PSMI, layer 27")
     compared = hand.actions
     page.locator('[data-filter="flagged only"]').click()

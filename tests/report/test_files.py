@@ -20,7 +20,8 @@ from memowidgets.audit.views.report import content_of
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
-from memowidgets.report.words import conclusion, definitions, paragraphs, share
+from memowidgets.report.words import conclusion, definitions, paragraphs
+from memowidgets.vocabulary import percent
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, by_class, hostile, partly_judged, plain, without_truth
 
@@ -84,11 +85,11 @@ def test_the_conclusion_is_three_sentences_that_follow_from_the_numbers(make, tm
     found = rows[log_lira >= content.eta]
     low, high = clopper_pearson(len(found), int((~np.isnan(log_lira)).sum()))
     assert f"{len(found)} of {int((~np.isnan(log_lira)).sum())} samples" in sentences[1]
-    assert f"interval {share(low)} to {share(high)}" in sentences[1]
+    assert f"interval {percent(low)} to {percent(high)}" in sentences[1]
     if len(found):
         low, high = clopper_pearson(int((~found).sum()), len(found))
         assert f"{int((~found).sum())} memorised sample" in sentences[2]
-        assert f"interval {share(low)} to {share(high)}" in sentences[2]
+        assert f"interval {percent(low)} to {percent(high)}" in sentences[2]
 
 
 @pytest.mark.parametrize("metric", SCORES)

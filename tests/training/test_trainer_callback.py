@@ -462,7 +462,7 @@ def test_checkpoints_of_another_course_are_replaced(record):
 
 
 def test_rho_that_was_not_reached_is_said(record):
-    with pytest.warns(UserWarning, match="no checkpoint reached a drop of 100% "):
+    with pytest.warns(UserWarning, match="no checkpoint reached a drop of 99.9 % "):
         record(rho=0.999)
 
 

@@ -151,7 +151,7 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
     assert page.get_by_text("another cell is running").count() == 0
     assert page.locator(".mw-explorer").get_attribute("data-tau") is not None
     page.get_by_role("radio", name="Mahalanobis").click()  # not computed: the kernel says so
-    page.get_by_text("Not computed yet: press Compute").wait_for()
+    page.get_by_text("Not scored yet: press Compute").wait_for()
     asked.wait_for(state="detached")
     assert page.get_by_role("button", name="Compute", exact=True).is_enabled()
 
@@ -289,7 +289,7 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     page = dashboard.page
     before = page.locator(".mw-tile-flagged").inner_text()
     page.get_by_label("layer", exact=True).select_option("1")
-    page.get_by_text("Not computed yet").wait_for()
+    page.get_by_text("Not scored yet").wait_for()
     assert page.locator(".mw-explorer.mw-dimmed").is_visible()
     assert page.locator(".mw-tile-flagged").inner_text() == before
     dashboard.screenshots("widgets-stale", of=".mw-dashboard", widths=[1400])
@@ -301,7 +301,7 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     agree(dashboard)
     assert dashboard.python("source.threads[-1]") == "memowidgets-compute"
     page.get_by_role("radio", name="Loss").click()
-    page.get_by_text("Not computed yet").wait_for()
+    page.get_by_text("Not scored yet").wait_for()
     page.get_by_role("radio", name="PSMI").click()
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
 
@@ -318,7 +318,7 @@ def test_models_are_trained_on_a_click_alone_and_their_score_appears(widget_page
     page.get_by_role("radio", name="Logit gap").click()
     button = page.get_by_role("button", name=CHECK, exact=True)
     button.wait_for()
-    page.get_by_text(f"Not computed yet: press {CHECK}.").wait_for()
+    page.get_by_text(f"Not scored yet: press {CHECK}.").wait_for()
     shown.screenshots("widgets-check", of=".mw-bar", widths=[1440, 960, 600])
     assert not shown.python("dashboard.computed"), "it does not begin by itself"
     button.click()
@@ -336,7 +336,7 @@ def test_a_score_that_cannot_be_computed_says_why_and_has_no_button(widget_page)
     page = widget_page(["from memowidgets.widgets import Missing", offered]).page
     page.wait_for_selector(".mw-card")
     page.get_by_role("radio", name="Logit gap").click()
-    page.get_by_text("Cannot be computed: nothing can be trained here.").wait_for()
+    page.get_by_text("Cannot be scored: nothing can be trained here.").wait_for()
     assert page.locator(".mw-compute").is_hidden()
     page.get_by_role("radio", name="PSMI").click()
     page.get_by_role("button", name="✓ computed").wait_for()

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from memowidgets.evaluation import compare, roc
+from memowidgets.vocabulary import between, percent
 from memowidgets.widgets import SampleInspector, ThresholdExplorer
 from memowidgets.widgets.standin import picture
 from tests.widgets.fake_source import scores_like_psmi
@@ -135,10 +136,10 @@ def test_the_stand_in_holds_numbers(explorer):
     assert "AUC" in data["text/plain"]
     point, auc = explorer.evaluation.at(explorer.tau), explorer.evaluation.auc
     low, high = point.precision_interval
-    assert f"{point.precision:.3f} ({low:.3f} to {high:.3f})" in data["text/html"]
+    assert f"{percent(point.precision)} ({between((low, high))})" in data["text/html"]
     source = r'alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)"'
     shown = re.search(source, data["text/html"])
-    assert shown[1].endswith(f"ROC curve, AUC {auc:.3f}")
+    assert shown[1].endswith(f"ROC curve, AUC {auc:.2f}")
     drawn = ET.fromstring(base64.b64decode(shown[2]))
     circle = drawn.find("{*}circle")
     assert float(circle.get("cy")) == pytest.approx(196 - 170 * point.tpr, abs=0.06)

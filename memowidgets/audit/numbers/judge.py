@@ -38,13 +38,16 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.checks import several, whole_number
 from memowidgets.evaluation.scored import Scored
+from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
+from memowidgets.vocabulary import Note, verb
 
-SHARED_NOISE = (
+SHARED_NOISE = Note(
+    "shared noise",
     "baseline and truth are from the same shadow models and share their noise: the baseline's AUC "
-    "is too high"
+    "is too high",
 )
 
 
@@ -78,8 +81,9 @@ def evaluate(
         notes.append(SHARED_NOISE)
     left_out = len(members) - len(both)
     if left_out:
-        one, many = "1 member is left out: it has", f"{left_out} members are left out: they have"
-        notes.append(f"{one if left_out == 1 else many} {lacking(truth)}")
+        said = f"{left_out} {verb(left_out, 'member is', 'members are')} left out: "
+        said += f"{verb(left_out, 'it has', 'they have')} {lacking(truth)}"
+        notes.append(Note("left out", said, n=left_out))
     labels = memorized[both].to_numpy()
     if uncertain:
         result = evaluation.roc(values[both].to_numpy(), None, labels)
@@ -260,7 +264,7 @@ def pooled_evaluation(
     """
     pairs: list[pd.DataFrame] = []
     truly: float | None = 0.0 if is_log_lira(truth) else None
-    notes: dict[str, None] = {}
+    notes: dict[Note, None] = {}
     left_out = 0
     names = evidence.data.class_names
     counts = np.full(len(names), np.iinfo(np.int64).max)
@@ -268,8 +272,7 @@ def pooled_evaluation(
         progress.report(done, len(targets), "auditing shadow models")
         target = evidence.as_target(index)
         found = score(target, metric, layer, "prediction")
-        on_classes = notes_on_classes(metric, counts_of(target, found), names)
-        notes.update(dict.fromkeys(note for note in found.notes if note not in on_classes))
+        notes.update(dict.fromkeys(one for one in found.notes if one.key != SMALL_CLASSES))
         counts = np.minimum(counts, counts_of(target, found))
         memorized = memorized_members(target, truth, eta)
         if not with_canaries and evidence.data.canaries is not None:
@@ -296,7 +299,8 @@ def pooled_evaluation(
     )
     notes.update(dict.fromkeys(notes_on_classes(metric, counts, names)))
     if left_out:
-        notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
+        left = f"{left_out} pairs are left out: they have {lacking(truth)}"
+        notes[Note("left out", left, n=left_out)] = None
     first = evidence.as_target(targets[0])  # all have as many shadow models
     of_shape = notes_on_shape(first) if is_log_lira(truth) else ()
     said = *evidence.notes_at("prediction"), *notes, *of_shape

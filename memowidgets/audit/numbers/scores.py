@@ -1,7 +1,8 @@
 """The early scores: which there are, how each is computed, and who is flagged by one.
 
 To add a score by name, add an entry to `SCORES`. Everything else follows from it: the command
-line, the dashboard's picker, the report and the run directory, which keeps what took time.
+line, the dashboard's picker, the report and the run directory, which keeps what took time. A reader
+calls it as `memowidgets.vocabulary.SPOKEN` does.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from memowidgets.evaluation.scored import BY_CLASS, Scored
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.logits import FEWEST_CHECKPOINTS, checked_last
-from memowidgets.metrics.psmi import small_classes
+from memowidgets.metrics.psmi import IMPRECISE, SMALL_CLASSES, small_classes
 from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
+from memowidgets.vocabulary import Note, counted_flagged, whole
 
 _SMALLEST_CLASS = 2
 _FEWEST_CLASSES = 2
@@ -119,8 +121,6 @@ class NamedScore:
 
     Attributes
     ----------
-    title : str
-        Name for readers.
     of_layer : callable, optional
         Takes a layer's representation, (n_members, values), the labels and a seed; returns
         `Scored`. They are kept in the run directory.
@@ -144,7 +144,6 @@ class NamedScore:
         Threshold that means the same for every model; None if there is none.
     """
 
-    title: str
     of_layer: Callable[[NDArray[np.float32], Labels, int], Scored] | None = None
     of_pass: Callable[[Evidence, Record], NDArray[np.floating[Any]]] | None = None
     of_evidence: Callable[[Asked], Scored] | None = None
@@ -189,9 +188,8 @@ def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
         )
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
-    of_codes = small_classes(psmi.classes_.tolist(), np.bincount(y)[psmi.classes_])
-    said = (*of_codes, psmi.imprecise_)  # `score` has names of classes, and each error
-    notes = tuple(note for note in psmi.warnings_ if note not in said)
+    known = SMALL_CLASSES, IMPRECISE  # `score` has names of classes, and each error
+    notes = tuple(note for note in psmi.warnings_ if note.key not in known)
     return Scored(rows, values, errors, notes=notes)
 
 
@@ -258,41 +256,32 @@ def _reference_and_psmi_and_csl(asked: Asked) -> Scored:
 
 
 SCORES: dict[str, NamedScore] = {
-    "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
+    "psmi": NamedScore(of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
     "loss": NamedScore(
-        "Log-probability of the label",
         of_pass=lambda evidence, record: -evidence.losses_of_pass(record),
     ),
-    "logit_gap": NamedScore("Logit gap", of_pass=Evidence.gaps_of_pass, tau=0.0),
-    "mahalanobis": NamedScore("Mahalanobis", of_layer=_mahalanobis),
-    "csl": NamedScore(
-        "Mean log-probability so far", of_evidence=_csl, needs=(TRACE,), passes="none"
-    ),
+    "logit_gap": NamedScore(of_pass=Evidence.gaps_of_pass, tau=0.0),
+    "mahalanobis": NamedScore(of_layer=_mahalanobis),
+    "csl": NamedScore(of_evidence=_csl, needs=(TRACE,), passes="none"),
     "psmi_mean": NamedScore(
-        "Mean PSMI",
         of_evidence=_psmi_mean,
         needs=(REPRESENTATIONS, TRACE),
         passes="so far",
         uses_layer=True,
     ),
     "psmi+csl": NamedScore(
-        "PSMI + mean log-probability",
         of_evidence=_psmi_and_csl,
         needs=(REPRESENTATIONS, TRACE),
         uses_layer=True,
     ),
-    "baseline": NamedScore("Baseline", of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
-    "reference": NamedScore(
-        "Reference models", of_evidence=_reference, needs=(REFERENCES,), passes="none"
-    ),
+    "baseline": NamedScore(of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
+    "reference": NamedScore(of_evidence=_reference, needs=(REFERENCES,), passes="none"),
     "reference+csl": NamedScore(
-        "Reference models + mean log-probability",
         of_evidence=_reference_and_csl,
         needs=(REFERENCES, TRACE),
         passes="none",
     ),
     "reference+psmi+csl": NamedScore(
-        "Reference models + PSMI + mean log-probability",
         of_evidence=_reference_and_psmi_and_csl,
         needs=(REFERENCES, REPRESENTATIONS, TRACE),
         uses_layer=True,
@@ -526,7 +515,7 @@ def counts_of(evidence: Evidence, found: Scored) -> Labels:
 
 def notes_on_classes(
     metric: str | Metric, counts: Labels, class_names: Sequence[str]
-) -> tuple[str, ...]:
+) -> tuple[Note, ...]:
     """Return a note that names the small classes, for a score that is fitted to each class."""
     known = _known(metric)
     return small_classes(class_names, counts) if known and known.per_class else ()
@@ -576,7 +565,7 @@ def of_members(values: Floats, rows: Any, n: int) -> Floats:
     return of_all
 
 
-def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scored) -> tuple[str, ...]:
+def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scored) -> tuple[Note, ...]:
     """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags.
 
     It is a reader's sentence, the same wherever a τ is answered.
@@ -588,8 +577,9 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scored) -> tu
     by_class = int(evaluation.below_class(found.scores, evidence.labels[found.positions]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    flags = f"it flags {at_zero} of {len(found)} members, and the rule by class flags {by_class}"
-    return (f"PSMI's τ = 0 may be strict here: {flags}",)
+    said = f"{counted_flagged(at_zero, len(found))}, and {whole(by_class)} by class"
+    strict = f"PSMI's τ = 0 may be strict here: {said}"
+    return (Note("strict zero", strict, flagged=at_zero, by_class=by_class),)
 
 
 def checked_rule(tau: Any) -> float | Literal["class"] | None:

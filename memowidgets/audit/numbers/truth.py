@@ -16,6 +16,7 @@ from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotThereError
 from memowidgets.training.rho import Record
+from memowidgets.vocabulary import Note
 
 VARIANCE = "shrunk"
 _FEWEST_CALIBRATED = 8  # shadow models, in `tests/memorization/test_posterior.py`
@@ -205,13 +206,13 @@ def truly_memorized(
     return float(probability.reindex(memorized.index[memorized]).sum())
 
 
-def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[str, ...]:
+def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[Note, ...]:
     """Say if the gaps of the shadow models are plainly not Gaussian, as all of LiRA assumes."""
     if not evidence.n_shadows:
         return ()
     record = evidence.names.record(checkpoint)
 
-    def found() -> tuple[str, ...]:
+    def found() -> tuple[Note, ...]:
         _, members, gaps, _ = member_gaps(evidence, record.name)
         note = note_on_shape(gaps, members)
         return () if note is None else (note,)

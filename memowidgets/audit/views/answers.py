@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence
@@ -22,7 +21,6 @@ from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
-    SCORES,
     metrics_of,
     probabilities,
 )
@@ -44,6 +42,7 @@ from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.store import Absent, PackedRun, StoreError, without_advice
 from memowidgets.visible import visible
+from memowidgets.vocabulary import Note, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
 
 if TYPE_CHECKING:
@@ -101,10 +100,11 @@ class AuditView:
         self._cache = Cache()
 
     def checkpoint_choices(self) -> Sequence[Choice]:
-        """Checkpoints after step 0, with epoch and drop."""
-        table = self._audit.evidence.table()
+        """Checkpoints after step 0, by their epoch."""
+        table, final = self._audit.evidence.table(), self._audit.evidence.names.final()
+        last = None if final is None else final.epoch
         return [
-            Choice(str(name), _when(row), bool(row.prediction) and not np.isnan(row.epoch))
+            Choice(str(name), _when(row.epoch, last), bool(row.prediction and row.epoch >= 0))
             for name, row in table[table["step"] != 0].iterrows()
         ]
 
@@ -129,7 +129,7 @@ class AuditView:
         more = (REFERENCES,) if can_list and evidence.manifest.get("recording") is None else ()
         first = scores.opening_metric(evidence)
         return [
-            Choice(name, SCORES[name].title, name == first, uses_layer=name in PER_LAYER)
+            Choice(name, spoken(name), name == first, uses_layer=name in PER_LAYER)
             for name in metrics_of(evidence, more)
         ]
 
@@ -165,11 +165,11 @@ class AuditView:
             lacking = [held.made for one, held in at if not held.has(one)]
             return Missing(why_not="".join(x.what for x in lacking[:1] if isinstance(x, Absent)))
         seconds, size = self._audit.run.pass_cost()
-        passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
+        passes = f"{whole(len(evidence.members))} samples{f', {n} times' if n > 1 else ''}"
         if size is None:
             return Missing(cost=passes)
         time = "" if seconds is None else f"about {duration_in_words(n * seconds)}, "
-        return Missing(cost=f"{passes}: {time}{size_in_words(n * size)} of disk")
+        return Missing(cost=f"{passes}, {time}{size_in_words(n * size)} of disk")
 
     def _missing_references(self, checkpoint: str) -> Missing:
         """The short trainings that check a prediction, or why there are none."""
@@ -253,7 +253,7 @@ class AuditView:
         except StoreError as error:
             notes.append(f"No neighbours: {without_advice(error)}.")
         return SampleDetail(
-            title=SCORES[score].title,
+            title=spoken(score),
             checkpoints=_marked(checkpoints, checkpoint),
             layers=_marked(layers, layer if per_layer else ""),
             scores=values,
@@ -373,9 +373,9 @@ class AuditView:
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
         place = f", {layer_label(layer, last=False)}" if score in PER_LAYER else ""
-        return f"{SCORES[score].title}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
+        return f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
 
-    def _note_on_checking(self, evidence: Evidence) -> tuple[str, ...]:
+    def _note_on_checking(self, evidence: Evidence) -> tuple[Note, ...]:
         """How a prediction is checked, where neither a truth nor reference models do."""
         if evidence.has_ground_truth or evidence.references.indices:
             return ()
@@ -383,8 +383,8 @@ class AuditView:
             return ()
         if not self._missing_references(evidence.names.prediction().record.name).trains:
             return ()
-        title = SCORES["reference"].title
-        return (f"Short trainings on other samples check this prediction: choose “{title}”.",)
+        said = "short trainings on other samples check this prediction"
+        return (Note("unchecked", f"{said}: choose “{spoken('reference')}”"),)
 
     def _probabilities(self, evidence: Evidence, checkpoint: str) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""
@@ -408,9 +408,11 @@ def layer_label(name: str, *, last: bool) -> str:
     return f"{shown} (last)" if last and shown != "last" else shown
 
 
-def _when(row: pd.Series) -> str:
-    """When a checkpoint was; nobody knows that of arrays."""
-    return "as given" if np.isnan(row.epoch) else f"epoch {row.epoch:g} · drop {row['drop']:.1%}"
+def _when(epoch: float, last: float | None) -> str:
+    """When a checkpoint was, and of how many epochs if training has ended."""
+    if np.isnan(epoch):
+        return "as given"
+    return f"epoch {epoch:g}" if last is None else f"epoch {epoch:g} of {last:g}"
 
 
 def _written(file: Path) -> int:

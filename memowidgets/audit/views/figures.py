@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -35,11 +34,11 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.charts.look import theme_named, unvalidated
 from memowidgets.checks import real_number, several
-from memowidgets.evaluation import truly
 from memowidgets.progress import shown
 from memowidgets.store import NotThereError, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed
+from memowidgets.vocabulary import memorised
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation
@@ -158,8 +157,7 @@ class _Drawn:
 
     def __init__(self, theme: str, *, advice: bool = True) -> None:
         self._advice = advice
-        titles = {name: known.title for name, known in SCORES.items()}  # each has its colour
-        self.theme = replace(theme_named(theme), titles=titles)
+        self.theme = theme_named(theme)
         self.charts: dict[str, Any] = {}
         self.tables: dict[str, pd.DataFrame] = {}
         self.data: dict[str, pd.DataFrame] = {}
@@ -501,8 +499,8 @@ class _Desk(_Drawn):
 
         def curves(found: Mapping[str, Evaluation], eta: float) -> pd.DataFrame:
             first = next(iter(found.values()))
-            known = "" if first.n_truly is None else f" ({truly(first.n_truly)})"
-            named = f"η = {eta:g}, {first.n_memorized} {pairs}memorised{known}"
+            counted = memorised(first.n_memorized, first.n_truly, f"{pairs}memorised")
+            named = f"η = {eta:g}, {counted}"
             return charts.roc_table(found, panel=named)
 
         rows, notes = self._by_eta(self.panel_etas, curves)
@@ -564,7 +562,7 @@ class _Desk(_Drawn):
             counted = self.log_lira() >= self.eta
             known = truly_memorized(self.evidence, counted, self.eta)
             if known is not None and counted.any():
-                notes.append(f"of the {counted.sum()} memorised at the end, {truly(known)}")
+                notes.append(f"at the end {memorised(counted.sum(), known)}")
         self.add("lira_over_training", charts.histograms_of_log_lira, tables, notes, eta=self.eta)
 
     def definitions(self) -> None:

@@ -43,6 +43,7 @@ from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed
+from memowidgets.vocabulary import Note, percent, spoken
 from memowidgets.widgets.standin import table as html_table
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class _Gathering:
             class_names=evidence.data.class_names if include_samples else (),
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
-            warnings=tuple(map(self._unplaced, notes)),
+            warnings=tuple(Note(note.key, self._unplaced(note), **note.numbers) for note in notes),
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
@@ -215,7 +216,7 @@ class _Gathering:
         known = found.doubt and found.doubt(ETA)
         return replace(
             found,
-            title=", ".join([SCORES[metric].title, *where]),
+            title=", ".join([spoken(metric), *where]),
             probabilities=None if of_classes is None else of_classes[found.positions],
             notes=(*found.notes, *scores.notes_on_zero(evidence, metric, found)),
             doubt=lambda _eta: known,
@@ -240,7 +241,7 @@ class _Gathering:
             values = scores.of_members(other.scores, other.positions, len(evidence.members))
             values = values[scored.positions]
             if np.isfinite(values).all():
-                found[SCORES[name].title] = values
+                found[spoken(name)] = values
         return found
 
     def _note_truth(self) -> None:
@@ -483,10 +484,10 @@ def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
         facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
     noise = evidence.manifest["training"].get("label_noise")
     if noise:
-        facts.append(("label noise", f"{noise:.1%} of the pool's labels"))
+        facts.append(("label noise", f"{percent(noise)} of the pool's labels"))
     if n_checkpoints > 1:
         chosen = evidence.names.prediction()
-        facts.append(("prediction", f"{chosen.record.name}, drop {chosen.drop:.1%}"))
+        facts.append(("prediction", f"{chosen.record.name}, drop {percent(chosen.drop)}"))
         facts += [("warning", note) for note in evidence.notes_at("prediction")]
     facts.append(("reference models", str(len(evidence.references.indices))))
     facts.append(("shadow models", str(evidence.n_shadows)))

@@ -90,7 +90,7 @@ const ABOUT = {
     "fitted to each side. Log-LiRA compares the density of the audited model’s gap under both. From η = 4 on the " +
     "sample counts as memorised. But both Gaussians are estimated from few models.",
   tries: [
-    "Press “Other shadow models” with 8 of them: the verdict flips although nothing about the sample changed.",
+    "Press “Other shadow models” with 8 of them: the answer flips although nothing about the sample changed.",
     "Raise the number of models: the re-draws of “per-sample” and “shrunk” come closer to the result of infinitely many models, the long line.",
     "Watch “global” meanwhile: it moves away from the truth and closes in on the short line. It gives this sample the spread of all samples, 1.7, although its own is 1.5. With 4 models it is higher, and near the truth by luck: two gaps on a side lie close to their own mean, so that spread is estimated too small.",
     "With few models, compare the three rows: “per-sample” scatters most, because “global” and “shrunk” also use other samples.",

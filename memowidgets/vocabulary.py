@@ -1,0 +1,227 @@
+"""The words that Python says to a reader: names of scores, numbers, counts, and notes with a key.
+
+Evaluation, figures, report, summary and command line take them from here. This room imports no
+other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+SPOKEN = {
+    "psmi": "PSMI",
+    "loss": "Log-probability",
+    "logit_gap": "Logit gap",
+    "mahalanobis": "Mahalanobis",
+    "csl": "Mean log-probability",
+    "psmi_mean": "Mean PSMI",
+    "psmi+csl": "PSMI + mean log-probability",
+    "baseline": "Baseline",
+    "reference": "Reference models",
+    "reference+csl": "Reference models + mean log-probability",
+    "reference+psmi+csl": "Reference models + PSMI + mean log-probability",
+    "log_lira": "log-LiRA",
+    "attack_success_rate": "attack success rate (global LiRA)",
+    "counterfactual": "counterfactual memorisation",
+    "rmia": "RMIA",
+    "auc": "AUC",
+    "memorized": "memorised samples",
+    "agreement": "Spearman's ρ of two disjoint sets",
+    "overlap": "share of memorised samples that both sets find",
+}
+DEFINED = {  # what a score is, for a page; a sum of ranks by its parts
+    "psmi": (
+        "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
+        "what a layer of the model holds of a sample says of the sample's label."
+    ),
+    "loss": (
+        "The log-probability is the logarithm, in nats, of the probability that the model gives "
+        "the sample's label."
+    ),
+    "logit_gap": (
+        "The logit gap is the model's logit of the sample's label, less the highest logit of "
+        "another class."
+    ),
+    "mahalanobis": (
+        "The Mahalanobis score is minus the distance between what a layer of the model holds of a "
+        "sample and the mean of all samples, in units of their spread."
+    ),
+    "csl": (
+        "The mean log-probability is the log-probability of the label, in nats, averaged over the "
+        "checkpoints up to this one."
+    ),
+    "psmi_mean": (
+        "Mean PSMI averages PSMI, pointwise sliced mutual information, over the checkpoints up to "
+        "this one: how much what a layer of the model holds of a sample says of its label."
+    ),
+    "baseline": (
+        "The baseline is minus a log-likelihood ratio at this checkpoint, between shadow models "
+        "that trained on the sample and others that did not."
+    ),
+    "reference": (
+        "The score of reference models is the mean logit gap of models that never saw the sample: "
+        "the logit of its label, less the highest logit of another class."
+    ),
+}
+_LEAST = 0.001  # a smaller share that is not 0 is written as "< 0.1 %"
+_ROUND = 0.1  # a share at least so far from 0 and 1 has no decimals
+
+
+class Note(str):
+    """What a reader of numbers must know: a sentence, with a key and the numbers in it.
+
+    It prints, joins and compares as its sentence does. Code chooses notes by `key`.
+
+    Parameters
+    ----------
+    key : str
+        What it is about, in a few words, such as "small classes".
+    sentence : str
+        The sentence, without a capital or a full stop.
+    **numbers
+        The numbers and names that the sentence has.
+
+    Examples
+    --------
+    >>> note = Note("few memorised", "only 3 samples are memorised", n=3)
+    >>> note.key, note.numbers, note.capitalize()
+    ('few memorised', {'n': 3}, 'Only 3 samples are memorised')
+    """
+
+    __slots__ = ("key", "numbers")
+    key: str
+    numbers: dict[str, Any]
+
+    def __new__(cls, key: str, sentence: str, **numbers: Any) -> Self:  # noqa: D102 - the class
+        note = super().__new__(cls, sentence)
+        note.key, note.numbers = key, numbers
+        return note
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
+        return (self.key, str(self)), self.numbers
+
+
+def spoken(name: str) -> str:
+    """Return what a reader calls a score, or a column of a figure.
+
+    Examples
+    --------
+    >>> spoken("psmi+csl"), spoken("my_score")
+    ('PSMI + mean log-probability', 'my score')
+    """
+    return SPOKEN.get(name, name.replace("_", " "))
+
+
+def whole(number: float) -> str:
+    """Return a count as text, with thousands separated.
+
+    Examples
+    --------
+    >>> whole(1234567).split()
+    ['1', '234', '567']
+    """
+    return f"{round(number):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def verb(count: float, one: str, many: str) -> str:
+    """Return the words that go with a count."""
+    return one if round(count) == 1 else many
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage. Only exactly 0 and 1 are written as 0 % and 100 %.
+
+    Examples
+    --------
+    >>> percent(0.7564), percent(0.0312), percent(-0.963), percent(0.0)
+    ('76 %', '3.1 %', '−96.3 %', '0 %')
+    >>> percent(0.00004), percent(0.99999)
+    ('< 0.1 %', '> 99.9 %')
+    """
+    if share < 0:
+        return f"−{percent(-share)}"
+    if 0 < share < _LEAST:
+        return "< 0.1 %"
+    if 1 - _LEAST < share < 1:
+        return "> 99.9 %"
+    near = share < _ROUND or share > 1 - _ROUND
+    return f"{f'{100 * share:.1f}'.removesuffix('.0') if near else round(100 * share)} %"
+
+
+def between(interval: tuple[float, float]) -> str:
+    """Return an interval of shares as text.
+
+    Examples
+    --------
+    >>> between((0.0312, 0.25))
+    '3.1 % to 25 %'
+    """
+    return f"{percent(interval[0])} to {percent(interval[1])}"
+
+
+def estimate(value: float, interval: tuple[float, float]) -> str:
+    """Return an AUC, or another number, with its interval.
+
+    Examples
+    --------
+    >>> estimate(0.9213, (0.847, 0.9604))
+    '0.92 (0.85 to 0.96)'
+    """
+    return f"{value:.2f} ({interval[0]:.2f} to {interval[1]:.2f})"
+
+
+def threshold(tau: float) -> str:
+    """Return a threshold.
+
+    Examples
+    --------
+    >>> threshold(0.0), threshold(-0.12)
+    ('τ = 0', 'τ = −0.12')
+    """
+    return f"τ = {tau:.4g}".replace("-", "−", 1)
+
+
+def at(tau: float | None) -> str:
+    """Return how samples are flagged: at a threshold, or by the rule by class for None.
+
+    Examples
+    --------
+    >>> at(0.0), at(None)
+    ('at τ = 0', 'by class')
+    """
+    return "by class" if tau is None else f"at {threshold(tau)}"
+
+
+def counted_flagged(flagged: float, of: float) -> str:
+    """Return how many samples are flagged.
+
+    Examples
+    --------
+    >>> counted_flagged(54, 798), counted_flagged(1, 9)
+    ('54 of 798 samples are flagged', '1 of 9 samples is flagged')
+    """
+    return f"{whole(flagged)} of {whole(of)} samples {verb(flagged, 'is', 'are')} flagged"
+
+
+def truly(expected: float) -> str:
+    """Return how many of the memorised samples truly are, in words.
+
+    Examples
+    --------
+    >>> truly(15.2), truly(0.4)
+    ('about 15 of them truly', 'probably none of them truly')
+    """
+    count = f"about {max(expected, 1):.0f}" if expected >= 0.5 else "probably none"
+    return f"{count} of them truly"
+
+
+def memorised(n: float, expected: float | None, positives: str = "memorised") -> str:
+    """Return how many samples are memorised, and how many of them truly where that is known.
+
+    Examples
+    --------
+    >>> memorised(29, 22.3), memorised(29, None), memorised(0, 0.0)
+    ('29 memorised, about 22 of them truly', '29 memorised', '0 memorised')
+    """
+    known = "" if expected is None or not n else f", {truly(expected)}"
+    return f"{n:.4g} {positives}{known}" if n < 1000 else f"{whole(n)} {positives}{known}"

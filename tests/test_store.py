@@ -308,7 +308,9 @@ def test_the_state_of_a_recordings_files_changes_when_it_is_replaced(tmp_path):
 def test_what_does_not_belong_in_its_place_is_refused(run):
     manifest = {"format": FORMAT, "seed": 0}
     run.write_manifest(manifest)
+    assert run.manifest == manifest
     run.hold(manifest)
+    assert run.manifest is manifest
     run.write_tensors("scores/a", {"x": np.ones(1)}, of="w")
     run.write_note("scores/a.json", {"is": 1})
     part = run.part("scores")

@@ -198,7 +198,6 @@ def test_bad_input():
     broken[[7, 9]] = np.nan
     cases = [
         (lambda: roc(broken, truth), "2 of .* are NaN or infinite, the first in row 7"),
-        (lambda: roc(np.full(50, -np.inf), truth), "infinite"),
         (lambda: roc(scores, np.ones(50, dtype=bool)), "undefined: every sample"),
         (lambda: roc(scores, np.zeros(50, dtype=bool)), "undefined: no sample"),
         (lambda: roc(scores, truth[:9]), "equal length"),

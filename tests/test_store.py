@@ -113,9 +113,11 @@ def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run):
     scrap = run.path / "checkpoints" / "epoch-1" / ".unfinished-abc"
     scrap.parent.mkdir(parents=True)
     scrap.write_bytes(b"half")
+    others = run.path / ".unfinished-def"
+    others.write_bytes(b"half")
     with run.lock("checkpoints"):
         pass
-    assert not scrap.exists()
+    assert (scrap.exists(), others.exists()) == (False, True)
 
 
 def test_manifests_that_cannot_be_trusted_are_refused(run):
@@ -308,7 +310,9 @@ def test_the_state_of_a_recordings_files_changes_when_it_is_replaced(tmp_path):
 def test_what_does_not_belong_in_its_place_is_refused(run):
     manifest = {"format": FORMAT, "seed": 0}
     run.write_manifest(manifest)
+    assert run.manifest == manifest
     run.hold(manifest)
+    assert run.manifest is manifest
     run.write_tensors("scores/a", {"x": np.ones(1)}, of="w")
     run.write_note("scores/a.json", {"is": 1})
     part = run.part("scores")
@@ -316,6 +320,14 @@ def test_what_does_not_belong_in_its_place_is_refused(run):
     assert part.read_note("a.json") == {"is": 1}
     with pytest.raises(StoreError, match="other weights"):
         run.read_tensors("scores/a", of="v")
+    run_at(run.path).write_note("d.json", {})
+    other, theirs = RunDirectory(run.path.parent / "other"), {**manifest, "seed": 1}
+    other.write_manifest(theirs)
+    other.hold(theirs)
+    other.write_tensors("scores/c", {"x": np.ones(1)})
+    shutil.copy(other.path / "scores/c.safetensors", run.path / "scores")
+    with pytest.raises(StoreError, match="belongs to another run"):
+        run.read_tensors("scores/c")
     for suffix in (".safetensors", ".json"):
         shutil.copy(run.path / f"scores/a{suffix}", run.path / f"scores/b{suffix}")
     with pytest.raises(StoreError, match="was written as scores/a"):

@@ -206,7 +206,7 @@ def mapped(
     file: Path, entries: Mapping[str, dict[str, Any]], head: bytes
 ) -> dict[str, NDArray[Any]]:
     """Create a safetensors file of the size of its arrays, and map them."""
-    size = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    size = max(entry["data_offsets"][1] for entry in entries.values())
     with file.open("wb") as out:
         out.write(head)
         if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now

@@ -321,16 +321,13 @@ def test_killed_at_any_moment_it_ends_like_an_undisturbed_one(tmp_path):
     assert resumed.checkpoints.equals(undisturbed.checkpoints)
 
 
-def test_another_run_at_the_path_is_refused(stopped, going_on, tmp_path):
+def test_another_run_at_the_path_is_refused(stopped, going_on):
     with pytest.raises(ValueError, match="is the run that is forked: choose another path"):
         stopped.fork(stopped.path)
     with pytest.raises(ValueError, match=r"it is a fork, from epoch-3, .* this one .*from scratch"):
         stopped.fork(going_on.path)
     with pytest.raises(ValueError, match="its data have"):
         stopped.fork(going_on.path, data=stopped.data.take(range(300)), start="scratch")
-    plain = small_audit(tmp_path / "plain")
-    with pytest.raises(ValueError, match="it is no fork, this one is a fork"):
-        stopped.fork(plain.path, data=stopped.data)
 
 
 def test_what_can_not_be_forked_says_why(stopped, finished, tmp_path):

@@ -95,11 +95,13 @@ def test_a_run_directory_of_another_run_is_refused_with_the_difference(tmp_path,
         conftest.small_audit(tmp_path, **changes)
 
 
-def test_two_forks_are_told_apart(tmp_path):
+def test_forks_and_what_one_run_alone_has_are_told_apart(tmp_path):
     manifest = conftest.small_audit(tmp_path).run.manifest
     fork = {"parent": "abc", "start": "scratch", "checkpoint": None}
     stored, given = (manifest | {"fork": {**fork, "checkpoint": c}} for c in (None, "epoch-3"))
+    more = manifest | {"model": {**manifest["model"], "new": 1}}
     for one, other, said in (
+        (more, manifest, "model new is 1 there and None here"),
         (stored, given, "it is a fork, from scratch, of the run abc, this one is a fork, from ep"),
         (given, manifest, "it is a fork, from epoch-3, of the run abc, this one is no fork"),
     ):

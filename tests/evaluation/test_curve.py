@@ -200,7 +200,6 @@ def test_bad_input():
     broken[[7, 9]] = np.nan
     cases = [
         (lambda: roc(broken, truth), "2 of .* are NaN or infinite, the first in row 7"),
-        (lambda: roc(np.full(50, -np.inf), truth), "infinite"),
         (lambda: roc(scores, np.ones(50, dtype=bool)), "undefined: every sample"),
         (lambda: roc(scores, np.zeros(50, dtype=bool)), "undefined: no sample"),
         (lambda: roc(scores, truth[:9]), "equal length"),
@@ -208,7 +207,6 @@ def test_bad_input():
         (lambda: roc(scores, truth).at(np.nan), "tau is NaN"),
         (lambda: roc(scores, truth).band(1), "n_bootstrap"),
         (lambda: compare(roc(scores, truth), roc(scores, ~truth)), "same truth"),
-        (lambda: compare(*[roc(scores, np.arange(50) == 1)] * 2), "at least two"),
     ]
     for call, sentence in cases:
         with pytest.raises(ValueError, match=sentence):
@@ -330,10 +328,6 @@ def test_bad_probabilities():
         (lambda: roc(scores, None, np.zeros(20)), "no sample is memorised"),
         (lambda: roc(scores, None, np.ones(20)), "every sample is memorised"),
         (lambda: roc(scores[:1], None, [0.5]), "two samples"),
-        (
-            lambda: compare(roc(scores, None, probability), roc(scores, None, probability)),
-            "certain truth",
-        ),
         (
             lambda: compare(roc(scores, probability > 0.5), roc(scores, None, probability)),
             "certain truth",

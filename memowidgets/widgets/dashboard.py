@@ -16,7 +16,9 @@ import traitlets
 
 from memowidgets.checks import as_code
 from memowidgets.evaluation import opening_tau
-from memowidgets.progress import Cancelled, Progress
+from memowidgets.evaluation.thresholds import flagging
+from memowidgets.files import size_in_words
+from memowidgets.progress import Cancelled, Progress, duration_in_words
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.explored import MOST_OTHERS, Judged, checked_scores, checked_tau, curve
 from memowidgets.widgets.explorer import Thresholds
@@ -34,7 +36,13 @@ if TYPE_CHECKING:
     from memowidgets.progress import Step
     from memowidgets.widgets.explored import Given
     from memowidgets.widgets.messages import Address, Export, Knock, Share
-    from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
+    from memowidgets.widgets.protocol import (
+        Choice,
+        DashboardSource,
+        Missing,
+        SampleDetail,
+        ScoreView,
+    )
 
 
 PICKS = ("checkpoint", "layer", "metric")
@@ -44,6 +52,8 @@ PUBLISHED = ("tau_committed", "eta_committed", *PARTS[len(PICKS) + len(THRESHOLD
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
+SHORT = 10.0  # seconds: what takes less starts by itself
+_EARLY = "Too early: at {} the model is no better than guessing."
 _OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 Pick = tuple[str, str, str]
@@ -53,11 +63,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     """Pick a checkpoint, a layer and a score, move τ, and look at the flagged samples.
 
     One widget whose page composes bar, explorer and inspector over one set of traits. What is
-    computed already shows at once, and so does what the source calls quick. The rest waits for
-    Compute, which works in a thread of its own: the kernel stays free, and Cancel acts between
-    two batches. Where a score needs models that are not trained yet, its button says how many and
-    how long that takes. If the source can tell that it has new results, the bar offers to show
-    them.
+    computed already shows at once, and what takes less than ten seconds begins by itself. The
+    rest waits for Compute, which works in a thread of its own: the kernel stays free, and Cancel
+    acts between two batches. Where a score needs models that are not trained yet, its button says
+    how many and how long that takes. Another score begins at the τ that flags as many samples. If
+    the source can tell that it has new results, the bar offers to show them.
 
     Parameters
     ----------
@@ -110,6 +120,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _button = traitlets.Unicode("Compute").tag(sync=True)
+    _name = traitlets.Unicode("").tag(sync=True)
+    _early = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
@@ -123,6 +135,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._following = self._stale = self._closed = self._linked = False
         self._revision = self._newest_revision()
         self._taus: dict[str, float] = {}
+        self._remembering = True
         choices = _choices_of(source)
         self._keep(
             source.samples(),
@@ -140,9 +153,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._stop_looking = watch(self, Dashboard._look, SECONDS_BETWEEN_LOOKS)
         self._status = source.device_status()
         self._share = ["report", *(["python"] if source.opened_by() else [])]
+        self._name = source.name
         self._picked()
-        if not self.computed and source.is_quick(*self._choice):
-            self.compute()
         created(self)
 
     # ---------------------------------------------------------------- what can be picked
@@ -376,7 +388,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if self._progress is not None:
                 return
             progress = self._progress = Progress(_throttled(self._show_step))
-            self._say(self._old_view().strip(), "wait")
+            self._say(f"{_cost(self._source.missing(*self._choice))}{self._old_view()}", "wait")
             self._work = NO_WORK | {"busy": True, "what": "starting"}
             now = partial(self._compute_now, self._choice, progress)
             self._computing = in_background(now, "memowidgets-compute")
@@ -441,6 +453,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._reread_choices()
             if view is not None and pick == self._choice:
                 self._show(pick, view)
+            elif pick == self._choice:  # it was cancelled, or failed: never begin again by itself
+                self._wait_for_compute()
             else:
                 self._picked()
             if said[0]:
@@ -492,7 +506,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._fresh()
                 return
             if not self._source.is_computed(*pick):
-                self._wait_for_compute()
+                missing = self._wait_for_compute()
+                if not missing.trains and not missing.why_not and _is_short(missing):
+                    self.compute()
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it
@@ -510,19 +526,19 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if pick == self._choice and not self._closed:
                 self._show(pick, view)
 
-    def _wait_for_compute(self) -> None:
+    def _wait_for_compute(self) -> Missing:
+        """Say what is missing, which is returned."""
         self.computed = False
         self._dimmed = self._shown is not None
         missing = self._source.missing(*self._choice)
         self._button = "" if missing.why_not else missing.button
-        said = f"Not computed yet: press {missing.button}"
-        if missing.cost:
-            said += f" ({missing.cost})"
+        said = f"Not computed yet. {_cost(missing)}".strip()
         if missing.why_not:
-            said = f"Cannot be computed: {missing.why_not}"
+            said = f"Cannot be computed: {missing.why_not}."
         elif self._progress is not None:
-            said = "Not computed yet: other work is under way"
-        self._say(f"{said}.{self._old_view()}", "wait")
+            said = "Not computed yet: other work is under way."
+        self._say(f"{said}{self._old_view()}", "wait")
+        return missing
 
     def _fresh(self) -> None:
         self.computed = True
@@ -543,7 +559,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         given = replace(_given(view), pick=dict(zip(PICKS, reversed(pick), strict=True)))
         keep, left_out = given.counting, [given.note] if given.note else []
         given = replace(given, note="")  # it is one of the warnings
-        tau = self._taus.get(pick[0], opening_tau(view.scores, view.natural))
+        tau = self._taus.get(pick[0])
+        if tau is None and self._shown is not None:  # another score, at the same budget
+            tau = flagging(view.scores, self.counts["flagged"])
+        elif tau is None:
+            tau = opening_tau(view.scores, view.natural)
         eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
         others = partial(_of_all, extras, view.positions[keep]) if extras else None
@@ -563,10 +583,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
             self._taus[pick[0]] = tau
+            self._remembering = False
             self._show_scores(given, others, tau, eta)
+            self._remembering = True
             self._show_rows(rows, view.title, tau)
             self._warnings = [*left_out, *view.warnings]
             self._notes = list(view.notes)
+            at = self._labels["checkpoint"].get(pick[2], pick[2])
+            self._early = "" if view.learned else _EARLY.format(at)
             self._fresh()
         self._work_later()
 
@@ -611,8 +635,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:
-        if self._shown is not None:
-            self._taus[self._shown[0]] = self.tau
+        if self._shown is not None and self._remembering:  # of all others, the budget is another
+            self._taus = {self._shown[0]: self.tau}
 
     # ---------------------------------------------------------------- without a page
 
@@ -704,6 +728,22 @@ def _throttled(show: Any) -> Any:
             show(step)
 
     return listen
+
+
+def _is_short(missing: Missing) -> bool:
+    """Return whether the work is known to take less than ten seconds."""
+    return missing.seconds is not None and missing.seconds < SHORT
+
+
+def _cost(missing: Missing) -> str:
+    """Return what is missing as a sentence, with its time and disk as far as they are known."""
+    if not missing.doing:
+        return ""
+    time = (
+        "" if missing.seconds is None else f", about {duration_in_words(max(missing.seconds, 1))}"
+    )
+    disk = f", {size_in_words(missing.disk)} of disk" if missing.disk else ""
+    return f"{missing.doing}{time}{disk}."
 
 
 def _sentence(error: Exception) -> str:

@@ -331,7 +331,7 @@ class Inspection(AtThreshold):
             return rows.order(first)
 
     def _narrowed(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
-        """Return the rows of a class, or of a bar of scores, that contain a text."""
+        """Return the rows of a class, of a bar of scores, or close to τ, that contain a text."""
         label, search = asked.get("label"), asked.get("search", "")
         base = np.ones(len(rows), dtype=np.bool_)
         if label is not None and rows.labels is not None:
@@ -339,6 +339,8 @@ class Inspection(AtThreshold):
         between = asked.get("between")
         if between is not None and rows.scores is not None:
             base &= (rows.scores >= between[0]) & (rows.scores <= between[1])
+        if asked.get("close") and rows.scores is not None and rows.errors is not None:
+            base &= np.abs(rows.scores - self._asked_tau(asked)) < 2 * rows.errors
         wanted = search.casefold().strip()
         if wanted:
             base &= self._matches(rows, wanted)

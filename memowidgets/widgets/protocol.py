@@ -73,6 +73,9 @@ class ScoreView:
     right : array of shape (n,), bool, optional
         Whether the finished model gives a sample the label that it was trained on; None where that
         is not known.
+    learned : bool
+        Whether the model has learned its task at the chosen checkpoint. Before, no score predicts
+        anything.
     doubt : callable, optional
         Function of η that returns the arguments of `Evaluation.with_truly`, or None where nobody
         knows how many of the memorised samples truly are.
@@ -91,6 +94,7 @@ class ScoreView:
     canaries: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = ()
     right: NDArray[np.bool_] | None = None
+    learned: bool = True
     doubt: Doubt | None = None
 
 
@@ -102,8 +106,13 @@ class Missing:
     ----------
     button : str
         Label of the button that makes it.
-    cost : str
-        What it takes, as in ``1 forward pass over 356 members``; "" if that is not known.
+    doing : str
+        What is done, as in ``Scoring 356 samples``; "" if that is not known.
+    seconds : float, optional
+        How long it takes, if that is known. What takes less than ten seconds and trains nothing
+        starts by itself.
+    disk : int
+        Bytes that it leaves on disk; 0 if that is not known.
     trains : bool
         Whether models are trained for it, which never begins by itself.
     why_not : str
@@ -111,7 +120,9 @@ class Missing:
     """
 
     button: str = "Compute"
-    cost: str = ""
+    doing: str = ""
+    seconds: float | None = None
+    disk: int = 0
     trains: bool = False
     why_not: str = ""
 
@@ -196,6 +207,11 @@ class DashboardSource(Protocol):
     """What the dashboard needs of an audit. All methods may be called from any thread."""
 
     @property
+    def name(self) -> str:
+        """What is audited, in a word: the name of the run."""
+        ...
+
+    @property
     def decision_log(self) -> DecisionLog:
         """Where decisions go."""
         ...
@@ -214,13 +230,6 @@ class DashboardSource(Protocol):
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Return whether `view` answers at once, so that no progress bar is needed."""
-        ...
-
-    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
-        """Return whether `view` takes about a second or less.
-
-        The dashboard then computes it when it opens, without waiting for Compute.
-        """
         ...
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:

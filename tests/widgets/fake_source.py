@@ -111,6 +111,10 @@ class FakeSource:
         self.threads: list[str] = []
         self.decision_log = DecisionLog()
 
+    @property
+    def name(self) -> str:
+        return "digits-like"
+
     def checkpoint_choices(self) -> Sequence[Choice]:
         return [
             Choice(f"epoch-{i}", f"epoch {i} · drop {drop} %", marked=i == 2)
@@ -134,10 +138,6 @@ class FakeSource:
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         return (score, layer, checkpoint) in self.done
-
-    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
-        del score, layer, checkpoint
-        return False
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         del layer, checkpoint

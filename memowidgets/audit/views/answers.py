@@ -37,7 +37,6 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
-from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
@@ -83,11 +82,18 @@ class AuditView:
         self._audit = audit
         self._cache = Cache()
 
+    @property
+    def name(self) -> str:
+        """Name of the run's folder; "" for an audit in memory."""
+        path = Path(self._audit.path)
+        return path.name if path.is_dir() else ""
+
     def checkpoint_choices(self) -> Sequence[Choice]:
-        """Checkpoints after step 0, with epoch and drop."""
+        """Checkpoints after step 0, by their epochs."""
         table = self._audit.evidence.table()
+        last = table["epoch"].max()
         return [
-            Choice(str(name), _when(row), bool(row.prediction) and not np.isnan(row.epoch))
+            Choice(str(name), _when(row, last), bool(row.prediction) and not np.isnan(row.epoch))
             for name, row in table[table["step"] != 0].iterrows()
         ]
 
@@ -119,12 +125,11 @@ class AuditView:
         """Whether `view` answers from disk."""
         return scores.is_computed(self._audit.evidence, score, layer, checkpoint)
 
-    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
+    def _is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
         evidence = self._audit.evidence
-        record = evidence.names.record(checkpoint)
-        wanted = scores.needs(evidence, score, record)
-        if score not in PER_LAYER or scores.lacks_references(evidence, score, record):
+        wanted = scores.needs(evidence, score, evidence.names.record(checkpoint))
+        if score not in PER_LAYER:
             return False
         if not all(evidence.checkpoints[one.checkpoint].has(one) for one in wanted):
             return False
@@ -134,21 +139,22 @@ class AuditView:
             return False
         return bool(values <= _QUICK_VALUES)
 
-    def missing(self, score: str, _layer: str, checkpoint: str) -> Missing:
+    def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """What `view` has to make: reference models, or forward passes, as long as the last one."""
         evidence = self._audit.evidence
         record = evidence.names.record(checkpoint)
         if scores.lacks_references(evidence, score, record):
             return self._missing_references(record.name)
         n = len(evidence.missing(scores.needs(evidence, score, record)))
+        doing = f"Scoring {len(evidence.members)} samples"
         if not n:
-            return Missing()
+            return Missing(
+                doing=doing, seconds=1.0 if self._is_quick(score, layer, checkpoint) else None
+            )
         seconds, size = self._audit.run.pass_cost()
-        passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
-        if size is None:
-            return Missing(cost=passes)
-        time = "" if seconds is None else f"about {duration_in_words(n * seconds)}, "
-        return Missing(cost=f"{passes}: {time}{size_in_words(n * size)} of disk")
+        where = f" at {n} checkpoints" if n > 1 else ""
+        time = None if seconds is None else n * seconds
+        return Missing(doing=doing + where, seconds=time, disk=n * (size or 0))
 
     def _missing_references(self, checkpoint: str) -> Missing:
         """The short trainings that check a prediction, or why there are none."""
@@ -201,6 +207,7 @@ class AuditView:
                 *self._note_on_checking(evidence),
             ),
             right=None if right is None else right[found.rows],
+            learned=not evidence.not_learned(evidence.names.record(checkpoint)),
             natural=SCORES[score].tau,
             canaries=None if planted is None else planted[found.rows],
             doubt=known,
@@ -411,9 +418,9 @@ def layer_label(name: str, *, last: bool) -> str:
     return f"{shown} (last)" if last and shown != "last" else shown
 
 
-def _when(row: pd.Series) -> str:
+def _when(row: pd.Series, last: float) -> str:
     """When a checkpoint was; nobody knows that of arrays."""
-    return "as given" if np.isnan(row.epoch) else f"epoch {row.epoch:g} · drop {row['drop']:.1%}"
+    return "as given" if np.isnan(row.epoch) else f"epoch {row.epoch:g} of {last:g}"
 
 
 def _written(file: Path) -> int:

@@ -218,17 +218,17 @@ def test_compute_says_what_it_takes(tmp_path):
     audit.train()
     view, layer = AuditView(audit), audit.layers[-1]
     n = len(audit.members)
-    assert view.missing("psmi", layer, "epoch-1").cost == f"1 forward pass over {n} members"
+    first = view.missing("psmi", layer, "epoch-1")
+    assert (first.doing, first.seconds, first.disk) == (f"Scoring {n} samples", None, 0)
     audit.score("psmi", checkpoint="epoch-1")
-    assert view.missing("psmi", layer, "epoch-1").cost == ""
-    said = view.missing("psmi_mean", layer, "epoch-3").cost
+    assert view.missing("psmi", layer, "epoch-1").disk == 0
+    both, one = (view.missing(name, layer, "epoch-3") for name in ("psmi_mean", "psmi"))
     file = tmp_path / "run/forward/epoch-1.safetensors"
-    assert said.startswith(f"2 forward passes over {n} members: about ")
-    assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said
+    assert both.doing == f"Scoring {n} samples at 2 checkpoints"
+    assert (both.seconds, both.disk) == (2 * one.seconds, 2 * file.stat().st_size)
     dashboard = audit.dashboard()
     dashboard.wait(60)
-    dashboard.checkpoint = "epoch-2"
-    assert f"press Compute (1 forward pass over {n} members: about" in dashboard._message["text"]
+    assert dashboard.computed, "a pass that takes a moment begins by itself"
     dashboard.close()
 
 

@@ -101,6 +101,7 @@ class FakeSource:
         missing_of: Mapping[str, Missing] | None = None,
     ) -> None:
         self.missing_of = missing_of or {}
+        self.early: set[str] = set()  # checkpoints at which nothing is learned yet
         images, labels = digit_like(n)
         self.data = ImageDataset.from_arrays(images, labels)
         self.data = self.data.with_canaries(max(1, n // 20))
@@ -209,6 +210,7 @@ class FakeSource:
             errors=errors,
             log_lira=log_lira if self.truth else None,
             probabilities=probabilities,
+            learned=checkpoint not in self.early,
             warnings=() if checkpoint != "epoch-1" else ("The model has hardly begun to learn.",),
         )
 

@@ -191,7 +191,7 @@ export class TauMenu {
     this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
     setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
     const help = "highest τ that flags at most this share of the samples";
-    this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag");
+    this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag the lowest");
     const most = html("span", { class: "mw-joined" }, this.flag, this.share, html("span", { class: "mw-unit" }, "%"));
     this.element = menu("τ", html("label", { class: "mw-labelled" }, "τ =", this.field), this.presets, most);
     this.element.classList.add("mw-tau-menu");

@@ -127,7 +127,10 @@ export class Explorer {
 
   listen() {
     const { chosen, etaRow, compare, toggle } = this;
-    this.ears.onModel("change:more", () => this.showMore());
+    this.ears.onModel("change:more", () => {
+      this.showMore();
+      if (!this.root.hidden) this.moved();
+    });
     this.ears.on(toggle, "click", () => {
       this.model.set("more", !this.model.get("more"));
       this.heard = tell(this.model);

@@ -15,7 +15,6 @@ from tests.widgets.fake_source import FakeSource
 source = FakeSource(seconds=1.5)
 dashboard = Dashboard(source)
 dashboard.page_size = 12
-dashboard.more = True
 dashboard
 """
 
@@ -150,7 +149,9 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
     page.locator(".mw-said", has_text="another cell is running").wait_for(state="hidden")
     assert page.get_by_text("another cell is running").count() == 0
     assert page.locator(".mw-explorer").get_attribute("data-tau") is not None
-    page.get_by_label("metric").select_option("mahalanobis")  # not computed: the kernel says so
+    page.get_by_label("metric", exact=True).select_option(
+        "mahalanobis"
+    )  # not computed: the kernel says so
     page.get_by_text("Not computed yet").wait_for()
     asked.wait_for(state="detached")
     assert page.get_by_role("button", name="Compute", exact=True).is_enabled()
@@ -183,6 +184,7 @@ def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
 
 def test_the_roc_and_the_presets_move_tau(dashboard):
     page = dashboard.page
+    page.locator(".mw-toggle").click()
     drag(page, ".mw-roc", (0.3, 0.3), (0.6, 0.15))
     agree(dashboard)
     page.locator(".mw-tau-text").click()
@@ -219,6 +221,7 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
     page.locator('.mw-chip[data-filter="found"]').get_by_text(str(found["found"])).wait_for()
     dashboard.screenshots("widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600])
+    page.locator(".mw-toggle").click()
     page.locator(".mw-more .mw-slider").press("PageUp")
     dashboard.eventually("dashboard.eta_committed", 5.0)
     dashboard.wait_until_idle()
@@ -228,6 +231,7 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     agree(dashboard)
     assert preset.get_attribute("aria-pressed") == "false"
     assert page.locator(".mw-tau-knob").is_visible()
+    page.locator(".mw-toggle").click()
     dashboard.python("setattr(dashboard, 'rule', 'class')")
     page.locator(".mw-tau-knob").wait_for(state="hidden")
     agree(dashboard)
@@ -250,10 +254,12 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
         "missed"
     }
     page.locator('[data-filter="all"]').click()
+    page.locator(".mw-toggle").click()
     page.get_by_label("class", exact=True).select_option("7")
     of_class = dashboard.python("int((source.data.labels == 7).sum())")
     shown.get_by_text(f"1–12 of {of_class}").wait_for()
     page.get_by_label("class", exact=True).select_option("")
+    page.locator(".mw-toggle").click()
     page.locator('[data-filter="flagged"]').click()
     shown.get_by_text("1–12 of 64").wait_for()
     page.locator(".mw-card").first.click()
@@ -282,9 +288,9 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
     agree(dashboard)
     assert dashboard.python("source.threads[-1]") == "memowidgets-compute"
-    page.get_by_label("metric").select_option("loss")
+    page.get_by_label("metric", exact=True).select_option("loss")
     page.get_by_text("Not computed yet").wait_for()
-    page.get_by_label("metric").select_option("psmi")
+    page.get_by_label("metric", exact=True).select_option("psmi")
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
 
 
@@ -297,7 +303,7 @@ def test_models_are_trained_on_a_click_alone_and_their_score_appears(widget_page
     shown = widget_page(["from memowidgets.widgets import Missing", offered])
     page = shown.page
     page.wait_for_selector(".mw-card")
-    page.get_by_label("metric").select_option("logit_gap")
+    page.get_by_label("metric", exact=True).select_option("logit_gap")
     button = page.get_by_role("button", name=CHECK, exact=True)
     button.wait_for()
     page.get_by_text("Not computed yet").wait_for()
@@ -317,10 +323,10 @@ def test_a_score_that_cannot_be_computed_says_why_and_has_no_button(widget_page)
     offered = DASHBOARD.replace("seconds=1.5", f"seconds=1, {of}")
     page = widget_page(["from memowidgets.widgets import Missing", offered]).page
     page.wait_for_selector(".mw-card")
-    page.get_by_label("metric").select_option("logit_gap")
+    page.get_by_label("metric", exact=True).select_option("logit_gap")
     page.get_by_text("Cannot be computed: nothing can be trained here.").wait_for()
     assert page.locator(".mw-compute").is_hidden()
-    page.get_by_label("metric").select_option("psmi")
+    page.get_by_label("metric", exact=True).select_option("psmi")
     page.locator(".mw-message").wait_for(state="hidden")
 
 
@@ -374,7 +380,7 @@ def test_tau_is_a_slider_with_presets_to_which_a_drag_snaps(dashboard):
     at, plot = mark.bounding_box(), page.locator(".mw-histogram").bounding_box()
     page.mouse.move(plot["x"] + 10, at["y"])
     page.mouse.down()
-    page.mouse.move(at["x"] + at["width"] / 2 + 3, at["y"], steps=8)
+    page.mouse.move(at["x"] + at["width"] / 2 - 2, at["y"], steps=8)
     page.mouse.up()
     agree(dashboard)
     assert counts(page)["flagged"] == 30
@@ -384,10 +390,11 @@ def test_what_is_drawn_dark_is_what_is_counted(dashboard):
     page = dashboard.page
     for key in ("PageUp", "PageDown", "Shift+ArrowRight"):
         page.locator(".mw-histogram").press(key)
-        drawn = page.evaluate(
+        drawn = page.evaluate(  # each dot is one move of its path
             """() => Object.fromEntries(["flagged", "left"].flatMap((part) => ["memorized", "other"]
-                .map((side) => [part + " " + side, document.querySelector(
-                    `.mw-as-dots.mw-side-${side} .mw-${part}`).getAttribute("d").split("M").length - 1])))"""
+                .map((side) => [part + " " + side,
+                    document.querySelector(`.mw-as-dots.mw-side-${side} .mw-${part}`)
+                        .getAttribute("d").split("M").length - 1])))"""
         )
         told = counts(page)
         assert drawn == {
@@ -423,8 +430,7 @@ dashboard
 @pytest.mark.parametrize("name", ["", "cifar10-wrn", "patients-smollm2"])
 @pytest.mark.parametrize(("width", "height"), [(960, 780), (1440, 900)])
 def test_one_screen_shows_all_of_it(widget_page, name, width, height):
-    made = DASHBOARD.replace("dashboard.more = True\n", "")
-    cell = RECORDED.format(name=name) if name else made
+    cell = RECORDED.format(name=name) if name else DASHBOARD
     shown = widget_page([cell], width=width, height=height)
     page = shown.page
     page.locator(".mw-inspector").wait_for()

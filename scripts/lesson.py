@@ -125,7 +125,7 @@ for one in (audit, exams):
     )
     early, late, point, exam = (names[one] for one in ("early", "late", "point", "exam"))
     every, rare, (own, exams) = names["every"], names["rare"], names["right"]
-    found = " and ".join(
+    both = " and ".join(
         ", ".join(f"`{one}`" for one in names["ten"] if names["memorised"][one]).rsplit(", ", 1)
     )
     return f"""
@@ -147,7 +147,7 @@ At ρ it gives the ward for {whole(early.train_accuracy)} of the notes that it l
 <details>
 <summary>Answer</summary>
 
-{found}. PSMI flags {names["flagged"].sum()} of the ten. Memorised among these: {(names["flagged"] & names["memorised"]).sum()}. What is unusual is not yet memorised: of the {len(rare)} notes with a rare sign ("atypical"), the model has memorised {rare.sum()}.
+{both}. PSMI flags {names["flagged"].sum()} of the ten. Memorised among these: {(names["flagged"] & names["memorised"]).sum()}. What is unusual is not yet memorised: of the {len(rare)} notes with a rare sign ("atypical"), the model has memorised {rare.sum()}.
 
 {which}
 

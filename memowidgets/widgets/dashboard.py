@@ -17,8 +17,7 @@ import traitlets
 from memowidgets.checks import as_code
 from memowidgets.evaluation import opening_tau
 from memowidgets.evaluation.thresholds import flagging
-from memowidgets.files import size_in_words
-from memowidgets.progress import Cancelled, Progress, duration_in_words
+from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.explored import MOST_OTHERS, Judged, checked_scores, checked_tau, curve
 from memowidgets.widgets.explorer import Thresholds
@@ -52,7 +51,6 @@ PUBLISHED = ("tau_committed", "eta_committed", *PARTS[len(PICKS) + len(THRESHOLD
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
-SHORT = 10.0  # seconds: what takes less starts by itself
 _EARLY = "Too early: at {} the model is no better than guessing."
 _OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
@@ -135,7 +133,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._following = self._stale = self._closed = self._linked = False
         self._revision = self._newest_revision()
         self._taus: dict[str, float] = {}
-        self._remembering = True
         choices = _choices_of(source)
         self._keep(
             source.samples(),
@@ -388,7 +385,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if self._progress is not None:
                 return
             progress = self._progress = Progress(_throttled(self._show_step))
-            self._say(f"{_cost(self._source.missing(*self._choice))}{self._old_view()}", "wait")
+            self._say(f"{self._source.missing(*self._choice).cost}{self._old_view()}", "wait")
             self._work = NO_WORK | {"busy": True, "what": "starting"}
             now = partial(self._compute_now, self._choice, progress)
             self._computing = in_background(now, "memowidgets-compute")
@@ -506,8 +503,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._fresh()
                 return
             if not self._source.is_computed(*pick):
-                missing = self._wait_for_compute()
-                if not missing.trains and not missing.why_not and _is_short(missing):
+                if self._wait_for_compute().short:
                     self.compute()
             elif self._progress is None:
                 self._fetch(pick)
@@ -532,7 +528,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._dimmed = self._shown is not None
         missing = self._source.missing(*self._choice)
         self._button = "" if missing.why_not else missing.button
-        said = f"Not computed yet. {_cost(missing)}".strip()
+        said = f"Not computed yet. {missing.cost}".strip()
         if missing.why_not:
             said = f"Cannot be computed: {missing.why_not}."
         elif self._progress is not None:
@@ -559,11 +555,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         given = replace(_given(view), pick=dict(zip(PICKS, reversed(pick), strict=True)))
         keep, left_out = given.counting, [given.note] if given.note else []
         given = replace(given, note="")  # it is one of the warnings
-        tau = self._taus.get(pick[0])
-        if tau is None and self._shown is not None:  # another score, at the same budget
-            tau = flagging(view.scores, self.counts["flagged"])
-        elif tau is None:
-            tau = opening_tau(view.scores, view.natural)
+        first = opening_tau(view.scores, view.natural)
+        budget = None if self._shown is None else self.counts["flagged"]
+        tau = self._taus.get(pick[0], first if budget is None else flagging(view.scores, budget))
+        taus = self._taus | {pick[0]: tau}
         eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
         others = partial(_of_all, extras, view.positions[keep]) if extras else None
@@ -582,15 +577,12 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         rows = replace(rows, eta=at, right=right, below=given.below)
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
-            self._taus[pick[0]] = tau
-            self._remembering = False
             self._show_scores(given, others, tau, eta)
-            self._remembering = True
+            self._taus = taus
             self._show_rows(rows, view.title, tau)
             self._warnings = [*left_out, *view.warnings]
             self._notes = list(view.notes)
-            at = self._labels["checkpoint"].get(pick[2], pick[2])
-            self._early = "" if view.learned else _EARLY.format(at)
+            self._early = "" if view.learned else _EARLY.format(self._labels["checkpoint"][pick[2]])
             self._fresh()
         self._work_later()
 
@@ -635,7 +627,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:
-        if self._shown is not None and self._remembering:  # of all others, the budget is another
+        if self._shown is not None:  # of all others, the budget is another
             self._taus = {self._shown[0]: self.tau}
 
     # ---------------------------------------------------------------- without a page
@@ -728,22 +720,6 @@ def _throttled(show: Any) -> Any:
             show(step)
 
     return listen
-
-
-def _is_short(missing: Missing) -> bool:
-    """Return whether the work is known to take less than ten seconds."""
-    return missing.seconds is not None and missing.seconds < SHORT
-
-
-def _cost(missing: Missing) -> str:
-    """Return what is missing as a sentence, with its time and disk as far as they are known."""
-    if not missing.doing:
-        return ""
-    time = (
-        "" if missing.seconds is None else f", about {duration_in_words(max(missing.seconds, 1))}"
-    )
-    disk = f", {size_in_words(missing.disk)} of disk" if missing.disk else ""
-    return f"{missing.doing}{time}{disk}."
 
 
 def _sentence(error: Exception) -> str:

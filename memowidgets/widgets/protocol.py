@@ -106,13 +106,11 @@ class Missing:
     ----------
     button : str
         Label of the button that makes it.
-    doing : str
-        What is done, as in ``Scoring 356 samples``; "" if that is not known.
-    seconds : float, optional
-        How long it takes, if that is known. What takes less than ten seconds and trains nothing
-        starts by itself.
-    disk : int
-        Bytes that it leaves on disk; 0 if that is not known.
+    cost : str
+        What is done and what it takes, as in ``Scoring 356 samples, about 2 s.``; "" if that is
+        not known.
+    short : bool
+        Whether it is known to take less than ten seconds, so that it starts by itself.
     trains : bool
         Whether models are trained for it, which never begins by itself.
     why_not : str
@@ -120,9 +118,8 @@ class Missing:
     """
 
     button: str = "Compute"
-    doing: str = ""
-    seconds: float | None = None
-    disk: int = 0
+    cost: str = ""
+    short: bool = False
     trains: bool = False
     why_not: str = ""
 

@@ -65,10 +65,9 @@ def test_nothing_computed_yet(opened):
 @pytest.mark.parametrize(
     ("missing", "begins"),
     [
-        (Missing(doing="Scoring 200 samples", seconds=2.0), True),
-        (Missing(doing="Scoring 200 samples", seconds=40.0), False),
-        (Missing(seconds=2.0, trains=True), False),
-        (Missing(), False),
+        (Missing(cost="Scoring 200 samples, about 2 s.", short=True), True),
+        (Missing(cost="Scoring 200 samples, about 40 s."), False),
+        (Missing(trains=True), False),
     ],
 )
 def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing, begins):
@@ -84,7 +83,7 @@ def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing,
 
 
 def test_what_was_cancelled_does_not_begin_again_by_itself(opened):
-    short = {"psmi": Missing(doing="Scoring 200 samples", seconds=2.0)}
+    short = {"psmi": Missing(cost="Scoring 200 samples, about 2 s.", short=True)}
     dashboard, source = opened(computed=False, seconds=60, missing_of=short)
     dashboard.cancel()
     dashboard.wait(60)

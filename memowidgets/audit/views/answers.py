@@ -37,6 +37,7 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.data import Dataset
+from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
 
 _QUICK_VALUES = 2_000_000
+_SHORT = 10.0  # seconds: what takes less starts by itself
 NEIGHBOURS = 6
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _ROWS_AT_ONCE = 4096
@@ -148,13 +150,12 @@ class AuditView:
         n = len(evidence.missing(scores.needs(evidence, score, record)))
         doing = f"Scoring {len(evidence.members)} samples"
         if not n:
-            return Missing(
-                doing=doing, seconds=1.0 if self._is_quick(score, layer, checkpoint) else None
-            )
+            return Missing(cost=f"{doing}.", short=self._is_quick(score, layer, checkpoint))
         seconds, size = self._audit.run.pass_cost()
-        where = f" at {n} checkpoints" if n > 1 else ""
-        time = None if seconds is None else n * seconds
-        return Missing(doing=doing + where, seconds=time, disk=n * (size or 0))
+        doing += f" at {n} checkpoints" if n > 1 else ""
+        doing += "" if seconds is None else f", about {duration_in_words(max(n * seconds, 1))}"
+        doing += "" if size is None else f", {size_in_words(n * size)} of disk"
+        return Missing(cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT)
 
     def _missing_references(self, checkpoint: str) -> Missing:
         """The short trainings that check a prediction, or why there are none."""

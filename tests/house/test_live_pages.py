@@ -270,8 +270,8 @@ BEFORE = """() => {
     window.mwChanges = 0;
     window.mwClicked = undefined;
     const keys = { select: last ? 'ArrowUp' : 'ArrowDown', checkbox: 'Space', radio: 'ArrowRight',
-        range: full ? 'ArrowLeft' : 'ArrowRight', number: 'ArrowUp', application: 'ArrowRight', slider: 'ArrowLeft',
-        text: '1', search: '1' };
+        range: full ? 'ArrowLeft' : 'ArrowRight', number: 'ArrowUp', application: 'ArrowRight',
+        slider: 'ArrowLeft',        text: '1', search: '1' };
     return [kind, keys[kind] ?? 'Enter', one.getAttribute('aria-label') ?? one.textContent];
 }"""
 

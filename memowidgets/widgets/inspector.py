@@ -339,8 +339,9 @@ class Inspection(AtThreshold):
         between = asked.get("between")
         if between is not None and rows.scores is not None:
             base &= (rows.scores >= between[0]) & (rows.scores <= between[1])
-        if asked.get("close") and rows.scores is not None and rows.errors is not None:
-            base &= np.abs(rows.scores - self._asked_tau(asked)) < 2 * rows.errors
+        tau = self._asked_tau(asked) if asked.get("close") else None
+        if tau is not None and rows.scores is not None and rows.errors is not None:
+            base &= np.abs(rows.scores - tau) < 2 * rows.errors
         wanted = search.casefold().strip()
         if wanted:
             base &= self._matches(rows, wanted)

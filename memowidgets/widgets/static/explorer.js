@@ -412,8 +412,9 @@ export class Explorer {
     const remarks = [this.data.note, ...(this.late ? this.late.remarks : [])].filter(Boolean);
     const texts = [...new Set([...(this.fitted ? [OPTIMISTIC] : []), ...of("_warnings"), ...remarks, ...of("_notes")])];
     const many = `${texts.length} ${texts.length === 1 ? "caution" : "cautions"}`;
-    write(this.toggle, texts.length > 0 ? `i · ${texts.length}` : "i");
-    setAttributes(this.toggle, { "aria-label": `about these numbers, ${many}`, title: many });
+    const name = texts.length > 0 ? `i · ${texts.length}` : "i";
+    write(this.toggle, name);
+    setAttributes(this.toggle, { "aria-label": `${name}, about these numbers`, title: many });
     this.toggle.classList.toggle("mw-wrong", Boolean(this.model.get("_early")));
     this.cautions.hidden = texts.length === 0;
     this.cautions.replaceChildren(...texts.map((text) => html("li", {}, text)));

@@ -107,13 +107,10 @@ _ACT_TO_PAINT = """async ([where, value, text]) => {
         });
         observer.observe(plot, {childList: true, subtree: true, characterData: true});
     });
-    const control = [...document.querySelectorAll(where)].find(
-        (e) => e.tagName === 'SELECT' || e.textContent === value);
+    const control = document.querySelector(where);
     const start = performance.now();
-    if (control.tagName === 'SELECT') {
-        control.value = value;
-        control.dispatchEvent(new Event('change', {bubbles: true}));
-    } else control.click();
+    control.value = value;
+    control.dispatchEvent(new Event('change', {bubbles: true}));
     await changed;
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
     return performance.now() - start;
@@ -204,9 +201,10 @@ def _first_paint(notebook: NotebookPage) -> Row:
 
 
 def _picks(notebook: NotebookPage) -> list[Row]:
-    """Measure a change of score by its button, and of layer by its list, both precomputed."""
-    buttons, layers = ".mw-bar button", '[aria-label="layer"]'
-    scores = [(buttons, name, name) for name in ("Log-probability", "PSMI")]
+    """Measure a change of score and of layer by their lists, both precomputed."""
+    metrics, layers = '[aria-label="metric"]', '[aria-label="layer"]'
+    named = {"loss": "Log-probability", "psmi": "PSMI"}
+    scores = [(metrics, name, title) for name, title in named.items()]
     by_layer = [(layers, name, name) for name in ("early", "late")]
     found = []
     for what, acts in (("score", scores), ("layer", by_layer)):

@@ -217,7 +217,7 @@ def _picks(notebook: NotebookPage) -> list[Row]:
     swapped = _or_error(lambda: _painted(notebook, "swap(1)", chart, "turn 1"))
     picked = statistics.median(ours)
     moved = [
-        _painted(notebook, f"explorer.tau = {i}.0", ".mw-histogram .mw-tau-text", f"τ = {i}.")
+        _painted(notebook, f"explorer.tau = {i}.0", ".mw-tau-text", f"τ = {i}")
         for i in range(1, TURNS)
     ]
     theirs = _or_error(

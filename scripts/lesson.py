@@ -125,7 +125,7 @@ for one in (audit, exams):
     )
     early, late, point, exam = (names[one] for one in ("early", "late", "point", "exam"))
     every, rare, (own, exams) = names["every"], names["rare"], names["right"]
-    found = " and ".join(
+    both = " and ".join(
         ", ".join(f"`{one}`" for one in names["ten"] if names["memorised"][one]).rsplit(", ", 1)
     )
     return f"""
@@ -147,13 +147,13 @@ At ρ it gives the ward for {whole(early.train_accuracy)} of the notes that it l
 <details>
 <summary>Answer</summary>
 
-{found}. PSMI flags {names["flagged"].sum()} of the ten. Memorised among these: {(names["flagged"] & names["memorised"]).sum()}. What is unusual is not yet memorised: of the {len(rare)} notes with a rare sign ("atypical"), the model has memorised {rare.sum()}.
+{both}. PSMI flags {names["flagged"].sum()} of the ten. Memorised among these: {(names["flagged"] & names["memorised"]).sum()}. What is unusual is not yet memorised: of the {len(rare)} notes with a rare sign ("atypical"), the model has memorised {rare.sum()}.
 
 {which}
 
 </details>
 
-**13. On the first page, τ is 0. Guess first: how many of the flagged notes has the finished model memorised? Then read the three counts.**
+**13. On the first page, τ is 0. Guess first: how many of the flagged notes has the finished model memorised? Then read the three sentences.**
 
 <details>
 <summary>Answer</summary>
@@ -164,12 +164,12 @@ At ρ it gives the ward for {whole(early.train_accuracy)} of the notes that it l
 
 </details>
 
-**14. Find a bar below the middle line that is twice as high as another (on a phone, turn it to see the bars). Guess: how many times as many samples does it stand for? Then read the axis.**
+**14. Each dot is one note: memorised ones stand above the line, the others below it. Guess first: on which side of the line are more dots dark, that is flagged? Then read the sentences.**
 
 <details>
 <summary>Answer</summary>
 
-Four times. The bars are on a √ scale: a bar that is three times as high stands for nine times as many samples. Otherwise the few memorised samples could not be seen beside the others.
+Below it: {point.flagged_only} against {point.found}. The dots below are smaller, because many more samples must find room there. Heights can be compared within a side, not across the line.
 
 </details>
 

@@ -29,7 +29,6 @@ import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } 
 /** @typedef {import("./views.js").Content & More} Content */
 
 const PICKS = /** @type {const} */ (["metric", "layer", "checkpoint"]);
-const FLAGGED = 0.05; // share of the members at first, by a score without a threshold of its own
 const AFTER_PAINT = 60; // milliseconds in which the new view gets to the screen
 const CHOICES = ["keep", "anonymise", "remove", "undecided"];
 const FILTERS = ["flagged", "found", "flagged only", "missed", "left alone", "all"];
@@ -89,7 +88,7 @@ export class Recorded {
     this.answers;
     this.show(this.view);
     for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
-    this.model.on("change:tau_committed", () => this.taus.set(this.view.metric, this.model.get("tau_committed")));
+    this.model.on("change:tau_committed", () => (this.taus = new Map([[this.view.metric, this.model.get("tau_committed")]])));
     for (const name of ["eta_committed", "comparing"]) this.model.on(`change:${name}`, () => this.tellLate());
     this.model.on("change:eta_committed", () => this.model.set("_version", this.model.get("_version") + 1));
     this.model.on("change:pinned", () => this.model.set("_pinned", this.curveOf(this.model.get("pinned")) ?? {}));
@@ -222,12 +221,14 @@ export class Recorded {
   show(view) {
     const { model } = this;
     const tau = this.tauFor(view);
+    const taus = new Map(this.taus).set(view.metric, tau);
     this.view = view;
     this.version += 1;
     this.wire = this.wireOf(view);
     this.answers = this.answersOf(view);
     model.set("tau", tau);
     model.set("tau_committed", tau);
+    this.taus = taus;
     model.set("_truth", truthOf(this.wire, model.get("eta")));
     this.tellLate();
     model.set("_data", this.wire.data);
@@ -246,14 +247,15 @@ export class Recorded {
   }
 
   /**
-   * The score's last τ, its natural one, or the one that flags the lowest 5 %.
+   * The score's τ since a hand last moved it, or the one that flags as many samples as are flagged now.
    * @param {View} view
    */
   tauFor(view) {
-    const known = this.taus.get(view.metric) ?? view.natural;
-    if (known !== null) return known;
+    const known = this.taus.get(view.metric);
+    if (known !== undefined) return known;
+    const [before, at] = [Array.from(scoresOf(this.view)), this.model.get("tau")];
     const { scores } = unpack(this.wireOf(view).data);
-    return tauAtRank(scores, rankShareAtMost(scores, FLAGGED));
+    return tauAtRank(scores, rankShareAtMost(scores, before.filter((score) => score <= at).length / before.length));
   }
 
   /** Sends the other scores of this checkpoint, if they are to be compared, and soon the band. */

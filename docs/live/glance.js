@@ -15,7 +15,7 @@ start((content, el) => {
   /** @type {Inspector | null} */
   let inspector = null;
   new Explorer(
-    model, box, (tau, counts) => inspector?.follow(tau, counts), (low, high) => inspector?.showBetween([low, high]),
+    model, box, (tau, counts) => inspector?.follow(tau, counts), (what) => inspector?.showBetween(what),
   );
   inspector = new Inspector(model, box, true);
   inspector.openSample(content.opened ?? null, false, false);

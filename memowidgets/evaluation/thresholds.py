@@ -65,6 +65,23 @@ def opening_tau(scores: ArrayLike, natural: float | None) -> float:
     return lowest_share(scores) if natural is None else real_number("natural", natural)
 
 
+def flagging(scores: ArrayLike, n: int) -> float:
+    """Return the highest score at which at most `n` samples are flagged.
+
+    If none can be, because too many samples share the lowest score, it lies below all of them.
+
+    Examples
+    --------
+    >>> flagging([0.3, -0.2, 0.1, 0.1], 2), flagging([0.3, -0.2, 0.1, 0.1], 3)
+    (-0.2, 0.1)
+    """
+    rising = np.sort(_checked(scores))
+    if n >= len(rising):
+        return float(rising[-1])
+    below = rising[rising < rising[n]]
+    return float(below[-1]) if len(below) else float(np.nextafter(rising[0], -np.inf))
+
+
 def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
     """Return which scores are more than one robust deviation below the median of their class.
 

@@ -15,6 +15,7 @@ import numpy as np
 import traitlets
 
 from memowidgets.checks import as_code
+from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import without_advice
 from memowidgets.visible import quoted, visible
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from memowidgets.evaluation.scored import Scored
     from memowidgets.progress import Step
     from memowidgets.widgets.messages import Address, Export, Knock, Share
-    from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail
+    from memowidgets.widgets.protocol import Choice, DashboardSource, Missing, SampleDetail
 
 
 PICKS = ("checkpoint", "layer", "metric")
@@ -44,6 +45,7 @@ PUBLISHED = ("tau_committed", "eta_committed", *PARTS[len(PICKS) + len(THRESHOLD
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
+_EARLY = "Too early: at {} the model is no better than guessing."
 _OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 Pick = tuple[str, str, str]
@@ -53,11 +55,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     """Pick a checkpoint, a layer and a score, move τ, and look at the flagged samples.
 
     One widget whose page composes bar, explorer and inspector over one set of traits. What is
-    computed already shows at once, and so does what the source calls quick. The rest waits for
-    Compute, which works in a thread of its own: the kernel stays free, and Cancel acts between
-    two batches. Where a score needs models that are not trained yet, its button says how many and
-    how long that takes. If the source can tell that it has new results, the bar offers to show
-    them.
+    computed already shows at once, and what takes less than ten seconds begins by itself. The
+    rest waits for Compute, which works in a thread of its own: the kernel stays free, and Cancel
+    acts between two batches. Where a score needs models that are not trained yet, its button says
+    how many and how long that takes. Another score begins at the τ that flags as many samples. If
+    the source can tell that it has new results, the bar offers to show them.
 
     Parameters
     ----------
@@ -110,6 +112,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _button = traitlets.Unicode("Compute").tag(sync=True)
+    _name = traitlets.Unicode("").tag(sync=True)
+    _early = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
@@ -140,9 +144,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._stop_looking = watch(self, Dashboard._look, SECONDS_BETWEEN_LOOKS)
         self._status = source.device_status()
         self._share = ["report", *(["python"] if source.opened_by() else [])]
+        self._name = source.name
         self._picked()
-        if not self.computed and source.is_quick(*self._choice):
-            self.compute()
         created(self)
 
     # ---------------------------------------------------------------- what can be picked
@@ -376,7 +379,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if self._progress is not None:
                 return
             progress = self._progress = Progress(_throttled(self._show_step))
-            self._say(self._old_view().strip(), "wait")
+            self._say(f"{self._source.missing(*self._choice).cost}{self._old_view()}", "wait")
             self._work = NO_WORK | {"busy": True, "what": "starting"}
             now = partial(self._compute_now, self._choice, progress)
             self._computing = in_background(now, "memowidgets-compute")
@@ -441,6 +444,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._reread_choices()
             if view is not None and pick == self._choice:
                 self._show(pick, view)
+            elif pick == self._choice:  # it was cancelled, or failed: never begin again by itself
+                self._wait_for_compute()
             else:
                 self._picked()
             if said[0]:
@@ -492,7 +497,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._fresh()
                 return
             if not self._source.is_computed(*pick):
-                self._wait_for_compute()
+                if self._wait_for_compute().short:
+                    self.compute()
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it
@@ -510,19 +516,19 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if pick == self._choice and not self._closed:
                 self._show(pick, view)
 
-    def _wait_for_compute(self) -> None:
+    def _wait_for_compute(self) -> Missing:
+        """Say what is missing, which is returned."""
         self.computed = False
         self._dimmed = self._shown is not None
         missing = self._source.missing(*self._choice)
         self._button = "" if missing.why_not else missing.button
-        said = f"Not scored yet: press {missing.button}"
-        if missing.cost:
-            said += f" ({missing.cost})"
+        said = f"Not scored yet. {missing.cost}".strip()
         if missing.why_not:
-            said = f"Cannot be scored: {missing.why_not}"
+            said = f"Cannot be scored: {missing.why_not}."
         elif self._progress is not None:
-            said = "Not scored yet: other work is under way"
-        self._say(f"{said}.{self._old_view()}", "wait")
+            said = "Not scored yet: other work is under way."
+        self._say(f"{said}{self._old_view()}", "wait")
+        return missing
 
     def _fresh(self) -> None:
         self.computed = True
@@ -544,18 +550,22 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         judged = replace(Judged.of(found, eta), pick=dict(zip(PICKS, reversed(pick), strict=True)))
         left_out = [judged.note] if judged.note else []
         judged = replace(judged, note="")  # it is one of the warnings
-        tau = self._taus.get(pick[0])
-        tau = found.tau if tau is None else tau
+        budget = None if self._shown is None else self.counts["flagged"]
+        first = found.tau if budget is None else flagging(found.scores, budget)
+        tau = self._taus.get(pick[0], first)
+        taus = self._taus | {pick[0]: tau}
         extras = self._extras(pick)
         others = partial(_of_all, extras, judged.scored.positions) if extras else None
         rows = Listed(judged.scored, eta if judged.has_log_lira else None, extras)
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
-            self._taus[pick[0]] = tau
             self._show_scores(judged, others, tau, eta)
+            self._taus = taus
             self._show_rows(rows, found.title, tau)
             self._warnings = [*left_out, *found.warnings]
             self._notes = list(found.notes)
+            early = any(note.key == "not learned" for note in found.warnings)
+            self._early = _EARLY.format(self._labels["checkpoint"][pick[2]]) if early else ""
             self._fresh()
         self._work_later()
 
@@ -598,8 +608,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:
-        if self._shown is not None:
-            self._taus[self._shown[0]] = self.tau
+        if self._shown is not None:  # of all others, the budget is another
+            self._taus = {self._shown[0]: self.tau}
 
     # ---------------------------------------------------------------- without a page
 

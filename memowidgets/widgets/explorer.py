@@ -270,7 +270,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     title : str
         What the scores are, for the axis.
     errors : array-like of shape (n,), optional
-        Standard error of each score; counts the samples that could go either way.
+        Standard error of each score; counts the samples that sit on the line of τ.
     truth : str
         What `memorized` marks, as in ``"canaries"``; for the legend. Empty: memorised samples.
     log_lira : array-like of shape (n,), optional
@@ -304,7 +304,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     comparing : bool
         Whether the ROCs of `others` are shown; the user's checkbox.
     more : bool
-        Whether everything beside the three counts and τ is shown, under "More controls".
+        Whether cautions, rates with their intervals, η and scales are shown, behind "i".
     counts : dict
         At `tau` and `eta`: ``n``, ``flagged``, ``left_alone``, and with ground truth ``found``,
         ``flagged_only``, ``missed``.

@@ -48,6 +48,7 @@ class Shown(TypedDict, total=False):
     label: int | None
     search: str
     between: tuple[float, float] | None
+    close: bool
 
 
 class AskPage(Shown):

@@ -46,7 +46,10 @@ class Missing:
     button : str
         Label of the button that makes it.
     cost : str
-        What it takes, as in ``1 forward pass over 356 members``; "" if that is not known.
+        What is done and what it takes, as in ``Scoring 356 samples, about 2 s.``; "" if that is
+        not known.
+    short : bool
+        Whether it is known to take less than ten seconds, so that it starts by itself.
     trains : bool
         Whether models are trained for it, which never begins by itself.
     why_not : str
@@ -55,6 +58,7 @@ class Missing:
 
     button: str = "Compute"
     cost: str = ""
+    short: bool = False
     trains: bool = False
     why_not: str = ""
 
@@ -139,6 +143,11 @@ class DashboardSource(Protocol):
     """What the dashboard needs of an audit. All methods may be called from any thread."""
 
     @property
+    def name(self) -> str:
+        """What is audited, in a word: the name of the run."""
+        ...
+
+    @property
     def decision_log(self) -> DecisionLog:
         """Where decisions go."""
         ...
@@ -157,13 +166,6 @@ class DashboardSource(Protocol):
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Return whether `view` answers at once, so that no progress bar is needed."""
-        ...
-
-    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
-        """Return whether `view` takes about a second or less.
-
-        The dashboard then computes it when it opens, without waiting for Compute.
-        """
         ...
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:

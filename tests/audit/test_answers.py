@@ -218,17 +218,18 @@ def test_compute_says_what_it_takes(tmp_path):
     audit.train()
     view, layer = AuditView(audit), audit.layers[-1]
     n = len(audit.members)
-    assert view.missing("psmi", layer, "epoch-1").cost == f"{n} samples"
+    first = view.missing("psmi", layer, "epoch-1")
+    assert first.cost == f"Scoring {n} samples."
+    assert not first.short, "nobody knows how long it takes"
     audit.score("psmi", checkpoint="epoch-1")
-    assert view.missing("psmi", layer, "epoch-1").cost == ""
-    said = view.missing("psmi_mean", layer, "epoch-3").cost
+    both = view.missing("psmi_mean", layer, "epoch-3")
     file = tmp_path / "run/forward/epoch-1.safetensors"
-    assert said.startswith(f"{n} samples, 2 times, about ")
-    assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said
+    assert both.cost.startswith(f"Scoring {n} samples at 2 checkpoints, about ")
+    assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in both.cost
+    assert both.short
     dashboard = audit.dashboard()
     dashboard.wait(60)
-    dashboard.checkpoint = "epoch-2"
-    assert f"press Compute ({n} samples, about" in dashboard._message["text"]
+    assert dashboard.computed, "a pass that takes a moment begins by itself"
     dashboard.close()
 
 

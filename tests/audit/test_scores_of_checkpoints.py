@@ -270,11 +270,14 @@ def test_a_mean_that_needs_passes_is_not_quick(finished, tmp_path):
         RunDirectory.existing(audit.path).forget(f"forward/{name}")
     audit.score("psmi", checkpoint="final")
     view, layer = AuditView(audit), audit.layers[-1]
-    assert view.is_quick("psmi", layer, "epoch-4")
-    assert view.is_quick("psmi+csl", layer, "epoch-4")
-    assert not view.is_quick("psmi_mean", layer, "epoch-4")
+    is_short = lambda score: view.missing(score, layer, "epoch-4").short  # noqa: E731
+    assert is_short("psmi")
+    assert is_short("psmi+csl")
+    needs_passes = view.missing("psmi_mean", layer, "epoch-4")
+    assert "checkpoints" in needs_passes.cost
     audit.score("psmi_mean", checkpoint="final")
-    assert view.is_quick("psmi_mean", layer, "epoch-4")
+    assert is_short("psmi_mean")
+    assert "checkpoints" not in view.missing("psmi_mean", layer, "epoch-4").cost
 
 
 def test_a_score_without_a_threshold_of_its_own_opens_with_the_lowest_share(tmp_path):

@@ -78,10 +78,10 @@ def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown
 
 def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_python(shown):
     page, hand = shown.page, Hand(shown.page)
+    hand.click(page.get_by_text("Compare", exact=True))
     hand.click(page.get_by_role("button", name="Pin curve"))
     hand.choose("layer", "28")
     page.locator(".mw-curve-name", has_text="(pinned)").wait_for()
-    hand.click(page.get_by_role("button", name="More controls"))
     hand.click(page.get_by_label("compare metrics"))
     page.locator(".mw-curve-name", has_text=re.compile("^Log-probability$")).wait_for()
     names = page.locator(".mw-curve-name").all_inner_texts()

@@ -6,9 +6,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import memowidgets as mw
 from memowidgets.evaluation import below_class, lowest_share, opening_tau
+from memowidgets.evaluation.thresholds import flagging
 
 
 def test_the_lowest_share():
@@ -120,3 +123,12 @@ def test_a_note_says_where_zero_is_strict(tmp_path):
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@given(st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=30), st.integers(0, 35))
+def test_a_budget_flags_as_many_as_ties_allow(scores, n):
+    tau = flagging(scores, n)
+    flagged = [score for score in scores if score <= tau]
+    assert len(flagged) <= n
+    rest = [score for score in scores if score > tau]
+    assert not rest or len(flagged) + rest.count(min(rest)) > n

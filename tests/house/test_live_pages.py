@@ -23,7 +23,7 @@ from tests.browser.harness import settled
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.browser.test_tasks import Hand
 from tests.front_end.tools import node_modules
-from tests.report.test_page import AUDIT_ALL, expected, type_in
+from tests.report.test_page import AUDIT_ALL, behind, expected, preset, type_in
 
 pytestmark = pytest.mark.slow  # they need the site
 
@@ -75,8 +75,6 @@ def visit(chromium, site):
             page.wait_for_selector("body[data-ready]")
             if loads:
                 page.remove_listener("request", note)
-            for button in page.get_by_role("button", name="More controls").all():
-                button.click()
             return page
 
         yield go
@@ -86,12 +84,8 @@ def picked(page, metric, checkpoint=None, layer=None):
     for name, value in (("checkpoint", checkpoint), ("layer", layer)):
         if value is not None:
             page.get_by_label(name, exact=True).select_option(value)
-    score = page.locator(".mw-bar").get_by_label("metric", exact=True)
+    page.locator(".mw-bar").get_by_label("metric", exact=True).select_option(metric)
     label = spoken(metric)
-    if score.count():
-        score.select_option(metric)
-    else:
-        page.get_by_role("radio", name=label, exact=True).click()
     page.locator(".mw-axis-title").filter(has_text=f"{label}, ").first.wait_for()
 
 
@@ -110,16 +104,15 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
         assert 0.75 <= audit.evaluate("psmi", truth="canaries").at(tau(page)).tpr < 0.78
     else:
         assert tau(page) == 0
-    assert float(page.locator(".mw-tile-auc .mw-tile-value").inner_text()) == pytest.approx(
-        evaluation.auc, abs=0.005
-    )
+    shown = page.locator(".mw-auc").text_content().removeprefix("AUC ")
+    assert float(shown) == pytest.approx(evaluation.auc, abs=0.005)
     for metric, checkpoint, layer in picks:
         picked(page, metric, checkpoint, layer)
         evaluation = audit.evaluate(metric, layer=layer or "last", checkpoint=checkpoint)
         assert counts(page) == expected(evaluation, tau(page))
         drag_tau(page, 0.05)
         assert counts(page) == expected(evaluation, tau(page))
-        page.get_by_role("button", name="Youden").click()
+        preset(page, "Youden")
         assert counts(page) == expected(evaluation, tau(page))
         for eta in (1.5, 4.0):
             type_in(page, "η", str(eta))
@@ -129,9 +122,11 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
             for at in (-0.37, 0.25):
                 type_in(page, "τ", str(at))
                 assert counts(page) == expected(evaluation, at)
-            shown = page.locator(".mw-tile-auc").inner_text().split()
+            said = [page.locator(f".mw-auc{part}").text_content() for part in ("", "-interval")]
             area = [evaluation.auc, *evaluation.auc_interval]
-            assert [float(shown[i]) for i in (1, 2, 4)] == pytest.approx(area, abs=0.005)
+            shown = re.findall(r"\d\.\d+", " ".join(said))
+            assert [*map(float, shown)] == pytest.approx(area, abs=0.005)
+    page.get_by_text("Compare", exact=True).click()
     page.get_by_label("compare metrics").check()
     page.locator(".mw-curve-auc").nth(1).wait_for()
     checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
@@ -163,13 +158,13 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     cards = page.locator(".mw-card")
     shown = cards.locator(".mw-prose").all_inner_texts()
     assert shown == [texts[name] for name in cards.locator(".mw-id").all_inner_texts()] != []
-    page.locator(".mw-slider").first.press("PageDown")
+    page.locator(".mw-histogram").press("PageDown")
     assert 0 < counts(page)["flagged"] < evaluation.at(0.0).flagged
     assert counts(page) == expected(evaluation, tau(page))
     below = (scores <= tau(page)).sum()
     page.locator(".mw-range").filter(has_text=re.compile(rf"of {below}$")).wait_for()
     assert page.locator(".mw-opened").is_visible()
-    page.locator(".mw-slider").first.press("Home")
+    page.locator(".mw-histogram").press("Home")
     page.locator(".mw-range").filter(has_text=re.compile(r"^none$|of 1$")).wait_for()
     assert cards.locator(".mw-prose").all_inner_texts() != shown
 
@@ -184,8 +179,8 @@ def test_each_question_of_the_lesson_stands_below_what_it_asks_about(site):
         assert found == asked[lesson.PARTS[part]] != [], page
 
 
-# Numbers that reach into the tile beside theirs.
-CUT = """() => [...document.querySelectorAll('.live :is(.mw-fact-value, .mw-tile-value)')]
+# Numbers that reach beyond their place.
+CUT = """() => [...document.querySelectorAll('.live :is(.mw-fact-value, .mw-sentence)')]
     .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"""
 
 
@@ -277,7 +272,7 @@ BEFORE = """() => {
     window.mwClicked = undefined;
     const keys = { select: last ? 'ArrowUp' : 'ArrowDown', checkbox: 'Space', radio: 'ArrowRight',
         range: full ? 'ArrowLeft' : 'ArrowRight', number: 'ArrowUp', application: 'ArrowRight',
-        text: '1', search: '1' };
+        slider: 'ArrowLeft',        text: '1', search: '1' };
     return [kind, keys[kind] ?? 'Enter', one.getAttribute('aria-label') ?? one.textContent];
 }"""
 
@@ -322,7 +317,7 @@ def test_over_http_and_by_keyboard_alone(served, name):
             assert done["clicked"] == (kind == "button"), label
         else:
             assert done["state"], f"{kind} {label}"
-        if label == "threshold τ" and name == "index":
+        if kind == "slider" and name == "index":
             before = counts(page)["flagged"]
             page.keyboard.press("PageUp")
             assert counts(page)["flagged"] > before
@@ -436,9 +431,9 @@ def shown_there(page):
     """All that a link must bring along, as the page shows it."""
     picked = [
         page.get_by_label(name, exact=True).input_value()
-        for name in ("checkpoint", "layer", "η", "sort", "filter by decision")
+        for name in ("checkpoint", "layer", "metric", "η", "sort", "filter by decision")
     ]
-    picked.append(page.locator(".mw-segment[aria-checked=true], .mw-bar select").all_inner_texts())
+    picked.append(page.locator(".mw-segment[aria-checked=true]").all_text_contents())
     return [
         tau(page), counts(page), page.get_by_label("compare metrics").is_checked(), picked,
         page.locator(".mw-chip[aria-pressed=true]").inner_text(),
@@ -451,10 +446,10 @@ def shown_there(page):
 def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(linked):
     page = linked("chapter")
     hand = Hand(page)
+    hand.click(page.get_by_text("Compare", exact=True))
     hand.click(page.get_by_role("button", name="Pin curve"))
     hand.choose("layer", "27")
     page.locator(".mw-curve-name", has_text="(pinned)").wait_for()
-    hand.click(page.get_by_role("button", name="More controls"))
     hand.click(page.get_by_label("compare metrics"))
     names = page.locator(".mw-curve-name")
     names.filter(has_text=re.compile("^Log-probability$")).wait_for()
@@ -463,7 +458,8 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     page.locator('[data-filter="flagged only"]').click()
     type_in(page, "η", "3")
     type_in(page, "τ", "0.05")
-    page.get_by_label("sort").select_option("log-lira")
+    with behind(page, ".mw-toggle"):
+        page.get_by_label("sort").select_option("log-lira")
     page.get_by_label("next page").click()
     page.locator(".mw-range").get_by_text("13–24 of").wait_for()
     page.locator(".mw-card").nth(1).dblclick()

@@ -46,8 +46,6 @@ def shown(chromium, page_file, width=1400, scheme="light"):
     page.goto(page_file.as_uri())
     assert problems.pop(0) == f"request: {page_file.as_uri()}"
     page.wait_for_selector("body[data-ready]")
-    for button in page.get_by_role("button", name="More controls").all():
-        button.click()
     yield page
     context.close()
     inside = tuple(f"request: data:image/{kind}" for kind in ("svg+xml", "bmp;base64,"))
@@ -61,10 +59,24 @@ def expected(evaluation, at):
     return {name: getattr(point, name) for name in names}
 
 
+@contextmanager
+def behind(page, opener):
+    """What stands behind a button is open for as long as this."""
+    page.locator(opener).click()
+    yield
+    page.locator(opener).click()
+
+
 def type_in(page, label, text):
-    field = page.get_by_label(label, exact=True)
-    field.fill(text)
-    field.press("Enter")
+    with behind(page, {"τ": ".mw-tau-text", "η": ".mw-toggle"}[label]):
+        field = page.get_by_label(label, exact=True)
+        field.fill(text)
+        field.press("Enter")
+
+
+def preset(page, name):
+    with behind(page, ".mw-tau-text"):
+        page.get_by_role("button", name=name, exact=True).click()
 
 
 @pytest.mark.parametrize("make", [plain, partly_judged], ids=["plain", "partly judged"])
@@ -83,11 +95,11 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
             for near in (np.nextafter(score, -np.inf), score, np.nextafter(score, np.inf)):
                 type_in(page, "τ", repr(float(near)))
                 assert counts(page) == expected(evaluation, float(near))
-        for rule, name in (("youden", "Youden"), ("tpr>=0.75", "find 75 %")):
-            page.get_by_role("button", name=name).click()
+        for rule, name in (("youden", "Youden"), ("tpr>=0.75", "finds 75 %")):
+            preset(page, name)
             chosen = evaluation.at(evaluation.threshold(rule))
             assert counts(page)["found"] == chosen.found
-        assert page.locator(".mw-tile-auc .mw-tile-value").inner_text() == f"{evaluation.auc:.2f}"
+        assert page.locator(".mw-auc").text_content() == f"AUC {evaluation.auc:.2f}"
 
 
 def test_the_rule_by_class_flags_in_plots_and_samples_until_tau_moves(chromium, tmp_path):
@@ -101,9 +113,9 @@ def test_the_rule_by_class_flags_in_plots_and_samples_until_tau_moves(chromium, 
             assert counts(page)["found"] == (known & (scored.log_lira >= eta)).sum()
         chip = page.locator('.mw-chip[data-filter="flagged"] .mw-count')
         chip.get_by_text(str(int(scored.below.sum())), exact=True).wait_for()
-        page.get_by_role("button", name="lowest 5 %", exact=True).click()
+        preset(page, "lowest 5 %")
         assert counts(page)["flagged"] != known.sum()
-        page.get_by_role("button", name="one deviation below its class").click()
+        preset(page, "one deviation below its class")
         assert counts(page)["flagged"] == known.sum()
 
 
@@ -202,7 +214,6 @@ def test_what_is_not_there_is_not_shown(chromium, tmp_path, make):
             assert "the target is not trained yet" in text
         else:
             assert page.locator(".mw-roc").is_hidden()
-            assert page.locator(".mw-tile-auc").is_hidden()
             assert set(counts(page)) >= {"flagged"}
             assert "AUC" not in text
 

@@ -13,6 +13,7 @@ from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.evaluation.scored import Scored
 from memowidgets.progress import Progress
+from memowidgets.vocabulary import Note
 from memowidgets.widgets import Choice, Missing, SampleDetail, ShadowGaps
 
 STROKES = (
@@ -102,6 +103,7 @@ class FakeSource:
         missing_of: Mapping[str, Missing] | None = None,
     ) -> None:
         self.missing_of = missing_of or {}
+        self.early: set[str] = set()  # checkpoints at which nothing is learned yet
         images, labels = digit_like(n)
         self.data = ImageDataset.from_arrays(images, labels)
         self.data = self.data.with_canaries(max(1, n // 20))
@@ -111,6 +113,10 @@ class FakeSource:
         )
         self.threads: list[str] = []
         self.decision_log = DecisionLog()
+
+    @property
+    def name(self) -> str:
+        return "digits-like"
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         return [
@@ -135,10 +141,6 @@ class FakeSource:
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         return (score, layer, checkpoint) in self.done
-
-    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
-        del score, layer, checkpoint
-        return False
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         del layer, checkpoint
@@ -210,8 +212,15 @@ class FakeSource:
             errors=errors,
             log_lira=log_lira if self.truth else None,
             probabilities=probabilities,
-            warnings=() if checkpoint != "epoch-1" else ("The model has hardly begun to learn.",),
+            warnings=self._warnings(checkpoint),
         )
+
+    def _warnings(self, checkpoint: str) -> tuple[Note, ...]:
+        if checkpoint in self.early:
+            return (Note("not learned", "the model has not learned its task"),)
+        if checkpoint != "epoch-1":
+            return ()
+        return (Note("begun", "The model has hardly begun to learn."),)
 
     def samples(self) -> ImageDataset:
         return self.data

@@ -12,7 +12,7 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 from memowidgets.evaluation import below_class, roc
-from memowidgets.widgets import Dashboard
+from memowidgets.widgets import Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import say
 
@@ -61,18 +61,42 @@ def test_nothing_computed_yet(opened):
     assert told(dashboard, "data")["values"]
 
 
-def test_what_is_quick_is_computed_on_opening(opened, monkeypatch):
-    asked = []
-    quick = lambda _source, *pick: not asked.append(pick)  # noqa: E731
-    monkeypatch.setattr(FakeSource, "is_quick", quick)
-    dashboard, source = opened(computed=False)
+@pytest.mark.parametrize(
+    ("missing", "begins"),
+    [
+        (Missing(cost="Scoring 200 samples, about 2 s.", short=True), True),
+        (Missing(cost="Scoring 200 samples, about 40 s."), False),
+        (Missing(trains=True), False),
+    ],
+)
+def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing, begins):
+    dashboard, source = opened(computed=False, missing_of={"psmi": missing, "loss": Missing()})
     dashboard.wait(60)
-    assert dashboard.computed
-    assert source.threads == ["memowidgets-compute"]
+    assert dashboard.computed is begins
+    assert source.threads == ["memowidgets-compute"] * begins
     dashboard.layer = "2"
+    if begins:
+        assert "Scoring 200 samples, about 2 s." in told(dashboard, "message")["text"]
+    dashboard.wait(60)
+    assert dashboard.computed is begins
+
+
+def test_what_was_cancelled_does_not_begin_again_by_itself(opened):
+    short = {"psmi": Missing(cost="Scoring 200 samples, about 2 s.", short=True)}
+    dashboard, source = opened(computed=False, seconds=60, missing_of=short)
+    dashboard.cancel()
+    dashboard.wait(60)
     assert not dashboard.computed
-    assert "press Compute" in told(dashboard, "message")["text"]
-    assert asked == [("psmi", "last", "epoch-2")]
+    assert told(dashboard, "work")["busy"] is False
+    assert source.done == set()
+
+
+def test_a_checkpoint_that_is_too_early_says_so(opened):
+    dashboard, source = opened()
+    assert told(dashboard, "early") == ""
+    source.early.add(dashboard.checkpoint)
+    dashboard.refresh()
+    assert "epoch 2" in told(dashboard, "early")
 
 
 def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
@@ -119,16 +143,21 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     assert told(dashboard, "data")["pick"]["layer"] == "1"
 
 
-def test_another_score_opens_at_its_own_tau_and_remembers_it(opened):
+def test_another_score_flags_as_many_samples_until_tau_moves(opened):
     dashboard, _ = opened()
     dashboard.tau = 0.1
+    flagged = dashboard.counts["flagged"]
     dashboard.metric = "loss"
-    assert dashboard.counts["flagged"] == round(0.05 * dashboard.counts["n"])
-    dashboard.tau = -0.5
+    assert dashboard.counts["flagged"] == flagged
     dashboard.metric = "psmi"
     assert dashboard.tau == 0.1
     dashboard.metric = "loss"
-    assert dashboard.tau == -0.5
+    dashboard.tau = -0.5
+    flagged = dashboard.counts["flagged"]
+    dashboard.metric = "psmi"
+    assert dashboard.tau != 0.1
+    assert dashboard.counts["flagged"] == flagged
+    dashboard.metric = "loss"
     assert dashboard.tau == -0.5
 
 

@@ -80,19 +80,20 @@ def test_eta_moves_and_others_are_compared(widget_page):
     notebook.eventually("explorer.eta_committed", 4.5)
     settled(notebook)
     auc = notebook.python("explorer.evaluation.auc")
-    assert root(page).locator(".mw-tile-auc .mw-tile-value").inner_text() == f"{auc:.2f}"
+    assert root(page).locator(".mw-auc").text_content() == f"AUC {auc:.2f}"
     page.locator(".mw-curves:not(.mw-waiting)").wait_for()
     assert page.locator("path.mw-other-curve").count() == 2
 
     notebook.python("setattr(explorer, 'eta', 6.0)")
     page.wait_for_selector('.mw-explorer[data-eta="6"]')
     settled(notebook)
+    page.get_by_text("Compare", exact=True).click()
     page.get_by_label("compare metrics").uncheck()
     notebook.eventually("explorer.comparing", wanted=False)
     assert page.locator("path.mw-other-curve").count() == 0
     page.get_by_role("radio", name="log-log").click()
-    page.get_by_role("radio", name="log", exact=True).click()
-    page.get_by_role("button", name="find 75 %").click()
+    page.locator(".mw-tau-text").click()
+    page.get_by_role("button", name="finds 75 %").click()
     settled(notebook)
     notebook.screenshots("explorer-log", of=".mw-explorer", themes=["light"])
 
@@ -108,6 +109,7 @@ def test_each_score_is_counted_exactly(widget_page):
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
     near = np.array(notebook.python("[float(x) for x in near]"))
+    page.locator(".mw-tau-text").click()
     field = page.get_by_label("τ", exact=True)
     for tau in np.unique([near, np.nextafter(near, -1), np.nextafter(near, 1)]):
         field.fill(repr(float(tau)))
@@ -126,8 +128,10 @@ def test_all_by_keyboard(widget_page):
     notebook = widget_page([JUDGED])
     page = notebook.page
     page.locator(".mw-curve-entry").nth(2).wait_for()
-    page.get_by_label("threshold τ").focus()
-    page.keyboard.press("Shift+Tab")  # back to "More controls", by key so that it shows
+    for menu in (".mw-tau-text", ".mw-tools summary"):
+        page.locator(menu).click()
+    page.get_by_role("button", name="Pin curve").focus()
+    page.keyboard.press("Shift+Tab")  # back to "Compare", by key so that it shows
     reached = []
     for _ in range(40):
         name = page.evaluate(
@@ -140,7 +144,7 @@ def test_all_by_keyboard(widget_page):
         assert outline != "none", f"no focus to be seen on {name}"
         reached.append(name)
         page.keyboard.press("Tab")
-    for name in ("threshold τ", "τ", "memorised from log-LiRA η", "η", "Youden", "flag"):
+    for name in ("τ", "memorised from log-LiRA η", "η", "Youden", "flag the lowest"):
         assert name in reached
-    assert {"compare metrics", "Fewer controls ▴", "find 75 %"} <= set(reached)
-    assert {"linear", "√"} <= set(reached)
+    assert any(name.startswith("threshold τ on PSMI") for name in reached)
+    assert {"compare metrics", "Pin curve", "finds 75 %", "linear"} <= set(reached)

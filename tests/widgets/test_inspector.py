@@ -61,6 +61,14 @@ def test_pages_are_sorted_filtered_and_counted(digits):
     assert content["scoreName"] == "PSMI"
 
 
+def test_those_on_the_line_are_shown_and_follow_tau(digits):
+    scores, errors, _ = scores_like_psmi(200)
+    for tau in (0.0, 0.2):
+        content, _ = page(digits, tau=tau, close=True)
+        assert content["total"] == int((np.abs(scores - tau) < 2 * errors).sum()) > 0
+        assert all(item["uncertain"] for item in content["items"])
+
+
 def test_the_first_rows_of_an_order_are_those_of_all_of_it():
     rng = np.random.default_rng(0)
     for n in (0, 1, 1024, 5000):

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
 
 _QUICK_VALUES = 2_000_000
+_SHORT = 10.0  # seconds: what takes less starts by itself
 NEIGHBOURS = 6
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _ROWS_AT_ONCE = 4096
@@ -99,6 +100,12 @@ class AuditView:
         self._audit = audit
         self._cache = Cache()
 
+    @property
+    def name(self) -> str:
+        """Name of the run's folder; "" for an audit in memory."""
+        path = Path(self._audit.evidence.path)
+        return path.name if path.is_dir() else ""
+
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, by their epoch."""
         table, final = self._audit.evidence.table(), self._audit.evidence.names.final()
@@ -137,12 +144,11 @@ class AuditView:
         """Whether `view` answers from disk."""
         return scores.is_computed(self._audit.evidence, score, layer, checkpoint)
 
-    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
+    def _is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
         evidence = self._audit.evidence
-        record = evidence.names.record(checkpoint)
-        wanted = scores.needs(evidence, score, record)
-        if score not in PER_LAYER or scores.lacks_references(evidence, score, record):
+        wanted = scores.needs(evidence, score, evidence.names.record(checkpoint))
+        if score not in PER_LAYER:
             return False
         if not all(evidence.checkpoints[one.checkpoint].has(one) for one in wanted):
             return False
@@ -152,7 +158,7 @@ class AuditView:
             return False
         return bool(values <= _QUICK_VALUES)
 
-    def missing(self, score: str, _layer: str, checkpoint: str) -> Missing:
+    def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """What `view` has to make: reference models, or forward passes, as long as the last one."""
         evidence = self._audit.evidence
         record = evidence.names.record(checkpoint)
@@ -160,16 +166,18 @@ class AuditView:
             return self._missing_references(record.name)
         wanted = scores.needs(evidence, score, record)
         n = len(evidence.missing(wanted))
+        doing = f"Scoring {whole(len(evidence.members))} samples"
         if not n:
             at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
             lacking = [held.made for one, held in at if not held.has(one)]
-            return Missing(why_not="".join(x.what for x in lacking[:1] if isinstance(x, Absent)))
+            why_not = "".join(x.what for x in lacking[:1] if isinstance(x, Absent))
+            short = self._is_quick(score, layer, checkpoint)
+            return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._audit.run.pass_cost()
-        passes = f"{whole(len(evidence.members))} samples{f', {n} times' if n > 1 else ''}"
-        if size is None:
-            return Missing(cost=passes)
-        time = "" if seconds is None else f"about {duration_in_words(n * seconds)}, "
-        return Missing(cost=f"{passes}, {time}{size_in_words(n * size)} of disk")
+        doing += f" at {n} checkpoints" if n > 1 else ""
+        doing += "" if seconds is None else f", about {duration_in_words(max(n * seconds, 1))}"
+        doing += "" if size is None else f", {size_in_words(n * size)} of disk"
+        return Missing(cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT)
 
     def _missing_references(self, checkpoint: str) -> Missing:
         """The short trainings that check a prediction, or why there are none."""

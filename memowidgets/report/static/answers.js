@@ -116,8 +116,15 @@ export class Answers {
       if (asked.label != null && this.wire.labels?.[row] !== asked.label) return false;
       const score = this.columns.scores[row];
       if (asked.between && (score < asked.between[0] || score > asked.between[1])) return false;
+      if (asked.close && !this.isClose(row)) return false;
       return wanted === "" || this.textOf(row).includes(wanted);
     });
+  }
+
+  /** Whether τ is less than two standard errors away. @param {number} row */
+  isClose(row) {
+    const error = this.columns.errors?.[row] ?? null;
+    return error !== null && Math.abs(this.columns.scores[row] - this.standing().tau) < 2 * error;
   }
 
   /** @param {number} row */
@@ -284,7 +291,7 @@ export class Answers {
     const { columns } = this;
     const score = columns.scores[row];
     const error = columns.errors?.[row] ?? null;
-    const { tau, rule } = this.standing();
+    const { rule } = this.standing();
     return {
       id: this.nameOf(row),
       label: "",
@@ -298,7 +305,7 @@ export class Answers {
       status: this.status(row),
       score,
       error,
-      uncertain: error !== null && rule !== "class" && Math.abs(score - tau) < 2 * error,
+      uncertain: rule !== "class" && this.isClose(row),
       logLira: columns.log_lira?.[row] ?? null,
       right: columns.right ? columns.right[row] === 1 : null,
       decision: this.decisionOf(row),

@@ -1,21 +1,18 @@
-/** The bar of the dashboard: pickers, Compute, progress and Cancel. */
+/** The bar of the dashboard: what is audited, pickers, and the work with its Cancel. */
 
-import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell, throttle } from "./dom.js";
+import { html, KERNEL_GONE, listeners, root, setAttributes, tell, throttle, write } from "./dom.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
+import { BEST, NO_LAYER, OTHER_CELL, OURS } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Picked} Choice */
 
-const MOST_BUTTONS = 5; // more scores take a second row in a notebook beside its sidebar
-const NO_LAYER = "This score is the same at every layer";
 const ADDRESS = "memowidgets=";
-const PICKS = ["checkpoint", "layer", "metric"];
+const PICKS = /** @type {const} */ (["checkpoint", "layer", "metric"]);
 const SOON = 400; // milliseconds in which a free kernel answers
 const AGAIN = 200;
 const BETWEEN_ADDRESSES = 400; // a browser refuses more than a hundred in half a minute
-const OTHER_CELL = "Waiting for the kernel: another cell is running.";
-const OURS = "Waiting for the kernel: it reads the numbers.";
 /** Only the first dashboard of a page follows the page's address. */
 const FOLLOWS = "data-memowidgets-follows";
 
@@ -69,14 +66,10 @@ export class Bar {
     /** Scores that differ from layer to layer. @type {Set<string>} */
     this.byLayer = new Set();
     this.root = root(el, "bar", "What to score", this.ears);
-    this.checkpoint = html("select", { class: "mw-select", "aria-label": "checkpoint" });
-    this.layer = html("select", { class: "mw-select", "aria-label": "layer" });
-    this.ears.on(this.checkpoint, "change", () => this.choose("checkpoint", this.checkpoint.value));
-    this.ears.on(this.layer, "change", () => this.choose("layer", this.layer.value));
-    this.scoreBox = html("div", { class: "mw-picker" });
-    this.device = html("span", { class: "mw-device" });
-    this.deviceBox = picker("Device", this.device);
-    this.deviceBox.classList.add("mw-has-device");
+    this.title = html("b", { class: "mw-name", dir: "auto" });
+    this.checkpoint = this.picker("checkpoint");
+    this.layer = this.picker("layer");
+    this.metric = this.picker("metric");
     this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
     this.ears.on(this.compute, "click", () => this.ask({ type: "compute" }));
     this.cancel = html("button", { type: "button", class: "mw-button mw-cancel" }, "Cancel");
@@ -95,21 +88,17 @@ export class Bar {
     setAttributes(this.meter, { "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "progress" });
     this.work = html("div", { class: "mw-work" }, line, this.meter);
     this.message = html("p", { class: "mw-message", role: "status" });
-    this.warnings = html("ul", { class: "mw-warnings", "aria-label": "Warnings" });
+    this.early = html("p", { class: "mw-early", role: "alert", hidden: true });
+    /** The menus, and "i". */
+    this.tools = html("div", { class: "mw-row mw-tools" });
     this.share = new Share(model, this.ears);
-    const actions = html("div", { class: "mw-row mw-actions" }, this.refresh, this.compute, this.work, this.cancel, this.share.element);
-    const row = html("div", { class: "mw-row mw-bar-row" });
-    row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
-    row.append(this.deviceBox, actions);
-    this.notes = html("ul", { class: "mw-notes", "aria-label": "Notes" });
-    this.root.append(row, this.message, this.warnings, this.notes);
-    /** @type {{ group: HTMLElement, show: (value: string) => void }} */
-    this.scores = segments("Metric", [], () => {});
+    this.tools.append(this.share.element);
+    const row = html("div", { class: "mw-row mw-bar-row" }, this.title, this.checkpoint, this.layer, this.metric, this.tools);
+    this.working = html("div", { class: "mw-row mw-working" }, this.message, this.refresh, this.compute, this.work, this.cancel);
+    this.root.append(row, this.working, this.early);
     this.ears.onModel("change:_choices", () => this.fill());
-    for (const name of ["checkpoint", "layer", "metric"]) {
-      this.ears.onModel(`change:${name}`, () => this.showChosen());
-    }
-    for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings", "_notes", "_button"]) {
+    for (const name of PICKS) this.ears.onModel(`change:${name}`, () => this.showChosen());
+    for (const name of ["computed", "outdated", "_work", "_message", "_early", "_button", "_name"]) {
       this.ears.onModel(`change:${name}`, () => this.show());
     }
     this.ears.onModel("msg:custom", (content) => this.hear(content));
@@ -195,22 +184,24 @@ export class Bar {
     const { checkpoints, layers, metrics } = this.model.get("_choices");
     const byLayer = metrics.filter((/** @type {Choice} */ metric) => metric.usesLayer);
     this.byLayer = new Set(byLayer.map((/** @type {Choice} */ metric) => metric.value));
-    fillPicker(this.checkpoint, checkpoints, " (ρ)");
+    fillPicker(this.checkpoint, checkpoints, BEST);
     fillPicker(this.layer, layers, "");
-    const few = metrics.length <= MOST_BUTTONS;
-    const choose = (/** @type {string} */ value) => this.choose("metric", value);
-    this.scores = few ? segments("Metric", metrics, choose) : dropDown("metric", metrics, choose);
-    this.scoreBox.replaceChildren(html("span", { class: "mw-picker-name" }, "Metric"), this.scores.group);
+    fillPicker(this.metric, metrics, "");
     this.showChosen();
   }
 
   showChosen() {
-    this.checkpoint.value = this.model.get("checkpoint");
-    this.layer.value = this.model.get("layer");
+    for (const name of PICKS) this[name].value = this.model.get(name);
     const metric = this.model.get("metric");
-    this.scores.show(metric);
     this.layer.disabled = !this.byLayer.has(metric);
     this.layer.title = this.layer.disabled ? NO_LAYER : "";
+  }
+
+  /** @param {string} name */
+  picker(name) {
+    const select = html("select", { class: "mw-select", "aria-label": name });
+    this.ears.on(select, "change", () => this.choose(name, select.value));
+    return select;
   }
 
   /**
@@ -232,7 +223,7 @@ export class Bar {
     this.gone = true;
     this.message.className = "mw-message mw-message-error";
     this.message.textContent = KERNEL_GONE;
-    this.message.hidden = false;
+    this.message.hidden = this.working.hidden = false;
     return false;
   }
 
@@ -242,19 +233,17 @@ export class Bar {
     const asked = this.box.classList.contains("mw-asked");
     const computed = this.model.get("computed") && !asked;
     this.refresh.hidden = busy || !this.model.get("outdated");
-    this.compute.disabled = busy || computed || asked;
-    this.compute.classList.toggle("mw-wanted", !busy && !computed && !asked);
     const label = this.model.get("_button") ?? "Compute"; // "" where nothing can be computed
-    this.compute.textContent = asked ? "waiting …" : computed && !busy ? "✓ computed" : label;
-    this.compute.hidden = busy || (label === "" && !computed && !asked);
+    this.compute.textContent = label;
+    this.compute.hidden = busy || computed || asked || label === "";
     this.cancel.hidden = !busy;
     this.root.classList.toggle("mw-busy", busy);
     this.work.hidden = !busy;
     if (busy) this.showWork(work);
     else this.cancel.disabled = false;
-    const status = this.model.get("_status");
-    this.device.textContent = status;
-    this.deviceBox.hidden = status === "";
+    write(this.title, this.model.get("_name") ?? "");
+    this.title.title = this.title.textContent ?? "";
+    this.showEarly();
     if (this.gone) return; // the last word
     const late = this.awaits !== "" && performance.now() - this.since >= SOON - 1;
     const { kind, text } = late
@@ -263,12 +252,20 @@ export class Bar {
     this.message.className = `mw-message mw-message-${kind}`;
     this.message.textContent = text;
     this.message.hidden = text === "";
-    for (const [list, trait] of /** @type {[HTMLElement, string][]} */ ([[this.warnings, "_warnings"], [this.notes, "_notes"]])) {
-      /** @type {string[]} */
-      const texts = this.model.get(trait);
-      list.replaceChildren(...texts.map((text) => html("li", {}, text)));
-      list.hidden = texts.length === 0;
-    }
+    this.working.hidden = [this.message, this.refresh, this.compute, this.work].every((part) => part.hidden);
+  }
+
+  /** Says that the model knows nothing yet at this checkpoint, and leads to the one where it does. */
+  showEarly() {
+    const text = /** @type {string} */ (this.model.get("_early") ?? "");
+    const { checkpoints } = this.model.get("_choices");
+    const best = checkpoints.find((/** @type {Choice} */ choice) => choice.marked && choice.value !== this.checkpoint.value);
+    this.early.hidden = text === "";
+    this.early.replaceChildren(text);
+    if (best === undefined) return;
+    const go = html("button", { type: "button", class: "mw-link" }, `Go to ${best.label}`);
+    go.addEventListener("click", () => this.choose("checkpoint", best.value));
+    this.early.append(" ", go);
   }
 
   /** @param {import("./messages.js").Work} work */
@@ -288,28 +285,6 @@ export class Bar {
     this.ears.clear();
     this.root.remove();
   }
-}
-
-/**
- * @param {string} name
- * @param {HTMLElement} control
- */
-function picker(name, control) {
-  const tag = control instanceof HTMLSelectElement ? "label" : "div";
-  return html(tag, { class: "mw-picker" }, html("span", { class: "mw-picker-name" }, name), control);
-}
-
-/**
- * A drop-down that is used as `segments` are.
- * @param {string} label
- * @param {Choice[]} choices
- * @param {(value: string) => void} choose
- */
-function dropDown(label, choices, choose) {
-  const group = html("select", { class: "mw-select", "aria-label": label });
-  fillPicker(group, choices, "");
-  group.addEventListener("change", () => choose(group.value));
-  return { group, show: (/** @type {string} */ value) => void (group.value = value) };
 }
 
 /**

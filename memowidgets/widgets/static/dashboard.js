@@ -11,22 +11,28 @@ export default {
   /** @param {{model: Model, el: HTMLElement}} context */
   render({ model, el }) {
     const box = html("div", { class: "mw-dashboard" });
-    el.append(box);
+    const frame = html("div", { class: "mw-frame" }, box); // whose width says whether the dashboard has a height
+    el.append(frame);
     /** @type {Inspector | null} */
     let inspector = null;
     const bar = new Bar(model, box);
     const explorer = new Explorer(
-      model, box, (tau, counts) => inspector?.follow(tau, counts), (low, high) => inspector?.showBetween([low, high]),
+      model, box, (tau, counts) => inspector?.follow(tau, counts), (what) => inspector?.showBetween(what),
     );
+    bar.tools.prepend(explorer.comparing);
+    bar.tools.append(explorer.toggle);
     const inspect = () => {
-      if (inspector === null && model.get("_data").values) inspector = new Inspector(model, box, true);
+      if (inspector !== null || !model.get("_data").values) return;
+      inspector = new Inspector(model, box, true);
+      const taking = inspector.root.querySelector(".mw-export");
+      if (taking !== null) bar.share.element.before(taking);
     };
     model.on("change:_data", inspect);
     inspect();
     return () => {
       model.off("change:_data", inspect);
       for (const part of [bar, explorer, inspector]) part?.destroy();
-      box.remove();
+      frame.remove();
     };
   },
 };

@@ -1,19 +1,17 @@
-/** The τ explorer: histogram, ROC, sliders and tiles that follow τ and η without the kernel. */
+/** The τ explorer: dots along the score, ROC and sentences that follow τ and η without the kernel. */
 
+import { Answers, curveEntry, EtaRow, neighbourTau, presets, Rates, ROC_SCALES, SCORE_SCALES, TauMenu } from "./controls.js";
 import {
-  COUNT_SCALES, Controls, curveEntry, neighbourTau, presets, ROC_SCALES, SCORE_SCALES, Tiles,
-} from "./controls.js";
-import {
-  arrowStep, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle,
+  arrowStep, html, KERNEL_GONE, listeners, menu, onWidth, root, segments, setAttributes, tell, throttle, write,
 } from "./dom.js";
 import {
-  aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
+  aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
   symmetricLog, tauAtRank, undecidedAt, withMemorized,
 } from "./maths.js";
-import { rateText, scoreText, tickText, tidy, whole } from "./numbers.js";
+import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
-import { Strip } from "./strip.js";
 import { floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from "./wire.js";
+import { OPTIMISTIC, UNCHECKED, WAITING } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
@@ -22,12 +20,8 @@ import { floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from ".
 /** @typedef {import("./maths.js").Axis} Axis */
 /** @typedef {import("./wire.js").Late} Late */
 
-const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
-
 const NEAR_LINE = 9; // pixels from τ's line within which a press drags it
 const STILL = 4; // pixels that a click may move
-
-const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
 
 /** One view of the explorer. */
 export class Explorer {
@@ -35,7 +29,7 @@ export class Explorer {
    * @param {Model} model
    * @param {HTMLElement} el
    * @param {(tau: number, counts: Counts | null) => void} [moved]  hears where τ is at every frame
-   * @param {((low: number, high: number) => void) | null} [picked]  hears which bar is clicked: its scores
+   * @param {((what: [number, number] | "line") => void) | null} [picked]  hears of which scores the samples are wanted
    */
   constructor(model, el, moved = () => {}, picked = null) {
     this.model = model;
@@ -64,7 +58,6 @@ export class Explorer {
     /** @type {Axis} */
     this.axis = LINEAR;
     this.scoreScale = "";
-    this.countScale = "sqrt";
     this.rocScale = "linear";
     this.dragging = false;
     this.typing = false;
@@ -72,6 +65,8 @@ export class Explorer {
     this.ways = "";
     /** @type {HTMLElement | null} */
     this.classButton = null;
+    /** Presets that are marks on the axis. @type {ReturnType<typeof presets>} */
+    this.onAxis = [];
     this.heard = true;
     this.frame = 0;
     this.redraw = false;
@@ -83,26 +78,34 @@ export class Explorer {
     }, 80);
 
     this.root = root(el, "explorer", "Threshold explorer", this.ears);
-    /** In a dashboard, where samples scroll below. */
-    this.strip = picked === null ? null : new Strip(el, this.root, this.ears);
     this.histogram = new HistogramPlot();
     this.roc = new RocPlot();
-    this.noRoc = html("p", { class: "mw-empty", hidden: true });
+    this.noRoc = html("p", { class: "mw-no-roc", hidden: true });
+    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
     this.pin = html("button", { type: "button", class: "mw-button mw-pin" });
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.pin, this.noRoc);
-    this.legend = html("div", { class: "mw-legend" });
+    this.compare = html("input", { type: "checkbox" });
+    this.compareBox = html("label", { class: "mw-check", hidden: true }, this.compare, "compare metrics");
+    this.comparing = menu("Compare", this.pin, this.compareBox);
     this.says = html("div", { class: "mw-bar-text", hidden: true });
-    this.tiles = new Tiles();
-    this.controls = new Controls();
+    this.answers = new Answers();
+    this.rates = new Rates();
+    this.chosen = new TauMenu();
+    this.etaRow = new EtaRow();
+    this.hint = html("p", { class: "mw-hint", role: "status" });
+    this.cautions = html("ul", { class: "mw-cautions", "aria-label": "Cautions" });
+    this.device = html("p", { class: "mw-device" });
+    this.toggle = html("button", { type: "button", class: "mw-button mw-toggle" });
+    this.more = html("div", { class: "mw-more", role: "group", "aria-label": "About these numbers" });
     this.spoken = html("p", { class: "mw-spoken", role: "status" });
     this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
-    this.countScales = segments("Scale of the counts", COUNT_SCALES, (value) => this.rescale({ countScale: value }));
     this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
     this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
+    /** What a dashboard has in its bar. */
+    this.tools = html("div", { class: "mw-row mw-tools" }, this.comparing, this.toggle);
     this.compose();
 
-    this.size = onWidth(this.root, (width) => this.layout(width));
+    this.size = onWidth(this.root, () => this.draw());
     this.ears.later(this.size.stop);
     this.listen();
     this.load();
@@ -111,24 +114,23 @@ export class Explorer {
   }
 
   compose() {
-    const left = html("div", { class: "mw-histogram-box" }, this.legend, this.says, this.histogram.element);
-    const answers = html("div", { class: "mw-answer-box" }, this.tiles.answers, this.controls.toggle);
-    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, this.curves, answers);
-    this.controls.more.prepend(this.tiles.rates);
-    this.controls.scales.append(
-      this.rocScalesBox,
-      html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group),
-      html("span", { class: "mw-labelled" }, "counts", this.countScales.group),
-    );
-    this.countScales.show(this.countScale);
+    const dots = html("div", { class: "mw-histogram-box" }, this.histogram.element, this.says, this.chosen.element);
+    const plots = html("div", { class: "mw-plots" }, dots, this.rocBox, this.answers.element);
+    const scores = html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group);
+    const scales = html("div", { class: "mw-row mw-scales" }, scores, this.rocScalesBox);
+    const about = html("div", { class: "mw-about" }, this.cautions, this.rates.element);
+    this.more.append(about, this.etaRow.element, scales, this.device);
     this.rocScales.show(this.rocScale);
-    this.root.append(plots, this.tiles.why, this.controls.element, this.controls.more, this.spoken);
+    this.root.append(this.tools, plots, this.curves, this.hint, this.more, this.spoken);
     this.showMore();
   }
 
   listen() {
-    const { tau, eta, etaReset, flag, share, compare, toggle } = this.controls;
-    this.ears.onModel("change:more", () => this.showMore());
+    const { chosen, etaRow, compare, toggle } = this;
+    this.ears.onModel("change:more", () => {
+      this.showMore();
+      if (!this.root.hidden) this.moved();
+    });
     this.ears.on(toggle, "click", () => {
       this.model.set("more", !this.model.get("more"));
       this.heard = tell(this.model);
@@ -146,34 +148,30 @@ export class Explorer {
     this.ears.onModel("change:rule", () => this.hearRule());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
-    if (this.strip !== null) {
-      const { slider } = this.strip;
-      this.ears.on(slider, "input", () => this.move(this.axis.from(Number(slider.value))));
-      this.ears.on(slider, "change", () => this.commit("tau"));
-      this.ears.on(slider, "keydown", (event) => this.key(event));
-    }
+    for (const name of ["_warnings", "_notes", "_status", "_early"]) this.ears.onModel(`change:${name}`, () => this.showCautions());
     this.dragOn(this.histogram.element, (x) => this.histogram.tauAt(x));
     this.listenToBars();
     this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
-    this.listenToRow(tau, {
-      slide: (place) => this.move(this.axis.from(place)),
-      commit: () => this.commit("tau"),
-      key: (event) => this.key(event),
-      text: () => this.tauText(),
-      choose: (value) => this.choose(value, false),
+    this.ears.on(this.histogram.element, "keydown", (event) => this.key(event));
+    this.listenToField(chosen.field, () => this.tauText(), (event) => this.key(event), (value) => this.choose(value, false));
+    this.listenToField(etaRow.field, () => this.etaText(), (event) => this.etaKey(event), (value) => this.chooseEta(value));
+    this.ears.on(etaRow.slider, "pointerdown", () => (this.dragging = true));
+    this.ears.on(etaRow.slider, "input", () => this.moveEta(Number(etaRow.slider.value)));
+    this.ears.on(etaRow.slider, "change", () => {
+      this.dragging = false;
+      this.commit("eta");
     });
-    this.listenToRow(eta, {
-      slide: (place) => this.moveEta(place),
-      commit: () => this.commit("eta"),
-      key: (event) => this.etaKey(event),
-      text: () => this.etaText(),
-      choose: (value) => this.chooseEta(value),
-    });
-    this.ears.on(etaReset, "click", () => this.chooseEta(4));
-    this.ears.on(flag, "click", () => this.flagShare());
-    this.ears.on(share, "keydown", (event) => {
+    for (const name of ["pointerup", "pointercancel", "blur"]) {
+      this.ears.on(etaRow.slider, name, () => (this.dragging = false));
+    }
+    this.ears.on(etaRow.slider, "keydown", (event) => this.etaKey(event));
+    this.ears.on(etaRow.reset, "click", () => this.chooseEta(4));
+    this.ears.on(chosen.flag, "click", () => this.flagShare());
+    this.ears.on(chosen.share, "keydown", (event) => {
       if (event.key === "Enter") this.flagShare();
     });
+    this.ears.on(this.answers.show, "click", () => this.onPicked?.("line"));
+    this.answers.show.hidden = this.onPicked === null;
     this.ears.on(compare, "change", () => {
       this.model.set("comparing", compare.checked);
       this.heard = tell(this.model);
@@ -182,28 +180,20 @@ export class Explorer {
   }
 
   /**
-   * @param {{slider: HTMLInputElement, field: HTMLInputElement}} row
-   * @param {{slide: (place: number) => void, commit: () => void, key: (event: KeyboardEvent) => void, text: () => string, choose: (value: number) => void}} acts
+   * @param {HTMLInputElement} field
+   * @param {() => string} text  what it shows
+   * @param {(event: KeyboardEvent) => void} key
+   * @param {(value: number) => void} choose
    */
-  listenToRow({ slider, field }, acts) {
+  listenToField(field, text, key, choose) {
     const typed = () => {
       if (!this.typing) return;
       this.typing = false;
-      const text = field.value.trim().replace("−", "-").replace(",", ".");
-      const value = text === "" ? NaN : Number(text);
-      if (Number.isFinite(value)) acts.choose(value); // what it shows may be rounded
-      else field.value = acts.text();
+      const written = field.value.trim().replace("−", "-").replace(",", ".");
+      const value = written === "" ? NaN : Number(written);
+      if (Number.isFinite(value)) choose(value); // what it shows may be rounded
+      else field.value = text();
     };
-    this.ears.on(slider, "pointerdown", () => (this.dragging = true));
-    this.ears.on(slider, "input", () => acts.slide(Number(slider.value)));
-    this.ears.on(slider, "change", () => {
-      this.dragging = false;
-      acts.commit();
-    });
-    for (const name of ["pointerup", "pointercancel", "blur"]) {
-      this.ears.on(slider, name, () => (this.dragging = false));
-    }
-    this.ears.on(slider, "keydown", acts.key);
     this.ears.on(field, "input", () => (this.typing = true));
     this.ears.on(field, "change", typed);
     this.ears.on(field, "blur", typed);
@@ -211,9 +201,9 @@ export class Explorer {
       if (event.key === "Enter") typed();
       if (event.key === "Escape") {
         this.typing = false;
-        field.value = acts.text();
+        field.value = text();
       }
-      if (event.key === "ArrowUp" || event.key === "ArrowDown") acts.key(event);
+      if (event.key === "ArrowUp" || event.key === "ArrowDown") key(event);
     });
   }
 
@@ -317,12 +307,14 @@ export class Explorer {
     this.takeLate();
     this.showParts();
     this.showPresets();
+    this.showCautions();
     this.chooseAxis();
     this.draw();
   }
 
   hearLate() {
     this.takeLate();
+    this.showCautions();
     this.draw();
   }
 
@@ -393,26 +385,41 @@ export class Explorer {
   showParts() {
     const { known, hasRoc } = this;
     this.root.classList.toggle("mw-without-truth", !known);
-    this.rocBox.hidden = !known;
     setAttributes(this.roc.element, { hidden: !hasRoc });
-    this.rocScalesBox.hidden = !hasRoc;
+    this.rocScalesBox.hidden = this.rates.element.hidden = !hasRoc;
     this.noRoc.hidden = hasRoc;
     const none = this.scores.memorized === 0;
-    const { truth } = this.data;
-    const which = truth === "" ? "memorised" : `among the ${truth}`;
-    this.noRoc.textContent = `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`;
-    this.tiles.nameTruth(truth === "" ? "memorised samples" : truth);
-    this.tiles.explain();
-    this.tiles.showParts(known, hasRoc);
+    const which = this.data.truth === "" ? "memorised" : `among the ${this.data.truth}`;
+    this.noRoc.textContent = known
+      ? `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`
+      : UNCHECKED;
     const range = this.data.etaRange;
-    this.controls.eta.row.hidden = range === null;
+    this.etaRow.element.hidden = range === null;
     if (range === null) return;
     const ends = { min: Math.min(range[0], this.eta), max: Math.max(range[1], this.eta) };
-    setAttributes(this.controls.eta.slider, ends);
+    setAttributes(this.etaRow.slider, ends);
   }
 
+  /** Opens or closes what stands behind "i". */
   showMore() {
-    this.controls.showMore(this.model.get("more"));
+    this.more.hidden = !this.model.get("more");
+    this.toggle.setAttribute("aria-expanded", String(this.model.get("more")));
+  }
+
+  /** All that a reader should know of these numbers; the button says how many sentences that are. */
+  showCautions() {
+    const of = (/** @type {string} */ name) => /** @type {string[]} */ (this.model.get(name) ?? []);
+    const remarks = [this.data.note, ...(this.late ? this.late.remarks : [])].filter(Boolean);
+    const texts = [...new Set([...(this.fitted ? [OPTIMISTIC] : []), ...of("_warnings"), ...remarks, ...of("_notes")])];
+    const many = `${texts.length} ${texts.length === 1 ? "caution" : "cautions"}`;
+    const name = texts.length > 0 ? `i · ${texts.length}` : "i";
+    write(this.toggle, name);
+    setAttributes(this.toggle, { "aria-label": `${name}, about these numbers`, title: many });
+    this.toggle.classList.toggle("mw-wrong", Boolean(this.model.get("_early")));
+    this.cautions.hidden = texts.length === 0;
+    this.cautions.replaceChildren(...texts.map((text) => html("li", {}, text)));
+    const device = this.model.get("_status") ?? "";
+    write(this.device, device === "" ? "" : `Computed on ${device}.`);
   }
 
   /** Keeps the curve on show, or lets the kept one go. */
@@ -449,7 +456,7 @@ export class Explorer {
 
   /** Names the curve on show and the pinned one, with η where they differ in it. */
   showPinned() {
-    this.pin.hidden = !this.hasRoc;
+    this.comparing.hidden = !this.hasRoc;
     this.pin.textContent = this.pinned === null ? "Pin curve" : "Unpin";
     this.pin.setAttribute("aria-pressed", String(this.pinned !== null));
     this.pin.title = this.pinned === null
@@ -466,15 +473,13 @@ export class Explorer {
   showCompared() {
     const pinned = this.showPinned();
     const comparing = this.model.get("comparing");
-    this.controls.compareBox.hidden = !(this.model.get("_comparable") && this.hasRoc);
-    this.controls.compare.checked = comparing;
-    const shown = comparing && !this.controls.compareBox.hidden;
+    this.compareBox.hidden = !(this.model.get("_comparable") && this.hasRoc);
+    this.compare.checked = comparing;
+    const shown = comparing && !this.compareBox.hidden;
     const names = shown || this.pinned !== null; // a pinned curve names the one on show, too
     this.curves.hidden = !names;
-    this.root.classList.toggle("mw-named", names);
     if (!names) {
       this.curves.replaceChildren();
-      this.root.style.removeProperty("--mw-curves");
       return;
     }
     if (shown && this.late === null) {
@@ -491,49 +496,27 @@ export class Explorer {
     const { auc } = this;
     const own = auc === null ? [] : [curveEntry("mw-curve", this.data.title, auc.area, auc.interval, null)];
     this.curves.replaceChildren(...own, ...pinned, ...others);
-    this.root.style.setProperty("--mw-curves", String(this.curves.children.length));
   }
 
-  showLegend() {
-    const { scores, settled } = this;
-    /** @type {(kind: string, text: string) => HTMLElement} */
-    const entry = (kind, text) => {
-      const swatch = html("span", { class: `mw-swatch mw-swatch-${kind}`, "aria-hidden": "true" });
-      return html("span", { class: "mw-legend-entry" }, swatch, text);
-    };
-    const { etaRange, truth } = this.data;
-    const reason = etaRange === null ? "" : ` (log-LiRA ≥ ${this.etaText()})`;
-    const positives = truth === "" ? `memorised${reason}` : truth;
-    const truly = this.late?.truly ? `, ${this.late.truly}` : "";
-    const many = (/** @type {number} */ count) => (settled ? whole(count) : "…");
-    const entries = this.known
-      ? [
-          entry("memorized", `↑ ${positives} · ${many(scores.memorized)}${truly}`),
-          entry("other", `↓ others · ${many(scores.n - scores.memorized)}`),
-        ]
-      : [entry("other", `samples · ${whole(scores.n)}`)];
-    this.legend.replaceChildren(...entries);
-  }
-
-  /** Offers the ways to choose τ; the buttons stay while the ways do. */
+  /** Offers the ways to choose τ: those for everybody are marks on the axis, too. */
   showPresets() {
     const { hasRoc, data } = this;
     const byClass = data.below !== null;
+    const all = presets(hasRoc, data.natural, data.canaryTau, byClass);
+    this.onAxis = all.filter((preset) => !preset.more && !preset.rule);
     const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau, byClass]);
     if (ways === this.ways) return;
     this.ways = ways;
-    const groups = [this.controls.presets, this.controls.morePresets];
-    for (const group of groups) group.replaceChildren();
     this.classButton = null;
-    for (const preset of presets(hasRoc, data.natural, data.canaryTau, byClass)) {
+    this.chosen.presets.replaceChildren(...all.map((preset) => {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
         if (preset.rule) this.chooseRule(preset.rule);
         else if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
       });
       if (preset.rule) this.classButton = button;
-      groups[preset.more ? 1 : 0].append(button);
-    }
+      return button;
+    }));
   }
 
   dim() {
@@ -542,7 +525,7 @@ export class Explorer {
 
   /* ------------------------------------------------------------ drawing */
 
-  /** @param {{scoreScale?: string, countScale?: string, rocScale?: string}} scales */
+  /** @param {{scoreScale?: string, rocScale?: string}} scales */
   rescale(scales) {
     Object.assign(this, scales);
     this.chooseAxis();
@@ -557,14 +540,6 @@ export class Explorer {
     this.scoreScales.show(scale);
   }
 
-  /** @param {number} width */
-  layout(width) {
-    this.root.classList.toggle("mw-narrow", width < 640);
-    this.root.classList.toggle("mw-wide", width >= 690);
-    this.root.classList.toggle("mw-roomy", width >= 860);
-    this.draw();
-  }
-
   draw() {
     if (this.root.hidden) return;
     if (this.histogram.element.clientWidth === 0) {
@@ -573,22 +548,25 @@ export class Explorer {
     }
     const { scores, late, settled } = this;
     this.root.classList.toggle("mw-pending", !settled);
-    this.histogram.draw(scores, this.axis, this.countScale, this.data.title, this.data.truth || "memorised");
+    const marks = settled ? this.onAxis.map(({ label, fitted, tau }) => ({ label, fitted, tau: tau(scores) })) : [];
+    this.histogram.draw(scores, this.axis, this.data.title, this.positives, marks);
     if (this.hasRoc) {
       const others = this.model.get("comparing") && late ? late.others.map((other) => other.points) : [];
       this.roc.draw(scores, late ? late.band : null, others, this.beside, this.rocScale === "log");
     }
-    setAttributes(this.controls.tau.slider, { min: this.histogram.low, max: this.histogram.high });
+    setAttributes(this.histogram.element, { "aria-valuemin": this.axis.from(this.histogram.low), "aria-valuemax": this.axis.from(this.histogram.high) });
     this.showEta();
-    this.showLegend();
-    if (this.auc !== null) this.tiles.showArea(this.auc, settled);
+    if (this.auc !== null) {
+      write(this.roc.area, `AUC ${settled ? rateText(this.auc.area) : "…"}`);
+      write(this.roc.areaInterval, settled ? `(${intervalText(this.auc.interval)})` : "");
+    }
     this.moved();
     this.describe();
   }
 
   showEta() {
     if (this.data.etaRange === null) return;
-    const { slider, field } = this.controls.eta;
+    const { slider, field } = this.etaRow;
     const text = this.etaText();
     if (Number(slider.value) !== this.eta) slider.value = String(this.eta);
     const many = this.settled ? `, ${whole(this.scores.memorized)} samples memorised` : "";
@@ -599,40 +577,48 @@ export class Explorer {
 
   /** Moves what depends on τ. Everything else stays as it is drawn. */
   moved() {
-    const { slider, field, row } = this.controls.tau;
-    const { byClass, settled } = this;
+    const { byClass, settled, scores, histogram } = this;
     const counts = this.counted();
     const text = this.tauText();
-    if (byClass) this.histogram.moveByClass(...this.flaggedByClass());
-    else this.histogram.move(this.tau, text);
-    row.classList.toggle("mw-aside", byClass);
+    const rank = countUpTo(scores.values, this.tau);
+    if (byClass) histogram.moveByClass(...this.flaggedByClass());
+    const x = byClass ? 0 : histogram.move(scores, this.tau, rank);
+    const beyond = histogram.axis.to(this.tau) > histogram.high ? " →" : histogram.axis.to(this.tau) < histogram.low ? " ←" : "";
+    this.chosen.show(byClass ? "by class" : `τ = ${text}${beyond}`, x, histogram.element.clientWidth);
     this.classButton?.setAttribute("aria-pressed", String(byClass));
     const close = this.data.bounds && !byClass ? undecidedAt(this.data.bounds, this.tau) : 0;
-    this.tiles.show(counts, this.scores, close, settled, byClass ? "" : text);
+    this.answers.tell(counts, scores, close, this.positives, this.late?.truly ?? "", settled);
     this.onMoved(this.tau, this.known && !settled ? null : counts);
-    if (this.hasRoc) this.roc.move(...this.rates(counts));
-    const place = this.axis.to(this.tau);
-    if (Math.abs(Number(slider.value) - place) > 1e-12) slider.value = String(place);
-    slider.setAttribute("aria-valuetext", `${text}, ${whole(counts.flagged)} samples flagged`);
-    if (!this.typing) field.value = text;
-    this.strip?.show(this.answer(counts, settled), place, this.histogram.low, this.histogram.high);
+    if (this.hasRoc) {
+      const { n, memorized } = scores;
+      const [fpr, tpr] = this.ratesAt(counts);
+      const across = clopperPearson(counts.flaggedOnly, n - memorized);
+      this.roc.move(fpr, tpr, across, clopperPearson(counts.found, memorized));
+      if (!this.more.hidden && settled) this.rates.show(counts, scores);
+    }
+    const says = `${byClass ? "by class" : text}, ${whole(counts.flagged)} samples flagged`;
+    setAttributes(histogram.element, { "aria-valuenow": this.tau, "aria-valuetext": says });
+    if (!this.typing) this.chosen.field.value = text;
     this.showHint();
     this.root.dataset.tau = String(this.tau);
     this.root.dataset.counts = JSON.stringify(settled ? counts : { flagged: counts.flagged });
   }
 
   showHint() {
-    const hints = [this.data.note, ...(this.late ? this.late.remarks : [])].filter(Boolean);
-    if (this.fitted) hints.unshift(OPTIMISTIC);
-    if (!this.settled) hints.unshift(WAITING);
-    if (!this.heard) hints.unshift(KERNEL_GONE);
-    this.controls.hint.textContent = hints.join(" ");
+    const hints = [...(this.heard ? [] : [KERNEL_GONE]), ...(this.settled ? [] : [WAITING])];
+    write(this.hint, hints.join(" "));
+  }
+
+  /** What counts as memorised, in a word. */
+  get positives() {
+    return this.data.truth || "memorised";
   }
 
   tauText() {
     const { low, high } = this.histogram;
     const beside = this.axis.from(this.axis.to(this.tau) + (high - low) / 100);
-    return scoreText(this.tau, Math.abs(beside - this.tau));
+    const text = scoreText(this.tau, Math.abs(beside - this.tau));
+    return Number(text.replace("−", "-")) === this.tau ? tickText(this.tau) : text;
   }
 
   etaText() {
@@ -643,19 +629,22 @@ export class Explorer {
    * @param {Counts} counts
    * @returns {[number, number]}  FPR and TPR
    */
-  rates(counts) {
+  ratesAt(counts) {
     const { n, memorized } = this.scores;
     return [counts.flaggedOnly / (n - memorized), counts.found / memorized];
   }
 
   /* ------------------------------------------------------------ moving τ and η */
 
-  /** @param {number} tau */
-  move(tau) {
+  /**
+   * @param {number} tau
+   * @param {boolean} [fitted]  whether the ground truth chose it
+   */
+  move(tau, fitted = false) {
     if (!Number.isFinite(tau)) return;
     if (this.byClass) this.model.set("rule", "");
     this.tau = tau;
-    this.fitted = false;
+    this.fitted = fitted;
     this.unsent.add("tau");
     this.sync();
     this.nextFrame();
@@ -700,6 +689,7 @@ export class Explorer {
     this.model.set(`${name}_committed`, this[name]);
     this.heard = tell(this.model);
     this.showHint();
+    this.showCautions();
     this.speak();
   }
 
@@ -708,8 +698,7 @@ export class Explorer {
    * @param {boolean} fitted  whether the ground truth chose it
    */
   choose(tau, fitted) {
-    this.move(tau);
-    this.fitted = fitted;
+    this.move(tau, fitted);
     this.commit("tau");
   }
 
@@ -728,7 +717,7 @@ export class Explorer {
   }
 
   flagShare() {
-    const { share } = this.controls;
+    const { share } = this.chosen;
     const most = share.value === "" ? NaN : Number(share.value) / 100;
     if (!(most >= 0 && most <= 1)) return;
     this.choose(tauAtRank(this.scores, rankShareAtMost(this.scores, most)), false);
@@ -758,7 +747,7 @@ export class Explorer {
 
   /** @param {KeyboardEvent} event */
   etaKey(event) {
-    const { slider } = this.controls.eta;
+    const { slider } = this.etaRow;
     const step = arrowStep(event.key);
     const pages = { PageUp: 1, PageDown: -1 }[event.key];
     /** @type {number | null} */
@@ -778,47 +767,39 @@ export class Explorer {
     });
   }
 
-  /** Bars say what they hold, to the pointer and to the keyboard; a click or Enter shows their samples. */
+  /** Columns say what they hold to the pointer; a click shows their samples. */
   listenToBars() {
     const plot = this.histogram.element;
     this.ears.on(plot, "pointermove", (event) => {
-      const { left } = plot.getBoundingClientRect();
-      this.showBar(this.dragging ? null : this.histogram.barAt(event.clientX - left));
+      const { left, top } = plot.getBoundingClientRect();
+      const [x, y] = [event.clientX - left, event.clientY - top];
+      const mark = this.histogram.markAt(x);
+      this.showBar(this.dragging ? null : this.histogram.barAt(x, y));
+      if (this.bar === null && mark !== null && !this.dragging) this.say(mark.label);
     });
     this.ears.on(plot, "pointerleave", () => this.showBar(null));
-    this.ears.on(plot, "blur", () => this.showBar(null));
-    this.ears.on(plot, "keydown", (event) => {
-      const { bins } = this.histogram;
-      const step = arrowStep(event.key);
-      if (event.key === "Escape" && this.bar !== null) this.showBar(null);
-      else if (event.key === "Enter" && this.bar !== null) this.pickBar();
-      else if (step !== 0 && bins !== null) {
-        let bar = this.bar ?? (step > 0 ? -1 : bins.others.length);
-        do bar += step;
-        while (bar >= 0 && bar < bins.others.length && bins.others[bar] + bins.memorized[bar] === 0);
-        if (bar < 0 || bar >= bins.others.length) return;
-        this.showBar(bar);
-        this.spoken.textContent = this.barText(bar);
-      } else return;
-      event.preventDefault();
-    });
   }
 
   /** @param {number | null} bar */
   showBar(bar) {
     this.bar = bar;
     this.histogram.showBar(bar);
-    this.says.textContent = bar === null ? "" : this.barText(bar);
-    this.says.hidden = bar === null;
+    this.say(bar === null ? "" : this.barText(bar));
+  }
+
+  /** @param {string} text  of what the pointer is at */
+  say(text) {
+    write(this.says, text);
+    this.says.hidden = text === "";
   }
 
   /** @param {number} bar */
   barText(bar) {
     const { bins, axis } = this.histogram;
     if (bins === null) return "";
-    const [from, to] = [bar, bar + 1].map((i) => tickText(tidy(axis.from(tidy(bins.start + i * bins.width)))));
+    const [from, to] = [bar, bar + 1].map((i) => scoreText(axis.from(bins.start + i * bins.width), bins.width));
     const others = whole(bins.others[bar]);
-    const held = this.known ? `${whole(bins.memorized[bar])} ${this.data.truth || "memorised"}, ${others} others` : `${others} samples`;
+    const held = this.known ? `${whole(bins.memorized[bar])} ${this.positives}, ${others} others` : `${others} samples`;
     const flagged = this.byClass ? `; ${whole(this.histogram.flaggedIn(bar))} flagged` : "";
     return `${from} to ${to}: ${held}${flagged}`;
   }
@@ -828,7 +809,7 @@ export class Explorer {
     const { bins } = this.histogram;
     if (this.bar === null || bins === null || this.onPicked === null) return;
     const [from, to] = [bins.ranks[this.bar], bins.ranks[this.bar + 1]];
-    if (to > from) this.onPicked(this.scores.values[from], this.scores.values[to - 1]);
+    if (to > from) this.onPicked([this.scores.values[from], this.scores.values[to - 1]]);
   }
 
   /**
@@ -836,12 +817,20 @@ export class Explorer {
    * @param {(x: number, y: number) => number} tauAt
    */
   dragOn(plot, tauAt) {
+    const isDots = plot === this.histogram.element;
     /** @type {number | null} */
     let pressed = null;
+    /** @type {number | null} */
+    let bar = null;
+    /** @type {(event: PointerEvent) => [number, number]} */
+    const placeOf = (event) => {
+      const corner = plot.getBoundingClientRect();
+      return [event.clientX - corner.left, event.clientY - corner.top];
+    };
     /** @param {PointerEvent} event */
     const follow = (event) => {
-      const corner = plot.getBoundingClientRect();
-      this.move(tauAt(event.clientX - corner.left, event.clientY - corner.top));
+      const [x, y] = placeOf(event);
+      this.move(tauAt(x, y), isDots && (this.histogram.markAt(x)?.fitted ?? false));
     };
     /** @param {PointerEvent} event */
     const begin = (event) => {
@@ -854,11 +843,12 @@ export class Explorer {
       if (event.button !== 0) return;
       event.preventDefault();
       plot.setPointerCapture(event.pointerId);
-      this.controls.tau.slider.focus({ preventScroll: true }); // the other slider's blur ends a drag
+      this.histogram.element.focus({ preventScroll: true }); // the blur of η's slider ends a drag
       pressed = event.clientX;
-      const { left } = plot.getBoundingClientRect();
-      const onLine = Math.abs(event.clientX - left - this.histogram.x(this.axis.to(this.tau))) <= NEAR_LINE;
-      if (plot !== this.histogram.element || this.onPicked === null || onLine) begin(event);
+      const [x, y] = placeOf(event);
+      const onLine = Math.abs(x - this.histogram.x(this.axis.to(this.tau))) <= NEAR_LINE;
+      bar = isDots && this.onPicked !== null && !onLine ? this.histogram.barAt(x, y) : null;
+      if (bar === null) begin(event);
     });
     this.ears.on(plot, "pointermove", (event) => {
       if (!plot.hasPointerCapture(event.pointerId)) return;
@@ -866,8 +856,8 @@ export class Explorer {
       else if (pressed !== null && Math.abs(event.clientX - pressed) > STILL) begin(event);
     });
     const stop = () => {
-      if (pressed !== null && !this.dragging) { // a click on a bar: its samples are shown, and τ stays
-        this.showBar(this.histogram.barAt(pressed - plot.getBoundingClientRect().left));
+      if (pressed !== null && !this.dragging && bar !== null) { // a click on a column: its samples are shown, and τ stays
+        this.showBar(bar);
         this.pickBar();
       }
       pressed = null;
@@ -890,22 +880,9 @@ export class Explorer {
   /** Describes the plots for screen readers. */
   describe() {
     if (!this.settled) return;
-    const text = this.result();
-    const sides = this.known ? `, ${this.data.truth || "memorised"} samples upwards and others downwards` : "";
-    this.histogram.element.setAttribute("aria-label", `Histogram of ${this.data.title}${sides}; ${text}`);
-    this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
-  }
-
-  /**
-   * The three counts in one line.
-   * @param {Counts} counts
-   * @param {boolean} settled
-   */
-  answer(counts, settled) {
-    const flagged = `${this.byClass ? "by class" : `τ ${this.tauText()}`} · flagged ${whole(counts.flagged)}`;
-    if (!this.known || !settled) return flagged;
-    const truly = this.late?.truly ? ` (${this.late.truly})` : "";
-    return `${flagged} · finds ${whole(counts.found)} of ${whole(this.scores.memorized)}${truly} · ${whole(counts.flaggedOnly)} flagged only`;
+    const sides = this.known ? `, ${this.positives} samples upwards and others downwards` : "";
+    this.histogram.element.setAttribute("aria-label", `threshold τ on ${this.data.title}${sides}`);
+    this.roc.element.setAttribute("aria-label", `ROC curve; ${this.result()}`);
   }
 
   /** The result at τ and η in words. */
@@ -913,7 +890,7 @@ export class Explorer {
     const counts = this.counted();
     let text = `${this.byClass ? "by class" : `τ ${this.tauText()}`}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
     if (this.hasRoc) {
-      const [fpr, tpr] = this.rates(counts);
+      const [fpr, tpr] = this.ratesAt(counts);
       text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;
     }
     if (this.data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(this.scores.memorized)} memorised`;
@@ -925,7 +902,6 @@ export class Explorer {
     cancelAnimationFrame(this.frame);
     this.sync.cancel();
     this.ears.clear();
-    this.strip?.root.remove();
     this.root.remove();
   }
 }

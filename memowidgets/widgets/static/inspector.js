@@ -11,7 +11,6 @@ import {
 } from "./dom.js";
 import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
-import { HEIGHT } from "./strip.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
@@ -85,7 +84,7 @@ export class Inspector {
     this.sheets = new Sheets(this.root);
     this.search = "";
     this.label = "";
-    /** Lowest and highest score of the bar whose samples are shown. @type {[number, number] | null} */
+    /** Lowest and highest score of the bar whose samples are shown; or those on the line. @type {[number, number] | "line" | null} */
     this.between = null;
     /** @type {number | null} */
     this.selected = null;
@@ -225,8 +224,7 @@ export class Inspector {
   /** @param {number} top  where decisions stay in view above the samples; an opened one has its own */
   stick(top) {
     const [bar, box] = [this.bar.element, this.root.getBoundingClientRect()];
-    const under = top + (this.led ? HEIGHT : 0);
-    const down = this.open === null && box.bottom > top + 3 * HEIGHT ? under - box.top - bar.offsetTop : 0;
+    const down = this.open === null && box.bottom > top + 180 ? top - box.top - bar.offsetTop : 0;
     bar.classList.toggle("mw-stuck", down > 0);
     bar.style.transform = down > 0 ? `translateY(${down.toFixed(1)}px)` : "";
   }
@@ -236,8 +234,8 @@ export class Inspector {
   }
 
   /**
-   * Shows the samples of one bar of the histogram, or of all again.
-   * @param {[number, number] | null} between
+   * Shows the samples of one bar of the histogram, those on the line, or all again.
+   * @param {[number, number] | "line" | null} between
    */
   showBetween(between) {
     this.between = between;
@@ -314,7 +312,8 @@ export class Inspector {
       decision: this.model.get("decision"),
       label: this.label === "" ? null : Number(this.label),
       search: this.search,
-      between: this.between,
+      between: this.between === "line" ? null : this.between,
+      close: this.between === "line",
     };
   }
 
@@ -495,7 +494,8 @@ export class Inspector {
     this.query.hidden = reply.kind === "image";
     this.showNarrowing();
     this.barChip.hidden = this.between === null;
-    if (this.between !== null) {
+    if (this.between === "line") this.barChip.textContent = "on the line ✕";
+    else if (this.between !== null) {
       const [low, high] = this.between.map((score) => fixed(score, reply.digits));
       this.barChip.textContent = `${reply.scoreName} ${low} to ${high} ✕`;
     }

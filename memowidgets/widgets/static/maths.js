@@ -4,7 +4,7 @@
  */
 
 import { logGamma } from "./gamma.js";
-import { roundStep, ticks, tidy } from "./numbers.js";
+import { ticks, tidy } from "./numbers.js";
 
 /**
  * Scores as the kernel sends them: ascending distinct values and how many samples have each.
@@ -429,8 +429,8 @@ export function isSkewed(scores) {
  */
 
 /**
- * About `wanted` bins of equal width on the axis whose edges are multiples of it, so that 0 is
- * one. A bin holds the scores above its left edge up to and including its right one, as tau does.
+ * About `wanted` columns of equal width on the axis whose edges are multiples of it, so that 0 is
+ * one. A column holds the scores above its left edge up to and including its right one, as tau does.
  * @param {Scores} scores
  * @param {number} wanted
  * @param {Axis} [axis]
@@ -441,27 +441,31 @@ export function histogram(scores, wanted, axis = LINEAR) {
   const lowest = axis.to(values[0]);
   const highest = axis.to(values[values.length - 1]);
   const around = highest > lowest ? 0 : Math.max(Math.abs(lowest), 1) * 0.1;
-  const width = roundStep((highest - lowest + 2 * around) / wanted);
+  const width = (highest - lowest + 2 * around) / wanted;
   const first = Math.ceil(lowest / width) - 1;
   const bins = Math.max(1, Math.ceil(highest / width) - first);
-  const others = new Float64Array(bins);
-  const memorized = new Float64Array(bins);
   const ranks = new Uint32Array(bins + 1);
-  let before = countsAtRank(scores, 0);
-  let rank = 0;
   for (let bin = 0; bin < bins; bin++) {
     const isBeyond = (/** @type {number} */ i) => Math.ceil(axis.to(values[i]) / width) - 1 - first > bin;
-    rank = bin === bins - 1 ? values.length : firstWhere(values.length, isBeyond, rank);
-    ranks[bin + 1] = rank;
-    const upTo = countsAtRank(scores, rank);
-    memorized[bin] = upTo.found - before.found;
-    others[bin] = upTo.flaggedOnly - before.flaggedOnly;
-    before = upTo;
+    ranks[bin + 1] = bin === bins - 1 ? values.length : firstWhere(values.length, isBeyond, ranks[bin]);
   }
   const start = first * width;
   const end = start + bins * width;
   const pad = 0.02 * (end - start) + around;
-  return { start, width, low: start - pad, high: end + pad, others, memorized, ranks };
+  return { start, width, low: start - pad, high: end + pad, ranks, ...countsPerBin(scores, ranks, values.length) };
+}
+
+/**
+ * The samples of each column whose score is among the `flagged` lowest distinct ones.
+ * @param {Scores} scores
+ * @param {Uint32Array} ranks  as in a histogram
+ * @param {number} flagged
+ */
+export function countsPerBin(scores, ranks, flagged) {
+  const upTo = Array.from(ranks, (rank) => countsAtRank(scores, Math.min(rank, flagged)));
+  /** @type {(name: "found" | "flaggedOnly") => Float64Array} */
+  const each = (name) => Float64Array.from({ length: ranks.length - 1 }, (_, i) => upTo[i + 1][name] - upTo[i][name]);
+  return { others: each("flaggedOnly"), memorized: each("found") };
 }
 
 /**
@@ -538,41 +542,6 @@ export function ratePosition(rate, decades) {
  */
 export function decadesFor(n) {
   return Math.min(6, Math.max(1, Math.ceil(Math.log10(Math.max(2, n)))));
-}
-
-/**
- * The height of a bar between 0 and 1.
- * @param {number} count
- * @param {number} most
- * @param {string} scale  "linear", "sqrt" or "log"
- */
-export function barHeight(count, most, scale) {
-  if (count <= 0 || most <= 0) return 0;
-  if (scale === "sqrt") return Math.sqrt(count / most);
-  if (scale === "log") return Math.log(1 + count) / Math.log(1 + most);
-  return count / most;
-}
-
-/**
- * Counts worth a tick on the axis of the histogram: round ones, from the top down, that stand
- * apart.
- * @param {number} most
- * @param {string} scale
- */
-export function countTicks(most, scale) {
-  if (scale === "linear") return ticks(0, most, 4).filter((t) => t > 0 && Number.isInteger(t));
-  const leads = scale === "log" ? [1] : [5, 2, 1];
-  const found = [];
-  let height = Infinity;
-  for (let power = 10 ** Math.floor(Math.log10(most)); power >= 1; power /= 10) {
-    for (const lead of leads) {
-      const at = barHeight(lead * power, most, scale);
-      if (lead * power > most || height - at < 0.16 || at < 0.1) continue;
-      found.unshift(lead * power);
-      height = at;
-    }
-  }
-  return found;
 }
 
 /* ---------------------------------------------------------------- intervals */

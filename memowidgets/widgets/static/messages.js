@@ -26,6 +26,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {boolean} [close]
  */
 
 /**
@@ -39,6 +40,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {boolean} [close]
  * @property {"page"} type
  * @property {string} request
  * @property {number} page
@@ -55,6 +57,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {boolean} [close]
  * @property {"detail"} type
  * @property {string} request
  * @property {number} position
@@ -72,6 +75,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {boolean} [close]
  * @property {"decide"} type
  * @property {string} [request]
  * @property {number[]} [positions]

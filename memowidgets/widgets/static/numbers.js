@@ -74,15 +74,6 @@ export function whole(x) {
 }
 
 /**
- * A count on an axis, which has no room for more than four characters.
- * @param {number} count
- */
-export function countText(count) {
-  if (count < 1000) return String(count);
-  return count < 1e6 ? `${tidy(count / 1000)}k` : `${tidy(count / 1e6)}M`;
-}
-
-/**
  * A rate with two digits, or one that counts where two would make it 0 or 1.
  * @param {number | null} rate
  */

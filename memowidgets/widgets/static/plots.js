@@ -1,13 +1,12 @@
 /** The two plots of the τ explorer: drawn when their data change, moved when τ does. */
 
 import { setAttributes, svg } from "./dom.js";
-import {
-  axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rocPoints,
-} from "./maths.js";
-import { countText, rateText, tickText } from "./numbers.js";
+import { axisTicks, countsPerBin, decadesFor, histogram, LINEAR, ratePosition, rocPoints } from "./maths.js";
+import { rateText, tickText, whole } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Axis} Axis */
 /** @typedef {import("./maths.js").Histogram} Histogram */
+/** @typedef {import("./maths.js").Interval} Interval */
 /** @typedef {import("./maths.js").RocPoint} RocPoint */
 /** @typedef {import("./maths.js").Scores} Scores */
 
@@ -16,149 +15,94 @@ import { countText, rateText, tickText } from "./numbers.js";
  * @typedef {{left: number, right: number, top: number, bottom: number, width: number, height: number}} Frame
  */
 
-let instances = 0;
+const COLUMN = 6; // pixels, so that dots stand beside each other
+const SMALLEST = 1.5; // pixels between two dots of a column: below, it is drawn as a bar
+const SNAP = 5; // pixels from a preset's mark within which a drag takes it
+const GAP = 1.5; // pixels between the common line and the first sample
 
-const SMALLEST_SIDE = 0.25; // of the highest bar: what a side is high at least, so that its name fits
+/** A preset on the axis. @typedef {{tau: number, label: string, fitted: boolean}} Mark */
 
-/** The histogram of scores, with what is flagged apart from what is not. */
+/** One dot for each sample along its score, memorised ones upwards: what is flagged apart from what is not. */
 export class HistogramPlot {
   constructor() {
-    this.element = svg("svg", { class: "mw-histogram", role: "application", tabindex: 0 });
-    const id = `mw${(instances += 1)}-${Date.now().toString(36)}`;
-    this.flaggedClip = svg("rect", { x: 0, y: 0 });
-    this.clearClip = svg("rect", { y: 0 });
-    const defs = svg("defs", {},
-      svg("clipPath", { id: `${id}-flagged` }, this.flaggedClip),
-      svg("clipPath", { id: `${id}-clear` }, this.clearClip),
-      hatch(`${id}-hatch`),
-    );
-    this.flagged = new Bars(id, "flagged");
-    this.clear = new Bars(id, "clear");
+    this.element = svg("svg", { class: "mw-histogram", role: "slider", tabindex: 0 });
+    this.memorized = new Side("memorized", 6, 500);
+    this.others = new Side("other", 4, 2000);
     this.region = svg("rect", { class: "mw-region" });
-    this.regionText = svg("text", { class: "mw-region-text" }, "flagged");
     this.lines = svg("g", { class: "mw-axis" });
     this.names = svg("g");
+    this.presets = svg("g");
     this.bar = svg("rect", { class: "mw-bar-mark", visibility: "hidden" });
     this.stem = svg("line", { class: "mw-tau-line" });
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
-    this.tauText = svg("text", { class: "mw-tau-text" });
     this.element.append(
-      defs, this.region, this.lines, this.flagged.element, this.clear.element, this.bar, this.names, this.regionText,
-      this.tau, this.tauText,
+      this.region, this.lines, this.others.element, this.memorized.element, this.bar, this.names, this.presets, this.tau,
     );
     /** @type {Histogram | null} */
     this.bins = null;
     this.frame = emptyFrame();
     this.low = 0;
     this.high = 1;
-    this.nameWidth = 0; // pixels that the names of both sides take
-    /** How many samples of each bar the rule by class flags, others and memorised. @type {[Float64Array, Float64Array] | null} */
-    this.inClasses = null;
-    /** The bars of counts. @type {(others: Float64Array, memorized: Float64Array) => [string, string]} */
-    this.paths = () => ["", ""];
+    /** @type {Mark[]} */
+    this.marks = [];
+    /** What of each column is flagged. @type {{others: Float64Array, memorized: Float64Array} | null} */
+    this.flagged = null;
+    this.rank = -1;
     /** @type {Axis} */
     this.axis = LINEAR;
   }
 
   /**
-   * With ground truth the bars of memorised samples go up from a common line and those of the others
-   * down, so that neither covers the other. Without it all bars stand on the lower edge.
+   * With ground truth memorised samples go up from a common line and the others down, so that neither
+   * covers the other. Without it all stand on the lower edge.
    * @param {Scores} scores
    * @param {Axis} axis
-   * @param {string} countScale  "linear", "sqrt" or "log"
    * @param {string} title
    * @param {string} positives  what goes up
+   * @param {Mark[]} marks
    */
-  draw(scores, axis, countScale, title, positives) {
-    const frame = frameOf(this.element, { left: 46, right: 14, top: 30, bottom: 40 });
-    const bins = histogram(scores, Math.min(90, Math.max(24, frame.width / 9)), axis);
-    Object.assign(this, { frame, axis, bins, low: bins.low, high: bins.high });
+  draw(scores, axis, title, positives, marks) {
+    const frame = frameOf(this.element, { left: 8, right: 8, top: 20, bottom: 36 });
+    const bins = histogram(scores, Math.max(8, Math.floor(frame.width / COLUMN)), axis);
+    Object.assign(this, { frame, axis, bins, marks, low: bins.low, high: bins.high, rank: -1 });
     const known = scores.memorizedUpTo !== null;
-    const [up, down] = known ? [bins.memorized, bins.others] : [bins.others, null];
-    const tops = [up, down].map((counts) => (counts === null ? 0 : Math.max(...counts)));
-    const most = Math.max(...tops);
-    const share = (/** @type {number} */ count) => barHeight(count, most, countScale);
-    const parts = known ? tops.map((top) => Math.max(SMALLEST_SIDE, share(top))) : [1, 0];
-    const pixels = frame.height / (parts[0] + parts[1]);
-    const line = frame.top + parts[0] * pixels;
-    const above = (/** @type {number} */ count) => line - share(count) * pixels;
-    const below = (/** @type {number} */ count) => line + share(count) * pixels;
-    this.paths = (others, memorized) => [
-      this.barPath(bins, others, line, known ? below : above),
-      known ? this.barPath(bins, memorized, line, above) : "",
-    ];
-    this.clear.draw(...this.paths(bins.others, bins.memorized));
-    this.inClasses = null;
-    this.flagged.draw(...this.paths(bins.others, bins.memorized));
-    const name = countScale === "linear" ? "samples" : `samples (${countScale === "sqrt" ? "√" : "log"} scale)`;
-    const levels = [...levelsOf(tops[0], most, countScale, above), ...levelsOf(tops[1], most, countScale, below)];
+    const line = known ? frame.top + 0.5 * frame.height : frame.bottom;
+    this.memorized.fit(bins.memorized, line, known ? frame.height / 2 - 14 : 0, -1);
+    this.others.fit(bins.others, line, known ? frame.height / 2 - 14 : frame.height - 16, known ? 1 : -1);
     this.lines.replaceChildren(
       ...this.scoreTicks(),
-      ...levels.flatMap(([y, count]) => levelTick(frame, y, countText(count))),
-      svg("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }),
       svg("line", { x1: frame.left, x2: frame.right, y1: line, y2: line }),
-      axisName(frame, `${title} (low = at risk)`),
-      svg("text", {
-        class: "mw-axis-title",
-        transform: `translate(11 ${(frame.top + frame.bottom) / 2}) rotate(-90)`,
-      }, name),
+      svg("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 33, class: "mw-axis-title" }, `${title} (low = at risk)`),
     );
-    const side = { x: frame.right - 5, "text-anchor": "end", class: "mw-side-text" };
-    this.nameWidth = known ? 26 + 7.5 * positives.length : 0;
-    // a name that would cover bars is left to the legend
-    /** @type {(counts: Float64Array, wide: number, reaches: (count: number) => boolean) => boolean} */
-    const covers = (counts, wide, reaches) =>
-      counts.some((count, i) => reaches(count) && this.x(bins.start + (i + 1) * bins.width) > frame.right - wide);
-    const names = [];
-    if (known && !covers(bins.memorized, this.nameWidth, (count) => above(count) < frame.top + 18)) {
-      names.push(svg("text", { ...side, y: frame.top + 14 }, `↑ ${positives}`));
-    }
-    if (known && !covers(bins.others, 64, (count) => below(count) > frame.bottom - 20)) {
-      names.push(svg("text", { ...side, y: frame.bottom - 7 }, "↓ others"));
-    }
-    this.names.replaceChildren(...names);
-    setAttributes(this.flaggedClip, { height: frame.bottom });
-    setAttributes(this.clearClip, { height: frame.bottom, width: frame.right });
+    const alike = known && this.others.dots && this.memorized.dots;
+    const name = (/** @type {number} */ y, /** @type {string} */ text, kind = "") =>
+      svg("text", { class: `mw-side-text ${kind}`, x: frame.left + 4, y }, text);
+    const below = known ? `not ${positives}` : "samples";
+    const top = frame.top + 11;
+    this.names.replaceChildren(
+      ...(known ? [name(top, `${positives}, ${this.memorized.scale}`, "mw-side-memorized")] : []),
+      name(known ? frame.bottom - 4 : top, alike ? below : `${below}, ${this.others.scale}`),
+    );
+    this.presets.replaceChildren(...marks.map((mark) => {
+      const path = svg("path", { class: "mw-preset", d: `M${this.x(axis.to(mark.tau)).toFixed(1)} ${frame.bottom}l-4 7h8z` });
+      path.append(svg("title", {}, mark.label));
+      return path;
+    }));
     setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });
-    setAttributes(this.regionText, { x: frame.left + 8, y: known ? frame.bottom - 7 : frame.top + 17 });
-    setAttributes(this.stem, { y1: frame.top - 10, y2: frame.bottom });
-    setAttributes(this.knob, { cy: frame.top - 12 });
-    setAttributes(this.tauText, { y: frame.top - 7 });
+    setAttributes(this.stem, { y1: frame.top - 6, y2: frame.bottom });
+    setAttributes(this.knob, { cy: frame.top - 10 });
   }
 
   scoreTicks() {
     const { frame, axis } = this;
     const pixel = (this.high - this.low) / frame.width;
-    const wide = axisTicks(axis, this.low, this.high, pixel * (axis === LINEAR ? 90 : 54));
+    const wide = axisTicks(axis, this.low, this.high, pixel * (axis === LINEAR ? 70 : 54));
     const found = wide.length > 2 ? wide : axisTicks(axis, this.low, this.high, pixel * 48);
-    return found.flatMap((tick) => {
-      const x = this.x(axis.to(tick));
-      return [
-        svg("line", { x1: x, x2: x, y1: frame.bottom, y2: frame.bottom + 4 }),
-        svg("text", { x, y: frame.bottom + 17, "text-anchor": "middle" }, tickText(tick)),
-      ];
+    return found.map((tick) => {
+      const x = Math.min(frame.right - 4, Math.max(frame.left + 8, this.x(axis.to(tick))));
+      return svg("text", { x, y: frame.bottom + 18, "text-anchor": "middle" }, tickText(tick));
     });
-  }
-
-  /**
-   * All bars of one kind as one path.
-   * @param {Histogram} bins
-   * @param {Float64Array} counts
-   * @param {number} line  where the bars begin
-   * @param {(count: number) => number} end
-   */
-  barPath(bins, counts, line, end) {
-    let path = "";
-    for (let i = 0; i < counts.length; i++) {
-      if (counts[i] === 0) continue;
-      const left = this.x(bins.start + i * bins.width) + 0.5;
-      const wide = Math.max(0.5, this.x(bins.start + (i + 1) * bins.width) - 0.5 - left);
-      const long = end(counts[i]) - line;
-      const at = line + Math.sign(long) * Math.max(1.5, Math.abs(long));
-      path += `M${left.toFixed(2)} ${line.toFixed(2)}V${at.toFixed(2)}h${wide.toFixed(2)}V${line.toFixed(2)}z`;
-    }
-    return path;
   }
 
   /** @param {number} place  on the axis */
@@ -168,18 +112,20 @@ export class HistogramPlot {
   }
 
   /**
-   * Returns the bar at a pixel, or null beside all of them.
+   * Returns the column with samples at a pixel, or null.
    * @param {number} x
+   * @param {number} y
    */
-  barAt(x) {
-    if (this.bins === null) return null;
-    const place = this.low + ((x - this.frame.left) / this.frame.width) * (this.high - this.low);
-    const bar = Math.floor((place - this.bins.start) / this.bins.width);
-    return bar >= 0 && bar < this.bins.others.length ? bar : null;
+  barAt(x, y) {
+    const { bins, frame } = this;
+    if (bins === null || y < frame.top || y > frame.bottom) return null;
+    const place = this.low + ((x - frame.left) / frame.width) * (this.high - this.low);
+    const bar = Math.floor((place - bins.start) / bins.width);
+    return bins.others[bar] + bins.memorized[bar] > 0 ? bar : null;
   }
 
   /**
-   * Marks a bar; null marks none.
+   * Marks a column; null marks none.
    * @param {number | null} bar
    */
   showBar(bar) {
@@ -191,99 +137,143 @@ export class HistogramPlot {
     setAttributes(this.bar, { x: left, width: Math.max(1, right - left), y: frame.top, height: frame.height });
   }
 
-  /** @param {number} x  a pixel */
+  /**
+   * The τ at a pixel, or that of the preset whose mark is there.
+   * @param {number} x
+   */
   tauAt(x) {
+    const near = this.markAt(x);
+    if (near !== null) return near.tau;
     const share = Math.min(1, Math.max(0, (x - this.frame.left) / this.frame.width));
     return this.axis.from(this.low + share * (this.high - this.low));
   }
 
+  /** @param {number} x */
+  markAt(x) {
+    const away = (/** @type {Mark} */ mark) => Math.abs(this.x(this.axis.to(mark.tau)) - x);
+    const [nearest] = [...this.marks].sort((a, b) => away(a) - away(b));
+    return nearest !== undefined && away(nearest) <= SNAP ? nearest : null;
+  }
+
   /** @param {number} bar */
   flaggedIn(bar) {
-    return this.inClasses === null ? 0 : this.inClasses[0][bar] + this.inClasses[1][bar];
+    return this.flagged === null ? 0 : this.flagged.others[bar] + this.flagged.memorized[bar];
   }
 
   /**
-   * Shows the flagged part of each bar, where each class has a threshold of its own: there is no line.
+   * Shows what is flagged where each class has a threshold of its own: there is no line.
    * @param {Scores} flagged  with the flagged samples in place of the memorised ones
    * @param {Scores} found  with those that are memorised, too
    */
   moveByClass(flagged, found) {
-    const { frame, bins } = this;
+    const { bins } = this;
     if (bins === null) return;
-    const [all, hits] = [flagged, found].map((scores) => perBar(scores, bins.ranks));
-    this.inClasses = [all.map((count, bar) => count - hits[bar]), hits];
-    this.flagged.draw(...this.paths(...this.inClasses));
-    setAttributes(this.flaggedClip, { width: frame.right });
-    setAttributes(this.clearClip, { x: 0 });
+    const [all, kept] = [flagged, found].map((scores) => countsPerBin(scores, bins.ranks, scores.values.length).memorized);
+    this.rank = -1;
+    this.mark({ others: all.map((count, bar) => count - kept[bar]), memorized: kept });
     setAttributes(this.region, { width: 0 });
-    setAttributes(this.names, { transform: "" });
-    this.regionText.style.visibility = this.tau.style.visibility = "hidden";
-    this.tauText.textContent = "strong colour: flagged, each class has its own τ";
-    setAttributes(this.tauText, { x: frame.right, "text-anchor": "end" });
+    this.tau.style.visibility = "hidden";
   }
 
   /**
+   * @param {Scores} scores
    * @param {number} tau
-   * @param {string} text
+   * @param {number} rank  how many distinct scores are flagged
+   * @returns {number}  the pixel of τ
    */
-  move(tau, text) {
+  move(scores, tau, rank) {
     const { frame, bins } = this;
-    if (this.inClasses !== null && bins !== null) {
-      this.inClasses = null;
-      this.flagged.draw(...this.paths(bins.others, bins.memorized));
-    }
+    if (bins !== null && rank !== this.rank) this.mark(countsPerBin(scores, bins.ranks, rank));
+    this.rank = rank;
     this.tau.style.visibility = "visible";
-    const place = this.axis.to(tau);
-    const x = this.x(place);
-    setAttributes(this.flaggedClip, { width: x });
-    setAttributes(this.clearClip, { x });
+    const x = this.x(this.axis.to(tau));
     setAttributes(this.region, { width: Math.max(0, x - frame.left) });
-    this.regionText.style.visibility = x - frame.left > 66 ? "visible" : "hidden";
     setAttributes(this.tau, { transform: `translate(${x} 0)` });
-    const crosses = x > frame.right - this.nameWidth && x < frame.right - 2; // so the names stand before the line
-    setAttributes(this.names, { transform: `translate(${crosses ? x - frame.right - 3 : 0} 0)` });
-    this.tauText.textContent =
-      place > this.high ? `τ = ${text} →` : place < this.low ? `← τ = ${text}` : `τ = ${text}`;
-    const rightward = x < frame.right - 110;
-    setAttributes(this.tauText, {
-      x: x + (rightward ? 13 : -13),
-      "text-anchor": rightward ? "start" : "end",
-    });
+    return x;
+  }
+
+  /** @param {{others: Float64Array, memorized: Float64Array}} flagged */
+  mark(flagged) {
+    const { bins } = this;
+    if (bins === null) return;
+    this.flagged = flagged;
+    const edges = Float64Array.from(bins.ranks, (_, i) => this.x(bins.start + i * bins.width));
+    this.others.draw(edges, bins.others, flagged.others);
+    this.memorized.draw(edges, bins.memorized, flagged.memorized);
   }
 }
 
-/**
- * Returns how many samples that count as memorised each bar has.
- * @param {Scores} scores
- * @param {Uint32Array} ranks
- */
-function perBar({ memorizedUpTo }, ranks) {
-  const upTo = (/** @type {number} */ rank) => (rank === 0 || memorizedUpTo === null ? 0 : memorizedUpTo[rank - 1]);
-  return Float64Array.from({ length: ranks.length - 1 }, (_, bar) => upTo(ranks[bar + 1]) - upTo(ranks[bar]));
-}
-
-/** The bars of all samples on one side of τ. */
-class Bars {
+/** The samples on one side of the common line: one dot each, or bars where they are too many. */
+class Side {
   /**
-   * @param {string} id
-   * @param {string} side  "flagged" or "clear"
+   * @param {string} kind
+   * @param {number} size  pixels of a dot at most
+   * @param {number} most  samples that are drawn as dots
    */
-  constructor(id, side) {
-    this.others = svg("path", { class: "mw-bars-other" });
-    this.memorized = svg("path", { class: "mw-bars-memorized" });
-    this.hatched = svg("path", { fill: `url(#${id}-hatch)` });
-    const attributes = { "clip-path": `url(#${id}-${side})`, class: `mw-half-${side}` };
-    this.element = svg("g", attributes, this.others, this.memorized, this.hatched);
+  constructor(kind, size, most) {
+    this.size = size;
+    this.most = most;
+    this.left = svg("path", { class: "mw-left" });
+    this.hollow = svg("path", { class: "mw-hollow" });
+    this.flagged = svg("path", { class: "mw-flagged" });
+    this.element = svg("g", { class: `mw-side mw-side-${kind}` }, this.left, this.hollow, this.flagged);
+    this.line = this.sign = this.pitch = 0;
+    this.dots = true;
+    this.scale = "";
   }
 
   /**
-   * @param {string} others
-   * @param {string} memorized
+   * @param {Float64Array} counts  of each column
+   * @param {number} line  where they stand
+   * @param {number} room  pixels
+   * @param {number} sign  -1: upwards
    */
-  draw(others, memorized) {
-    this.others.setAttribute("d", others);
-    this.memorized.setAttribute("d", memorized);
-    this.hatched.setAttribute("d", memorized);
+  fit(counts, line, room, sign) {
+    const top = Math.max(1, ...counts);
+    this.pitch = Math.min(this.size, room / top);
+    this.dots = counts.reduce((sum, count) => sum + count, 0) <= this.most && this.pitch >= SMALLEST;
+    if (!this.dots) this.pitch = room / top;
+    this.scale = this.dots ? "one dot each" : `the highest bar is ${whole(top)}`;
+    Object.assign(this, { line, sign });
+    this.element.setAttribute("class", `${this.element.getAttribute("class")?.replace(/ mw-as-\w+/, "")} mw-as-${this.dots ? "dots" : "bars"}`);
+    const wide = this.dots ? Math.max(2.2, Math.min(this.pitch, COLUMN) - 0.4) : null;
+    for (const path of [this.left, this.flagged]) setAttributes(path, { "stroke-width": wide });
+    setAttributes(this.hollow, { "stroke-width": wide && Math.max(0.8, wide - 2.4) });
+  }
+
+  /**
+   * @param {Float64Array} edges  pixels between the columns
+   * @param {Float64Array} counts
+   * @param {Float64Array} flagged  of them
+   */
+  draw(edges, counts, flagged) {
+    let [dark, light] = ["", ""];
+    for (let i = 0; i < counts.length; i++) {
+      if (flagged[i] > 0) dark += this.column(edges[i], edges[i + 1], 0, flagged[i]);
+      if (counts[i] > flagged[i]) light += this.column(edges[i], edges[i + 1], flagged[i], counts[i]);
+    }
+    this.flagged.setAttribute("d", dark);
+    this.left.setAttribute("d", light);
+    this.hollow.setAttribute("d", this.dots ? light : "");
+  }
+
+  /**
+   * @param {number} left
+   * @param {number} right
+   * @param {number} from
+   * @param {number} to
+   */
+  column(left, right, from, to) {
+    const { line, sign, pitch } = this;
+    const at = (/** @type {number} */ count) => line + sign * (GAP + count * pitch);
+    if (!this.dots) {
+      const end = line + sign * (GAP + Math.max(to * pitch, from * pitch + 1.5));
+      return `M${(left + 0.5).toFixed(1)} ${at(from).toFixed(1)}V${end.toFixed(1)}H${(right - 0.5).toFixed(1)}V${at(from).toFixed(1)}z`;
+    }
+    const x = ((left + right) / 2).toFixed(1);
+    let path = "";
+    for (let k = from; k < to; k++) path += `M${x} ${at(k + 0.5).toFixed(1)}h0`;
+    return path;
   }
 }
 
@@ -301,10 +291,15 @@ export class RocPlot {
     this.others = svg("g");
     this.band = svg("path", { class: "mw-band" });
     this.curve = svg("path", { class: "mw-curve" });
-    this.point = svg("circle", { r: 7, class: "mw-point" });
-    this.pointText = svg("text", { class: "mw-point-text" });
+    this.cross = svg("path", { class: "mw-cross" });
+    this.point = svg("circle", { r: 6, class: "mw-point" });
+    this.fpr = svg("text", { "text-anchor": "middle" });
+    this.tpr = svg("text", { "text-anchor": "middle" });
+    this.area = svg("text", { class: "mw-auc", "text-anchor": "end" });
+    this.areaInterval = svg("text", { class: "mw-auc-interval", "text-anchor": "end" });
     this.element.append(
-      this.lines, this.chance, this.band, this.others, this.curve, this.point, this.pointText,
+      this.lines, this.chance, this.band, this.others, this.curve, this.area, this.areaInterval, this.cross, this.point,
+      this.fpr, this.tpr,
     );
     this.frame = emptyFrame();
     this.xDecades = 0;
@@ -321,17 +316,29 @@ export class RocPlot {
    * @param {boolean} log
    */
   draw(scores, band, others, pinned, log) {
-    this.frame = frameOf(this.element, { left: 42, right: 12, top: 30, bottom: 40 });
+    this.frame = frameOf(this.element, { left: 24, right: 6, top: 8, bottom: 22 });
     this.xDecades = log ? decadesFor(scores.n - scores.memorized) : 0;
     this.yDecades = log ? decadesFor(scores.memorized) : 0;
     const { frame } = this;
     this.points = rocPoints(scores, (fpr) => this.x(fpr), (tpr) => this.y(tpr));
+    const { left, right, top, bottom } = frame;
     this.lines.replaceChildren(
-      ...rateTicks(this.xDecades).flatMap((rate) => this.fprTick(rate)),
-      ...rateTicks(this.yDecades).flatMap((rate) => levelTick(frame, this.y(rate), String(rate))),
-      axisName(frame, "FPR"),
-      svg("text", { x: frame.left - 30, y: frame.top - 11, class: "mw-axis-corner" }, "TPR"),
+      svg("path", { class: "mw-box", d: `M${left} ${top}H${right}V${bottom}H${left}z` }),
+      ...decades(this.xDecades).flatMap((rate) => {
+        const x = this.x(rate);
+        const name = svg("text", { x: x + 2, y: bottom - 3 }, String(rate));
+        return [svg("line", { x1: x, x2: x, y1: top, y2: bottom, class: "mw-grid" }), name];
+      }),
+      ...decades(this.yDecades).flatMap((rate) => {
+        const y = this.y(rate);
+        const name = svg("text", { x: left + 2, y: y - 2 }, String(rate));
+        return [svg("line", { x1: left, x2: right, y1: y, y2: y, class: "mw-grid" }), name];
+      }),
     );
+    setAttributes(this.fpr, { x: (left + right) / 2, y: bottom + 15 });
+    setAttributes(this.tpr, { transform: `translate(14 ${(top + bottom) / 2}) rotate(-90)` });
+    setAttributes(this.area, { x: right - 4, y: bottom - (log ? 34 : 20) });
+    setAttributes(this.areaInterval, { x: right - 4, y: bottom - (log ? 20 : 6) });
     this.chance.setAttribute("d", this.path(chanceRates(log)));
     this.curve.setAttribute("d", this.path(this.points));
     this.band.setAttribute("d", band === null ? "" : `${this.path(outline(band))}z`);
@@ -343,16 +350,6 @@ export class RocPlot {
       curves.push(svg("path", { class: "mw-pinned-curve", d: this.path(points) }));
     }
     this.others.replaceChildren(...curves);
-  }
-
-  /** @param {number} rate */
-  fprTick(rate) {
-    const { frame } = this;
-    const x = this.x(rate);
-    return [
-      svg("line", { x1: x, x2: x, y1: frame.top, y2: frame.bottom, class: "mw-grid" }),
-      svg("text", { x, y: frame.bottom + 17, "text-anchor": "middle" }, String(rate)),
-    ];
   }
 
   /** @param {number} fpr */
@@ -384,18 +381,17 @@ export class RocPlot {
   /**
    * @param {number} fpr
    * @param {number} tpr
+   * @param {Interval | null} across  of the FPR
+   * @param {Interval | null} along  of the TPR
    */
-  move(fpr, tpr) {
-    const { frame } = this;
+  move(fpr, tpr, across, along) {
     const [x, y] = [this.x(fpr), this.y(tpr)];
     setAttributes(this.point, { cx: x, cy: y });
-    const rightward = x < frame.right - 150; // the curve is concave: below and right is room
-    setAttributes(this.pointText, {
-      x: rightward ? x + 12 : frame.right - 4,
-      y: y < frame.bottom - 34 ? y + (rightward ? 20 : 28) : y - 12,
-      "text-anchor": rightward ? "start" : "end",
-    });
-    this.pointText.textContent = `TPR ${rateText(tpr)} at FPR ${rateText(fpr)}`;
+    const [left, right] = (across ?? [fpr, fpr]).map((rate) => this.x(rate).toFixed(1));
+    const [low, high] = (along ?? [tpr, tpr]).map((rate) => this.y(rate).toFixed(1));
+    this.cross.setAttribute("d", `M${left} ${y.toFixed(1)}H${right}M${x.toFixed(1)} ${low}V${high}`);
+    this.fpr.textContent = `FPR ${rateText(fpr)}`;
+    this.tpr.textContent = `TPR ${rateText(tpr)}`;
   }
 }
 
@@ -432,8 +428,8 @@ function emptyFrame() {
  * @returns {Frame}
  */
 function frameOf(plot, margin) {
-  const width = Math.max(160, plot.clientWidth);
-  const height = Math.max(140, plot.clientHeight);
+  const width = Math.max(120, plot.clientWidth);
+  const height = Math.max(120, plot.clientHeight);
   plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
   return {
     left: margin.left,
@@ -445,51 +441,9 @@ function frameOf(plot, margin) {
   };
 }
 
-/**
- * Counts worth a tick on one side of the common line, and where they stand. A side whose bars are all
- * lower than the first tick gets a lower one.
- * @param {number} top  highest bar of the side
- * @param {number} most  highest bar of all
- * @param {string} countScale
- * @param {(count: number) => number} place
- * @returns {[number, number][]}
- */
-function levelsOf(top, most, countScale, place) {
-  const wanted = countTicks(most, countScale).filter((count) => count <= top);
-  const counts = wanted.length > 0 || top === 0 ? wanted : [10 ** Math.floor(Math.log10(top))];
-  return counts.map((count) => /** @type {[number, number]} */ ([place(count), count]));
-}
-
-/**
- * @param {Frame} frame
- * @param {number} y
- * @param {string} text
- */
-function levelTick(frame, y, text) {
-  const line = svg("line", { x1: frame.left, x2: frame.right, y1: y, y2: y, class: "mw-grid" });
-  return [line, svg("text", { x: frame.left - 7, y: y + 4, "text-anchor": "end" }, text)];
-}
-
-/**
- * @param {Frame} frame
- * @param {string} text
- */
-function axisName(frame, text) {
-  const x = (frame.left + frame.right) / 2;
-  return svg("text", { x, y: frame.bottom + 35, class: "mw-axis-title" }, text);
-}
-
-/** @param {string} id */
-function hatch(id) {
-  const stripe = svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "mw-hatch" });
-  const size = { width: 5, height: 5, patternUnits: "userSpaceOnUse" };
-  return svg("pattern", { id, ...size, patternTransform: "rotate(45)" }, stripe);
-}
-
-/** @param {number} decades  0: linear */
-function rateTicks(decades) {
-  if (decades === 0) return [0, 0.25, 0.5, 0.75, 1];
-  return Array.from({ length: decades + 1 }, (_, i) => Number((10 ** -i).toPrecision(3)));
+/** Round rates inside a log axis. @param {number} count  of decades; 0: the axis is linear */
+function decades(count) {
+  return Array.from({ length: Math.max(0, count - 1) }, (_, i) => Number((10 ** -(i + 1)).toPrecision(3)));
 }
 
 /** @param {boolean} log */

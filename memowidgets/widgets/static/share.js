@@ -33,7 +33,7 @@ export class Share {
     this.report = this.action("Save the report (HTML)", "report", offered);
     this.python = this.action("Copy as Python", "python", offered);
     this.link = html("button", { type: "button", class: "mw-button", title: LINK, hidden: true }, "Copy a link");
-    this.element = menu("Share ▾", this.report, this.python, this.link, this.said, this.text);
+    this.element = menu("Share", this.report, this.python, this.link, this.said, this.text);
     this.element.classList.add("mw-sharing");
     this.element.hidden = offered.length === 0;
     ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));

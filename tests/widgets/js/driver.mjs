@@ -68,7 +68,6 @@ const answers = {
     return taus.map((tau) => maths.undecidedAt(bounds, tau));
   },
   verdicts: ({ cases }) => cases.map((asked) => cards.verdictText(...asked)),
-  missed: ({ cases }) => cases.map(([k, n]) => controls.countInterval(k, n)),
   intervals: ({ cases }) => cases.map(([k, n]) => maths.clopperPearson(k, n)),
 };
 

@@ -81,9 +81,3 @@ test("what is late says its remarks in sentences", () => {
   ]);
   assert.deepEqual(late.others[0].points, [{ fpr: 0, tpr: 0.5 }, { fpr: 1, tpr: 1 }]);
 });
-
-test("missed samples have an interval in whole samples", () => {
-  assert.equal(controls.countInterval(0, 0), "");
-  assert.equal(controls.countInterval(5, 10), "1 – 9 of 10");
-  assert.equal(controls.countInterval(10, 10), "6 – 10 of 10");
-});

@@ -117,10 +117,7 @@ class FakeSource:
         return "digits-like"
 
     def checkpoint_choices(self) -> Sequence[Choice]:
-        return [
-            Choice(f"epoch-{i}", f"epoch {i} of 4", marked=i == 2)
-            for i in range(1, 5)
-        ]
+        return [Choice(f"epoch-{i}", f"epoch {i} of 4", marked=i == 2) for i in range(1, 5)]
 
     def layer_choices(self) -> Sequence[Choice]:
         return [

@@ -375,6 +375,7 @@ def test_tau_is_a_slider_with_presets_to_which_a_drag_snaps(dashboard):
     assert "600 samples flagged" in slider.get_attribute("aria-valuetext")
     slider.press("Home")
     assert slider.get_attribute("aria-valuetext").endswith(", 0 samples flagged")
+    assert counts(page)["flagged"] == 0
     mark = page.locator(".mw-preset").nth(1)
     assert mark.locator("title").text_content() == "lowest 5 %"
     at, plot = mark.bounding_box(), page.locator(".mw-histogram").bounding_box()
@@ -384,6 +385,7 @@ def test_tau_is_a_slider_with_presets_to_which_a_drag_snaps(dashboard):
     page.mouse.up()
     agree(dashboard)
     assert counts(page)["flagged"] == 30
+    assert ", lowest 5 %, " in slider.get_attribute("aria-valuetext")
 
 
 def test_what_is_drawn_dark_is_what_is_counted(dashboard):

@@ -136,6 +136,11 @@ export class Explorer {
       this.heard = tell(this.model);
       this.showHint();
     });
+    this.ears.on(this.more, "keydown", (event) => {
+      if (event.key !== "Escape") return;
+      toggle.click();
+      toggle.focus();
+    });
     this.ears.on(this.pin, "click", () => this.pinOrNot());
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
@@ -596,7 +601,9 @@ export class Explorer {
       this.roc.move(fpr, tpr, across, clopperPearson(counts.found, memorized));
       if (!this.more.hidden && settled) this.rates.show(counts, scores);
     }
-    const says = `${byClass ? "by class" : text}, ${whole(counts.flagged)} samples flagged`;
+    const preset = histogram.marks.find((mark) => mark.tau === this.tau);
+    const name = byClass ? "by class" : preset === undefined ? text : `${text}, ${preset.label}`;
+    const says = `${name}, ${whole(counts.flagged)} samples flagged`;
     setAttributes(histogram.element, { "aria-valuenow": this.tau, "aria-valuetext": says });
     if (!this.typing) this.chosen.field.value = text;
     this.showHint();

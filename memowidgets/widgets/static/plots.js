@@ -65,7 +65,8 @@ export class HistogramPlot {
   draw(scores, axis, title, positives, marks) {
     const frame = frameOf(this.element, { left: 8, right: 8, top: 20, bottom: 36 });
     const bins = histogram(scores, Math.max(8, Math.floor(frame.width / COLUMN)), axis);
-    Object.assign(this, { frame, axis, bins, marks, low: bins.low, high: bins.high, rank: -1 });
+    Object.assign(this, { frame, axis, bins, low: bins.low, high: bins.high, rank: -1 });
+    this.marks = marks.filter(({ tau }) => axis.to(tau) >= bins.low && axis.to(tau) <= bins.high);
     const known = scores.memorizedUpTo !== null;
     const line = known ? frame.top + 0.5 * frame.height : frame.bottom;
     this.memorized.fit(bins.memorized, line, known ? frame.height / 2 - 14 : 0, -1);
@@ -84,7 +85,7 @@ export class HistogramPlot {
       ...(known ? [name(top, `${positives}, ${this.memorized.scale}`, "mw-side-memorized")] : []),
       name(known ? frame.bottom - 4 : top, alike ? below : `${below}, ${this.others.scale}`),
     );
-    this.presets.replaceChildren(...marks.map((mark) => {
+    this.presets.replaceChildren(...this.marks.map((mark) => {
       const path = svg("path", { class: "mw-preset", d: `M${this.x(axis.to(mark.tau)).toFixed(1)} ${frame.bottom}l-4 7h8z` });
       path.append(svg("title", {}, mark.label));
       return path;

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
-from memowidgets.evaluation.scored import Scored
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Shapes
 from memowidgets.training.rho import Record
 from memowidgets.vocabulary import Note
+
+if TYPE_CHECKING:
+    from memowidgets.evaluation.scored import Scored
 
 # How a score is computed from representations. To be raised with each change of its values: scores
 # of another version are computed again.
@@ -130,6 +132,8 @@ class KeptScores:
         held = self._cache.known(("score", metric, layer, record.name), state)
         if held is not None:
             return cast("Scored", held)
+        from memowidgets.evaluation.scored import Scored  # SciPy, which a watched loop needs not
+
         kept = self._file(metric, layer, record, warns=True)
         if kept is None:
             return None

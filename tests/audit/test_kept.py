@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.recording import export
-from memowidgets.audit.kept import METHODS, Scores
+from memowidgets.audit.kept import METHODS
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.views.answers import AuditView
+from memowidgets.evaluation.scored import Scored
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.vocabulary import Note
@@ -254,7 +255,7 @@ def test_a_kept_note_has_its_key_and_its_numbers(tmp_path):
     audit = trained(tmp_path / "run")
     audit.score("psmi")
     note = Note("ridge", "3 of 8 components have no variance", flat=3)
-    found = Scores.of_all(np.zeros(len(audit.members)), (note,))
+    found = Scored.of_all(np.zeros(len(audit.members)), (note,))
     place = "mahalanobis", audit.layers[-1]
     audit.evidence.scores.keep(*place, audit.evidence.checkpoints["epoch-1"], found)
     again = tiny_audit(tmp_path / "run").evidence

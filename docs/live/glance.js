@@ -17,6 +17,6 @@ start((content, el) => {
   new Explorer(
     model, box, (tau, counts) => inspector?.follow(tau, counts), (low, high) => inspector?.showBetween([low, high]),
   );
+  model.set("selected", content.opened ?? null);
   inspector = new Inspector(model, box, true);
-  inspector.openSample(content.opened ?? null, false, false);
 });

@@ -149,12 +149,13 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         labels=scored.labels if shown else None,
         probabilities=scored.probabilities if shown else None,
     )
+    known = {"model": rows.looks_wrong is not None, "errors": rows.errors is not None}
     return {
         "columns": columns,
         "digits": digits_for(scored.scores),
         "score_name": readable(short_title(scored.title)),
         "choices": list(CHOICES),
-        "filters": list(valid_filters(scores=True, truth=log_lira is not None)),
+        "filters": list(valid_filters(scores=True, truth=log_lira is not None, **known)),
         "sorts": [(name, rows.sort_label(name)) for name in rows.sorts()],
         **_shown(content, rows, chosen, made),
     }

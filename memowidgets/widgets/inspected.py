@@ -33,6 +33,7 @@ SORTS = {
     "order": "as in the dataset",
 }
 STATUSES = ("left alone", "missed", "flagged only", "found")
+LOOKS_WRONG, ON_THE_LINE = "label looks wrong", "on the line"
 EXTRA = "score:"
 
 
@@ -96,7 +97,8 @@ class Rows:
 
     def filters(self) -> tuple[str, ...]:
         """Return the names of the filters that make sense here."""
-        return valid_filters(self.scores is not None, self.memorized is not None)
+        known = self.scores is not None, self.memorized is not None
+        return valid_filters(*known, self.looks_wrong is not None, self.errors is not None)
 
     def sorts(self) -> tuple[str, ...]:
         """Return the names of the orders that make sense here."""
@@ -142,6 +144,11 @@ class Rows:
         flagged: NDArray[np.bool_] = self.flagged(tau)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
+        if name == LOOKS_WRONG and self.looks_wrong is not None:
+            return self.looks_wrong
+        if name == ON_THE_LINE and self.scores is not None and self.errors is not None:
+            close: NDArray[np.bool_] = np.zeros(len(self), dtype=np.bool_)
+            return close if tau is None else np.abs(self.scores - tau) < 2 * self.errors
         if name == "flagged" or (name == "left alone" and self.memorized is None):
             return flagged if name == "flagged" else ~flagged
         if self.memorized is None:
@@ -155,6 +162,9 @@ class Rows:
         """Return how many of these rows each filter shows."""
         found = counted(self.flagged(tau), self.memorized, among)
         found["all"] = found.pop("n")
+        for name in (LOOKS_WRONG, ON_THE_LINE):
+            if name in self.filters():
+                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, tau) & among))
         return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
     @cached_property
@@ -191,6 +201,14 @@ class Rows:
         chosen = self.probabilities[np.arange(len(self)), column].astype(np.float64)
         return np.where(known, chosen, np.nan)
 
+    @cached_property
+    def looks_wrong(self) -> NDArray[np.bool_] | None:
+        """Mask of the rows to which the model gives another class than their label, if known."""
+        if self.probabilities is None or self.labels is None:
+            return None
+        wrong: NDArray[np.bool_] = self.probabilities.argmax(axis=1) != self.labels
+        return wrong & (self.labels >= 0)
+
 
 def classes_in(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the labels that occur, each once, without -1."""
@@ -213,13 +231,16 @@ def first_of(order: NDArray[np.int64], found: NDArray[np.bool_], most: int) -> N
     return np.concatenate(parts)[:most]
 
 
-def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
-    """Return the names of the filters that make sense with what is known."""
+def valid_filters(scores: bool, truth: bool, model: bool, errors: bool) -> tuple[str, ...]:
+    """Return the names of the filters that make sense with what is known.
+
+    `model` says whether its classes are known, and `errors` whether those of the scores are.
+    """
     if not scores:
-        return ("all",)
-    if not truth:
-        return ("flagged", "left alone", "all")
-    return ("flagged", "found", "flagged only", "missed", "left alone", "all")
+        return ("all", LOOKS_WRONG) if model else ("all",)
+    of_truth = ("found", "flagged only", "missed") if truth else ()
+    more = (LOOKS_WRONG,) * model + (ON_THE_LINE,) * errors
+    return ("flagged", *of_truth, "left alone", *more, "all")
 
 
 def _keys(rows: Rows, name: str) -> NDArray[np.float64]:

@@ -4,7 +4,6 @@ import { createInterface } from "node:readline";
 import { load } from "./load.mjs";
 
 const maths = { ...(await load("maths")), ...(await load("numbers")) };
-const cards = await load("cards");
 const controls = await load("controls");
 const { unpack: unpacked, unpackTruth } = await load("wire");
 
@@ -60,7 +59,7 @@ const answers = {
     const [{ bounds }] = data(wire);
     return taus.map((tau) => maths.undecidedAt(bounds, tau));
   },
-  verdicts: ({ cases }) => cases.map((asked) => cards.verdictText(...asked)),
+  beside: ({ cases }) => cases.map(([value, eta]) => maths.besideText(value, eta)),
   missed: ({ cases }) => cases.map(([k, n]) => controls.countInterval(k, n)),
   intervals: ({ cases }) => cases.map(([k, n]) => maths.clopperPearson(k, n)),
 };

@@ -45,7 +45,7 @@ inspector
 """
 
 # The limit: a page that only asks for as many samples, and writes what one message holds. Its cards
-# show the same words, bars and images as ours in a grid as wide, each in the plainest element, made
+# show the same words and images as ours in a grid as wide, each in the plainest element, made
 # anew for every page. It has no states, no keyboard, and nothing that keeps texts from growing.
 _BARE = f"""
 import anywidget
@@ -56,11 +56,6 @@ class Bare(anywidget.AnyWidget):
       element.textContent = text;
       return element;
     }};
-    const bar = ([text, share]) => {{
-      const row = made('div', `${{text}} ${{share.toFixed(2)}}`);
-      row.style.background = `linear-gradient(gray, gray) right / ${{76 * share}}px 7px no-repeat`;
-      return row;
-    }};
     const picture = (pixels) => {{
       const canvas = made('canvas');
       canvas.width = canvas.height = 32;
@@ -70,7 +65,7 @@ class Bare(anywidget.AnyWidget):
         image.data[4 * k + 3] = 255;
       }}
       canvas.getContext('2d').putImageData(image, 0, 0);
-      canvas.style = 'display: block; width: 96px; image-rendering: pixelated';
+      canvas.style = 'display: block; width: 64px; image-rendering: pixelated';
       return canvas;
     }};
     export default {{ render({{ model, el }}) {{
@@ -84,11 +79,11 @@ class Bare(anywidget.AnyWidget):
       model.on('msg:custom', ({{ items, width }}, [pixels]) => {{
         const columns = `repeat(auto-fill, minmax(${{width}}px, 1fr))`;
         list.style = `display: grid; gap: 8px; grid-template-columns: ${{columns}}`;
-        list.replaceChildren(...items.map(({{ lines, options }}, i) => {{
+        list.replaceChildren(...items.map(({{ lines }}, i) => {{
           const card = made('div');
           const start = pixels ? pixels.byteOffset + 3072 * i : 0;
           if (pixels) card.append(picture(new Uint8Array(pixels.buffer, start, 3072)));
-          card.append(...lines.map((line) => made('div', line)), ...options.map(bar));
+          card.append(...lines.map((line) => made('div', line)));
           return card;
         }}));
       }});
@@ -101,16 +96,13 @@ class Bare(anywidget.AnyWidget):
     def answer(self, page):
         first, end = page * {ON_A_PAGE}, (page + 1) * {ON_A_PAGE}
         buffers = [] if self.images is None else [self.images[first:end].tobytes()]
-        width = 330 if self.images is None else 120
+        width = 400 if self.images is None else 70
         self.send({{"items": [self.item(i) for i in range(first, end)], "width": width}}, buffers)
     def item(self, i):
-        known = f"clear PSMI {{scores[i]:.3f}} ± {{errors[i]:.3f}} log-LiRA {{log_lira[i]:.1f}}"
+        guess = f"{{i % 4}} ≠ model: {{probabilities[i].argmax()}}"
         if self.images is None:
-            question = self.data[i]
-            options = [[word, float(p)] for word, p in zip(question["choices"], probabilities[i])]
-            return {{"lines": [known, question["question"], f"{{i}} open"], "options": options}}
-        guess = f"model {{probabilities[i].argmax()}} ({{probabilities[i].max():.2f}})"
-        return {{"lines": [f"label {{i % 4}}", guess, known, f"{{i}} open"], "options": []}}
+            return {{"lines": [self.data[i]["question"], guess]}}
+        return {{"lines": [guess]}}
 """
 _BARE_QUESTIONS = """
 bare = Bare(rows)
@@ -125,8 +117,8 @@ _BARE_CLICK = (".bare-list", ".bare-next")
 SECONDS_OF_LOOKING = 0.5
 
 # Clicks the buttons in turn, with pauses like a user's, and measures until the frame after the list
-# next to it has changed: then all that is in view is new. Its last card, which may be out of view,
-# is waited for too. Playwright is not called while a click is timed, because it takes time too.
+# next to it has changed: all cards are new then. Those out of view may take one frame more.
+# Playwright is not called while a click is timed, because it takes time too.
 _CLICKS_TO_PAINT = """async ([clicks, wait]) => {
   const times = [];
   const watched = { childList: true, subtree: true, characterData: true };
@@ -139,14 +131,12 @@ _CLICKS_TO_PAINT = """async ([clicks, wait]) => {
       const observer = new MutationObserver(() => { observer.disconnect(); done(); });
       observer.observe(list, watched);
     });
-    const before = list.lastElementChild?.textContent;
     const changed = change();
     const start = performance.now();
     document.querySelector(button).click();
     await changed;
     await painted();
     const inView = performance.now() - start;
-    while (list.lastElementChild?.textContent === before) await change();
     await painted();
     times.push([inView, performance.now() - start]);
   }

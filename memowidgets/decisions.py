@@ -146,6 +146,11 @@ class DecisionLog:
         """Whether decisions are stored in a file, not only in memory."""
         return self._run is not None and not self._run.read_only and not self.problem
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether decisions cannot be stored, because the run is a recording."""
+        return self._run is not None and self._run.read_only
+
     def __getitem__(self, name: str) -> Decision:
         return self.table().get(name, UNDECIDED)
 

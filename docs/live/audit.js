@@ -41,7 +41,7 @@ const SORTS = [
   ["order", "as in the dataset"],
 ];
 /** What changes the view that the address names. */
-const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "pinned", "more", "filter", "sort", "decision", "page", "opened"];
+const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "pinned", "more", "filter", "sort", "decision", "page", "selected"];
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
 
@@ -68,7 +68,7 @@ export class Recorded {
         tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
         comparing: false, pinned: null, _pinned: {}, more: false, _comparable: true, _dimmed: false,
         page: 0, page_size: size, filter: "flagged", sort: "risk", decision: "any",
-        _version: 0, _decided: 0, opened: null, _has_address: true,
+        _version: 0, _decided: 0, selected: null, _has_address: true,
       },
       (asked) => this.hear(asked),
     );
@@ -198,7 +198,7 @@ export class Recorded {
       tau: isNumber, eta: isNumber, comparing: isFlag, more: isFlag, page: isWhole,
       filter: oneOf(FILTERS), sort: oneOf(SORTS.map(([name]) => name)), decision: oneOf(["any"]),
       pinned: (value) => value === null || this.curveOf(value) !== null,
-      opened: (value) => value === null || (isWhole(value) && value < ids.length),
+      selected: (value) => value === null || (isWhole(value) && value < ids.length),
     };
   }
 

@@ -17,6 +17,6 @@ start((content, el) => {
   new Explorer(
     model, box, (tau, counts) => inspector?.follow(tau, counts), (what) => inspector?.showBetween(what),
   );
+  model.set("selected", content.opened ?? null);
   inspector = new Inspector(model, box, true);
-  inspector.openSample(content.opened ?? null, false, false);
 });

@@ -215,6 +215,15 @@ class Scored:
             found = np.where(self.judged[rows], known, found)
         return np.where(np.isnan(self.scores[rows]), "", found)
 
+    def close(self, rule: Rule, rows: Any = slice(None)) -> Bools:
+        """Return which of some rows have a score less than two standard errors from τ."""
+        tau = self.at(rule)
+        if self.errors is None or tau is None:
+            none: Bools = np.zeros(len(self), dtype=np.bool_)[rows]
+            return none
+        found: Bools = np.abs(self.scores[rows] - tau) < 2 * self.errors[rows]
+        return found
+
     def counts(self, rule: Rule, eta: float | None, among: Bools | None = None) -> dict[str, int]:
         """Return how many rows a mask has, by default all, and how many of them are what.
 

@@ -140,12 +140,13 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
     if not shown:  # nothing of a sample leaves with the page
         scored = replace(scored, labels=None, probabilities=None)
     rows = Listed(replace(scored, log_lira=log_lira))
+    known = {"model": rows.looks_wrong is not None, "errors": scored.errors is not None}
     return {
         "columns": columns,
         "digits": digits_for(scored.scores),
         "score_name": readable(short_title(scored.title)),
         "choices": list(CHOICES),
-        "filters": list(valid_filters(scores=True, truth=log_lira is not None)),
+        "filters": list(valid_filters(scores=True, truth=log_lira is not None, **known)),
         "sorts": [(name, rows.sort_label(name)) for name in rows.sorts()],
         **_shown(content, rows, chosen, made),
     }

@@ -79,11 +79,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         Of which ``checkpoint``, ``layer``, ``metric`` and ``eta`` the pinned ROC is.
     tau, tau_committed, eta, eta_committed, comparing, more, counts, evaluation, undecided
         As in `ThresholdExplorer`.
-    page, page_size, filter, sort, decision, selected, opened, decisions
+    page, page_size, filter, sort, decision, selected, decisions
         As in `SampleInspector`.
     state : dict
         ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``rule``, ``comparing``,
-        ``pinned``, ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``opened``: what
+        ``pinned``, ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``selected``: what
         restores this view, without any sample's id or text. Set all of it or a part; what is not
         computed yet is restored once it is. In Voila the address of the page holds it too, after
         ``#memowidgets=``.

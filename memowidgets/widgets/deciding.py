@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _NO_TEXT = "Only texts can be anonymised: keep, relabel or remove this sample."
+_RECORDED = "This is a recording"
 _DONE = {
     "keep": "kept",
     "anonymise": "to be anonymised",
@@ -77,7 +78,7 @@ class Deciding:
             "contents": "texts" if self._reader.is_text else contents,
             "undo": self.log.undo_levels,
             "decided": len(self.log),
-            "problem": readable(self.log.problem),
+            "problem": _RECORDED if self.log.is_recorded else readable(self.log.problem),
         }
 
     def decide(
@@ -86,8 +87,9 @@ class Deciding:
         decision: str | None,
         note: str | None,
         to: int | None = None,
+        label: int = -1,
     ) -> str:
-        """Decide on these samples, and say what was done.
+        """Decide on these samples, and say what was done. `label` is that of a single sample.
 
         Raises
         ------
@@ -107,7 +109,10 @@ class Deciding:
             return "Note saved." if changed else ""
         done = _DONE[decision] if new is None else f"to be relabelled as {_quoted(new)}"
         if len(positions) == 1:
-            return f"{_quoted(self._items.name(positions[0]))} is {done}."
+            name = _quoted(self._items.name(positions[0]))
+            if new is not None:
+                return f"{name}: {readable(self._items.renamed(positions[0], label, new))}."
+            return f"{name} is {done}."
         return f"{changed} of {len(positions)} samples changed: now {done}."
 
     def _class_of(self, positions: Sequence[int], to: int | None) -> str:

@@ -28,6 +28,7 @@ SORTS = {
     "label": "by label",
     "order": "as in the dataset",
 }
+LOOKS_WRONG, ON_THE_LINE = "label looks wrong", "on the line"
 EXTRA = "score:"
 
 
@@ -76,7 +77,8 @@ class Listed:
 
     def filters(self) -> tuple[str, ...]:
         """Return the names of the filters that make sense here."""
-        return valid_filters(self.scored.is_scored, self.memorized is not None)
+        known = self.scored.is_scored, self.memorized is not None
+        return valid_filters(*known, self.looks_wrong is not None, self.scored.errors is not None)
 
     def sorts(self) -> tuple[str, ...]:
         """Return the names of the orders that make sense here."""
@@ -102,6 +104,10 @@ class Listed:
         flagged = self.scored.flagged(rule)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
+        if name == LOOKS_WRONG and self.looks_wrong is not None:
+            return self.looks_wrong
+        if name == ON_THE_LINE and self.scored.errors is not None:
+            return self.scored.close(rule)
         if name == "flagged" or (name == "left alone" and self.memorized is None):
             return flagged if name == "flagged" else ~flagged
         if self.memorized is None:
@@ -115,6 +121,9 @@ class Listed:
         """Return how many of these rows each filter shows."""
         found = self.scored.counts(rule, self.eta, among)
         found["all"] = found.pop("n")
+        for name in (LOOKS_WRONG, ON_THE_LINE):
+            if name in self.filters():
+                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, rule) & among))
         return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
     @cached_property
@@ -152,6 +161,15 @@ class Listed:
         chosen = probabilities[np.arange(len(self)), column].astype(np.float64)
         return np.where(known, chosen, np.nan)
 
+    @cached_property
+    def looks_wrong(self) -> NDArray[np.bool_] | None:
+        """Mask of the rows to which the model gives another class than their label, if known."""
+        known, labels = self.scored.probabilities, self.scored.labels
+        if known is None or labels is None:
+            return None
+        wrong: NDArray[np.bool_] = known.argmax(axis=1) != labels
+        return wrong & (labels >= 0)
+
 
 def classes_in(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the labels that occur, each once, without -1."""
@@ -174,13 +192,16 @@ def first_of(order: NDArray[np.int64], found: NDArray[np.bool_], most: int) -> N
     return np.concatenate(parts)[:most]
 
 
-def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
-    """Return the names of the filters that make sense with what is known."""
+def valid_filters(scores: bool, truth: bool, model: bool, errors: bool) -> tuple[str, ...]:
+    """Return the names of the filters that make sense with what is known.
+
+    `model` says whether its classes are known, and `errors` whether those of the scores are.
+    """
     if not scores:
-        return ("all",)
-    if not truth:
-        return ("flagged", "left alone", "all")
-    return ("flagged", "found", "flagged only", "missed", "left alone", "all")
+        return ("all", LOOKS_WRONG) if model else ("all",)
+    of_truth = ("found", "flagged only", "missed") if truth else ()
+    more = (LOOKS_WRONG,) * model + (ON_THE_LINE,) * errors
+    return ("flagged", *of_truth, "left alone", *more, "all")
 
 
 def _keys(rows: Listed, name: str) -> NDArray[np.float64]:

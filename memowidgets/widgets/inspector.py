@@ -24,7 +24,7 @@ from memowidgets.widgets.inspected import (
     one_of,
     rows_from,
 )
-from memowidgets.widgets.items import Items, digits_for, known_of, short_title
+from memowidgets.widgets.items import Items, digits_for, known_of, label_of, short_title
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import in_background
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         ComputeAt,
         Decide,
         Export,
-        Select,
         Shown,
         Undo,
     )
@@ -73,8 +72,7 @@ class Inspection(AtThreshold):
     filter = traitlets.Unicode("all").tag(sync=True)
     sort = traitlets.Unicode("order").tag(sync=True)
     decision = _DecisionName([ANY, *CHOICES], ANY).tag(sync=True)
-    selected = traitlets.Int(None, allow_none=True)
-    opened = traitlets.Int(None, allow_none=True).tag(sync=True)
+    selected = traitlets.Int(None, allow_none=True).tag(sync=True)
     _version = traitlets.Int(0).tag(sync=True)
     _decided = traitlets.Int(0).tag(sync=True)
 
@@ -92,8 +90,6 @@ class Inspection(AtThreshold):
         names = checked_names(ids, len(self._reader))
         self._items = Items(self._reader, class_names_of(samples, class_names), names)
         self._title, self._detail, self._compute_at = "score", detail, compute_at
-        self._heard: int | None = None
-        self._opened = ""
         self._found: tuple[str, NDArray[np.bool_]] | None = None
         self._rows = rows_from(self._reader, *(None,) * 8)
         self._deciding = Deciding(
@@ -149,34 +145,11 @@ class Inspection(AtThreshold):
     @validate("selected")
     def _check_selected(self, proposal: Any) -> int | None:
         position: int | None = proposal["value"]
-        if position is not None and not 0 <= position < len(self._reader):
-            raise ValueError(
-                f"selected must be None or a position from 0 to {len(self._reader) - 1}, "
-                f"not {position}"
-            )
-        return position
-
-    @validate("opened")
-    def _check_opened(self, proposal: Any) -> int | None:
-        position: int | None = proposal["value"]
         if position is not None and position not in self._rows.scored.positions:
             raise ValueError(f"there is no sample at position {position} here")
         return position
 
-    @traitlets.observe("selected")
-    def _show_selected(self, _change: Any) -> None:
-        if self.selected != self._heard:  # the page knows its own choice, and may be past it
-            self.send({"type": "select", "position": self.selected})
-
     # ---------------------------------------------------------------- messages
-
-    def _hear_select(self, content: Select) -> None:
-        before, self._heard = self._heard, content["position"]
-        try:
-            self.selected = self._heard
-        except traitlets.TraitError:
-            self._heard = before
-            raise
 
     def _hear_page(self, asked: AskPage) -> None:
         self.send(*self._page(asked))
@@ -187,15 +160,15 @@ class Inspection(AtThreshold):
         self.send(reply, buffers)
         detail, position = self._detail, reply["position"]
         if detail is not None and position is not None and asked.get("known"):
-            self._opened = asked["request"]
-            work = partial(self._work_out, self._opened, position, detail)
+            work = partial(self._work_out, asked["request"], position, detail)
             in_background(work, "memowidgets-detail")
 
     def _hear_decide(self, asked: Decide) -> None:
         decision, note, to = asked.get("decision"), asked.get("note"), asked.get("to")
         if "expected" not in asked:
             positions = [self._checked(position) for position in asked.get("positions", [])]
-            self._reply(asked, self._deciding.decide(positions, decision, note, to))
+            label = label_of(self._rows, positions[0]) if positions else -1
+            self._reply(asked, self._deciding.decide(positions, decision, note, to, label))
             return
         of_all: Decide = {**asked, "decision": asked.get("only", ANY)}
         found = self._found_by(self._rows, of_all)
@@ -265,7 +238,6 @@ class Inspection(AtThreshold):
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
             "classes": self._items.classes(rows.classes),
-            "selected": self.selected,
             "decisions": self._deciding.status(),
             "byDecision": self._by_decision(rows, base & filtered),
         }
@@ -377,7 +349,7 @@ class Inspection(AtThreshold):
     # ---------------------------------------------------------------- one sample
 
     def _opened_item(self, asked: AskDetail) -> tuple[dict[str, Any], list[bytes]]:
-        """Return one sample in full, and which come before and after it."""
+        """Return one sample in full, and its place among those shown."""
         rows, pixels = self._rows, bytearray()
         reply: dict[str, Any] = {"type": "opened", "request": asked["request"]}
         at = np.flatnonzero(rows.scored.positions == asked["position"])
@@ -390,25 +362,21 @@ class Inspection(AtThreshold):
         reply |= {
             "position": position,
             "item": item,
-            "place": _place(rows, found, int(place[0])) if len(place) else None,
-            "scoreName": short_title(self._title),
-            "digits": digits_for(rows.scored.scores),
-            "eta": rows.eta,
-            "decisions": self._deciding.status(),
+            "place": {"number": int(place[0]) + 1, "total": len(found)} if len(place) else None,
             "kept": self._log.kept,
             "more": self._detail is not None,
         }
         return reply, [bytes(pixels)] if pixels else []
 
     def _work_out(self, request: str, position: int, detail: Callable[[int], SampleDetail]) -> None:
-        """Send what the source knows of a sample, unless another was opened meanwhile."""
+        """Send what the source knows of a sample."""
         reply: dict[str, Any] = {"type": "known", "request": request}
         pixels = bytearray()
         try:
             reply["known"] = known_of(detail(position), self._rows, self._items, pixels)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
             reply["problem"] = readable(str(error) or type(error).__name__)
-        if self._opened == request and self.comm is not None:
+        if self.comm is not None:
             self.send(reply, [bytes(pixels)] if pixels else [])
 
 
@@ -418,8 +386,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     Samples travel to the page in messages only, a page at a time: neither the widget's state
     nor a saved notebook holds any of them.
 
-    The keyboard does all: arrows choose a sample, Enter opens it, Escape closes it; K keeps, A
-    anonymises, R removes, L relabels, U makes undecided, Z undoes.
+    The chosen sample is open beside the list. The keyboard does all: arrows and J choose a sample,
+    K keeps, A anonymises, R removes, L relabels, U makes undecided, Z undoes.
 
     Parameters
     ----------
@@ -461,7 +429,9 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Shown page, from 0, and number of samples on a page, from 1 to 48.
     filter : str
         ``"all"``, ``"flagged"``, ``"left alone"``; with ground truth also ``"found"``,
-        ``"flagged only"``, ``"missed"``.
+        ``"flagged only"``, ``"missed"``; with probabilities ``"label looks wrong"``, where the
+        model's class is not the label; with errors ``"on the line"``, where the score is less
+        than two standard errors from `tau`.
     sort : str
         ``"risk"``, ``"safe"``, ``"log-lira"``, ``"disagreement"``, ``"label"``, ``"order"``,
         and ``"score:<name>"`` for each of `extras`.
@@ -471,9 +441,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     tau : float
         Threshold of the filters.
     selected : int or None
-        Position of the sample that the user chose; stays in Python.
-    opened : int or None
-        Position of the sample that is open.
+        Position of the sample that is open; None for the first of the page.
     decisions : DataFrame
         ``id``, ``decision`` and ``note`` of each sample that was decided on.
 
@@ -584,13 +552,3 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         counts = [(name, str(n)) for name, n in rows.counts(self.tau, everything).items()]
         stand_in = table("Samples", counts)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
-
-
-def _place(rows: Listed, found: NDArray[np.int64], at: int) -> dict[str, Any]:
-    """Return a sample's place among those shown, and the samples before and after it."""
-    around = {"before": at - 1, "after": at + 1}
-    there = {
-        name: int(rows.scored.positions[found[i]]) if 0 <= i < len(found) else None
-        for name, i in around.items()
-    }
-    return {"number": at + 1, "total": len(found), **there}

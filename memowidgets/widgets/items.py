@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MOST_ID, MOST_NOTE, MOST_GLIMPSE = 200, 300, 240
-MOST_TITLE = 32
+MOST_TITLE = MOST_OPTION = 32
 MOST_WHOLE = 50_000
 MOST_CLASSES = 200
 MOST_VALUES, MOST_WHOLE_VALUES = 8, 1000  # of a table's row: on a card, and opened
@@ -74,6 +74,17 @@ class Items:
         inside = label < len(self.class_names)
         return _cut(self.class_names[label], MOST_ID) if inside else str(label)
 
+    def named(self, label: int, options: Sequence[str]) -> str:
+        """Return a sample's name for a class: of a question, the option itself if it is short."""
+        option = options[label] if 0 <= label < len(options) else ""
+        return readable(option) if 0 < len(option) <= MOST_OPTION else self.class_name(label)
+
+    def renamed(self, position: int, old: int, new: str) -> str:
+        """Return the name of a sample's label and of the class that it gets, in one text."""
+        options = self._reader.card(position).options
+        names = self.named(old, options), self.named(self.class_names.index(new), options)
+        return " → ".join(filter(None, names))
+
     def classes(self, present: NDArray[np.int64]) -> list[list[Any]]:
         """Return the classes to choose from, or none if there are too many."""
         if not 1 < len(present) <= MOST_CLASSES:
@@ -101,23 +112,24 @@ class Items:
         of_model = None if scored.probabilities is None else scored.probabilities[row]
         guess = None if of_model is None else int(of_model.argmax())
         score, error = _of_row(scored.scores, row), _of_row(scored.errors, row)
-        close = False  # whether the score and τ are less than two standard errors apart
-        if score is not None and error is not None and (tau := scored.at(rule)) is not None:
-            close = abs(score - tau) < 2 * error
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
             "status": str(scored.status(rule, rows.eta, row)),
             "score": score,
             "error": error,
-            "uncertain": close,
+            "uncertain": bool(scored.close(rule, row)),
             "logLira": _of_row(scored.log_lira, row),
             "right": None if scored.right is None else bool(scored.right[row]),
             "decision": made.decision,
-            "to": _cut(made.to, MOST_ID),
+            "to": self.named(self.class_names.index(made.to), card.options)
+            if made.to in self.class_names
+            else _cut(made.to, MOST_ID),
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
-            "label": self.class_name(label),
-            "guess": "" if guess is None else self.class_name(guess),
+            "label": self.named(label, card.options),
+            "guess": "" if guess is None else self.named(guess, card.options),
+            "answer": label,
+            "suggested": None if guess == label or label < 0 else guess,
             "guessProbability": _of_row(of_model, guess),
             "labelProbability": _of_row(rows.label_probability, row),
             **self._shown(card, pixels, most),
@@ -132,8 +144,7 @@ class Items:
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
-            "label": self.class_name(label),
-            "options": [readable(option[:MOST_GLIMPSE]) for option in card.options],
+            "label": self.named(label, card.options),
             "answer": label,
             **self._shown(card, pixels, MOST_GLIMPSE),
             **_values(card.values, 3),
@@ -261,7 +272,7 @@ def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
         "digits": digits_for(detail.scores[np.isfinite(detail.scores)]),
         "shadows": None if detail.shadows is None else _shadows(detail.shadows),
         "neighbours": [
-            {**items.glimpse(position, _label(rows, position), pixels), "distance": distance}
+            {**items.glimpse(position, label_of(rows, position), pixels), "distance": distance}
             for position, distance in detail.neighbours
         ],
         "notes": [readable(note) for note in detail.notes],
@@ -295,7 +306,7 @@ def _thinned(gaps: NDArray[np.float64]) -> list[float]:
     return [float(gap) for gap in ordered]
 
 
-def _label(rows: Listed, position: int) -> int:
+def label_of(rows: Listed, position: int) -> int:
     """Return the label of a sample that may have no row, or -1 if it is not known."""
     if rows.scored.labels is None:
         return -1

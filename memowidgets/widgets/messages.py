@@ -30,13 +30,6 @@ class Saved(TypedDict):
     type: Literal["saved"]
 
 
-class Select(TypedDict):
-    """The user chose a sample, or Python did: it goes both ways."""
-
-    type: Literal["select"]
-    position: int | None
-
-
 class Shown(TypedDict, total=False):
     """What narrows and sorts the samples that a page shows. What is absent narrows nothing."""
 
@@ -48,7 +41,6 @@ class Shown(TypedDict, total=False):
     label: int | None
     search: str
     between: tuple[float, float] | None
-    close: bool
 
 
 class AskPage(Shown):
@@ -161,7 +153,6 @@ class Address(TypedDict):
 
 FromPage = (
     Saved
-    | Select
     | AskPage
     | AskDetail
     | Decide
@@ -205,7 +196,7 @@ class State(TypedDict, total=False):
     sort: str
     decision: str
     page: int
-    opened: int | None
+    selected: int | None
 
 
 # -------------------------------------------------------------------- checks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from tests.javascript import asking
 from tests.widgets.page import say
 
 DRIVER = Path(__file__).parents[1] / "widgets" / "js" / "driver.mjs"
-SAID = re.compile(r"(planted, )?(not )?memorised \((−?[\d.]+)\s([<≥])\s(−?[\d.]+)\)")
 # memorised at η = 4; of these, answered wrongly at the end; log-LiRA that one digit shows as 4.0
 RECORDED = {
     "mmlu-field-smollm2": (35, 20, 1),
@@ -269,30 +267,20 @@ def recorded(request):
 
 
 def sides(texts):
-    """Whether each text says that its sample is memorised; its numbers say the same."""
-    found = []
-    for text in texts:
-        _, denied, value, sign, eta = SAID.fullmatch(text).groups()
-        shown = float(value.replace("−", "-")), float(eta.replace("−", "-"))
-        assert (sign == "≥") == (shown[0] >= shown[1]) == (not denied), text
-        found.append(not denied)
-    return np.array(found)
+    """Whether the first number of each pair is at least the second, as they are written."""
+    return np.array([float(a.replace("−", "-")) >= float(b.replace("−", "-")) for a, b in texts])
 
 
-def test_verdict_and_numbers_never_disagree(recorded, ask):
+def test_log_lira_and_eta_are_written_on_the_side_that_they_are_on(recorded, ask):
     name, shown = recorded
-    canary = np.zeros(len(shown.scores)) if shown.canaries is None else shown.canaries
-    planted = [bool(one) for one in canary]
     values = shown.log_lira.tolist()
-    cases = [[value, 4, one] for value, one in zip(values, planted, strict=True)]
-    texts = ask(what="verdicts", cases=cases)
+    texts = ask(what="beside", cases=[[value, 4.0] for value in values])
     assert (sides(texts) == (shown.log_lira >= 4)).all()
-    assert [text.startswith("planted, ") for text in texts] == planted
     rounded = [value for value in values if value < 4 and f"{value:.1f}" == "4.0"]
     assert len(rounded) == RECORDED[name][2]
     around = np.sort(shown.log_lira)[-200:]  # η stands on a sample, as after Shift and an arrow
     for eta in around[::20]:
-        texts = ask(what="verdicts", cases=[[value, float(eta), False] for value in around])
+        texts = ask(what="beside", cases=[[value, float(eta)] for value in around])
         assert (sides(texts) == (around >= eta)).all()
 
 

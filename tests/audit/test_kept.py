@@ -257,7 +257,8 @@ def test_a_kept_note_has_its_key_and_its_numbers(tmp_path):
     note = Note("ridge", "3 of 8 components have no variance", flat=3)
     found = Scored.of_all(np.zeros(len(audit.members)), (note,))
     place = "mahalanobis", audit.layers[-1]
-    audit.evidence.scores.keep(*place, audit.evidence.checkpoints["epoch-1"], found)
+    first = audit.evidence.checkpoints["epoch-1"]
+    audit.evidence.scores.keep(*place, first.record, first.state, found)
     again = tiny_audit(tmp_path / "run").evidence
-    (kept,) = again.scores.find(*place, again.checkpoints["epoch-1"]).notes
+    (kept,) = again.scores.find(*place, first.record, first.state).notes
     assert (kept, kept.key, kept.numbers) == (note, "ridge", {"flat": 3})

@@ -48,7 +48,7 @@ def test_axe_finds_nothing_serious(notebook_page):
     page.locator(".mw-card").first.click()
     page.keyboard.press("r")
     page.keyboard.press("Enter")
-    page.locator(".mw-lira").wait_for()
+    page.locator(".mw-models").wait_for()
     problems += [f"open: {problem}" for problem in judged(notebook)]
     page.keyboard.press("Escape")
     page.get_by_label("layer", exact=True).select_option("1")

@@ -108,12 +108,14 @@ def decide_on_ten(page, first=lambda: None):
         chosen = page.locator(f".mw-card:nth-child({done + 2})[aria-selected=true]")
         chosen.wait_for()
         assert in_view(chosen), done
+        assert in_view(page.locator(".mw-sample")), done
         if done == 0:
             first()
         chosen.evaluate("(card) => card.focus({ preventScroll: true })")
     for up in range(10):
         page.keyboard.press("ArrowUp")
         assert in_view(page.locator(".mw-card:focus")), up
+        assert in_view(page.locator(".mw-sample")), up
 
 
 def decide_at_a_laptops_size(notebook):
@@ -192,12 +194,12 @@ def reload_the_page(notebook):
 def restart_the_kernel(notebook):
     """The view says that it is left alone, and stays readable, an opened sample too."""
     page = notebook.page
-    page.locator(".mw-card").first.dblclick()
-    page.locator(".mw-opened .mw-lira").wait_for()
+    page.locator(".mw-card").first.click()
+    page.locator(".mw-opened .mw-models").wait_for()
     notebook.restart()
     page.keyboard.press("r")
     page.locator(".mw-inspector").get_by_text(GONE).first.wait_for()
-    assert page.locator(".mw-opened .mw-lira").is_visible()
+    assert page.locator(".mw-opened .mw-models").is_visible()
     page.locator(".mw-histogram").press("PageDown")
     page.locator(".mw-explorer").get_by_text(GONE).wait_for()
     page.get_by_label("layer", exact=True).select_option("1")
@@ -239,11 +241,13 @@ def test_voila(voila_page):
     assert policy.startswith("default-src 'self' ")
     assert not [name for name in ("mermaid.esm", "cdnjs", "jsdelivr") if name in page.content()]
     drag_filter_decide_undo(voila)
-    page.locator(".mw-card").nth(1).dblclick()
-    page.locator(".mw-opened .mw-lira").wait_for()
-    voila.eventually("dashboard.opened is None", wanted=False)
+    page.locator(".mw-card").nth(1).click()
+    page.locator(".mw-opened .mw-models").wait_for()
+    voila.eventually("dashboard.selected is None", wanted=False)
     state = voila.python("dashboard.state")
-    page.wait_for_function("(n) => location.hash.includes(`opened%22%3A${n}`)", arg=state["opened"])
+    page.wait_for_function(
+        "(n) => location.hash.includes(`selected%22%3A${n}`)", arg=state["selected"]
+    )
     page.locator(".mw-sharing summary").click()
     page.get_by_role("button", name="Copy a link").click()
     copied = page.get_by_label("to copy").input_value()
@@ -254,5 +258,5 @@ def test_voila(voila_page):
     page.locator(".mw-card").first.wait_for()
     voila.eventually("dashboard.state", state)
     assert tau(page) == state["tau"]
-    page.locator(".mw-opened .mw-lira").wait_for()
+    page.locator(".mw-opened .mw-models").wait_for()
     voila.screenshots("everywhere-voila", widths=[1400], themes=["dark"])

@@ -30,6 +30,7 @@ def look_filter_and_decide(page):
     """Use everything that shows a sample or says something of one."""
     inspector = page.locator(".mw-dashboard .mw-inspector")
     inspector.get_by_text("wobbling").first.wait_for()
+    inspector.get_by_role("button", name="search, order, select").click()
     inspector.get_by_label("search text").fill("bed 7")
     inspector.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
     inspector.get_by_label("search text").fill("")
@@ -38,8 +39,9 @@ def look_filter_and_decide(page):
     page.keyboard.press("r")
     inspector.get_by_text("is to be removed").wait_for()
     inspector.locator(".mw-card").first.click()  # the decision went on to the next one
-    page.keyboard.press("Enter")
-    inspector.locator(".mw-lira").wait_for()
+    inspector.locator(".mw-models").wait_for()
+    inspector.locator(".mw-fold > summary").click()
+    inspector.locator(".mw-near").first.wait_for()
     inspector.get_by_label("note").fill(NOTE)
     inspector.get_by_label("note").press("Tab")
     inspector.get_by_text("Note saved.").wait_for()

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from memowidgets.data import MCQDataset
+from tests.browser.harness import in_view
 from tests.browser.test_everywhere import counts
 
 RECORDED = """
@@ -54,10 +55,12 @@ def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown
     flagged = counts(page)["flagged"]
     hand.click(page.locator(".mw-card").first)
     for done in range(1, 6):
+        assert in_view(page.locator(".mw-sample"))
         hand.press("r")
         page.get_by_text(f"{done} of {flagged} decided").wait_for()
     assert hand.actions <= 6
     assert shown.python("dashboard.decisions.id.tolist()") == worst
+    page.get_by_role("button", name="search, order, select").click()
     hand.click(page.locator(".mw-export summary"))
     with page.expect_download() as downloading:
         hand.click(page.get_by_role("button", name="CSV", exact=True))
@@ -74,6 +77,30 @@ def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown
     for one, i in zip(again, stay, strict=True):  # neither the prompt's template nor canaries
         was = audit.data[i]
         assert one == replace(was, prompt=one.prompt, canary=False)
+
+
+def test_a_wrong_label_takes_one_click_and_then_a_key_each(shown):
+    page, hand = shown.page, Hand(shown.page)
+    hand.click(page.locator('[data-filter="label looks wrong"]'))
+    wrong = page.locator('[data-filter="label looks wrong"] .mw-count')
+    many = int(wrong.inner_text())
+    page.locator(".mw-where").get_by_text(f"1 of {many}").wait_for()
+    page.locator(".mw-card").first.focus()
+    named = []
+    for done in range(1, 6):
+        name = page.locator(".mw-choice[data-decision=relabel] .mw-choice-text").inner_text()
+        named.append(name.removeprefix("Relabel: "))
+        assert in_view(page.locator(".mw-sample"))
+        hand.press("l")
+        page.get_by_text(f"{done} of {many} decided").wait_for()
+        page.locator(".mw-where").get_by_text(f"{done + 1} of {many}").wait_for()
+    assert hand.actions == 1 + 5
+    made = shown.python("[dashboard.decisions.decision.tolist(), dashboard.decisions.to.tolist()]")
+    assert made[0] == ["relabel"] * 5
+    wards = shown.names["audit"].data.choices[0]
+    letters = [chr(65 + wards.index(name)) for name in named]
+    assert made[1] == letters
+    shown.screenshots("tasks-relabelled", of=".mw-dashboard", widths=[960])
 
 
 def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_python(shown):

@@ -134,7 +134,7 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
             }  # fmt: skip
             for name, mask in wanted.items():
                 chip = page.locator(f'[data-filter="{name}"]')
-                chip.get_by_text(str(mask.sum()), exact=True).wait_for()
+                chip.get_by_text(str(mask.sum()), exact=True).wait_for(state="attached")
                 assert counts(page)[name.replace(" ", "_")] == int(mask.sum())
         page.locator('[data-filter="found"]').click()
         first = page.locator(".mw-card").first
@@ -145,6 +145,7 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Escape")
         page.keyboard.press("k")  # a report can't be changed
+        page.get_by_role("button", name="search, order, select").click()
         page.get_by_label("filter by decision").select_option("remove")
         page.locator('[data-filter="all"]').click()
         page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
@@ -162,7 +163,7 @@ def test_hostile_samples_are_shown_as_written(chromium, tmp_path):
         assert page.locator("h1").inner_text().startswith("Memorisation audit of </script>")
         assert page.locator("main script, main iframe, main a, main object").count() == 0
         assert page.locator("main img").count() == 1  # the figure
-        page.locator(".mw-card").first.dblclick()
+        page.locator(".mw-card").first.click()
         page.locator(".mw-opened .mw-whole-id").get_by_text("<img src=x onerror").wait_for()
         assert EVIL.split("|")[0].strip() in page.title()
         save(page, "report-hostile-1400-light")
@@ -174,12 +175,13 @@ def test_images_show_their_pixels(chromium, tmp_path):
     content = plain(n, samples=ImageDataset.from_arrays(images, np.arange(n) % 10))
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
         page.locator('[data-filter="all"]').click()
+        page.get_by_role("button", name="search, order, select").click()
         page.get_by_label("sort").select_option("order")
         page.locator(f'.mw-card:nth-child({n})[data-position="{n - 1}"]').wait_for()
         for i in (0, 7, n - 1):
             tile = page.locator(f'.mw-card[data-position="{i}"] .mw-image')
             assert (pixels_of(tile)[2:-2, 2:-2] == 10 * i).all()
-        page.locator(".mw-card").nth(7).dblclick()
+        page.locator(".mw-card").nth(7).click()
         assert (pixels_of(page.locator(".mw-sample .mw-image"))[2:-2, 2:-2] == 70).all()
 
 

@@ -254,7 +254,7 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
         "missed"
     }
     page.locator('[data-filter="all"]').click()
-    page.locator(".mw-toggle").click()
+    page.get_by_role("button", name="search, order, select").click()
     page.get_by_label("class", exact=True).select_option("7")
     of_class = dashboard.python("int((source.data.labels == 7).sum())")
     shown.get_by_text(f"1–12 of {of_class}").wait_for()
@@ -451,7 +451,7 @@ def test_one_screen_shows_all_of_it(widget_page, name, width, height):
 
 
 TARGETS = """() => [...document.querySelectorAll(
-        ".mw-dashboard :is(button, summary, select, input, textarea, .mw-open, .mw-mark)")]
+        ".mw-dashboard :is(button, summary, select, input, textarea, .mw-mark)")]
     .map((target) => target.matches("[type=checkbox]") ? target.closest("label") : target)
     .filter((target) => target.checkVisibility({visibilityProperty: true}))
     .map((target) => [target, target.getBoundingClientRect()])
@@ -467,6 +467,7 @@ def test_whatever_is_touched_is_24_pixels_or_more(dashboard):
         dashboard.resize(width)
         found[width] = page.evaluate(TARGETS)
         page.locator(".mw-sharing summary").click()
+        page.get_by_role("button", name="search, order, select").click()
         page.locator(".mw-export summary").click()
         found[width, "menus"] = page.evaluate(TARGETS)
         for menu in page.locator(".mw-menu").all():
@@ -474,12 +475,13 @@ def test_whatever_is_touched_is_24_pixels_or_more(dashboard):
             assert 0 <= box["x"] < box["x"] + box["width"] <= width
         page.locator(".mw-export summary").click()
         page.locator(".mw-sharing summary").click()
-        page.locator(".mw-card").first.dblclick()
+        page.get_by_role("button", name="search, order, select").click()
+        page.locator(".mw-fold > summary").click()
         page.locator(".mw-lira").wait_for()
-        page.locator('.mw-opened [data-decision="relabel"]').click()
+        page.locator(".mw-other").click()
         found[width, "open"] = page.evaluate(TARGETS)
-        page.locator(".mw-opened").press("Escape")
-        page.locator(".mw-opened").press("Escape")
+        page.locator(".mw-relabel").press("Escape")
+        page.locator(".mw-fold > summary").click()
     assert found == {when: [] for when in found}
     page.add_style_tag(content=".mw .mw-step { height: 12px; min-height: 0; }")
     assert page.evaluate(TARGETS)  # it would have been found
@@ -502,8 +504,8 @@ def test_at_a_zoom_of_200_per_cent_nothing_is_cut_off(dashboard, width, height):
     dashboard.wait_until_idle()
     assert page.evaluate(BEYOND) == []
     page.locator(".mw-card").last.scroll_into_view_if_needed()
-    page.locator(".mw-card").first.dblclick()
-    page.locator(".mw-lira").wait_for()
+    page.locator(".mw-card").first.click()
+    page.locator(".mw-models").wait_for()
     assert page.evaluate(BEYOND) == []
     remove = page.locator('.mw-opened [data-decision="remove"]')
     remove.scroll_into_view_if_needed()

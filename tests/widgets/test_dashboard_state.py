@@ -66,7 +66,7 @@ VIEW = {
     "sort": "label",
     "decision": "undecided",
     "page": 0,
-    "opened": 7,
+    "selected": 7,
 }
 
 
@@ -109,9 +109,9 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
         ({"comparing": 1}, "comparing must be true or false, not '1'"),
         ({"filter": "all " * 99}, "unknown filter"),
         ({"decision": "burn"}, "burn"),
-        ({"opened": 200}, "no sample at position 200"),
-        ({"opened": -1}, "no sample at position -1"),
-        ({"opened": "a"}, "opened must be"),
+        ({"selected": 200}, "no sample at position 200"),
+        ({"selected": -1}, "no sample at position -1"),
+        ({"selected": "a"}, "selected must be"),
     ],
 )
 def test_a_wrong_state_is_refused_and_changes_no_choice(opened, state, message):

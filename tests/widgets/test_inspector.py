@@ -61,14 +61,6 @@ def test_pages_are_sorted_filtered_and_counted(digits):
     assert content["scoreName"] == "PSMI"
 
 
-def test_those_on_the_line_are_shown_and_follow_tau(digits):
-    scores, errors, _ = scores_like_psmi(200)
-    for tau in (0.0, 0.2):
-        content, _ = page(digits, tau=tau, close=True)
-        assert content["total"] == int((np.abs(scores - tau) < 2 * errors).sum()) > 0
-        assert all(item["uncertain"] for item in content["items"])
-
-
 def test_the_first_rows_of_an_order_are_those_of_all_of_it():
     rng = np.random.default_rng(0)
     for n in (0, 1, 1024, 5000):
@@ -222,7 +214,6 @@ def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
         ("decide", {"positions": [0], "decision": "relabel", "to": 99}, "no class 99"),
         ("decide", {"positions": ["0"], "decision": "keep"}, "positions[0]"),
         ("compute_at", {"layer": "3"}, "lacks 'checkpoint'"),
-        ("select", {"position": 200}, "0 to 199"),
         ("page", {"request": "r", "page": "x"}, "page must be a whole number, not 'x'"),
         ("page", {"request": "r", "page": 0, "label": "9"}, "label"),
         ("compute", {}, "compute"),
@@ -254,7 +245,7 @@ def test_an_opened_sample_is_whole_and_knows_its_place():
     widget = SampleInspector(records, [0.1, -0.3, 0.5, -0.1, -0.2])
     asked = {"request": "r", "position": 4, "filter": "flagged", "sort": "risk"}
     opened = say(widget, "detail", **asked)
-    assert opened["place"] == {"number": 2, "total": 3, "before": 1, "after": 3}
+    assert opened["place"] == {"number": 2, "total": 3}
     assert len(opened["item"]["text"]) == 6002
     assert len(page(widget)[0]["items"][0]["text"]) == 4000
     assert say(widget, "detail", **{**asked, "position": 2})["place"] is None
@@ -281,7 +272,7 @@ def asked(widget, monkeypatch, *positions):
     yield [content for content in sent if content["type"] == "known"]
 
 
-def test_what_a_source_knows_comes_later_and_stale_answers_are_dropped(monkeypatch):
+def test_what_a_source_knows_comes_later_with_its_request(monkeypatch):
     gates = [threading.Event(), threading.Event()]
 
     def slow(position):
@@ -292,11 +283,49 @@ def test_what_a_source_knows_comes_later_and_stale_answers_are_dropped(monkeypat
     next(answers)
     for gate in gates:
         gate.set()
-    [known] = next(answers)
-    assert known["request"] == "1"
-    assert len(known["known"]["scores"]) == 3
-    assert known["known"]["neighbours"][0]["text"] in ("first", "second")
+    known = {content["request"]: content["known"] for content in next(answers)}
+    assert set(known) == {"0", "1"}
+    assert len(known["1"]["scores"]) == 3
+    assert known["1"]["neighbours"][0]["text"] in ("first", "second")
     json.dumps(known)
+
+
+def test_a_filter_has_the_samples_whose_label_looks_wrong_or_that_are_on_the_line():
+    guesses, labels = np.array([0, 1, 1, 0, 2]), np.array([0, 0, 1, 1, -1])
+    scores, errors = np.array([0.0, 0.1, 0.5, -0.3, 0.02]), np.array([0.1, 0.05, 0.1, 0.2, 0.01])
+    widget = SampleInspector(
+        list("abcde"), scores, labels=labels, errors=errors, probabilities=np.eye(3)[guesses]
+    )
+    assert widget._rows.filters() == (
+        "flagged", "left alone", "label looks wrong", "on the line", "all",
+    )  # fmt: skip
+    content, _ = page(widget, filter="label looks wrong", tau=0.0)
+    assert [item["position"] for item in content["items"]] == [1, 3]
+    assert [item["suggested"] for item in content["items"]] == [1, 0]
+    assert content["counts"]["label looks wrong"] == 2
+    for tau in (0.0, 0.02, 0.25, 0.7):
+        content, _ = page(widget, filter="on the line", tau=tau)
+        close = set(np.flatnonzero(np.abs(scores - tau) < 2 * errors).tolist())
+        assert {item["position"] for item in content["items"]} == close
+        assert all(item["uncertain"] for item in content["items"])
+        assert content["counts"]["on the line"] == len(close)
+    with pytest.raises(ValueError, match="unknown filter"):
+        SampleInspector(["a", "b"], [0.1, 0.2], filter="label looks wrong")
+
+
+def test_a_class_has_the_name_of_a_short_option_and_else_its_letter():
+    rows = [
+        {"question": "?", "choices": ["heart", "x" * 99], "answer": 0, "id": "p0"},
+        {"question": "?", "choices": ["skin", "bone"], "answer": 1, "id": "p1"},
+    ]
+    widget = SampleInspector(rows, [0.1, 0.2], probabilities=[[0.2, 0.8], [0.9, 0.1]],
+                             class_names=["A", "B"], detail=lambda p: detail_of(p, 2))  # fmt: skip
+    items = page(widget, filter="all")[0]["items"]
+    assert [(item["label"], item["guess"]) for item in items] == [("heart", "B"), ("bone", "skin")]
+    said = say(widget, "decide", positions=[1], decision="relabel", to=0)
+    assert said["text"] == "p1: bone → skin."
+    assert widget.decisions["to"].tolist() == ["A"]  # files name the class as the data do
+    assert page(widget, filter="all")[0]["items"][1]["to"] == "skin"
 
 
 def test_a_source_that_fails_says_why(monkeypatch):

@@ -44,41 +44,40 @@ def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(widge
     texts.locator(".mw-card").first.wait_for()
     rows.locator(".mw-card").first.wait_for()
 
-    card = texts.locator(".mw-card").first
+    texts.get_by_role("button", name="search, order, select").click()
+    texts.locator(".mw-fold summary").click()
     best = notebook.python("[names[i] for i in np.argsort(-p[0], kind='stable')[:5]]")
-    shown = card.locator(".mw-option-text").all_inner_texts()
-    assert [text.removeprefix("label ") for text in shown[:5]] == best
-    assert [text for text in shown if text.startswith("label ")] == ["label intent a0"]
+    likeliest = texts.locator(".mw-likeliest .mw-option")
+    likeliest.first.wait_for()
+    assert likeliest.locator(".mw-option-text").all_inner_texts()[:5] == best
+    of_label = likeliest.filter(has=page.locator(".mw-letter-label"))
+    assert of_label.locator(".mw-option-text").all_inner_texts() == ["intent a0"]
     picker = texts.get_by_label("class", exact=True)
     options = picker.locator("option").all_inner_texts()[1:]
     assert len(options) == 77
     assert options == sorted(options)
     picker.select_option(label="<img src=x onerror=alert(1)>")
     texts.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
-    assert card.locator(".mw-prose").inner_text() == "<script>alert(1)</script>"
+    row = texts.locator(".mw-card").first
+    assert row.locator(".mw-prose").inner_text() == "<script>alert(1)</script>"
+    assert row.locator(".mw-strong").inner_text() == "<img src=x onerror=alert(1)>"
     notebook.screenshots("inspector-texts", of=".mw-inspector")
 
     rows.scroll_into_view_if_needed()
     first, second = rows.locator(".mw-card").nth(0), rows.locator(".mw-card").nth(1)
-    assert second.locator(".mw-value-name").first.text_content() == "column 7"
+    assert second.locator(".mw-prose").text_content().startswith("column 7 50, ")
     assert (
-        second.locator(".mw-values li > :last-child").first.text_content().startswith("50 (usually")
+        first.locator(".mw-prose").text_content().startswith("<b>ward</b> <img src=x onerror=alert")
     )
-    assert first.locator(".mw-value-name").first.text_content() == "<b>ward</b>"
-    assert (
-        first.locator(".mw-values li > :last-child")
-        .first.text_content()
-        .startswith("<img src=x onerror=alert(1)>")
-    )
-    assert second.locator(".mw-values li").last.text_content() == "… 2 more"
     notebook.screenshots("inspector-rows", of=rows)
-    second.dblclick()
+    second.click()
     opened = rows.locator(".mw-opened")
-    opened.locator(".mw-values").wait_for()
+    opened.locator(".mw-where").get_by_text("2 of 40").wait_for()
+    value = opened.locator(".mw-values li > :last-child").first
+    value.wait_for()
+    assert value.text_content().startswith("50 (usually")
     assert opened.locator(".mw-values li").count() == 10
-    assert opened.locator("ul.mw-options li").first.text_content().startswith("0")
-    notebook.screenshots("inspector-open-row", of=rows)
-    assert page.locator(".mw-inspector img, .mw-inspector script, .mw-inspector b").count() == 0
+    assert page.locator(".mw-inspector img, .mw-inspector script").count() == 0
 
 
 RECORDED = """
@@ -94,8 +93,9 @@ from memowidgets.widgets import SampleInspector
 """ + TABLE.replace("page_size=4", "page_size=24")
 SIZES = [(960, 780), (1440, 900), (390, 800)]
 PLACES = """() => [...document.querySelectorAll(
-    ".mw-scope, .mw-decide .mw-choice, .mw-undo, .mw-export, .mw-card:first-child")]
+    ".mw-decide .mw-choice, .mw-other, .mw-next, .mw-find, .mw-card:first-child")]
     .map((part) => part.getBoundingClientRect())
+    .filter(({ width }) => width > 0)
     .map(({ x, y }) => [Math.round(x), Math.round(y + scrollY)])
 """
 
@@ -103,7 +103,7 @@ PLACES = """() => [...document.querySelectorAll(
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("kind", ["patients-smollm2", "digits", "rows"])
 def test_no_decision_is_made_on_what_is_not_seen(widget_page, kind, width, height):
-    """After each decision the chosen sample is seen whole, and no button has moved."""
+    """After each decision the open sample is seen whole, and no button has moved."""
     cell = ROWS if kind == "rows" else RECORDED.format(kind)
     shown = widget_page([cell], width=width, height=height)
     page = shown.page
@@ -117,4 +117,98 @@ def test_no_decision_is_made_on_what_is_not_seen(widget_page, kind, width, heigh
     for done in range(3):
         page.locator(".mw-where").get_by_text(f"{done + 1} of").wait_for()
         assert in_view(page.locator(".mw-sample")), done
+        assert in_view(page.locator(".mw-decide")), done
         page.keyboard.press("r")
+
+
+BAD = """
+import numpy as np
+from memowidgets.data import ImageDataset, TextDataset
+from memowidgets.widgets import SampleInspector
+from tests.widgets.fake_source import detail_of
+word = "an-endless-name-without-a-break-" * 5
+names = [f"{word}{i}" for i in range(10_000)]
+wide = np.zeros((4, 1, 1000), np.uint8)
+wide[:, :, ::2] = 200
+p = np.random.default_rng(0).dirichlet(np.full(40, 0.1), 40)
+sentences = [f"A label that is a whole sentence, number {i}, and goes on." for i in range(40)]
+hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd " * 30
+letters, two = list("abcdef"), dict(probabilities=[[0.1, 0.9]] * 4)
+def texts(each, labels, names):
+    return TextDataset.from_texts(each, labels, names)
+made = {
+    "one sample": lambda: SampleInspector(["one"], [-0.5], labels=[0], class_names=["x"]),
+    "one class": lambda: SampleInspector(letters, np.arange(-3, 3), labels=[0] * 6,
+        class_names=["only"], probabilities=np.ones((6, 1))),
+    "none flagged": lambda: SampleInspector(letters, np.arange(1, 7), [False] * 6,
+        log_lira=np.zeros(6)),
+    "10,000 classes": lambda: SampleInspector(
+        texts([f"text {i}" for i in range(10_000)], np.arange(10_000), names),
+        np.linspace(-1, 1, 10_000)),
+    "sentences": lambda: SampleInspector(
+        texts([f"{word * 40}{i}" for i in range(40)], np.arange(40), sentences),
+        np.linspace(-1, 1, 40), probabilities=p, ids=[f"{word}{i}" for i in range(40)],
+        detail=lambda position: detail_of(position, 40)),
+    "right to left": lambda: SampleInspector(
+        texts([f"{hebrew}{i}" for i in range(4)], [0, 1, 0, 1], ["\u05d0" * 40, "\u05d1"]),
+        [-1, -0.5, 0, 1], **two),
+    "1 by 1000": lambda: SampleInspector(
+        ImageDataset.from_arrays(wide, [0, 1, 0, 1]), [-1, -0.5, 0, 1], **two),
+}
+inspector = made[KIND]()
+inspector
+"""
+SPILT = """() => {
+  const root = document.querySelector(".mw-inspector").getBoundingClientRect();
+  const found = [...document.querySelectorAll(".mw-inspector *")]
+    .filter((part) => part.checkVisibility({ visibilityProperty: true })
+        && !part.closest(".mw-spoken, svg, .mw-list-scroll *, .mw-opened-body *, option, select *"))
+    .filter((part) => {
+      const box = part.getBoundingClientRect();
+      const beside = box.left < root.left - 1 || box.right > root.right + 1;
+      return box.width > 1 && (beside || box.bottom > root.bottom + 1);
+    })
+    .map((part) => part.className);
+  for (const name of [".mw-list-scroll", ".mw-opened-body", ".mw-sample"]) {
+    const part = document.querySelector(name);
+    if (part.checkVisibility() && part.scrollWidth > part.clientWidth + 1) found.push(name);
+  }
+  const boxes = [...document.querySelectorAll(".mw-choice, .mw-next")]
+    .filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect());
+  const apart = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1
+    || a.bottom <= b.top + 1 || b.bottom <= a.top + 1;
+  const over = boxes.some((a, i) => boxes.some((b, j) => i < j && !apart(a, b)));
+  return over ? [...found, "buttons over each other"] : found;
+}"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "one sample",
+        "one class",
+        "none flagged",
+        "10,000 classes",
+        "sentences",
+        "right to left",
+        "1 by 1000",
+    ],
+)
+def test_the_layout_holds_whatever_the_samples_are(widget_page, kind):
+    shown = widget_page([f"KIND = {kind!r}\n{BAD}"], width=960, height=780)
+    page = shown.page
+    page.locator(".mw-empty" if kind == "none flagged" else ".mw-card").first.wait_for()
+    for width in (960, 765, 390):
+        page.set_viewport_size({"width": width, "height": 780})
+        shown.wait_until_idle()
+        assert page.evaluate(SPILT) == [], width
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        shown.screenshots(f"bad-{kind.replace(' ', '-')}", of=".mw-inspector", widths=[width])
+    if kind == "none flagged":
+        page.locator('[data-filter="all"]').click()
+        page.locator(".mw-card").first.wait_for()
+    if kind == "sentences":
+        page.locator(".mw-other").click()  # every class is offered, whatever its name
+        assert page.evaluate(SPILT) == []
+    page.add_style_tag(content=".mw-choices { width: 3000px; }")
+    assert page.evaluate(SPILT)  # it would have been found

@@ -50,8 +50,6 @@ export class Answers {
     this.columns = wire.columns;
     this.pixels = wire.pixels ?? new Uint8Array(0);
     this.standing = standing;
-    /** @type {number | null} */
-    this.selected = null;
     this.rows = this.columns.scores.map((_, row) => row);
     /** @type {Map<number, number>} */
     this.rowOf = new Map(this.columns.positions.map((position, row) => [position, row]));
@@ -64,7 +62,6 @@ export class Answers {
   answer(asked) {
     if (asked.type === "page") return this.page(asked);
     if (asked.type === "detail") return this.opened(asked);
-    if (asked.type === "select") this.selected = asked.position;
     if (asked.type !== "decide" && asked.type !== "undo" && asked.type !== "export") return null;
     return { content: { type: "said", request: asked.request ?? null, done: false, text: REFUSED }, buffers: [] };
   }
@@ -97,12 +94,24 @@ export class Answers {
   }
 
   /**
+   * Whether a score and τ are less than two standard errors apart.
+   * @param {number} row
+   */
+  isClose(row) {
+    const { tau, rule } = this.standing();
+    const error = this.columns.errors?.[row] ?? 0;
+    return rule !== "class" && Math.abs(this.columns.scores[row] - tau) < 2 * error;
+  }
+
+  /**
    * @param {number} row
    * @param {string} filter
    */
   isIn(row, filter) {
     if (filter === "all") return true;
     if (filter === "flagged") return this.flagged(row);
+    if (filter === "label looks wrong") return this.wire.items?.[row].suggested != null;
+    if (filter === "on the line") return this.isClose(row);
     return this.status(row) === filter;
   }
 
@@ -116,15 +125,8 @@ export class Answers {
       if (asked.label != null && this.wire.labels?.[row] !== asked.label) return false;
       const score = this.columns.scores[row];
       if (asked.between && (score < asked.between[0] || score > asked.between[1])) return false;
-      if (asked.close && !this.isClose(row)) return false;
       return wanted === "" || this.textOf(row).includes(wanted);
     });
-  }
-
-  /** Whether τ is less than two standard errors away. @param {number} row */
-  isClose(row) {
-    const error = this.columns.errors?.[row] ?? null;
-    return error !== null && Math.abs(this.columns.scores[row] - this.standing().tau) < 2 * error;
   }
 
   /** @param {number} row */
@@ -214,7 +216,6 @@ export class Answers {
       notice: this.wire.notice ?? "",
       sorts: this.wire.sorts,
       classes: this.wire.classes ?? [],
-      selected: this.selected,
       decisions: NO_DECISIONS,
       byDecision: Object.fromEntries(
         this.wire.choices.map((name) => [name, base.filter((row) => this.decisionOf(row) === name).length]),
@@ -234,22 +235,13 @@ export class Answers {
     const { found } = this.found(asked);
     const at = found.indexOf(row);
     const { items, buffers } = this.items([row]);
-    const beside = (/** @type {number} */ place) =>
-      place >= 0 && place < found.length ? this.columns.positions[found[place]] : null;
     return {
       content: {
         type: "opened",
         request,
         position: asked.position,
         item: items[0],
-        place:
-          at < 0
-            ? null
-            : { number: at + 1, total: found.length, before: beside(at - 1), after: beside(at + 1) },
-        scoreName: this.wire.score_name,
-        digits: this.wire.digits,
-        eta: this.eta(),
-        decisions: NO_DECISIONS,
+        place: at < 0 ? null : { number: at + 1, total: found.length },
         kept: true,
         more: false,
       },
@@ -291,7 +283,6 @@ export class Answers {
     const { columns } = this;
     const score = columns.scores[row];
     const error = columns.errors?.[row] ?? null;
-    const { rule } = this.standing();
     return {
       id: this.nameOf(row),
       label: "",
@@ -299,13 +290,15 @@ export class Answers {
       guess: "",
       guessProbability: null,
       labelProbability: null,
+      answer: -1,
+      suggested: null,
       note: "",
       ...this.wire.items?.[row],
       position: columns.positions[row],
       status: this.status(row),
       score,
       error,
-      uncertain: rule !== "class" && this.isClose(row),
+      uncertain: this.isClose(row),
       logLira: columns.log_lira?.[row] ?? null,
       right: columns.right ? columns.right[row] === 1 : null,
       decision: this.decisionOf(row),

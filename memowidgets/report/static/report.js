@@ -47,6 +47,7 @@ function inspectorModel({ tau, eta, rule, inspector }, beside) {
     filter: "flagged",
     sort: "risk",
     decision: "any",
+    selected: null,
     tau,
     rule,
     eta,

@@ -172,8 +172,8 @@ export function alone(image, bytes, zoom) {
  * @param {number} zoom
  */
 function sized(element, { height, width }, zoom) {
-  element.style.width = `${width * zoom}px`;
-  element.style.height = `${height * zoom}px`;
+  element.style.width = `${Math.max(1, width * zoom)}px`; // one line of pixels is seen, however long
+  element.style.height = `${Math.max(1, height * zoom)}px`;
   if (zoom < 1) element.style.imageRendering = "auto";
   return element;
 }

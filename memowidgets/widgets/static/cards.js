@@ -1,23 +1,26 @@
-/** How a sample looks as a card, as a tile and opened. Shared by the inspector's parts. */
+/** How a sample looks: a row or a picture of the list, and in full. Shared by the inspector's parts. */
 
 import { html, setAttributes } from "./dom.js";
-import { besideText, errorText, fixed, whole } from "./numbers.js";
+import { whole } from "./numbers.js";
 
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Image} Image */
 /** @typedef {import("./messages.js").ValueShown} Value */
-/**
- * @typedef {object} ScoreFormat
- * @property {string} scoreName
- * @property {number} digits
- * @property {number | null} eta  log-LiRA from which on a sample is memorised
- */
 
 const CONTROLS = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g;
 const UNSEEN = /[\u00ad\u200b\u2060\ufeff]/g; // but not the joiners, which emoji and scripts need
 const OVERRIDES = /[\u202d\u202e]/g;
 const BIDI = /[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
-const SHORT = 17; // characters of a name that fits beside another
+
+const SHORT = 24; // characters of an option that fits beside another
+
+/** The sign and the word of each decision. */
+export const MADE = /** @type {Record<string, string>} */ ({
+  keep: "✓ keep",
+  anonymise: "✎ anonymise",
+  remove: "✕ remove",
+  relabel: "⇄ relabel",
+});
 
 /**
  * Returns a text that shows control characters as their numbers. The same holds for characters that
@@ -61,109 +64,6 @@ export function zoomFor(side, room) {
   return side > room ? room / side : Math.max(1, Math.floor(room / side));
 }
 
-/** @param {string} status */
-export function chip(status) {
-  const kind = status.replace(" ", "-");
-  return html("span", { class: `mw-status mw-status-${kind}` }, status);
-}
-
-/**
- * @param {Item} item
- * @param {ScoreFormat} reply
- */
-export function scoreLine(item, reply) {
-  const score = fixed(/** @type {number} */ (item.score), reply.digits);
-  const error = item.error === null ? "" : ` ± ${errorText(item.error, reply.digits)}`;
-  const text = html("span", {}, `${reply.scoreName} ${score}${error}`);
-  if (item.uncertain) {
-    const title = "the score and τ are less than two standard errors apart";
-    text.append(html("span", { class: "mw-uncertain", title }, " · uncertain"));
-  }
-  return text;
-}
-
-/**
- * The score of a sample, and what its log-LiRA says.
- * @param {Item} item
- * @param {ScoreFormat} reply
- */
-export function facts(item, reply) {
-  const lines = html("div", { class: "mw-facts" });
-  if (item.score !== null) lines.append(scoreLine(item, reply));
-  if (item.logLira !== null) {
-    const title = "log-LiRA, and η, from which on a sample is memorised";
-    lines.append(html("span", { class: "mw-verdict", title }, verdictText(item.logLira, reply.eta, item.canary)));
-  }
-  return lines;
-}
-
-/**
- * Whether the finished model answers rightly; nothing where that is not known. Probabilities beside
- * it are those of the checkpoint on show, so what this one says is named apart.
- * @param {Item} item
- */
-export function answer(item) {
-  if (item.right === null) return [];
-  const word = (/** @type {boolean} */ right) => (right ? "right" : "wrong");
-  const known = item.guess && item.label && !item.image; // an image's card names the guess itself
-  const here = known ? `here: ${word(item.guess === item.label)} · ` : "";
-  const text = `${here}finished: ${word(item.right)}`; // in few words: the line below a card must not wrap
-  const title = "whether the model gives the label that the sample was trained on, at the checkpoint on show and when it is finished";
-  return [html("span", { class: "mw-answer", title }, text)];
-}
-
-/**
- * What log-LiRA says of a sample. The numbers are on the side that the words say.
- * @param {number} logLira
- * @param {number | null} eta
- * @param {boolean} canary
- */
-export function verdictText(logLira, eta, canary) {
-  if (eta === null) return `log-LiRA ${fixed(logLira, 1)}`;
-  const [value, threshold] = besideText(logLira, eta);
-  const beside = `(${value} ${logLira >= eta ? "≥" : "<"} ${threshold})`.replaceAll(" ", "\u00a0"); // one piece
-  const verdict = `${logLira >= eta ? "memorised" : "not memorised"} ${beside}`;
-  return canary ? `planted, ${verdict}` : verdict;
-}
-
-/** @param {Item} item */
-export function footer(item) {
-  const id = html("bdi", { class: "mw-id", title: `id ${nameText(item.id)}` });
-  id.textContent = nameText(item.id);
-  return html("div", { class: "mw-footer" }, id, ...answer(item));
-}
-
-/**
- * Makes the marks with words: the decision or a note, and canaries.
- * @param {Item} item
- */
-export function tags(item) {
-  const found = [];
-  if (item.decision !== "undecided") found.push(decided(item));
-  else if (item.note) found.push(html("span", { class: "mw-tag", title: nameText(item.note) }, "note"));
-  if (item.canary) found.push(html("span", { class: "mw-tag mw-canary", title: "planted by the auditor" }, "canary"));
-  return found;
-}
-
-/** @param {Item} item */
-export function labels(item) {
-  const lines = html("div", { class: "mw-labels" });
-  if (item.label !== "") lines.append(html("div", {}, "label ", strong(item.label)));
-  if (item.guess === "") return lines;
-  const probability = item.guessProbability === null ? "" : ` (${item.guessProbability.toFixed(2)})`;
-  const guess = html("div", { class: item.guess === item.label ? "mw-agrees" : "mw-differs" });
-  guess.append("model ", strong(item.guess), probability);
-  lines.append(guess);
-  return lines;
-}
-
-/** @param {string} text */
-export function strong(text) {
-  const element = html("bdi", { class: "mw-strong" });
-  element.textContent = nameText(text);
-  return element;
-}
-
 /**
  * Returns how many times an image is enlarged.
  * @param {Image} image
@@ -183,28 +83,134 @@ export function picture(item, image) {
   return html("div", { class: "mw-picture" }, image);
 }
 
-/** @param {{text?: string, hidden?: number}} item */
-export function prose(item) {
+/** @param {string} text */
+export function strong(text) {
+  return plain("bdi", text, "mw-strong");
+}
+
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {string} text
+ * @param {string} [kind]
+ */
+export function plain(tag, text, kind = "") {
+  const element = html(tag, { dir: "auto", class: kind === "" ? null : kind });
+  element.textContent = nameText(text);
+  return element;
+}
+
+/* ------------------------------------------------------------ in the list */
+
+/**
+ * A sample of the list: a dot for the truth, what it shows in one line, its classes, its decision.
+ * @param {Item} item
+ * @param {number | null} eta  log-LiRA from which on a sample is memorised
+ * @param {HTMLElement} [image]
+ */
+export function card(item, eta, image) {
+  const element = html("li", { class: "mw-card", role: "option", tabindex: -1, "aria-selected": "false" });
+  element.dataset.position = String(item.position);
+  element.dataset.status = item.status;
+  element.title = `id ${nameText(item.id)}`;
+  const dot = html("span", { class: "mw-dot" });
+  if (eta !== null && item.logLira !== null) {
+    const memorized = item.logLira >= eta;
+    setAttributes(dot, { class: memorized ? "mw-dot mw-dot-full" : "mw-dot mw-dot-hollow", title: memorized ? "memorised" : "not memorised" });
+    dot.append(html("span", { class: "mw-spoken" }, memorized ? "memorised: " : "not memorised: "));
+  }
+  element.append(dot, image ? picture(item, image) : line(item), classes(item), decided(item));
+  element.append(html("span", { class: "mw-mark", "aria-hidden": "true", title: "X, or Shift and a click: select several" }));
+  return element;
+}
+
+/** @param {Item} item */
+function line(item) {
+  const text = item.values ? valuesText(item.values) : proseText(item.text ?? "");
+  const element = html("span", { class: text === "" ? "mw-prose mw-id" : "mw-prose", dir: "auto" });
+  element.textContent = text === "" ? nameText(item.id) : text;
+  return element;
+}
+
+/**
+ * The label, and the model's class where it is another one.
+ * @param {Item} item
+ */
+function classes(item) {
+  const element = html("span", { class: "mw-labels" });
+  if (item.label !== "") element.append(strong(item.label));
+  if (item.guess !== "" && item.suggested !== null) {
+    const model = html("span", { class: "mw-model" }, item.image ? "≠ " : "≠ model: ", plain("bdi", item.guess));
+    if (item.image) model.append(html("span", { class: "mw-spoken" }, " says the model"));
+    element.append(" ", model);
+  }
+  return element;
+}
+
+/**
+ * The word of a decision, with its note where the pointer rests.
+ * @param {Item} item
+ */
+function decided(item) {
+  const { decision, note } = item;
+  const mark = html("span", { class: "mw-made" }, MADE[decision] ?? (note ? "note" : ""));
+  if (decision in MADE) mark.classList.add(`mw-made-${decision}`);
+  const to = decision === "relabel" ? ` as ${nameText(item.to)}` : "";
+  const what = decision in MADE ? `decided to ${decision}${to}` : "";
+  if (what || note) mark.title = [what, nameText(note)].filter(Boolean).join(": ");
+  return mark;
+}
+
+/**
+ * A table's row in one line.
+ * @param {Value[]} found
+ */
+export function valuesText(found) {
+  return nameText(found.map(({ name, value }) => `${name} ${value === "" ? "missing" : value}`).join(", "));
+}
+
+/**
+ * Returns a short digest of an image's bytes, which tells whether a card still shows the same
+ * image.
+ * @param {Item} item
+ * @param {Uint8Array} bytes
+ */
+export function imageKey(item, bytes) {
+  if (!item.image) return "";
+  const { offset, height, width, channels } = item.image;
+  let sum = 0;
+  for (let i = offset; i < offset + height * width * channels; i++) sum = (sum * 31 + bytes[i]) | 0;
+  return `${height}x${width}x${channels}:${sum}`;
+}
+
+/* ------------------------------------------------------------ in full */
+
+/**
+ * Makes a sample that is no image: its content, and what the model gives each class.
+ * @param {Item} item
+ */
+export function body(item) {
+  const shown = [];
+  if (item.text) shown.push(prose(item.text, item.hidden));
+  if (item.values) shown.push(values(item));
+  if (item.options) shown.push(options(item));
+  return shown;
+}
+
+/**
+ * @param {string} content
+ * @param {number} [hidden]  characters that were not sent
+ */
+function prose(content, hidden) {
   const text = html("p", { class: "mw-prose", dir: "auto" });
-  text.textContent = proseText(item.text ?? "");
-  if (item.hidden) text.append(cut(item.hidden));
+  text.textContent = proseText(content);
+  if (hidden) text.append(cut(hidden));
   return text;
 }
 
 /** @param {number} hidden  characters that were not sent */
 function cut(hidden) {
   return html("span", { class: "mw-cut" }, ` … ${whole(hidden)} more characters`);
-}
-
-/**
- * Makes the text of a sample that is not an image: its content, its label and what the model
- * predicts.
- * @param {Item} item
- */
-export function body(item) {
-  const shown = item.values ? [values(item)] : item.text ? [prose(item)] : [];
-  if (item.options) return [...shown, options(item)];
-  return [...shown, item.likeliest ? likeliest(item.likeliest) : labels(item)];
 }
 
 /** @param {Item} item */
@@ -220,106 +226,55 @@ function values(item) {
   return list;
 }
 
-/**
- * A table's row in one line.
- * @param {Value[]} found
- */
-export function valuesText(found) {
-  return nameText(found.map(({ name, value }) => `${name} ${value === "" ? "missing" : value}`).join(", "));
+/** @param {Item} item */
+function options(item) {
+  const found = item.options ?? [];
+  const best = Math.max(...found.map(({ probability }) => probability ?? 0));
+  const short = found.every(({ text }) => text.length <= SHORT);
+  return gauges(short ? "mw-options mw-short" : "mw-options", found.map(({ text, label, probability, hidden }, i) => {
+    const name = html("span", { class: "mw-option-text", dir: "auto" });
+    name.textContent = proseText(text);
+    if (hidden) name.append(cut(hidden));
+    return { letter: letterOf(i), name, label, probability, best: best > 0 && probability === best };
+  }));
 }
 
 /**
- * @template {keyof HTMLElementTagNameMap} K
- * @param {K} tag
- * @param {string} text
+ * The classes that the model finds most probable, and the label.
+ * @param {NonNullable<Item["likeliest"]>} found
  */
-function plain(tag, text) {
-  const element = html(tag, { dir: "auto" });
-  element.textContent = nameText(text);
-  return element;
+export function likeliest(found) {
+  return gauges("mw-options mw-likeliest", found.map(({ name, label, probability }, i) => (
+    { letter: "", name: plain("span", name, "mw-option-text"), label, probability, best: i === 0 }
+  )));
 }
 
-/** @param {NonNullable<Item["likeliest"]>} classes */
-function likeliest(classes) {
-  const list = html("ul", { class: optionsClass(classes.map(({ name }) => name)), "aria-label": "likeliest classes" });
-  for (const { name, label, probability } of classes) {
-    const row = html("li", { class: "mw-option" });
-    const text = html("span", { class: "mw-option-text" });
-    text.append(...(label ? ["label ", strong(name)] : [plain("bdi", name)]));
-    row.append(text, gauge(probability));
+/**
+ * Classes with bars of their probabilities: the label and what the model says are marked.
+ * @param {string} kind
+ * @param {{letter: string, name: HTMLElement, label: boolean, probability: number | null, best: boolean}[]} found
+ */
+function gauges(kind, found) {
+  const list = html("ul", { class: kind, "aria-label": "classes" });
+  for (const { letter, name, label, probability, best } of found) {
+    const row = html("li", { class: best ? "mw-option mw-option-best" : "mw-option" });
+    const mark = html("span", { class: label ? "mw-letter mw-letter-label" : "mw-letter" }, letter);
+    if (label) setAttributes(mark, { title: "the label" });
+    if (label) mark.append(letter === "" ? "label" : html("span", { class: "mw-spoken" }, " (label)"));
+    row.append(mark, name);
+    if (probability !== null) {
+      row.append(html("span", { class: "mw-probability" }, percent(probability)));
+      row.style.setProperty("--mw-share", probability.toFixed(3));
+    }
     list.append(row);
   }
   return list;
 }
 
 /**
- * Short names stand in two columns of a card.
- * @param {string[]} names
+ * A probability in whole percent.
+ * @param {number} share
  */
-function optionsClass(names) {
-  return names.every((name) => name.length <= SHORT) ? "mw-options mw-short" : "mw-options";
-}
-
-/** @param {number} probability */
-function gauge(probability) {
-  const shown = html("span", { class: "mw-probability" }, probability.toFixed(2));
-  shown.style.setProperty("--mw-share", probability.toFixed(3));
-  return shown;
-}
-
-/** @param {Item} item */
-export function options(item) {
-  const list = html("div", { class: optionsClass((item.options ?? []).map(({ text }) => text)) });
-  (item.options ?? []).forEach((option, i) => {
-    const row = html("div", { class: "mw-option" });
-    const letter = html("span", { class: "mw-letter" }, letterOf(i));
-    if (option.label) {
-      letter.classList.add("mw-letter-label");
-      letter.title = "the label";
-      letter.append(html("span", { class: "mw-spoken" }, " (label)"));
-    }
-    const text = html("span", { class: "mw-option-text", dir: "auto" });
-    text.textContent = proseText(option.text);
-    if (option.hidden) text.append(cut(option.hidden));
-    row.append(letter, text);
-    if (option.probability !== null) row.append(gauge(option.probability));
-    list.append(row);
-  });
-  return list;
-}
-
-const MADE = /** @type {Record<string, string>} */ ({
-  keep: "keep",
-  anonymise: "anonymise",
-  remove: "remove",
-  relabel: "relabel",
-  undecided: "undecided",
-});
-
-/**
- * The mark of a decision, with its note where the pointer rests.
- * @param {Item} item
- */
-export function decided(item) {
-  const note = item.note ? `: ${nameText(item.note)}` : "";
-  const kind = MADE[item.decision] ?? "undecided";
-  const mark = html("span", { class: `mw-tag mw-made mw-made-${kind}` }, kind);
-  const to = kind === "relabel" ? ` as ${nameText(item.to)}` : "";
-  if (to !== "") mark.append(" as ", plain("bdi", item.to));
-  mark.title = `decided to ${kind}${to}${note}`;
-  return mark;
-}
-
-/**
- * Returns a short digest of an image's bytes, which tells whether a card still shows the same
- * image.
- * @param {Item} item
- * @param {Uint8Array} bytes
- */
-export function imageKey(item, bytes) {
-  if (!item.image) return "";
-  const { offset, height, width, channels } = item.image;
-  let sum = 0;
-  for (let i = offset; i < offset + height * width * channels; i++) sum = (sum * 31 + bytes[i]) | 0;
-  return `${height}x${width}x${channels}:${sum}`;
+export function percent(share) {
+  return share > 0 && share < 0.005 ? "< 1 %" : share > 0.995 && share < 1 ? "> 99 %" : `${Math.round(100 * share)} %`;
 }

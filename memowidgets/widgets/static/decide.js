@@ -1,35 +1,43 @@
-/** Decisions on one sample, or on all that a filter shows: the bar with its buttons, and undo. */
+/** Decisions on one sample, on several, or on all that a filter shows: one row of buttons, and undo. */
 
-import { nameText } from "./cards.js";
+import { nameText, plain } from "./cards.js";
 import { html, menu, write } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
  * @typedef {object} DecideActions
  * @property {(decision: string, all: boolean, expected: string, to: number | null) => void} decide
+ * @property {() => void} next  goes to the next sample without a decision
+ * @property {() => Suggestion[]} suggested  classes that the chosen sample may better have
  * @property {() => void} undo
  * @property {(suffix: string, samples: boolean) => void} exportAll
  */
 
+/**
+ * @typedef {object} Suggestion
+ * @property {number} to  number of the class
+ * @property {string} why  who suggests it
+ */
+
 /** The key of each decision. */
-export const KEYS = /** @type {Record<string, string>} */ ({
+const KEYS = /** @type {Record<string, string>} */ ({
+  relabel: "L",
   keep: "K",
   anonymise: "A",
   remove: "R",
-  relabel: "L",
   undecided: "U",
 });
 
 const VERBS = /** @type {Record<string, string>} */ ({
+  relabel: "Relabel",
   keep: "Keep",
   anonymise: "Anonymise",
   remove: "Remove",
-  relabel: "Relabel",
   undecided: "Undecided",
 });
 
 /**
- * Returns the decision that a key stands for, "undo", or "".
+ * Returns the decision that a key stands for, "next", "undo", or "".
  * @param {{key: string, ctrlKey: boolean, metaKey: boolean, altKey: boolean, shiftKey?: boolean}} event
  */
 export function decisionOf(event) {
@@ -38,57 +46,17 @@ export function decisionOf(event) {
   const redo = command && event.shiftKey; // it must not undo one more
   if (key === "Z" && !event.altKey && !redo) return "undo";
   if (command || event.altKey) return "";
-  return Object.keys(KEYS).find((name) => KEYS[name] === key) ?? "";
+  return key === "J" ? "next" : Object.keys(KEYS).find((name) => KEYS[name] === key) ?? "";
 }
-
-/**
- * Makes a button for each decision. The current decision's button is pressed.
- * @param {(decision: string) => void} choose
- */
-export function decisionButtons(choose) {
-  const group = html("div", { class: "mw-row mw-choices", role: "group", "aria-label": "decision" });
-  const buttons = Object.keys(KEYS).map((name) => {
-    const key = html("kbd", { class: "mw-key", "aria-hidden": "true" }, KEYS[name]);
-    const button = html("button", { type: "button", class: "mw-button mw-choice" }, VERBS[name], key);
-    button.dataset.decision = name;
-    button.setAttribute("aria-keyshortcuts", KEYS[name]);
-    button.addEventListener("click", () => choose(name));
-    group.append(button);
-    return button;
-  });
-  /**
-   * @param {import("./messages.js").DecisionStatus} status
-   * @param {string | null} made
-   * @param {boolean} able
-   */
-  const show = ({ choices, refused }, made, able) => {
-    for (const button of buttons) {
-      const name = button.dataset.decision ?? "";
-      const reason = refused[name] ?? "";
-      button.hidden = !choices.includes(name) && (reason === "" || choices.length === 0);
-      button.disabled = !able;
-      button.title = reason;
-      if (reason === "") button.removeAttribute("aria-disabled"); // so that it can still say why
-      else button.setAttribute("aria-disabled", "true");
-      if (made === null) button.removeAttribute("aria-pressed");
-      else button.setAttribute("aria-pressed", String(name === made));
-    }
-  };
-  return { group, show };
-}
-
-/**
- * @typedef {object} Suggestion
- * @property {number} to  number of the class
- * @property {string} why  who suggests it
- */
 
 /** Offers the classes that samples can get: those that are suggested, and any other by a list. */
-export class Relabelling {
-  /** @param {(to: number) => void} choose */
-  constructor(choose) {
+class Relabelling {
+  /**
+   * @param {(to: number) => void} choose
+   * @param {() => void} leave  gives the focus back
+   */
+  constructor(choose, leave) {
     this.choose = choose;
-    this.shown = "";
     this.suggested = html("span", { class: "mw-row" });
     this.other = html("select", { class: "mw-select", "aria-label": "any class" });
     this.apply = html("button", { type: "button", class: "mw-button mw-apply" }, "Relabel");
@@ -96,6 +64,10 @@ export class Relabelling {
     this.other.addEventListener("change", () => (this.apply.disabled = this.other.value === ""));
     this.element = html("div", { class: "mw-row mw-relabel", role: "group", "aria-label": "new class", hidden: true });
     this.element.append(html("span", {}, "relabel as"), this.suggested, this.other, this.apply);
+    onEscape(this.element, () => {
+      this.element.hidden = true;
+      leave();
+    });
   }
 
   /**
@@ -104,36 +76,23 @@ export class Relabelling {
    */
   show(classes, suggestions) {
     this.element.hidden = false;
-    const shown = JSON.stringify([classes, suggestions]);
-    if (shown === this.shown) return;
-    this.shown = shown;
-    const buttons = suggestions.map(({ to, why }) => {
-      const name = html("bdi", { class: "mw-strong" });
-      name.textContent = nameText(classes[to]);
-      const button = html("button", { type: "button", class: "mw-button mw-suggested" }, name, ` (${why})`);
+    const buttons = suggestions.filter(({ to }) => to < classes.length).map(({ to, why }) => {
+      const button = html("button", { type: "button", class: "mw-button mw-suggested" });
+      button.append(plain("bdi", classes[to], "mw-strong"), ` (${why})`);
       button.addEventListener("click", () => this.take(to));
       return button;
     });
     this.suggested.replaceChildren(...buttons);
-    const first = new Option(buttons.length > 0 ? "another class …" : "choose a class …", "");
+    const first = new Option("choose a class …", "");
     this.other.replaceChildren(first, ...classes.map((name, i) => new Option(nameText(name), String(i))));
     this.apply.disabled = true;
-  }
-
-  /** The keyboard goes to what is suggested first. */
-  focus() {
     (this.suggested.querySelector("button") ?? this.other).focus();
   }
 
   /** @param {number} to */
   take(to) {
-    this.hide();
-    this.choose(to);
-  }
-
-  hide() {
     this.element.hidden = true;
-    this.shown = "";
+    this.choose(to);
   }
 }
 
@@ -157,22 +116,19 @@ class Exporting {
       });
       return button;
     });
-    this.problem = html("p", { class: "mw-unkept" });
-    this.element = menu("Export ▾", this.problem, html("p", {}, what), this.box, html("div", { class: "mw-row" }, ...formats));
+    this.element = menu("Export ▾", html("p", {}, what), this.box, html("div", { class: "mw-row" }, ...formats));
     this.element.classList.add("mw-export");
   }
 
   /** @param {import("./messages.js").DecisionStatus} status */
-  show({ contents, decided, problem }) {
-    this.problem.hidden = problem === "";
-    write(this.problem, `Decisions are kept in memory only: ${problem}. Export them before the kernel ends.`);
+  show({ contents, decided }) {
     this.element.hidden = !this.led && decided === 0;
     this.box.hidden = !this.led || contents === "";
     this.contents.textContent = `with ${contents}`;
   }
 }
 
-/** The bar between the filters and the samples. */
+/** What is below the open sample: the decisions, and what came of the last one. */
 export class DecideBar {
   /**
    * @param {DecideActions} actions
@@ -181,51 +137,62 @@ export class DecideBar {
   constructor(actions, led) {
     this.actions = actions;
     this.total = 0;
-    this.refused = /** @type {Record<string, string>} */ ({});
+    this.marked = 0;
+    this.chosen = false;
+    this.status = /** @type {import("./messages.js").DecisionStatus | null} */ (null);
     this.these = "";
-    this.decided = html("span", { class: "mw-labelled mw-decided" });
+    /** Class that the evidence suggests for the chosen sample. @type {number | null} */
+    this.suggestion = null;
+    /** Names of the classes that the chosen sample can get. @type {string[]} */
+    this.names = [];
+    this.made = "undecided";
     this.asked = { decision: "", these: "", to: /** @type {number | null} */ (null) };
-    this.classes = /** @type {string[]} */ ([]);
-    this.relabelling = new Relabelling((to) => {
-      if (this.scope.value === "all") this.ask("relabel", this.total, this.these, to);
-      else this.actions.decide("relabel", false, "", to);
-    });
-    this.relabelling.element.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      event.preventDefault();
-      this.relabelling.hide();
-      this.scope.focus();
-    });
+    this.relabelling = new Relabelling((to) => this.relabel(to), () => this.focus());
     this.scope = html("select", { class: "mw-select", "aria-label": "decide on" });
-    this.one = new Option("the chosen sample", "one");
+    this.one = new Option("the open sample", "one");
     this.all = new Option("all shown", "all");
     this.scope.append(this.one, this.all);
-    this.buttons = decisionButtons((decision) => this.choose(decision));
-    this.undo = html("button", { type: "button", class: "mw-button mw-undo" });
+    this.scope.addEventListener("change", () => this.showButtons());
+    this.scopeText = html("p", { class: "mw-scope-text", hidden: true });
+    this.group = html("div", { class: "mw-choices", role: "group", "aria-label": "decision" });
+    this.buttons = ["relabel", "keep", "anonymise", "remove"].map((name) => this.button(name));
+    this.other = html("button", { type: "button", class: "mw-button mw-other", "aria-label": "relabel as another class", title: "another class" }, "▾");
+    this.other.addEventListener("click", () => this.offerClasses());
+    this.next = html("button", { type: "button", class: "mw-button mw-next", "aria-keyshortcuts": "J" }, "Next", key("J"));
+    this.next.addEventListener("click", () => actions.next());
+    this.buttons[0].after(this.other);
+    this.undo = html("button", { type: "button", class: "mw-button mw-undo", "aria-keyshortcuts": "Z" }, "Undo");
     this.undo.addEventListener("click", () => actions.undo());
-    this.undo.setAttribute("aria-keyshortcuts", "Z");
     this.exporting = new Exporting(actions.exportAll, led);
     this.said = html("p", { class: "mw-said", role: "status" });
-    this.banner = html("span", { class: "mw-banner", role: "status" });
-    const scope = html("label", { class: "mw-labelled mw-scope" }, html("span", {}, "decide on"), this.scope);
-    const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
-    row.append(html("span", { class: "mw-row mw-last" }, this.undo, this.exporting.element));
-    const outcome = html("div", { class: "mw-row mw-outcome" }, this.decided, this.banner, this.said);
+    this.outcome = html("div", { class: "mw-outcome" }, this.said, this.undo, this.next);
+    this.done = html("span", {});
+    const decided = html("span", { class: "mw-decided" }, this.done, html("span", { class: "mw-spoken" }, " decided"));
+    this.share = html("i", {});
+    this.progress = html("span", { class: "mw-progress" }, html("span", { class: "mw-progress-bar", "aria-hidden": "true" }, this.share), decided);
+    const save = html("button", { type: "button", class: "mw-link" }, "Export");
+    save.addEventListener("click", () => actions.exportAll(".csv", false));
+    this.problem = html("span", {});
+    this.banner = html("p", { class: "mw-banner", role: "status", hidden: true }, this.problem, save);
     this.question = html("span", {});
     this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
     this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
-    this.confirm = html("div", { class: "mw-row mw-confirm", role: "alertdialog" });
-    this.confirm.append(this.question, this.yes, this.no);
-    this.confirm.hidden = true;
+    this.confirm = html("div", { class: "mw-row mw-confirm", role: "alertdialog", hidden: true }, this.question, this.yes, this.no);
     this.yes.addEventListener("click", () => this.confirmed());
     this.no.addEventListener("click", () => this.dismiss());
-    this.confirm.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      event.preventDefault();
-      this.dismiss();
-    });
+    onEscape(this.confirm, () => this.dismiss());
     this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
-    this.element.append(row, outcome, this.relabelling.element, this.confirm);
+    this.element.append(this.confirm, this.relabelling.element, this.scopeText, this.group, this.outcome);
+  }
+
+  /** @param {string} name */
+  button(name) {
+    const text = html("span", { class: "mw-choice-text" }, VERBS[name]);
+    const button = html("button", { type: "button", class: "mw-button mw-choice", "aria-keyshortcuts": KEYS[name] }, text, key(KEYS[name]));
+    button.dataset.decision = name;
+    button.addEventListener("click", () => this.choose(button.getAttribute("aria-pressed") === "true" ? "undecided" : name));
+    this.group.append(button);
+    return button;
   }
 
   /**
@@ -234,46 +201,88 @@ export class DecideBar {
    * @param {number} shown.total  samples that the filter shows
    * @param {string} shown.these  which samples they are
    * @param {number} shown.marked  samples that are selected together
-   * @param {boolean} shown.chosen  whether a sample is chosen
+   * @param {boolean} shown.chosen  whether a sample is open
    * @param {number} shown.decided  samples of the filter with a decision
    * @param {number} shown.of  samples of the filter with any decision or none
    */
   show(status, { total, these, marked, chosen, decided, of }) {
-    this.total = total;
-    this.these = these;
-    this.classes = status.classes;
-    this.refused = status.refused;
+    Object.assign(this, { total, these, marked, chosen, status });
     if (!this.confirm.hidden && these !== this.asked.these) this.withdraw();
-    write(this.one, marked > 0 ? `${whole(marked)} selected` : "the chosen sample");
+    write(this.one, marked > 0 ? `${whole(marked)} selected` : "the open sample");
     write(this.all, `all ${whole(total)} shown`);
     this.all.disabled = total === 0;
     if (total === 0) this.scope.value = "one";
-    const able = () => this.buttons.show(status, null, this.scope.value === "all" || chosen || marked > 0);
-    able();
-    this.scope.onchange = able;
-    this.decided.hidden = decided === 0;
-    write(this.decided, `${whole(decided)} of ${whole(of)} decided`);
-    write(this.undo, status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo");
-    this.undo.disabled = status.undo === 0;
+    this.progress.hidden = status.choices.length === 0;
+    write(this.done, `${whole(decided)} of ${whole(of)}`);
+    this.share.style.width = `${of > 0 ? (100 * decided) / of : 0}%`;
+    this.undo.hidden = status.undo === 0;
     this.exporting.show(status);
-    write(this.banner, status.problem === "" ? "" : "kept in memory only");
-    this.banner.title = status.problem;
+    this.banner.hidden = status.problem === "" || status.decided === 0;
+    write(this.problem, `${status.problem}. Your decisions last until the kernel stops. `);
+    this.showButtons();
   }
 
-  /** @param {string} decision */
+  /**
+   * @param {string} made  the decision on the open sample
+   * @param {number | null} suggestion  class that the evidence suggests
+   * @param {string[]} names  classes that it can get
+   */
+  showItem(made, suggestion, names) {
+    Object.assign(this, { made, suggestion, names });
+    this.showButtons();
+  }
+
+  showButtons() {
+    const choices = this.status?.choices ?? [];
+    const [all, several] = [this.scope.value === "all", this.scope.value === "all" || this.marked > 0];
+    for (const button of this.buttons) {
+      const name = button.dataset.decision ?? "";
+      button.hidden = !choices.includes(name);
+      button.disabled = !this.chosen && !several;
+      button.setAttribute("aria-pressed", String(!several && name === this.made));
+    }
+    const [relabel] = this.buttons;
+    const suggested = !several && this.suggestion !== null && this.suggestion < this.names.length;
+    const text = suggested ? `Relabel: ${nameText(this.names[this.suggestion ?? 0])}` : "Relabel …";
+    write(/** @type {Element} */ (relabel.firstElementChild), text);
+    relabel.title = suggested ? text : "";
+    relabel.classList.toggle("mw-primary", suggested);
+    this.other.hidden = relabel.hidden;
+    this.scopeText.hidden = !several;
+    write(this.scopeText, all ? `for all ${whole(this.total)} shown` : `for the ${whole(this.marked)} selected`);
+  }
+
+  /** The keyboard goes back to the decisions. */
+  focus() {
+    (this.buttons.find((button) => !button.hidden) ?? this.next).focus({ preventScroll: true });
+  }
+
+  /**
+   * Makes a decision on what it is for, or asks what it needs first.
+   * @param {string} decision
+   */
   choose(decision) {
+    const choices = this.status?.choices ?? [];
+    const refused = this.status?.refused[decision] ?? "";
     const all = this.scope.value === "all";
-    this.relabelling.hide();
-    if (this.refused[decision]) this.say(this.refused[decision], false);
-    else if (all && decision === "relabel") this.offerClasses();
-    else if (all) this.ask(decision, this.total, this.these);
-    else this.actions.decide(decision, false, "", null);
+    this.relabelling.element.hidden = true;
+    if (refused !== "") this.say(refused, false);
+    else if (!choices.includes(decision)) return;
+    else if (decision !== "relabel") all ? this.ask(decision, this.total, this.these) : this.actions.decide(decision, false, "", null);
+    else if (all || this.marked > 0 || this.suggestion === null) this.offerClasses();
+    else this.relabel(this.suggestion);
   }
 
-  /** Asks for the class that several samples get. */
+  /** @param {number} to */
+  relabel(to) {
+    if (this.scope.value === "all") this.ask("relabel", this.total, this.these, to);
+    else this.actions.decide("relabel", false, "", to);
+  }
+
+  /** Offers the classes that the open sample, or several, can get. */
   offerClasses() {
-    this.relabelling.show(this.classes, []);
-    this.relabelling.focus();
+    const several = this.scope.value === "all" || this.marked > 0;
+    this.relabelling.show(several ? this.status?.classes ?? [] : this.names, several ? [] : this.actions.suggested());
   }
 
   /**
@@ -286,7 +295,7 @@ export class DecideBar {
   ask(decision, count, these, to = null) {
     this.asked = { decision, these, to };
     const samples = `${whole(count)} ${count === 1 ? "sample" : "samples"}`;
-    const as = to === null ? "" : ` as “${nameText(this.classes[to])}”`;
+    const as = to === null ? "" : ` as “${nameText(this.status?.classes[to] ?? "")}”`;
     this.question.textContent = `${VERBS[decision]}${as}: all ${samples} that the filter shows, on every page?`;
     this.confirm.setAttribute("aria-label", this.question.textContent);
     this.yes.textContent = `${VERBS[decision]} ${samples}`;
@@ -297,6 +306,8 @@ export class DecideBar {
   confirmed() {
     this.dismiss();
     this.actions.decide(this.asked.decision, true, this.asked.these, this.asked.to);
+    this.scope.value = "one";
+    this.showButtons();
   }
 
   /** Takes the question back: it was about other samples than the filter shows now. */
@@ -307,7 +318,7 @@ export class DecideBar {
 
   dismiss() {
     this.confirm.hidden = true;
-    this.scope.focus();
+    this.focus();
   }
 
   /**
@@ -315,9 +326,27 @@ export class DecideBar {
    * @param {boolean} done
    */
   say(text, done) {
-    this.said.textContent = text;
+    this.said.textContent = this.said.title = text;
     this.said.classList.toggle("mw-refused", !done);
   }
+}
+
+/** @param {string} letter */
+function key(letter) {
+  return html("kbd", { class: "mw-key", "aria-hidden": "true" }, letter);
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {() => void} action
+ */
+function onEscape(element, action) {
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
+  });
 }
 
 /**

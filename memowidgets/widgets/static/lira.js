@@ -131,7 +131,7 @@ function fit([mean, deviation]) {
 }
 
 /** @param {Shadows} shadows */
-function spoken(shadows) {
+export function spoken(shadows) {
   const [nIn, nOut] = shadows.models;
   return (
     `Logit gaps of ${models(nIn)} trained on this sample, ${fit(shadows.fitIn)}, and of ${nOut} that ` +

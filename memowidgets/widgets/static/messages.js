@@ -9,13 +9,6 @@
  */
 
 /**
- * The user chose a sample, or Python did: it goes both ways.
- * @typedef {object} Select
- * @property {"select"} type
- * @property {number | null} position
- */
-
-/**
  * What narrows and sorts the samples that a page shows. What is absent narrows nothing.
  * @typedef {object} Shown
  * @property {number} [tau]
@@ -26,7 +19,6 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
- * @property {boolean} [close]
  */
 
 /**
@@ -40,7 +32,6 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
- * @property {boolean} [close]
  * @property {"page"} type
  * @property {string} request
  * @property {number} page
@@ -57,7 +48,6 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
- * @property {boolean} [close]
  * @property {"detail"} type
  * @property {string} request
  * @property {number} position
@@ -75,7 +65,6 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
- * @property {boolean} [close]
  * @property {"decide"} type
  * @property {string} [request]
  * @property {number[]} [positions]
@@ -231,6 +220,8 @@
  * @property {number | null} labelProbability
  * @property {Option[]} [options]
  * @property {Likely[]} [likeliest]
+ * @property {number | null} suggested
+ * @property {number} answer
  */
 
 /**
@@ -245,7 +236,6 @@
  * @property {ValueShown[]} [values]
  * @property {number} [hiddenValues]
  * @property {Image} [image]
- * @property {string[]} options
  * @property {number} answer
  * @property {number} distance
  */
@@ -267,8 +257,6 @@
  * @typedef {object} Place
  * @property {number} number
  * @property {number} total
- * @property {number | null} before
- * @property {number | null} after
  */
 
 /**
@@ -341,7 +329,6 @@
  * @property {string} notice
  * @property {[string, string][]} sorts
  * @property {[number, string][]} classes
- * @property {number | null} selected
  * @property {DecisionStatus} decisions
  * @property {Record<string, number>} byDecision
  */
@@ -354,10 +341,6 @@
  * @property {number} position
  * @property {Item} item
  * @property {Place | null} place
- * @property {string} scoreName
- * @property {number} digits
- * @property {number | null} eta
- * @property {DecisionStatus} decisions
  * @property {boolean} kept
  * @property {boolean} more
  */
@@ -412,7 +395,7 @@
  * @property {string} [sort]
  * @property {string} [decision]
  * @property {number} [page]
- * @property {number | null} [opened]
+ * @property {number | null} [selected]
  */
 
 /**
@@ -521,8 +504,8 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | Select | AskPage | AskDetail | Decide | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
+/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
 
-/** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | Heard | Shared | StateNow} FromKernel */
+/** @typedef {Said | Page | Opened | NotThere | KnownNow | LogLira | Heard | Shared | StateNow} FromKernel */
 
 export {};

@@ -1,154 +1,123 @@
 /**
- * An opened sample: in full, with its decision, its score at every checkpoint and layer, its shadow
- * gaps and its neighbours.
+ * The open sample: what it is, why it is flagged, what was seen before and what came true after, and
+ * below that the decisions. All else that is known of it is folded.
  */
 
 import { alone } from "./bitmap.js";
 import {
-  answer, body, chip, enlargement, facts, labels, nameText, picture, proseText, strong, tags, valuesText,
+  body, enlargement, letterOf, likeliest, nameText, percent, picture, plain, proseText, strong, valuesText,
 } from "./cards.js";
-import { decisionButtons, Relabelling } from "./decide.js";
-import { bytesOf, focused, html } from "./dom.js";
-import { liraPicture } from "./lira.js";
-import { fixed, whole } from "./numbers.js";
+import { bytesOf, focused, html, svg, write } from "./dom.js";
+import { liraPicture, liraRange, spoken } from "./lira.js";
+import { errorText, fixed, whole } from "./numbers.js";
 
+/** @typedef {import("./messages.js").Item} Item */
+/** @typedef {import("./messages.js").Page} Page */
 /** @typedef {import("./messages.js").Place} Place */
-/** @typedef {import("./messages.js").Opened} OpenedReply */
 /** @typedef {import("./messages.js").Glimpse} Glimpse */
 /** @typedef {import("./messages.js").Known} Known */
 
 /**
  * @typedef {object} OpenedActions
- * @property {() => void} close
  * @property {(position: number) => void} go
- * @property {(decision: string, to: number | null) => void} decide
- * @property {(reason: string) => void} refuse
  * @property {(note: string) => void} note
  * @property {(layer: string, checkpoint: string) => void} compute
+ * @property {() => number | null} tau  null where the rule by class flags
  */
 
-const ROOM = 208;
+const ROOM = 176; // screen pixels for the longer side of an image
+const FEWEST = 8; // models a side, from which on they say what is memorised
+const SHORT = 32; // characters of an option that names its class
+
+const NOUNS = /** @type {Record<string, string>} */ ({ image: "images", text: "texts", mcq: "questions", table: "rows" });
 const ONION =
   "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
   "(Carlini et al. 2022): audit again on audit.kept(), and compare how many samples a model memorises.";
+const UNCHECKED = "Whether it will be memorised is a prediction. Models trained on other samples would show it.";
+const MEMORIZED = "Models that trained on it are surer of its label than models that did not, so who has it can tell that it was in the training data.";
+const NOT_MEMORIZED = "With it or without it, models answer much the same.";
 
-/** The view of one sample, at the side of the list or, where that has no room, in its place. */
+/** The view of one sample, beside the list or below it. */
 export class Opened {
-  /** @param {OpenedActions} actions */
-  constructor(actions) {
+  /**
+   * @param {OpenedActions} actions
+   * @param {HTMLElement} decisions  what is pinned below the sample
+   */
+  constructor(actions, decisions) {
     this.actions = actions;
-    this.position = -1;
     /** @type {number | null} */
-    this.eta = null;
-    /** @type {Place | null} */
-    this.place = null;
-    /** @type {OpenedReply | null} */
-    this.reply = null;
+    this.position = null;
+    /** @type {Item | null} */
+    this.item = null;
+    /** @type {Page | null} */
+    this.page = null;
     /** @type {Known | null} */
     this.knows = null;
-    this.relabelling = new Relabelling((to) => {
-      this.element.focus();
-      actions.decide("relabel", to);
-    });
-    this.relabelling.element.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      event.preventDefault();
-      event.stopPropagation();
-      this.relabelling.hide();
-      this.element.focus();
-    });
-    this.before = step("‹", "previous sample", () => this.go("before"));
-    this.after = step("›", "next sample", () => this.go("after"));
+    this.full = false; // whether the sample is shown to its end
+    this.bytes = new Uint8Array(0); // of the neighbours
     this.where = html("span", { class: "mw-where" });
-    this.close = html("button", { type: "button", class: "mw-button mw-close" }, "Close");
-    this.close.append(html("kbd", { class: "mw-key", "aria-hidden": "true" }, "Esc"));
-    this.close.addEventListener("click", () => actions.close());
-    const head = html("div", { class: "mw-row mw-opened-head" }, this.before, this.after, this.where);
-    head.append(html("span", { class: "mw-gap" }), this.close);
-    this.sample = html("div", { class: "mw-sample" });
-    this.buttons = decisionButtons((decision) => this.decide(decision));
-    this.onion = html("p", { class: "mw-remark", hidden: true }, ONION);
-    this.top = html("div", { class: "mw-opened-top" }, head, this.buttons.group, this.relabelling.element, this.onion);
+    this.id = html("bdi", { class: "mw-whole-id" });
+    this.tag = html("span", { class: "mw-tag", hidden: true });
+    const keys = ["↑", "↓"].map((sign) => html("kbd", { class: "mw-key", "aria-hidden": "true" }, sign));
+    const head = html("div", { class: "mw-opened-head" }, this.where, this.id, ...keys, this.tag);
+    this.sample = html("div", { class: "mw-sample", tabindex: 0, role: "group", "aria-label": "the sample" });
+    this.why = html("div", { class: "mw-reason" });
+    this.later = html("div", { class: "mw-after" });
+    this.before = html("div", { class: "mw-before" });
+    this.known = html("div", { class: "mw-known" });
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
     this.noteName = html("span");
     const note = html("label", { class: "mw-writing" }, this.noteName, this.note);
-    const left = html("div", { class: "mw-opened-left" }, this.sample, note);
-    this.known = html("div", { class: "mw-opened-right" });
-    this.element = html("div", { class: "mw-opened", role: "region", tabindex: -1, hidden: true });
-    this.element.append(this.top, html("div", { class: "mw-opened-body" }, left, this.known));
-  }
-
-  /** @param {"before" | "after"} side */
-  go(side) {
-    const to = this.place?.[side] ?? null;
-    if (to !== null) this.actions.go(to);
+    this.more = html("details", { class: "mw-fold" }, html("summary", {}, "Numbers, neighbours, note"), this.known, note);
+    this.more.addEventListener("toggle", () => this.showMore());
+    this.scroll = html("div", { class: "mw-opened-body" }, this.sample, this.why, this.before, this.later, this.more);
+    this.scroll.hidden = true;
+    this.element = html("div", { class: "mw-opened", role: "region", tabindex: -1 }, head, this.scroll, decisions);
   }
 
   /**
    * Clears everything of the last sample before another one is shown.
-   * @param {number} position
+   * @param {number | null} position
    */
   start(position) {
     this.position = position;
-    this.relabelling.hide();
-    this.reply = this.knows = null;
-    this.sample.replaceChildren(html("p", { class: "mw-empty" }, "Waiting for the kernel …"));
-    this.known.replaceChildren();
-    this.note.value = "";
+    this.item = this.knows = null;
+    this.full = false;
+    this.scroll.scrollTop = 0;
+    this.sample.replaceChildren();
+    for (const part of [this.why, this.later, this.before, this.known]) part.replaceChildren();
+    this.note.value = this.where.textContent = this.id.textContent = "";
+    this.tag.hidden = true;
+    this.scroll.hidden = position === null;
   }
 
   /**
-   * @param {OpenedReply} reply
-   * @param {DataView[]} buffers
+   * @param {Item} item
+   * @param {Page} page  that it belongs to
+   * @param {Place | null} place
+   * @param {Uint8Array} bytes
+   * @param {boolean} full  whether a long text is there to its end
    */
-  show(reply, buffers) {
-    const { item } = reply;
-    this.eta = reply.eta;
-    const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
+  show(item, page, place, bytes, full) {
+    Object.assign(this, { item, page });
     this.element.setAttribute("aria-label", `sample ${nameText(item.id)}`);
-    // a sample that its decision took out of the filter keeps its way on
-    if (reply.place !== null || this.place === null) this.place = reply.place;
-    this.before.disabled = (this.place?.before ?? null) === null;
-    this.after.disabled = (this.place?.after ?? null) === null;
-    this.where.textContent = reply.place === null ? "not in this filter" : placeText(reply.place);
-    this.sample.replaceChildren(...sampleWhole(reply, bytes));
-    this.reply = reply;
-    this.buttons.show(reply.decisions, item.decision, true);
-    this.onion.hidden = item.decision !== "remove";
-    this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
-    if (focused(this.element) !== this.note) this.note.value = item.note;
-    if (!reply.more) this.known.replaceChildren();
-    else if (this.known.childElementCount === 0) this.wait();
+    write(this.where, place === null ? "not in this filter" : `${whole(place.number)} of ${whole(place.total)}`);
+    write(this.id, nameText(item.id));
+    if (full || !this.full) {
+      if (!item.image) this.sample.replaceChildren(...body(item));
+      else if (this.sample.childElementCount === 0) this.sample.append(sharp(item, item.image, bytes, ROOM));
+      this.sample.hidden = this.sample.childElementCount === 0;
+      if (focused(this.element) !== this.note) this.note.value = item.note;
+    }
+    this.full = this.full || full;
+    this.explain();
   }
 
-  wait() {
-    this.known.replaceChildren(html("p", { class: "mw-empty" }, "Looking up its scores and neighbours …"));
+  /** @param {boolean} kept  whether decisions are stored */
+  showKept(kept) {
+    write(this.noteName, kept ? "note (kept in decisions.csv)" : "note (in memory alone)");
   }
-
-  /* ------------------------------------------------------------ deciding */
-
-  /** @param {string} decision */
-  decide(decision) {
-    const { choices = [], refused = {} } = this.reply?.decisions ?? {};
-    if (refused[decision]) this.actions.refuse(refused[decision]);
-    if (!choices.includes(decision)) return;
-    this.relabelling.hide();
-    if (decision === "relabel") {
-      this.offerClasses();
-      this.relabelling.focus();
-    } else this.actions.decide(decision, null);
-  }
-
-  /** Offers the classes that this sample can get; the finished model's and its neighbours' first. */
-  offerClasses() {
-    if (this.reply === null) return;
-    const { item, decisions } = this.reply;
-    const classes = decisions.classes.slice(0, item.options?.length);
-    this.relabelling.show(classes, suggestions(item, classes, this.knows));
-  }
-
-  /* ------------------------------------------------------------ what its source knows */
 
   /**
    * @param {Known | undefined} known
@@ -156,25 +125,57 @@ export class Opened {
    * @param {DataView[]} [buffers]
    */
   showKnown(known, problem, buffers = []) {
-    if (known === undefined) {
-      this.known.replaceChildren(html("p", { class: "mw-refused" }, problem ?? ""));
-      return;
-    }
-    this.knows = known;
-    if (!this.relabelling.element.hidden && !this.relabelling.element.contains(focused(this.element))) this.offerClasses();
-    const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
+    this.bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
+    this.knows = known ?? null;
+    this.explain();
+    if (problem) this.before.append(html("p", { class: "mw-refused" }, problem));
+  }
+
+  /** Says why the sample is flagged, what came before and what after. */
+  explain() {
+    const { item, page, knows } = this;
+    if (item === null || page === null) return;
+    const memorized = isMemorized(item, page.eta);
+    this.tag.hidden = !item.canary;
+    write(this.tag, memorized === null ? "planted" : memorized ? "planted, and memorised" : "planted, not memorised");
+    this.why.replaceChildren(...reasons(item, page.kind, knows));
+    this.why.classList.toggle("mw-reason-flagged", isFlagged(item));
+    this.later.replaceChildren(...outcome(item, page.eta, knows));
+    if (item.decision === "remove") this.later.append(html("p", { class: "mw-remark" }, ONION));
+    this.before.replaceChildren(...(knows === null ? [] : history(knows, this.actions.tau())));
+    this.showMore();
+  }
+
+  /** Returns the classes that the sample may better have. */
+  suggested() {
+    return this.item === null ? [] : suggestions(this.item, this.knows);
+  }
+
+  /**
+   * Returns the names of the classes that the sample can get.
+   * @param {string[]} classes
+   */
+  names(classes) {
+    const { options } = this.item ?? {};
+    if (!options) return classes;
+    return options.slice(0, classes.length).map(({ text }, i) => (text.length <= SHORT ? text : `${letterOf(i)}, ${text}`));
+  }
+
+  /** Fills what is folded, once it is opened. */
+  showMore() {
+    const { item, page, knows } = this;
+    if (!this.more.open || item === null || page === null) return;
     const parts = [];
-    if (known.checkpoints.length > 0) {
-      parts.push(heading(`${known.title} at every checkpoint and layer`), this.table(known));
+    if (item.score !== null) parts.push(html("p", { class: "mw-facts" }, scoreText(item, page)));
+    if (item.likeliest) parts.push(heading("What the model says"), likeliest(item.likeliest));
+    if (knows?.shadows) parts.push(heading(`Logit gap under shadow models, ${knows.shadows.checkpoint}`), liraPicture(knows.shadows, page.eta));
+    if (knows !== null && knows.checkpoints.length > 0) {
+      parts.push(heading(`${knows.title} at every checkpoint and layer`), this.table(knows));
     }
-    if (known.shadows !== null) {
-      parts.push(heading(`Logit gap under shadow models, ${known.shadows.checkpoint}`), liraPicture(known.shadows, this.eta));
-      if (known.shadows.support) parts.push(html("p", { class: "mw-support" }, supportText(known.shadows.support)));
+    if (knows !== null && knows.neighbours.length > 0) {
+      parts.push(heading("Nearest samples at this layer"), neighbours(knows.neighbours, this.bytes, this.actions.go));
     }
-    if (known.neighbours.length > 0) {
-      parts.push(heading("Nearest samples at this layer"), neighbours(known.neighbours, bytes, this.actions.go));
-    }
-    for (const note of known.notes) parts.push(html("p", { class: "mw-remark" }, note));
+    if (!knows?.shadows) parts.push(...remarks(knows));
     this.known.replaceChildren(...parts);
     showChosen(this.known);
   }
@@ -246,44 +247,188 @@ export class Opened {
 }
 
 /**
- * Scrolls a table so that the cell of the shown layer and checkpoint is in view, beside its fixed
- * row and column.
- * @param {Element} known
+ * Returns the classes that a sample may better have, each once: what the model says at this checkpoint
+ * and at the end, and what most of the neighbours have.
+ * @param {Pick<Item, "answer" | "suggested">} item
+ * @param {Pick<Known, "guess" | "neighbours"> | null} known
  */
-function showChosen(known) {
-  const scroll = known.querySelector(".mw-scroll");
-  const [cell, corner] = [".mw-scores td.mw-here", ".mw-scores th"].map((part) => known.querySelector(part));
-  if (scroll === null || cell === null || corner === null) return;
-  const [view, at, fixed] = [scroll, cell, corner].map((part) => part.getBoundingClientRect());
-  const left = view.left + fixed.width;
-  if (at.right > view.right || at.left < left) scroll.scrollLeft += at.left - (left + view.right - at.width) / 2;
-  const top = view.top + fixed.height;
-  if (at.bottom > view.bottom || at.top < top) scroll.scrollTop += at.top - (top + view.bottom - at.height) / 2;
+export function suggestions({ answer, suggested }, known) {
+  const near = (known?.neighbours ?? []).map((one) => one.answer);
+  const many = (/** @type {number} */ to) => near.filter((one) => one === to).length;
+  const most = [...new Set(near)].sort((a, b) => many(b) - many(a) || a - b)[0] ?? -1;
+  const end = known?.guess ?? -1;
+  const both = suggested === end;
+  const told = /** @type {[number, string][]} */ ([
+    [suggested ?? -1, both ? "the model now and at the end" : "the model now"],
+    [both ? -1 : end, "the model at the end"],
+    [most, `${many(most)} of ${near.length} neighbours`],
+  ]);
+  /** @type {Map<number, string[]>} */
+  const found = new Map();
+  for (const [to, why] of told) if (to >= 0 && to !== answer) found.set(to, [...(found.get(to) ?? []), why]);
+  return [...found].map(([to, why]) => ({ to, why: why.join(", and ") }));
+}
+
+/** @param {Item} item */
+function isFlagged({ status }) {
+  return ["flagged", "found", "flagged only"].includes(status);
 }
 
 /**
- * Returns the classes that a sample may better have, each once: what the finished model says, what
- * most of the neighbours have, and what the model at this checkpoint says.
- * @param {import("./messages.js").Item} item
- * @param {string[]} classes
- * @param {Pick<Known, "guess" | "neighbours"> | null} known
+ * Whether a sample is memorised; null where nobody knows.
+ * @param {Item} item
+ * @param {number | null} eta
  */
-export function suggestions(item, classes, known) {
+function isMemorized({ logLira }, eta) {
+  return logLira === null || eta === null ? null : logLira >= eta;
+}
+
+/**
+ * Says in a sentence why a sample is flagged, or why it is not: from label, model and neighbours.
+ * @param {Item} item
+ * @param {string} kind
+ * @param {Known | null} known
+ */
+function reasons(item, kind, known) {
+  const flagged = isFlagged(item);
+  const title = item.status === "" ? "Label and model" : flagged ? "Why it is flagged" : "Why it is not flagged";
   const near = known?.neighbours ?? [];
-  const many = classes.map((_, i) => near.filter(({ answer }) => answer === i).length);
-  const most = Math.max(0, ...many);
-  const told = [
-    { to: known?.guess ?? -1, why: "finished model" },
-    { to: most > 0 ? many.indexOf(most) : -1, why: `${most} of ${near.length} neighbours` },
-    { to: classes.indexOf(item.guess), why: "model at this checkpoint" },
-  ];
-  const own = classes.indexOf(item.label);
-  /** @type {Map<number, string[]>} */
-  const found = new Map();
-  for (const { to, why } of told) {
-    if (to >= 0 && to < classes.length && to !== own) found.set(to, [...(found.get(to) ?? []), why]);
+  const nearest = `${near.length} nearest ${(item.text !== "" && NOUNS[kind]) || "samples"}`;
+  const same = near.filter(({ label }) => label === (item.guess || item.label)).length;
+  const so = near.length === 0 ? "" : same > 0 ? `, and so do ${same} of its ${nearest}` : `, but none of its ${nearest} does`;
+  const text = html("p", {});
+  const where = item.status === "" ? "" : flagged ? " Its score is at most τ." : " Its score is above τ.";
+  if (item.label === "") text.append(where.trim());
+  else if (item.guess === "") text.append("Label says ", strong(item.label), so, ".", where);
+  else if (item.suggested !== null) {
+    const given = item.labelProbability === null ? "" : `, to which the model gives ${percent(item.labelProbability)}`;
+    text.append("Label says ", strong(item.label), `${given}. It says `, strong(item.guess), so, ".");
+    if (!flagged && item.status !== "") text.append(" Yet its score is above τ.");
+  } else {
+    const given = item.guessProbability === null ? "" : ` (${percent(item.guessProbability)})`;
+    text.append("Label and model both say ", strong(item.label), given, so, ".");
+    if (flagged) text.append(" It is flagged because it is unusual for its label.");
   }
-  return [...found].map(([to, why]) => ({ to, why: why.join(", ") }));
+  return text.hasChildNodes() ? [html("strong", { class: "mw-heading" }, title), text] : [];
+}
+
+/**
+ * Says what came true: whether the sample is memorised, and what models of other samples say.
+ * @param {Item} item
+ * @param {number | null} eta
+ * @param {Known | null} known
+ */
+function outcome(item, eta, known) {
+  const memorized = isMemorized(item, eta);
+  const shadows = known?.shadows ?? null;
+  const text = html("p", {});
+  if (shadows !== null && Math.min(...shadows.models) < FEWEST) text.append(`Too few models to say whether it is memorised: ${counted(shadows)}. `);
+  else if (memorized !== null) {
+    text.append(html("strong", {}, memorized ? "Memorised." : "Not memorised."), ` ${memorized ? MEMORIZED : NOT_MEMORIZED} `);
+    if (shadows?.support) text.append(html("span", { class: "mw-support" }, supportText(shadows.support)), " ");
+  } else if (item.status !== "") text.append(`${UNCHECKED} `);
+  text.append(agreement(item));
+  if (text.textContent?.trim() === "") return [];
+  const parts = /** @type {HTMLElement[]} */ ([html("strong", { class: "mw-heading" }, memorized === null ? "After" : "After: what came true")]);
+  if (shadows !== null) parts.push(rowsOfModels(shadows));
+  parts.push(text);
+  return shadows === null ? parts : [...parts, ...remarks(known)];
+}
+
+/**
+ * Says whether the model gives the label, at the checkpoint on show and when it is finished.
+ * @param {Item} item
+ */
+function agreement({ right, guess, label, suggested }) {
+  if (right === null || label === "") return "";
+  const end = right ? "agrees" : "disagrees";
+  if (guess === "") return `At the end the model ${end} with the label.`;
+  const now = suggested === null ? "agrees" : "disagrees";
+  return now === end ? `The model ${now} with the label, now and at the end.` : `The model ${now} with the label now, and ${end} at the end.`;
+}
+
+/** @param {import("./messages.js").Shadows} shadows */
+function counted({ models: [inside, outside] }) {
+  return `${inside} trained on it, ${outside} did not`;
+}
+
+/** @param {Known | null} known */
+function remarks(known) {
+  return (known?.notes ?? []).map((note) => html("p", { class: "mw-remark" }, note));
+}
+
+/**
+ * How sure models are of the label: a row of those that trained on the sample, one of those that did
+ * not, and a line for this model.
+ * @param {import("./messages.js").Shadows} shadows
+ */
+function rowsOfModels(shadows) {
+  const [low, high] = liraRange(shadows);
+  const place = (/** @type {number} */ gap) => `${((100 * (gap - low)) / (high - low)).toFixed(1)}%`;
+  const box = html("div", { class: "mw-models", role: "img", "aria-label": spoken(shadows) });
+  for (const [side, gaps, what] of /** @type {[string, number[], string][]} */ ([
+    ["in", shadows.inside, "that trained on it"], ["out", shadows.outside, "that did not"],
+  ])) {
+    const row = html("div", { class: `mw-gap-row mw-gap-${side}` });
+    for (const gap of gaps) {
+      const dot = html("i", {});
+      dot.style.left = place(gap);
+      row.append(dot);
+    }
+    const name = html("span", { class: `mw-gap-name mw-sign-${side}` }, `${shadows.models[side === "in" ? 0 : 1]} models ${what}`);
+    if (side === "in") name.append(html("span", {}, "┃ this model"));
+    box.append(name, row);
+  }
+  const line = html("b", {});
+  line.style.left = place(shadows.target);
+  box.append(line, html("span", { class: "mw-gap-ends" }, html("span", {}, "sure of another class"), html("span", {}, "sure of the label →")));
+  return box;
+}
+
+/**
+ * The score at every checkpoint as a line, with τ and where the decision is made.
+ * @param {Known} known
+ * @param {number | null} tau
+ */
+function history(known, tau) {
+  const layer = Math.max(0, known.layers.findIndex(({ marked }) => marked));
+  const all = known.checkpoints.map(({ label, marked }, i) => ({ label: label.split(" · ")[0], marked, value: known.scores[i][layer] }));
+  const points = all.flatMap(({ label, marked, value }) => (value === null ? [] : [{ label, marked, value }]));
+  if (points.length < 2) return [];
+  const values = points.map(({ value }) => value);
+  const [min, max] = [Math.min(...values, tau ?? Infinity), Math.max(...values, tau ?? -Infinity)];
+  const pad = (max - min) / 8 || 1;
+  const x = (/** @type {number} */ i) => (100 * i) / (points.length - 1);
+  const y = (/** @type {number} */ value) => (100 * (max + pad - value)) / (max - min + 2 * pad);
+  const picture = svg("svg", { class: "mw-line", viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" });
+  if (tau !== null) {
+    picture.append(svg("rect", { class: "mw-line-risk", x: 0, width: 100, y: y(tau), height: 100 - y(tau) }));
+    picture.append(svg("line", { class: "mw-line-tau", x1: 0, x2: 100, y1: y(tau), y2: y(tau) }));
+  }
+  picture.append(svg("polyline", { class: "mw-line-score", points: points.map(({ value }, i) => `${x(i)},${y(value)}`).join(" ") }));
+  const box = html("div", { class: "mw-line-box" });
+  box.append(/** @type {any} */ (picture));
+  const at = points.findIndex(({ marked }) => marked);
+  if (at >= 0) {
+    const dot = html("i", { class: "mw-line-dot" });
+    [dot.style.left, dot.style.top] = [`${x(at)}%`, `${y(points[at].value)}%`];
+    box.append(dot);
+  }
+  const ends = html("div", { class: "mw-line-ends" }, html("span", {}, points[0].label));
+  if (at > 0 && at < points.length - 1) ends.append(html("span", { class: "mw-line-here" }, `you decide at ${points[at].label}`));
+  ends.append(html("span", {}, points[points.length - 1].label));
+  const risk = tau === null ? "" : ", flagged below the line";
+  return [html("strong", { class: "mw-heading" }, `Before: ${known.title}${risk}`), box, ends];
+}
+
+/**
+ * @param {Item} item
+ * @param {Page} page
+ */
+function scoreText(item, { scoreName, digits }) {
+  const error = item.error === null ? "" : ` ± ${errorText(item.error, digits)}`;
+  const close = item.uncertain ? ", less than two standard errors from τ" : "";
+  return `${scoreName} ${fixed(/** @type {number} */ (item.score), digits)}${error}${close}`;
 }
 
 /**
@@ -307,41 +452,9 @@ export function supportText([memorized, learned]) {
   );
 }
 
-/** @param {Place} place */
-function placeText(place) {
-  return `${whole(place.number)} of ${whole(place.total)}`;
-}
-
-/**
- * @param {string} sign
- * @param {string} label
- * @param {() => void} action
- */
-function step(sign, label, action) {
-  const button = html("button", { type: "button", class: "mw-button mw-step", "aria-label": label }, sign);
-  button.addEventListener("click", action);
-  return button;
-}
-
 /** @param {string} text */
 function heading(text) {
   return html("h4", { class: "mw-heading" }, text);
-}
-
-/**
- * The sample itself.
- * @param {OpenedReply} reply
- * @param {Uint8Array} bytes
- */
-function sampleWhole(reply, bytes) {
-  const { item } = reply;
-  const head = html("div", { class: "mw-card-head" });
-  if (item.status) head.append(chip(item.status));
-  head.append(...tags(item));
-  head.append(facts(item, reply), html("div", { class: "mw-facts" }, ...answer(item)));
-  const id = html("p", { class: "mw-whole-id" }, "id ", strong(item.id));
-  if (item.image) return [sharp(item, item.image, bytes, ROOM), head, labels(item), id];
-  return [head, ...body(item), id];
 }
 
 /**
@@ -365,19 +478,32 @@ function neighbours(found, bytes, go) {
   for (const near of found) {
     const button = html("button", { type: "button", class: "mw-near" });
     button.addEventListener("click", () => go(near.position));
-    const label = html("span", { class: "mw-near-label" });
-    if (near.label !== "") label.append("label ", strong(near.label));
     if (near.image) button.append(sharp(near, near.image, bytes, 64));
     else {
       const text = near.values ? valuesText(near.values) : proseText(near.text ?? "");
       button.append(html("bdi", { class: "mw-near-text", dir: "auto" }, text));
     }
-    const answer = near.options[near.answer];
-    if (answer !== undefined) label.append(" · ", html("bdi", {}, proseText(answer)));
-    button.append(label, html("span", { class: "mw-distance" }, `distance ${near.distance.toPrecision(3)}`));
+    if (near.label !== "") button.append(plain("bdi", near.label, "mw-near-label"));
+    button.append(html("span", { class: "mw-distance" }, `distance ${near.distance.toPrecision(3)}`));
     list.append(html("li", {}, button));
   }
   return list;
+}
+
+/**
+ * Scrolls a table so that the cell of the shown layer and checkpoint is in view, beside its fixed
+ * row and column.
+ * @param {Element} known
+ */
+function showChosen(known) {
+  const scroll = known.querySelector(".mw-scroll");
+  const [cell, corner] = [".mw-scores td.mw-here", ".mw-scores th"].map((part) => known.querySelector(part));
+  if (scroll === null || cell === null || corner === null) return;
+  const [view, at, fixed] = [scroll, cell, corner].map((part) => part.getBoundingClientRect());
+  const left = view.left + fixed.width;
+  if (at.right > view.right || at.left < left) scroll.scrollLeft += at.left - (left + view.right - at.width) / 2;
+  const top = view.top + fixed.height;
+  if (at.bottom > view.bottom || at.top < top) scroll.scrollTop += at.top - (top + view.bottom - at.height) / 2;
 }
 
 /**

@@ -4,7 +4,6 @@ import { createInterface } from "node:readline";
 import { load } from "./load.mjs";
 
 const maths = { ...(await load("maths")), ...(await load("numbers")) };
-const cards = await load("cards");
 const controls = await load("controls");
 const { Answers } = await load("answers");
 const { unpack: unpacked, unpackTruth } = await load("wire");
@@ -67,7 +66,7 @@ const answers = {
     const [{ bounds }] = data(wire);
     return taus.map((tau) => maths.undecidedAt(bounds, tau));
   },
-  verdicts: ({ cases }) => cases.map((asked) => cards.verdictText(...asked)),
+  beside: ({ cases }) => cases.map(([value, eta]) => maths.besideText(value, eta)),
   intervals: ({ cases }) => cases.map(([k, n]) => maths.clopperPearson(k, n)),
 };
 

@@ -31,6 +31,7 @@ test("a key stands for a decision, unless it belongs to something else", () => {
   assert.deepEqual([redo({ ctrlKey: true }), redo({ metaKey: true })], ["", ""]);
   assert.equal(decide.decisionOf(key("r", { ctrlKey: true })), "");
   assert.equal(decide.decisionOf(key("x")), "");
+  assert.equal(decide.decisionOf(key("j")), "next");
 });
 
 test("a Gaussian has its peak on its mean and an area of one", () => {
@@ -62,12 +63,11 @@ test("support is said in words of its own", () => {
 
 test("classes are suggested once each, with who suggests them, and never the present one", () => {
   const near = [1, 1, 2, 0].map((answer) => ({ answer }));
-  const names = ["a", "b", "c"];
-  assert.deepEqual(opened.suggestions({ label: "a", guess: "b" }, names, { guess: 1, neighbours: near }), [
-    { to: 1, why: "finished model, 2 of 4 neighbours, model at this checkpoint" },
+  assert.deepEqual(opened.suggestions({ answer: 0, suggested: 1 }, { guess: 1, neighbours: near }), [
+    { to: 1, why: "the model now and at the end, and 2 of 4 neighbours" },
   ]);
-  assert.deepEqual(opened.suggestions({ label: "b", guess: "c" }, names, null), [
-    { to: 2, why: "model at this checkpoint" },
-  ]);
-  assert.deepEqual(opened.suggestions({ label: "b", guess: "" }, names, { guess: 9, neighbours: [] }), []);
+  assert.deepEqual(opened.suggestions({ answer: 1, suggested: 2 }, null), [{ to: 2, why: "the model now" }]);
+  const later = opened.suggestions({ answer: 1, suggested: null }, { guess: 3, neighbours: near });
+  assert.deepEqual(later.map(({ to }) => to), [3]); // most neighbours have its own label
+  assert.deepEqual(opened.suggestions({ answer: 1, suggested: null }, { guess: 1, neighbours: [] }), []);
 });

@@ -16,7 +16,7 @@ from tests.widgets.private import images, names, questions
 source = FakeSource(n=60)
 source.data = questions(60)
 dashboard = Dashboard(source)
-dashboard.filter, dashboard.more = "all", True
+dashboard.filter = "all"
 dashboard
 """
 PICTURES = """

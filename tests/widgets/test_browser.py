@@ -243,6 +243,7 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
 
 def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     page = dashboard.page
+    page.locator(".mw-toggle").click()  # closes what stands behind "i"
     shown = page.locator(".mw-range")
     shown.get_by_text("1–12 of 64").wait_for()
     page.get_by_label("next page").click()
@@ -259,7 +260,6 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     of_class = dashboard.python("int((source.data.labels == 7).sum())")
     shown.get_by_text(f"1–12 of {of_class}").wait_for()
     page.get_by_label("class", exact=True).select_option("")
-    page.locator(".mw-toggle").click()
     page.locator('[data-filter="flagged"]').click()
     shown.get_by_text("1–12 of 64").wait_for()
     page.locator(".mw-card").first.click()

@@ -85,7 +85,7 @@ export class Inspector {
     this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
     this.barChip = html("button", { type: "button", class: "mw-button mw-between", hidden: true, title: "show all scores again" });
     this.more = html("button", { type: "button", class: "mw-button mw-find", "aria-expanded": "false", "aria-label": "search, order, select", title: "search, order, select" }, "⌕");
-    this.tools = html("div", { class: "mw-row mw-tools", hidden: true });
+    this.tools = html("div", { class: "mw-row mw-finding", hidden: true });
     this.notice = html("p", { class: "mw-notice", hidden: true });
     this.scroll = html("div", { class: "mw-list-scroll" }, this.empty, this.list);
     /** @type {Reply | null} */

@@ -392,7 +392,7 @@ function rowsOfModels(shadows) {
  */
 function history(known, tau) {
   const layer = Math.max(0, known.layers.findIndex(({ marked }) => marked));
-  const all = known.checkpoints.map(({ label, marked }, i) => ({ label: label.split(" · ")[0], marked, value: known.scores[i][layer] }));
+  const all = known.checkpoints.map(({ value, marked }, i) => ({ label: value.replace("-", " "), marked, value: known.scores[i][layer] }));
   const points = all.flatMap(({ label, marked, value }) => (value === null ? [] : [{ label, marked, value }]));
   if (points.length < 2) return [];
   const values = points.map(({ value }) => value);

@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -333,12 +333,16 @@ class DaskPool(Pool):
 
     def withdraw(self, futures: list[Future[Result]]) -> None:
         """Cancel orders that no worker has begun, which only the scheduler knows."""
-        begun = self._ask(
-            lambda dask_scheduler: {
-                task.key for one in dask_scheduler.workers.values() for task in one.executing
-            }
-        )
-        if begun is not None:  # else all are waited for, and the caller asks again
+
+        def executing(dask_scheduler: Any) -> set[str]:
+            return {task.key for one in dask_scheduler.workers.values() for task in one.executing}
+
+        with suppress(Exception):  # else all are waited for, and the caller asks again
+            begun: set[str] = self._client.sync(
+                self._client._run_on_scheduler,  # noqa: SLF001 - the public one waits without end
+                executing,
+                callback_timeout=_ANSWER_SECONDS,
+            )
             self._cancel([one for one in futures if self._given[one][0].key not in begun])
 
     def _cancel(self, futures: list[Future[Result]]) -> None:
@@ -347,17 +351,6 @@ class DaskPool(Pool):
         if futures:
             with suppress(Exception):  # a closed client has no orders
                 self._client.cancel([self._given[future][0] for future in futures])
-
-    def _ask(self, look: Callable[..., set[str]]) -> set[str] | None:
-        """Return what a function finds in the scheduler; None if it does not answer."""
-        with suppress(Exception):
-            found: set[str] = self._client.sync(
-                self._client._run_on_scheduler,  # noqa: SLF001 - the public one waits without end
-                look,
-                callback_timeout=_ANSWER_SECONDS,
-            )
-            return found
-        return None
 
     def _addresses(self) -> list[str]:
         """Return the addresses of the workers, without those that are left out."""

@@ -17,7 +17,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.vocabulary import spoken
-from scripts import lesson, live
+from scripts import live
 from scripts.docs import guarded
 from tests.browser.harness import settled
 from tests.browser.test_everywhere import counts, drag_tau, tau
@@ -169,16 +169,6 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     page.locator(".mw-histogram").press("Home")
     page.locator(".mw-range").filter(has_text=re.compile(r"^none$|of 1$")).wait_for()
     assert cards.locator(".mw-prose").all_inner_texts() != shown
-
-
-def test_each_question_of_the_lesson_stands_below_what_it_asks_about(site):
-    parts = lesson.WORKSHEET.read_text("utf-8").split("\n## ")[1:]
-    number = re.compile(r"^\*\*(\d+)\. ", re.MULTILINE)
-    asked = {part.partition("\n")[0]: number.findall(part) for part in parts}
-    pages = {"watch": "live/watch", "psmi": "live/psmi", "tau": "index", "lira": "live/lira"}
-    for part, page in (pages | {"theorem": "live/theorem"}).items():
-        found = re.findall(r"<strong>(\d+)\. ", (site / f"{page}.html").read_text("utf-8"))
-        assert found == asked[lesson.PARTS[part]] != [], page
 
 
 # Numbers that reach beyond their place.

@@ -111,9 +111,10 @@ base = ViTForImageClassification(config)
 base.name_or_path = base.config._name_or_path = "somebody/private"
 base.save_pretrained(folder / "vit")
 ViTImageProcessorPil(do_resize=False).save_pretrained(folder / "vit")
+coloured = mw.data.ImageDataset.from_arrays(data.images.repeat(3, axis=-1), data.labels)
 model = mw.models.ImageClassifier.from_pretrained(folder / "vit")
-model.describe(data)
-model.build(data)
+model.describe(coloured)
+model.build(coloured)
 
 # the same run, as if its model and its questions had been named on the hub
 from memowidgets.store import RunDirectory

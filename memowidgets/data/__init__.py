@@ -5,13 +5,12 @@ from memowidgets.data.bundled import load_digits, make_mcqs, make_patients
 from memowidgets.data.cifar import fetch_cifar10
 from memowidgets.data.dataset import Dataset, WithheldDataset, WithheldSample
 from memowidgets.data.images import ImageDataset, ImageSample
-from memowidgets.data.mcq import Duplicates, MCQDataset, MCQSample
+from memowidgets.data.mcq import MCQDataset, MCQSample
 from memowidgets.data.tables import TableDataset, TableSample
 from memowidgets.data.texts import TextDataset
 
 __all__ = [
     "Dataset",
-    "Duplicates",
     "ImageDataset",
     "ImageSample",
     "MCQDataset",

@@ -87,30 +87,6 @@ class MCQSample:
     canary: bool = False
 
 
-@dataclass(frozen=True)
-class Duplicates:
-    """Questions that occur more than once in a dataset, with equal text and ordered options.
-
-    Attributes
-    ----------
-    groups : tuple of tuples of str
-        Ids of equal questions, one group for each.
-    contradicting : tuple of tuples of str
-        Groups whose questions have different labels.
-    equal_options : tuple of str
-        Ids of the questions that have two equal options.
-    """
-
-    groups: tuple[tuple[str, ...], ...]
-    contradicting: tuple[tuple[str, ...], ...]
-    equal_options: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        """Number of questions that repeat an earlier one."""
-        return sum(len(group) - 1 for group in self.groups)
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class MCQDataset(Dataset):
     r"""Multiple-choice questions; created by `from_records`, `from_jsonl`, `from_csv` or `from_hf`.
@@ -633,33 +609,6 @@ class MCQDataset(Dataset):
     @cached_property
     def _hashes(self) -> tuple[str, ...]:  # each prompt asks for one
         return tuple(super().content_hashes())
-
-    def duplicates(self) -> Duplicates:
-        """Find questions that occur more than once; an audit keeps them on one side of each split.
-
-        Returns
-        -------
-        Duplicates
-
-        Examples
-        --------
-        >>> rows = [{"question": "?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
-        >>> MCQDataset.from_records(rows).duplicates()
-        Duplicates(groups=(('0', '1'),), contradicting=(('0', '1'),), equal_options=())
-        """
-        groups = self._equal()
-        return Duplicates(
-            groups=tuple(self._named(group) for group in groups),
-            contradicting=tuple(
-                self._named(group) for group in groups if len(set(self.labels[group])) > 1
-            ),
-            equal_options=self._named(
-                [i for i, options in enumerate(self.choices) if len(set(options)) < len(options)]
-            ),
-        )
-
-    def _named(self, positions: Sequence[int]) -> tuple[str, ...]:
-        return tuple(str(self.ids[i]) for i in positions)
 
     def relabel(self, by: str, options: Sequence[str] | None = None) -> Self:
         """Use the values of an attribute as the options of the same questions.

@@ -137,11 +137,6 @@ class Bases:
             base = self._kept[1]
             return base, base.copy()
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether a base is kept now."""
-        return self._kept is not None
-
     def clear(self) -> None:
         """Forget the base, whose memory is free once no model is in training."""
         with self._mutex:

@@ -12,10 +12,7 @@ An order names the workers that may take it            starts_again_elsewhere_ar
 A model that killed two workers goes to no third       is_trained_by_another_and_never_by_a_third
 An order goes again with the job (`lacks_job`)         is_sent_the_job_when_it_lacks_it
 More orders than workers                               a_cluster_that_adapts_to_its_work_grows
-An order that its scheduler forgot is given again      the_dask_scheduler_forgot_is_given_again
-Orders of a scheduler that is gone are cancelled       a_scheduler_that_starts_again_loses_nothing
 A cancelled order has a future of our own              orders_in_transit_are_not_waited_for
-A stopped process is named and killed                  a_worker_that_is_stopped_is_named
 Workers end with their parent (`follow`)               killed_shadow_models_are_trained_again
 Samples are mapped from a file (`SharedSamples`)       workers_map_the_images_and_the_folder_goes
 Files of dead processes are removed                    what_dead_processes_left_is_removed,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import signal
 import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -45,7 +44,7 @@ from memowidgets.training.worker import (
 from memowidgets.visible import first_line
 
 _PREFIX = "memowidgets-samples-"
-_PATIENCE_SECONDS = 60.0  # wait for a stopped process, or before a word about no workers
+_PATIENCE_SECONDS = 60.0  # before a word about no workers
 _CHECK_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0  # for a Dask scheduler to answer
 _MOST_BREAKS = 3  # times that local processes are started again without a model between
@@ -120,7 +119,6 @@ class Pool:
         self._executor, self._asked, self._noun = executor, processes, job.shadows.kind.noun
         self._payload: bytes = cloudpickle.dumps(job)
         self._order = _order_of(self._payload, "auto" if job.recipe.anywhere else None)
-        self._stopped: dict[int, float] = {}
 
     @property
     def slots(self) -> int:
@@ -142,23 +140,7 @@ class Pool:
         return future.result()
 
     def check(self) -> None:
-        """Warn of a stopped process, and kill it if it does not continue, which breaks its pool."""
-        now = time.monotonic()
-        stopped = {
-            pid for pid in getattr(self._executor, "_processes", None) or () if is_stopped(pid)
-        }
-        for pid in stopped - set(self._stopped):
-            warnings.warn(
-                f"the worker process {pid} is stopped, so its {self._noun} waits; continue it "
-                f"with kill -CONT {pid}, or it is killed after {_PATIENCE_SECONDS:.0f} s",
-                UserWarning,
-                stacklevel=2,
-            )
-        self._stopped = {pid: self._stopped.get(pid, now) for pid in stopped}
-        for pid, since in self._stopped.items():
-            if now - since > _PATIENCE_SECONDS:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        """Raise `PoolLostError` if no order can be given any more."""
 
     def renew(self, error: BaseException) -> bool:
         """Go on after an exception of the pool; return whether all orders in hand are lost.
@@ -193,7 +175,7 @@ class LocalPool(Pool):
         self._samples = SharedSamples()
         payload, self._source = self._samples.keep(job)
         self._order = _order_of(payload)
-        self._stopped, self._breaks = {}, 0
+        self._breaks = 0
         self._start()
 
     def _start(self) -> None:
@@ -265,14 +247,12 @@ class DaskPool(Pool):
         super().__init__(job, executor, processes)
         self._dask, self._client = executor, executor._client  # noqa: SLF001
         self._sent: Any = None
-        self._scheduler = ""  # its identity, which is another one once it was started again
         self._workers: dict[str, str] = {}  # addresses, and what stays when one is started again
         self._left_out: set[str] = set()
         # Dask's future of each order, and the only workers that may take it
         self._given: dict[Future[Result], tuple[Any, list[str]]] = {}
-        self._unknown: set[str] = set()  # orders that the scheduler did not know when last asked
         now = time.monotonic()
-        self._next_look, self._next_roll, self._alone_since = 0.0, now + _PATIENCE_SECONDS, now
+        self._next_look, self._alone_since = 0.0, now
         self._told = False
 
     @property
@@ -295,7 +275,7 @@ class DaskPool(Pool):
             import dask
 
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
-                name = f"shadow_job-{self._order.job}-{self._scheduler}"
+                name = f"shadow_job-{self._order.job}-{uuid.uuid4().hex}"
                 payload = np.frombuffer(self._payload, np.uint8)
                 self._sent = self._client.submit(given, payload, key=name, pure=False)
         if self._dask._shutdown:  # noqa: SLF001 - Dask's own submit looks there too
@@ -330,7 +310,6 @@ class DaskPool(Pool):
         self._cancel(
             [f for f, (_, only) in self._given.items() if only and not {*only} & {*addresses}]
         )
-        self._call_roll()
         now = time.monotonic()
         if addresses:
             self._alone_since = now
@@ -354,12 +333,16 @@ class DaskPool(Pool):
 
     def withdraw(self, futures: list[Future[Result]]) -> None:
         """Cancel orders that no worker has begun, which only the scheduler knows."""
-        begun = self._ask(
-            lambda dask_scheduler: {
-                task.key for one in dask_scheduler.workers.values() for task in one.executing
-            }
-        )
-        if begun is not None:  # else all are waited for, and the caller asks again
+
+        def executing(dask_scheduler: Any) -> set[str]:
+            return {task.key for one in dask_scheduler.workers.values() for task in one.executing}
+
+        with suppress(Exception):  # else all are waited for, and the caller asks again
+            begun: set[str] = self._client.sync(
+                self._client._run_on_scheduler,  # noqa: SLF001 - the public one waits without end
+                executing,
+                callback_timeout=_ANSWER_SECONDS,
+            )
             self._cancel([one for one in futures if self._given[one][0].key not in begun])
 
     def _cancel(self, futures: list[Future[Result]]) -> None:
@@ -368,35 +351,6 @@ class DaskPool(Pool):
         if futures:
             with suppress(Exception):  # a closed client has no orders
                 self._client.cancel([self._given[future][0] for future in futures])
-
-    def _ask(self, look: Callable[..., set[str]]) -> set[str] | None:
-        """Return what a function finds in the scheduler; None if it does not answer."""
-        with suppress(Exception):
-            found: set[str] = self._client.sync(
-                self._client._run_on_scheduler,  # noqa: SLF001 - the public one waits without end
-                look,
-                callback_timeout=_ANSWER_SECONDS,
-            )
-            return found
-        return None
-
-    def _call_roll(self) -> None:
-        """Cancel orders that the scheduler does not know, twice in a row.
-
-        They were on their way when a connection was lost.
-        """
-        now = time.monotonic()
-        if now < self._next_roll or self._client.status != "running":
-            return
-        self._next_roll = now + _PATIENCE_SECONDS
-        waiting = {one.key: future for future, (one, _) in self._given.items() if not future.done()}
-        keys = set(waiting)
-        known = self._ask(
-            lambda dask_scheduler: {key for key in keys if key in dask_scheduler.tasks}
-        )
-        unknown = set() if known is None else keys - known
-        self._cancel([waiting[key] for key in unknown & self._unknown])
-        self._unknown = unknown
 
     def _addresses(self) -> list[str]:
         """Return the addresses of the workers, without those that are left out."""
@@ -407,21 +361,9 @@ class DaskPool(Pool):
                 about = self._client.sync(
                     self._client.scheduler.identity, callback_timeout=_ANSWER_SECONDS
                 )
-                self._forget_orders_of_another(about["id"])
                 found = about["workers"].items()
                 self._workers = {address: one.get("nanny") or address for address, one in found}
         return [address for address, place in self._workers.items() if place not in self._left_out]
-
-    def _forget_orders_of_another(self, scheduler: str) -> None:
-        """Cancel what was ordered of a scheduler that is gone: the next one has no orders.
-
-        The client cancels the orders that it knows when it loses the connection, but not those
-        that were on their way.
-        """
-        if self._scheduler not in ("", scheduler):
-            self._sent = None
-            self._cancel(list(self._given))
-        self._scheduler = scheduler
 
 
 async def _pass_on(ordered: Any, future: Future[Result]) -> None:
@@ -488,15 +430,6 @@ def default_processes(device: str) -> int:
     if kind == "cpu":
         return cores()
     return 1 if index else max(1, count_devices(kind))
-
-
-def is_stopped(pid: int) -> bool:
-    """Return whether a signal has halted a process; False if unknown."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:  # the process is gone, or the system has no /proc
-        return False
-    return stat.rpartition(")")[2].split()[:1] == ["T"]
 
 
 def _order_of(payload: bytes, device: str | None = None) -> Order:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -101,33 +99,3 @@ def test_a_wrong_label_takes_one_click_and_then_a_key_each(shown):
     letters = [chr(65 + wards.index(name)) for name in named]
     assert made[1] == letters
     shown.screenshots("tasks-relabelled", of=".mw-dashboard", widths=[960])
-
-
-def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_python(shown):
-    page, hand = shown.page, Hand(shown.page)
-    hand.click(page.get_by_text("Compare", exact=True))
-    hand.click(page.get_by_role("button", name="Pin curve"))
-    hand.choose("layer", "28")
-    page.locator(".mw-curve-name", has_text="(pinned)").wait_for()
-    hand.click(page.get_by_label("compare metrics"))
-    page.locator(".mw-curve-name", has_text=re.compile("^Log-probability$")).wait_for()
-    names = page.locator(".mw-curve-name").all_inner_texts()
-    assert names[0].startswith("PSMI, layer 28")
-    assert names[1].startswith("PSMI, layer 30")
-    hand.click(page.locator(".mw-sharing summary"))
-    hand.click(page.get_by_role("button", name="Copy as Python"))
-    copied = page.get_by_label("to copy")
-    copied.wait_for()
-    assert hand.actions <= 8
-    shown.screenshots("tasks-compared", of=".mw-dashboard", widths=[960], themes=["light"])
-
-    shown.names["mine"] = shown.names.pop("dashboard")
-    shown.run(copied.input_value())
-    shown.settle()
-    theirs = page.locator(".mw-dashboard").nth(1)
-    theirs.locator(".mw-card").first.wait_for()
-    assert shown.python("dashboard.state") == shown.python("mine.state")
-    assert shown.python("dashboard.layer") == "28"
-    both = [one.get_attribute("data-counts") for one in page.locator(".mw-explorer").all()]
-    assert json.loads(both[0]) == json.loads(both[1])
-    theirs.locator(".mw-curve-name", has_text=re.compile("^Log-probability$")).wait_for()

@@ -88,6 +88,34 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     mw.Audit.open(folder / "lm")
 
+# models in memory and in a folder that say that they are somebody's on the hub
+base = LlamaForCausalLM.from_pretrained(folder / "model")
+base.name_or_path = base.config._name_or_path = "somebody/private"
+words = PreTrainedTokenizerFast.from_pretrained(folder / "model")
+for layers in ("all", "top:1"):
+    lora = mw.models.LoRA(r=2, layers=layers)
+    named = [mw.models.CausalLM.from_model(base, words, lora=lora) for _ in range(2)]
+    own = mw.Audit(named[0], questions, folder / layers, mw.TrainingConfig(epochs=1), device="cpu")
+    own.train(stop_at_drop=1e-9)
+    own.train()
+    with ThreadPoolExecutor(1) as executor:
+        own.run_shadows(1, executor=executor)
+    opened = mw.Audit.open(folder / layers, data=questions, model=named[1])
+    opened.fork(folder / f"{layers}-fork", data=questions.take(range(36))).train()
+
+from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+
+config = ViTConfig(image_size=8, patch_size=4, hidden_size=16, num_hidden_layers=2,
+    num_attention_heads=2, intermediate_size=32, num_labels=5)
+base = ViTForImageClassification(config)
+base.name_or_path = base.config._name_or_path = "somebody/private"
+base.save_pretrained(folder / "vit")
+ViTImageProcessorPil(do_resize=False).save_pretrained(folder / "vit")
+coloured = mw.data.ImageDataset.from_arrays(data.images.repeat(3, axis=-1), data.labels)
+model = mw.models.ImageClassifier.from_pretrained(folder / "vit")
+model.describe(coloured)
+model.build(coloured)
+
 # the same run, as if its model and its questions had been named on the hub
 from memowidgets.store import RunDirectory
 manifest = json.loads((folder / "lm" / "manifest.json").read_text())

@@ -1,10 +1,9 @@
-"""Workers that die while they start or are stopped, and a user who interrupts: nothing hangs."""
+"""Workers that die while they start, and a user who interrupts: nothing hangs."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +14,6 @@ import psutil
 import pytest
 
 from memowidgets.models import ConvNet
-from memowidgets.training import pools
 from memowidgets.training.pools import SharedSamples
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.worker import Order, fulfil
@@ -39,14 +37,12 @@ class Large(ConvNet):
         return ConvNet.build(self, data)  # build itself travels by name, not with its class
 
 
-def fill(folder, seconds, patience):
+def fill(folder, seconds):
     """What a user's script does: train shadow models, with all files in one folder."""
     sys.stderr = (folder / "said").open("w")  # the end of the process closes it
     os.environ["TMPDIR"], tempfile.tempdir = str(folder), None
     # A shell that runs the tests in the background has what it starts ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if patience:
-        pools._PATIENCE_SECONDS = patience
     model = Large(4)
     model.seconds, model.main, model.folder = seconds, os.getpid(), folder
     audit = trained(folder / "run", model=model)
@@ -62,9 +58,9 @@ def fill(folder, seconds, patience):
 class Run:
     """A process that trains shadow models, and its workers."""
 
-    def __init__(self, folder, seconds=0, patience=0):
+    def __init__(self, folder, seconds=0):
         self.said = folder / "said"
-        self.process = forked(fill, folder, seconds, patience)
+        self.process = forked(fill, folder, seconds)
         wait_for((folder / "begin").exists, self.process)
 
     def workers(self):
@@ -144,46 +140,14 @@ def test_workers_that_are_all_killed_are_a_sentence(started, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_stopped_is_named_and_another_goes_on(started, tmp_path):
-    run = started(seconds=1, patience=3)
-    worker = run.first_worker()
-    worker.suspend()
-    said = run.ended()
-    assert f"the worker process {worker.pid} is stopped" in said
-    assert "said:" not in said
-    assert not psutil.pid_exists(worker.pid)
-    assert len(list((tmp_path / "run/shadows").glob("*.safetensors"))) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stopped", [False, True])
-def test_ctrl_c_ends_a_worker_that_is_busy_or_stopped(started, tmp_path, stopped):
+def test_ctrl_c_ends_a_worker_that_is_busy(started, tmp_path):
     run = started(seconds=600)
     worker = run.first_worker()
-    if stopped:
-        worker.suspend()
-        time.sleep(2)  # in which it would have worked
-    else:
-        wait_for((tmp_path / "busy").exists, run.process)
+    wait_for((tmp_path / "busy").exists, run.process)
     os.kill(run.process.pid, signal.SIGINT)
     assert "interrupted" in run.ended()
     assert not psutil.pid_exists(worker.pid)
     assert leftovers(tmp_path) == []
-
-
-def test_whether_a_process_is_stopped():
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("no /proc on this system")
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
-        assert not pools.is_stopped(process.pid)
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        assert pools.is_stopped(process.pid)
-    finally:
-        process.kill()
-        process.communicate()
-    assert not pools.is_stopped(process.pid)
 
 
 @pytest.fixture

@@ -129,9 +129,3 @@ def test_a_fragment_uses_names_that_there_are(page, i):
             takes = inspect.signature(called).parameters
             if not any(p.kind is p.VAR_KEYWORD for p in takes.values()):
                 assert {k.arg for k in node.keywords} <= {*takes}, ast.unparse(node)
-
-
-def test_every_notebook_is_on_the_page_to_start_with():
-    text = (ROOT / "docs" / "start.md").read_text("utf-8")
-    listed = re.findall(r"<\.\./notebooks/(\w+\.ipynb)>", text)
-    assert listed == sorted(file.name for file in (ROOT / "notebooks").glob("*.ipynb"))

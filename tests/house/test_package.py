@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import email
 import os
 import re
 import shutil
@@ -20,7 +19,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-import memowidgets as mw
 from tests.programs import printed
 
 ROOT = Path(__file__).parents[2]
@@ -185,22 +183,6 @@ def test_the_wheel_of_the_sdist_is_the_same(wheel, sdist_file, tmp_path):
     again = built(tmp_path / f"memowidgets-{VERSION}", tmp_path / "dist", "wheel")
     with zipfile.ZipFile(again) as archive:
         assert sorted(archive.namelist()) == sorted(wheel)
-
-
-@pytest.mark.slow
-def test_the_metadata_is_complete(wheel_file):
-    with zipfile.ZipFile(wheel_file) as archive:
-        text = archive.read(f"memowidgets-{VERSION}.dist-info/METADATA").decode()
-    found = email.message_from_string(text)
-    assert found["Version"] == VERSION == mw.__version__
-    assert found["License-Expression"] == "BSD-3-Clause"
-    assert found["Description-Content-Type"] == "text/markdown"
-    needed = [Requirement(text) for text in found.get_all("Requires-Dist")]
-    everything = {r.name for r in needed if r.marker and r.marker.evaluate({"extra": "all"})}
-    assert {"torch", "transformers", "vl-convert-python", "jupyterlab"} <= everything
-    assert "torch" not in {r.name for r in needed if not r.marker}
-    assert {url.partition(",")[0] for url in found.get_all("Project-URL")} >= {"Source", "Issues"}
-    assert "# memowidgets" in found.get_payload()
 
 
 @pytest.mark.slow

@@ -28,12 +28,6 @@ def test_the_version_is_the_same_everywhere():
     assert re.search(r"^## (\S+?),? ", CHANGES, re.MULTILINE)[1] == PROJECT["version"]
 
 
-def test_the_hooks_have_the_version_of_the_constraints():
-    pinned = re.search(r"^ruff==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
-    (repository,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
-    assert repository["rev"] == f"v{pinned}"
-
-
 @pytest.mark.parametrize("extras", [[], ["train", "figures"]])
 def test_the_lowest_versions_are_the_bounds(extras):
     command = [sys.executable, "scripts/lowest.py", *extras]

@@ -210,13 +210,13 @@ def test_a_worker_loads_the_base_once_and_frees_it_when_it_has_no_order(tmp_path
     audit.train()
     audit.run_shadows(3, Inline())
     assert bases.loads == 1
-    assert bases.is_kept
+    assert bases._kept
     monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
     audit.run_shadows(4, Inline())
     end = time.monotonic() + 30
-    while bases.is_kept and time.monotonic() < end:
+    while bases._kept and time.monotonic() < end:
         time.sleep(0.01)
-    assert not bases.is_kept
+    assert not bases._kept
 
 
 def test_a_base_is_never_taken_for_that_of_a_model_that_came_later():

@@ -10,7 +10,6 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-import torch
 
 import memowidgets as mw
 from memowidgets.report import schema
@@ -232,27 +231,6 @@ def test_arrays_have_digests_of_what_was_given(tmp_path):
     assert found[0]["model"][0] is None
     assert found[0]["data"] == found[2]["data"] != found[3]["data"]
     assert len({one["run"][0] for one in found}) == 3
-
-
-def test_a_watched_audit_has_digests(tmp_path):
-    torch.manual_seed(0)
-    x, labels = torch.randn(24, 4), torch.arange(24) % 2
-    data = torch.utils.data.TensorDataset(x + 2 * labels[:, None], labels)
-    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
-    optimizer = torch.optim.SGD(module.parameters(), 0.5)
-    watch = mw.watch(module, data, path=tmp_path / "run", steps_per_epoch=3)
-    for _ in range(2):
-        for inputs, target in torch.utils.data.DataLoader(data, batch_size=8):
-            torch.nn.functional.cross_entropy(module(inputs), target).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            watch.step()
-    (tmp_path / "out").mkdir()
-    found, _ = reported(watch.audit, tmp_path / "out" / "a.html")
-    there = digests(found)
-    assert there["run"][0] == sha256(tmp_path / "run" / "manifest.json")
-    assert there["model"][0] is None
-    assert "There is no ground truth" in " ".join(found["limits"])
 
 
 def test_no_sentence_is_cut(of_the_recorded, recorded, tmp_path):

@@ -14,9 +14,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-import memowidgets as mw
 from memowidgets.audit.numbers.scores import SCORES
-from memowidgets.audit.views.report import content_of
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
@@ -272,23 +270,3 @@ def test_a_hundred_thousand_samples_fit_in_two_megabytes(tmp_path):
 def test_a_log_lira_that_was_given_is_not_said_to_come_from_shadow_models():
     for given, by in ((False, "Against 32 shadow models, "), (True, "By the given log-LiRA, ")):
         assert by in paragraphs(plain(truth_given=given))[2]
-
-
-def test_a_report_of_arrays_knows_that_log_lira_was_given():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(2, size=60)
-    states = rng.normal(size=(60, 4)) + np.eye(2, 4)[labels]
-    members = rng.permuted(np.tile([True, False], (60, 4)), axis=1).T
-    audit = mw.Audit.from_arrays(
-        labels,
-        states,
-        final_logits=rng.normal(size=(60, 2)),
-        log_lira=rng.normal(4, 2, 60),
-        shadow_gaps=rng.normal(size=(8, 60)),
-        shadow_members=members,
-    )
-    of_audit = audit.evidence, audit.evidence_with, audit.decision_log
-    content = content_of(*of_audit, None, None, include_samples=False, figures=False)
-    text = " ".join(paragraphs(content))
-    assert "By the given log-LiRA, " in text
-    assert "Against 8 shadow" not in text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -161,60 +160,6 @@ def test_nothing_is_lost_and_nothing_is_trained_twice(scheduler, tmp_path):
     for machine in machines:
         left = {f.name for f in machine.folder.rglob("*.safetensors")}
         assert not left, "a machine keeps something of the run"
-
-
-def scheduler_at(port):
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
-    where = ["--host", "127.0.0.1", "--port", str(port)]
-    return subprocess.Popen([*command, *where], stderr=subprocess.DEVNULL)
-
-
-@pytest.mark.parametrize("gap", [0.0, 3.0])
-def test_a_scheduler_that_starts_again_loses_nothing_that_was_finished(tmp_path, gap):
-    """It has forgotten all orders, and its worker is gone; the client finds it at its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address, away = f"tcp://127.0.0.1:{port}", tmp_path / "away"
-    audit = trained(away / "run")
-    shutil.copytree(away / "run", tmp_path / "same")
-    started = [scheduler_at(port)]
-    machines = [Machine(address, tmp_path / "one", away, pause=0.2)]
-    kept = []
-
-    def restart():
-        while len(machines[0].done()) < 3:
-            time.sleep(0.01)
-        started[0].kill()
-        started[0].wait(30)
-        shadows = away.joinpath("run", "shadows").glob("[0-9]*.safetensors")
-        kept.extend((file, file.stat().st_mtime_ns) for file in shadows)
-        time.sleep(gap)
-        started.append(scheduler_at(port))
-        machines.append(Machine(address, tmp_path / "two", away))
-
-    try:
-        with (
-            distributed.Client(address, timeout=PATIENCE) as client,
-            ThreadPoolExecutor(1) as other,
-        ):
-            client.wait_for_workers(1, timeout=PATIENCE)
-            restarted = other.submit(restart)
-            audit.run_shadows(N, client.get_executor())
-            restarted.result(PATIENCE)
-    finally:
-        for machine in machines:
-            machine.stop()
-        for process in started:
-            process.kill()
-            process.wait(30)
-    assert len(kept) >= 2
-    assert all(file.stat().st_mtime_ns == then for file, then in kept), "trained twice"
-    assert machines[1].done(), "the new worker trained nothing"
-    same = tiny_audit(tmp_path / "same")
-    with ThreadPoolExecutor(1) as thread:
-        same.run_shadows(N, thread)
-    assert_same(audit, same, atol=1e-4)
 
 
 def test_a_cluster_that_adapts_to_its_work_grows(tmp_path):

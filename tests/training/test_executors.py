@@ -22,7 +22,7 @@ import memowidgets as mw
 from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training import pools, worker
+from memowidgets.training import worker
 from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked
@@ -248,14 +248,6 @@ def test_a_local_process_that_needs_more_memory_than_at_first_stays(tmp_path):
     assert len(set((tmp_path / "log").read_text().split())) == 1
 
 
-@pytest.mark.slow
-def test_the_standard_process_pool_trains(audit, straight):
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as executor:
-        audit.run_shadows(4, executor)
-    assert_first(audit, straight, 4)
-
-
 def test_threads_that_keep_forward_passes_of_a_language_model_do_not_meet(tmp_path):
     """Each thread has a model of its own to capture hidden states in."""
     data = recipes.questions()
@@ -345,19 +337,6 @@ def test_a_worker_with_another_library_is_warned_of_once(audit, monkeypatch, lib
 
 
 # Clocks and disks
-
-
-def test_a_clock_that_goes_backwards_changes_nothing(audit, straight, monkeypatch):
-    now = [2e9]
-
-    def backwards():
-        now[0] -= 100
-        return now[0]
-
-    monkeypatch.setattr(time, "time", backwards)
-    audit.run_shadows(4, Inline())
-    monkeypatch.undo()
-    assert_first(audit, straight, 4)
 
 
 def after(n, action):
@@ -585,27 +564,6 @@ def test_where_every_dask_worker_is_too_small_orders_in_transit_are_not_waited_f
         audit.run_shadows(4, client.get_executor())
     assert audit.n_shadows == 0
     assert fetching == {0, 1, 2, 3}  # so the last two were cancelled in the middle of it
-
-
-def test_an_order_that_the_dask_scheduler_forgot_is_given_again(two_workers, audit, monkeypatch):
-    """Its client hears nothing of it, as when a connection was lost while it was on its way."""
-    client, _ = two_workers
-    give, given = client.submit, []
-
-    def submit(*args, key, **how):
-        if not key.startswith("train_shadow-1-"):
-            return give(*args, key=key, **how)
-        given.append(key)
-        with monkeypatch.context() as patch:
-            if len(given) == 1:
-                patch.setattr(client, "_send_to_scheduler", lambda message: None)
-            return give(*args, key=key, **how)
-
-    monkeypatch.setattr(pools, "_PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(client, "submit", submit)
-    audit.run_shadows(3, client.get_executor())
-    assert audit.n_shadows == 3
-    assert len(given) == 2
 
 
 def pretend(library, version):

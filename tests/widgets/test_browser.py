@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -221,56 +220,11 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
     page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
     page.locator('.mw-chip[data-filter="found"]').get_by_text(str(found["found"])).wait_for()
     dashboard.screenshots("widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600])
-    page.locator(".mw-toggle").click()
-    page.locator(".mw-more .mw-slider").press("PageUp")
-    dashboard.eventually("dashboard.eta_committed", 5.0)
-    dashboard.wait_until_idle()
-    agree(dashboard)
     page.locator(".mw-histogram").press("ArrowRight")
     dashboard.eventually("dashboard.rule", "")
     agree(dashboard)
     assert preset.get_attribute("aria-pressed") == "false"
     assert page.locator(".mw-tau-knob").is_visible()
-    page.locator(".mw-toggle").click()
-    dashboard.python("setattr(dashboard, 'rule', 'class')")
-    page.locator(".mw-tau-knob").wait_for(state="hidden")
-    agree(dashboard)
-    page.locator(".mw-sharing summary").click()
-    with page.expect_download() as downloading:  # the report has the same rule
-        page.get_by_role("button", name="Save the report").click()
-    assert Path(downloading.value.path()).read_text() == "<!doctype html><p>psmi at class</p>"
-
-
-def test_the_inspector_pages_filters_and_follows_tau(dashboard):
-    page = dashboard.page
-    page.locator(".mw-toggle").click()  # closes what stands behind "i"
-    shown = page.locator(".mw-range")
-    shown.get_by_text("1–12 of 64").wait_for()
-    page.get_by_label("next page").click()
-    shown.get_by_text("13–24 of 64").wait_for()
-    page.locator('[data-filter="missed"]').click()
-    missed = counts(page)["missed"]
-    shown.get_by_text(f"1–{missed} of {missed}").wait_for()
-    assert {card.get_attribute("data-status") for card in page.locator(".mw-card").all()} == {
-        "missed"
-    }
-    page.locator('[data-filter="all"]').click()
-    page.get_by_role("button", name="search, order, select").click()
-    page.get_by_label("class", exact=True).select_option("7")
-    of_class = dashboard.python("int((source.data.labels == 7).sum())")
-    shown.get_by_text(f"1–12 of {of_class}").wait_for()
-    page.get_by_label("class", exact=True).select_option("")
-    page.locator('[data-filter="flagged"]').click()
-    shown.get_by_text("1–12 of 64").wait_for()
-    page.locator(".mw-card").first.click()
-    page.keyboard.press("ArrowRight")
-    second = page.locator(".mw-card").nth(1)
-    assert second.get_attribute("aria-selected") == "true"
-    position = int(second.get_attribute("data-position"))
-    dashboard.eventually("dashboard.selected", position)
-    dashboard.python("setattr(dashboard, 'tau', -0.4)")
-    flagged = dashboard.python("dashboard.counts['flagged']")
-    page.locator(f'.mw-chip[aria-pressed="true"]:has-text("{flagged}")').wait_for()
 
 
 def test_what_is_not_computed_waits_for_compute(dashboard):
@@ -292,30 +246,6 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     page.get_by_text("Not scored yet").wait_for()
     page.get_by_label("metric", exact=True).select_option("psmi")
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
-
-
-CHECK = "Check with 2 short trainings, about 40 s"
-
-
-def test_models_are_trained_on_a_click_alone_and_their_score_appears(widget_page):
-    of = f"missing_of={{'logit_gap': Missing({CHECK!r}, trains=True)}}"
-    offered = DASHBOARD.replace("seconds=1.5", f"seconds=1.5, {of}")
-    shown = widget_page(["from memowidgets.widgets import Missing", offered])
-    page = shown.page
-    page.wait_for_selector(".mw-card")
-    page.get_by_label("metric", exact=True).select_option("logit_gap")
-    button = page.get_by_role("button", name=CHECK, exact=True)
-    button.wait_for()
-    page.get_by_text("Not scored yet").wait_for()
-    shown.screenshots("widgets-check", of=".mw-bar", widths=[1440, 960, 600])
-    assert not shown.python("dashboard.computed"), "it does not begin by itself"
-    button.click()
-    page.get_by_role("progressbar", name="progress").wait_for()
-    page.get_by_role("button", name="Cancel").click()
-    page.get_by_text("Cancelled; what was finished is kept.").wait_for()
-    button.click()
-    page.locator(".mw-axis-title", has_text="logit_gap").wait_for()
-    shown.eventually("dashboard.computed", True)
 
 
 def test_a_score_that_cannot_be_computed_says_why_and_has_no_button(widget_page):

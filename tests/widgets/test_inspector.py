@@ -84,18 +84,6 @@ def test_what_the_page_asks_wrongly_is_put_right(digits):
     assert content["total"] == content["counts"]["flagged"]
 
 
-@pytest.mark.parametrize(
-    ("trait", "words"),
-    [
-        ("filter", "unknown filter 'x'; valid here: 'flagged', 'found'"),
-        ("sort", "unknown sort 'x'"),
-    ],
-)
-def test_unknown_names_list_the_valid_ones(digits, trait, words):
-    with pytest.raises(ValueError, match=words):
-        setattr(digits, trait, "x")
-
-
 def test_long_texts_are_cut_and_halves_of_characters_replaced():
     records, _ = hostile_questions()
     widget = SampleInspector(records)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ from memowidgets.vocabulary import Note, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
 
 if TYPE_CHECKING:
-    from memowidgets.audit.run import Run
+    from memowidgets.audit.audit import Audit
     from memowidgets.decisions import DecisionLog
 
 _QUICK_VALUES = 2_000_000
@@ -70,23 +70,6 @@ class Fits(NamedTuple):
     outside: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-class _Audited(Protocol):
-    """What the dashboard needs of an audit."""
-
-    @property
-    def evidence(self) -> Evidence: ...
-    @property
-    def run(self) -> Run: ...
-    @property
-    def decision_log(self) -> DecisionLog: ...
-    @property
-    def evidence_with(self) -> Callable[..., Evidence]: ...
-    @property
-    def run_references(self) -> Callable[..., None]: ...
-    @property
-    def report(self) -> Callable[..., Path]: ...
-
-
 class AuditView:
     """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
 
@@ -96,7 +79,7 @@ class AuditView:
         The audit on show. Each answer is from its evidence as it is then.
     """
 
-    def __init__(self, audit: _Audited) -> None:
+    def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._cache = Cache()
 
@@ -121,11 +104,7 @@ class AuditView:
         if not layers:
             return [Choice("last", "none", marked=True)]
         return [
-            Choice(
-                name,
-                layer_label(name, last=name == layers[-1]),
-                name == layers[-1],
-            )
+            Choice(name, layer_label(name, last=name == layers[-1]), name == layers[-1])
             for name in layers
         ]
 

@@ -243,7 +243,6 @@ def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
 
 def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     page = dashboard.page
-    page.locator(".mw-toggle").click()  # closes what stands behind "i"
     shown = page.locator(".mw-range")
     shown.get_by_text("1–12 of 64").wait_for()
     page.get_by_label("next page").click()

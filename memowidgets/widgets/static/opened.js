@@ -25,7 +25,7 @@ import { errorText, fixed, whole } from "./numbers.js";
  * @property {() => number | null} tau  null where the rule by class flags
  */
 
-const ROOM = 176; // screen pixels for the longer side of an image
+const ROOM = 112; // screen pixels for the longer side of an image
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
 

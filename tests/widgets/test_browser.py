@@ -434,8 +434,8 @@ FIRST_VIEW = """() => {
     });
     const texts = seen(".mw-bar :is(select, button, summary, p), .mw-answers > p")
         .map((part) => part.selectedOptions?.[0].text ?? part.innerText);
-    const parts = "a, button, summary, select, input, textarea, [role=slider], [tabindex='0'][role]";
-    const controls = seen(parts).filter((part) => !part.matches("[role=group], [role=region]"));
+    const fields = "button, summary, select, input, textarea";
+    const controls = seen(`${fields}, [role=slider], [role=option][tabindex='0']`);
     return [texts.join("\\n"), controls.map((part) => part.outerHTML.slice(0, 90))];
 }"""
 

@@ -297,7 +297,7 @@ def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.b
     found, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
     shadows = content.numbers["shadow_models"]
     by_shadows = shadows and not content.truth_given
-    known = f", {content.truly}," if n_memorized and content.truly else ""
+    known = f", {content.truly}" if n_memorized and content.truly else ""
     against = f"Against {whole(shadows)} shadow models" if by_shadows else "By the given log-LiRA"
     text = (
         f"{against}, {whole(n_memorized)} of {whole(n)} samples "

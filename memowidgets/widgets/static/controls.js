@@ -115,7 +115,8 @@ export class Answers {
     this.found.tell(settled ? whole(found) : "…", ` of ${many} ${positives}${doubt} are found`);
     this.only.tell(settled ? whole(flaggedOnly) : "…", " flagged only");
     this.found.element.hidden = this.only.element.hidden = !known;
-    write(this.onLine, `${whole(close)} ${close === 1 ? "sits" : "sit"} on the line`);
+    const sitting = this.show.hidden ? whole(close) : close === 1 ? "One" : "Some"; // a list says how many
+    write(this.onLine, `${sitting} ${close === 1 ? "sits" : "sit"} on the line`);
     this.line.hidden = close === 0;
   }
 }

@@ -25,7 +25,7 @@ import { errorText, fixed, whole } from "./numbers.js";
  * @property {() => number | null} tau  null where the rule by class flags
  */
 
-const ROOM = 176; // screen pixels for the longer side of an image
+const ROOM = 112; // screen pixels for the longer side of an image
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
 
@@ -295,7 +295,9 @@ function reasons(item, kind, known) {
   const near = known?.neighbours ?? [];
   const nearest = `${near.length} nearest ${(item.text !== "" && NOUNS[kind]) || "samples"}`;
   const same = near.filter(({ label }) => label === (item.guess || item.label)).length;
-  const so = near.length === 0 ? "" : same > 0 ? `, and so do ${same} of its ${nearest}` : `, but none of its ${nearest} does`;
+  const many = 2 * same >= near.length ? `and so ${same > 1 ? "do" : "does"} ${same} of its ${nearest}`
+    : `but ${same > 0 ? `only ${same}` : "none"} of its ${nearest} ${same > 1 ? "do" : "does"}`;
+  const so = near.length === 0 ? "" : `, ${many}`;
   const text = html("p", {});
   const where = item.status === "" ? "" : flagged ? " Its score is at most τ." : " Its score is above τ.";
   if (item.label === "") text.append(where.trim());

@@ -37,7 +37,7 @@ export class HistogramPlot {
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
     this.element.append(
-      this.region, this.lines, this.others.element, this.memorized.element, this.bar, this.names, this.presets, this.tau,
+      this.region, this.lines, this.others.element, this.memorized.element, this.bar, this.presets, this.tau, this.names,
     );
     /** @type {Histogram | null} */
     this.bins = null;

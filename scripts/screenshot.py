@@ -35,7 +35,7 @@ STEPS = 10  # of τ, there and back
 FARTHEST = -0.16  # share of the plot's width that τ moves left of where it stands
 WIDTH = 900  # pixels of the animation
 COLOURS = 128
-COMMON = 32  # colours of the animation that are kept as they are, such as white
+COMMON = 32  # colours that are kept as they are, such as white
 MOVING, RESTING = 90, 1400  # milliseconds of a frame
 PAGE = "<!doctype html><html lang='en'><meta charset='utf-8'><title>Still</title><body>{}</body>"
 
@@ -73,9 +73,8 @@ def still(chromium: Browser, name: str) -> None:
         taken = page.locator(".mw-play").screenshot()
     page.close()
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
-    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-        STILLS / f"{name}.png", optimize=True
-    )
+    with_few = picture.quantize(palette=palette(picture), dither=Image.Dither.NONE)
+    with_few.save(STILLS / f"{name}.png", optimize=True)
 
 
 def pictures(notebook: NotebookPage) -> None:
@@ -143,6 +142,16 @@ def at_rest(page: Page, element: Locator) -> FloatRect:
     raise RuntimeError("the page does not come to rest")
 
 
+def palette(picture: Image.Image) -> Image.Image:
+    """Return the colours to keep: the common ones as they are, and those farthest apart."""
+    common = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[:COMMON]
+    rare = Image.Quantize.MAXCOVERAGE  # a colour counts however little of it there is
+    others = picture.quantize(COLOURS - COMMON, method=rare, dither=Image.Dither.NONE)
+    found = Image.new("P", (1, 1))
+    found.putpalette([*(c for _, colour in common for c in colour), *others.getpalette()])
+    return found
+
+
 def _frame(taken: bytes) -> Image.Image:
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
     height = round(picture.height * WIDTH / picture.width)
@@ -153,12 +162,8 @@ def _saved(frames: list[Image.Image]) -> int:
     """Write the frames with one palette, so that what stands still stays as it is."""
     tall = min(frame.height for frame in frames)
     same = [frame.crop((0, 0, WIDTH, tall)) for frame in frames]
-    common = sorted(same[STEPS].getcolors(WIDTH * tall), reverse=True)[:COMMON]
-    rare = Image.Quantize.MAXCOVERAGE  # a colour counts however little of it there is
-    others = same[STEPS].quantize(COLOURS - COMMON, method=rare, dither=Image.Dither.NONE)
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([*(c for _, colour in common for c in colour), *others.getpalette()])
-    found = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in same]
+    few = palette(same[STEPS])
+    found = [frame.quantize(palette=few, dither=Image.Dither.NONE) for frame in same]
     times = [RESTING if i in (0, STEPS) else MOVING for i in range(len(found))]
     found[0].save(
         ANIMATION, save_all=True, append_images=found[1:], duration=times, loop=0, optimize=True

@@ -144,12 +144,13 @@ _CLICKS_TO_PAINT = """async ([clicks, wait]) => {
 }"""
 
 
-# How many cards reach into the window when a list begins at its top.
+# How many cards can be seen when a list begins at its top. Ours scrolls inside.
 _IN_VIEW = """(where) => {
   const list = document.querySelector(where);
   list.scrollIntoView();
+  const inside = list.closest('.mw-list-scroll')?.getBoundingClientRect().bottom ?? innerHeight;
   const boxes = [...list.children].map((card) => card.getBoundingClientRect());
-  return boxes.filter((box) => box.bottom > 0 && box.top < innerHeight).length;
+  return boxes.filter((box) => box.bottom > 0 && box.top < Math.min(inside, innerHeight)).length;
 }"""
 
 

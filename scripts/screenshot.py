@@ -31,11 +31,11 @@ NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 PICTURE = ROOT / "docs" / "dashboard.png"
 ANIMATION = PICTURE.with_suffix(".gif")
 STILLS = ROOT / "docs" / "_static" / "stills"
-SAMPLES = 16  # four rows
 STEPS = 10  # of τ, there and back
-FARTHEST = -0.16  # share of the histogram's width that τ moves left of where it stands
+FARTHEST = -0.16  # share of the plot's width that τ moves left of where it stands
 WIDTH = 900  # pixels of the animation
 COLOURS = 128
+COMMON = 32  # colours that are kept as they are, such as white
 MOVING, RESTING = 90, 1400  # milliseconds of a frame
 PAGE = "<!doctype html><html lang='en'><meta charset='utf-8'><title>Still</title><body>{}</body>"
 
@@ -73,17 +73,15 @@ def still(chromium: Browser, name: str) -> None:
         taken = page.locator(".mw-play").screenshot()
     page.close()
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
-    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-        STILLS / f"{name}.png", optimize=True
-    )
+    with_few = picture.quantize(palette=palette(picture), dither=Image.Dither.NONE)
+    with_few.save(STILLS / f"{name}.png", optimize=True)
 
 
 def pictures(notebook: NotebookPage) -> None:
-    """Take both pictures, once the first samples are painted."""
+    """Take both pictures, once the open sample is painted with what is known of it."""
     notebook.run_all(timeout=600)
     dashboard = notebook.page.locator(".mw-dashboard")
-    notebook.python(f"setattr(dashboard, 'page_size', {SAMPLES})")
-    dashboard.get_by_text(f"1–{SAMPLES} of").wait_for()
+    dashboard.locator(".mw-models").wait_for()
     notebook.screenshot(PICTURE, of=dashboard)
     print(f"{ANIMATION.name}: {animate(notebook, dashboard) / 1e6:.2f} MB")
 
@@ -128,7 +126,7 @@ def animate(notebook: NotebookPage, dashboard: Locator) -> int:
             raise RuntimeError("τ does not follow the drag: it began beside τ's knob")
     mouse.up()
     if page.evaluate("() => getSelection().toString()"):
-        raise RuntimeError("the drag selected text: it began beside the histogram")
+        raise RuntimeError("the drag selected text: it began beside the dots")
     return _saved(frames)
 
 
@@ -144,6 +142,16 @@ def at_rest(page: Page, element: Locator) -> FloatRect:
     raise RuntimeError("the page does not come to rest")
 
 
+def palette(picture: Image.Image) -> Image.Image:
+    """Return the colours to keep: the common ones as they are, and those farthest apart."""
+    common = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[:COMMON]
+    rare = Image.Quantize.MAXCOVERAGE  # a colour counts however little of it there is
+    others = picture.quantize(COLOURS - COMMON, method=rare, dither=Image.Dither.NONE)
+    found = Image.new("P", (1, 1))
+    found.putpalette([*(c for _, colour in common for c in colour), *others.getpalette()])
+    return found
+
+
 def _frame(taken: bytes) -> Image.Image:
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
     height = round(picture.height * WIDTH / picture.width)
@@ -154,9 +162,8 @@ def _saved(frames: list[Image.Image]) -> int:
     """Write the frames with one palette, so that what stands still stays as it is."""
     tall = min(frame.height for frame in frames)
     same = [frame.crop((0, 0, WIDTH, tall)) for frame in frames]
-    rare = Image.Quantize.MAXCOVERAGE  # a colour counts however little of it there is
-    palette = same[STEPS].quantize(COLOURS, method=rare, dither=Image.Dither.NONE)
-    found = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in same]
+    few = palette(same[STEPS])
+    found = [frame.quantize(palette=few, dither=Image.Dither.NONE) for frame in same]
     times = [RESTING if i in (0, STEPS) else MOVING for i in range(len(found))]
     found[0].save(
         ANIMATION, save_all=True, append_images=found[1:], duration=times, loop=0, optimize=True

@@ -590,9 +590,10 @@ export class Inspector {
     this.saveLater();
   }
 
-  /** Scrolls the list so that the open sample's row is in view, and the page so that it is seen whole. */
+  /** Scrolls the list so that the open sample's row is in view, and the page so that it is seen whole; last, because it makes the browser lay out. */
   reveal() {
     const row = this.current();
+    this.opened.scroll.scrollTop = 0;
     if (row) {
       const [box, at] = [this.scroll.getBoundingClientRect(), row.getBoundingClientRect()];
       if (at.top < box.top) this.scroll.scrollTop += at.top - box.top - 4;

@@ -84,7 +84,6 @@ export class Opened {
     this.position = position;
     this.item = this.knows = null;
     this.full = false;
-    this.scroll.scrollTop = 0;
     this.sample.replaceChildren();
     for (const part of [this.why, this.later, this.before, this.known]) part.replaceChildren();
     this.note.value = this.where.textContent = this.id.textContent = "";

@@ -1437,17 +1437,10 @@ class Audit:
             If a size is above half of the shadow models, or there are fewer than 8.
         """
         needs = judge.needs_of(self.evidence, metric, checkpoint)
-        return definitions.shadow_curve(
-            self.evidence_with(needs),
-            metric,
-            layer,
-            checkpoint,
-            eta,
-            variance,
-            sizes,
-            repeats,
-            random_state,
-        )
+        evidence = self.evidence_with(needs)
+        found = scores.score(evidence, metric, layer, checkpoint)
+        asked = eta, variance, sizes, repeats, random_state
+        return definitions.shadow_curve(evidence, found, *asked)
 
     # Pages
 

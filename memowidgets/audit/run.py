@@ -178,8 +178,13 @@ class Run:
         return there and self.cannot(_AGAIN) is None
 
     def use_shadows(self, key: str) -> None:
-        """Take the truth from the shadow models of the set with this key from now on."""
-        use_set(self.run, key)
+        """Take the truth from the shadow models of the set with this key from now on.
+
+        A recording is not written to: there only this run remembers it.
+        """
+        choice = read_choice(self.run)
+        if key != choice.get("key", "halves") and not self.run.read_only:
+            write_choice(self.run, {**choice, "key": key})
         self._key = key
 
     def cannot(self, work: str) -> Absent | None:
@@ -251,12 +256,8 @@ class Run:
 
     def processes_for_references(self, models: int) -> int | None:
         """Return 1 where so many are trained before a second process starts, else None."""
-        found = self.names.found
-        if len(found) < 2:
-            return None
-        at = self.names.prediction().record
-        seconds = sum(record.seconds for record in found if record.step <= at.step)
-        return 1 if models * seconds < _SECONDS_TO_START else None
+        each = self.seconds_of_a_reference()
+        return 1 if each is not None and models * each < _SECONDS_TO_START else None
 
     # what is there
 
@@ -713,20 +714,10 @@ def shadow_set(
 ) -> ShadowSet:
     """Return the shadow models of a design, by the key of the set.
 
-    By default those that `use_set` chose last, and random halves if it never did.
+    By default those that `Run.use_shadows` chose last, and random halves if it never did.
     """
     key = str(read_choice(run).get("key", "halves")) if key is None else key
     return ShadowSet(run, key, config_digest(run.manifest), precision, none=none)
-
-
-def use_set(run: RunDirectory, key: str) -> None:
-    """Take the truth from the shadow models of this design from now on.
-
-    A recording is not written to: there the choice is the caller's to remember.
-    """
-    choice = read_choice(run)
-    if key != choice.get("key", "halves") and not run.read_only:
-        write_choice(run, {**choice, "key": key})
 
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:

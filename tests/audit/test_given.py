@@ -663,9 +663,9 @@ def shares(turn) -> dict:
     ("given", "words"),
     [
         ({"representations": None, "logits": None}, "pass representations=, logits=, or both"),
-        (bad("representations", at={(5, 7): np.nan}), "1 values .* in 1 of 240 rows; row 5, col"),
+        (bad("representations", at={(5, 7): np.nan}), "1 values .*; row 5, col"),
         (bad("representations", at={(5, 7): np.inf, (9, 1): 3}), "1 values .*, column 7 is inf"),
-        (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 values .* in 2 of 240"),
+        (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 values .*; row 5, col"),
         (bad("representations", turn=lambda x: x.T), r"12 rows for 240 labels.*: transpose it"),
         (bad("representations", turn=lambda x: x[:-1]), "239 rows for 240 labels: its first axis"),
         (bad("representations", turn=lambda x: x[:, 0]), r"\(240,\): a single feature is x\[:, N"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -97,8 +97,7 @@ def evaluate(
     return result if known is None else result.with_truly(*known)
 
 
-@dataclass(frozen=True)
-class Pick:
+class Pick(NamedTuple):
     """A score at a layer of a checkpoint; the layer is empty for scores without one."""
 
     metric: str
@@ -152,18 +151,11 @@ def compare(
 ) -> pd.DataFrame:
     """Tabulate the AUC of several scores, as `Audit.compare` describes."""
     rows = []
-    for pick in picks:
-        layer, name = pick.layer or "last", pick.record.name
-        found = evaluate(evidence, pick.metric, layer, name, eta, truth, variance=variance)
-        rows.append(
-            {
-                "metric": pick.metric,
-                "layer": pick.layer,
-                "checkpoint": name,
-                "epoch": pick.record.epoch,
-                **area(found),
-            }
-        )
+    for metric, layer, record in picks:
+        place = layer or "last", record.name
+        found = evaluate(evidence, metric, *place, eta, truth, variance=variance)
+        at = {"checkpoint": record.name, "epoch": record.epoch}
+        rows.append({"metric": metric, "layer": layer, **at, **area(found)})
     return pd.DataFrame(rows)
 
 

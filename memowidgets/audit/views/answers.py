@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,7 @@ from memowidgets.audit.numbers.truth import (
     truth_version,
 )
 from memowidgets.audit.views.listing import as_text, listed_members
+from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
 from memowidgets.evaluation.scored import Scored
 from memowidgets.files import size_in_words
@@ -40,13 +40,14 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
+from memowidgets.report.page import as_page
 from memowidgets.store import Absent, PackedRun, StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.vocabulary import Note, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
 
 if TYPE_CHECKING:
-    from memowidgets.audit.run import Run
+    from memowidgets.audit.audit import Audit
     from memowidgets.decisions import DecisionLog
 
 _QUICK_VALUES = 2_000_000
@@ -70,23 +71,6 @@ class Fits(NamedTuple):
     outside: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-class _Audited(Protocol):
-    """What the dashboard needs of an audit."""
-
-    @property
-    def evidence(self) -> Evidence: ...
-    @property
-    def run(self) -> Run: ...
-    @property
-    def decision_log(self) -> DecisionLog: ...
-    @property
-    def evidence_with(self) -> Callable[..., Evidence]: ...
-    @property
-    def run_references(self) -> Callable[..., None]: ...
-    @property
-    def report(self) -> Callable[..., Path]: ...
-
-
 class AuditView:
     """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
 
@@ -96,7 +80,7 @@ class AuditView:
         The audit on show. Each answer is from its evidence as it is then.
     """
 
-    def __init__(self, audit: _Audited) -> None:
+    def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._cache = Cache()
 
@@ -348,9 +332,9 @@ class AuditView:
 
     def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
         """Return the report as one page without samples; τ of None is the score's own."""
-        with tempfile.TemporaryDirectory() as folder:
-            page = self._audit.report(Path(folder) / "report.html", tau=tau, metric=score)
-            return page.read_bytes()
+        own = self._audit.evidence, self._audit.evidence_with, self._audit.decision_log
+        page = as_page(content_of(*own, tau, score, include_samples=False))
+        return page.encode("utf-8", "replace")
 
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""

@@ -153,7 +153,7 @@ class _Gathering:
         return Content(
             name=self._name,
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
-            facts=self._facts(),
+            facts=facts_of(evidence),
             numbers={
                 "members": len(evidence.members),
                 "samples": len(evidence.data),
@@ -255,24 +255,6 @@ class _Gathering:
             self._miss(what, "there is no log-LiRA at the end of training")
 
     # ------------------------------------------------------------ what it is
-
-    def _facts(self) -> dict[str, str]:
-        manifest, evidence = self._manifest, self._evidence
-        recording = manifest.get("recording") or {}
-        origin = (manifest.get("data") or {}).get("source") or {}
-        model = manifest.get("model") or {}
-        facts = {
-            "recorded audit": recording.get("title"),
-            "model": model.get("class"),
-            "model settings": _flat(model.get("settings")),
-            "data": origin.get("loader"),
-            "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
-            "classes": str(len(evidence.data.class_names)),
-            "layers": ", ".join(evidence.names.layer_names),
-            "shadow models": str(evidence.n_shadows),
-            "ground truth": evidence.truth_in_words if evidence.has_ground_truth else None,
-        }
-        return {name: str(text) for name, text in facts.items() if text}
 
     def _training(self) -> dict[str, Any]:
         described = self._evidence.training.described().items()
@@ -455,40 +437,36 @@ def _of_text(text: str) -> str:
 # the summary in a cell
 
 
+def facts_of(evidence: Evidence) -> dict[str, str]:
+    """Return what an audit is of, as its report and its summary in a cell list it."""
+    manifest, n_checkpoints = evidence.manifest, len(evidence.names.found)
+    recording, fork = manifest.get("recording") or {}, manifest.get("fork")
+    origin = (manifest.get("data") or {}).get("source") or {}
+    model, noise = manifest.get("model") or {}, manifest["training"].get("label_noise")
+    chosen = evidence.names.prediction() if n_checkpoints > 1 else None
+    facts = {
+        "recorded audit": recording.get("title"),
+        "model": model.get("class"),
+        "model settings": _flat(model.get("settings")),
+        "data": origin.get("loader"),
+        "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
+        "classes": str(len(evidence.data.class_names)),
+        "layers": listed(evidence.names.layer_names),
+        "scores": ", ".join(metrics_of(evidence)),
+        "fork": fork and f"of another run, from {fork['checkpoint'] or 'scratch'}",
+        "label noise": noise and f"{percent(noise)} of the pool's labels",
+        "checkpoints": str(n_checkpoints),
+        "prediction": chosen and f"{chosen.record.name}, drop {percent(chosen.drop)}",
+        "reference models": str(len(evidence.references.indices)),
+        "shadow models": str(evidence.n_shadows),
+        "ground truth": evidence.truth_in_words if evidence.has_ground_truth else None,
+    }
+    return {name: str(text) for name, text in facts.items() if text}
+
+
 def summary_html(evidence: Evidence) -> str:
     """Return the main facts of an audit as a small HTML table of escaped text."""
-    facts = _facts_of_arrays if evidence.given else _facts_of_run
-    return html_table(f"Audit of {evidence.path}", facts(evidence))
-
-
-def _facts_of_arrays(evidence: Evidence) -> list[tuple[str, str]]:
-    return [
-        ("samples", f"{len(evidence.data)}, all of them members"),
-        ("classes", str(len(evidence.data.class_names))),
-        ("layers", listed(evidence.names.layer_names) or "no representations"),
-        ("scores", ", ".join(metrics_of(evidence))),
-        ("ground truth", evidence.truth_in_words),
-        *[("warning", note) for note in evidence.notes_at("prediction")],
-    ]
-
-
-def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
-    n_checkpoints, fork = len(evidence.names.found), evidence.manifest.get("fork")
-    facts = [
-        ("members", f"{len(evidence.member_rows)} of {len(evidence.data)} samples"),
-        ("classes", str(len(evidence.data.class_names))),
-        ("layers", listed(evidence.names.layer_names)),
-        ("checkpoints", str(n_checkpoints)),
-    ]
-    if fork is not None:
-        facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
-    noise = evidence.manifest["training"].get("label_noise")
-    if noise:
-        facts.append(("label noise", f"{percent(noise)} of the pool's labels"))
-    if n_checkpoints > 1:
-        chosen = evidence.names.prediction()
-        facts.append(("prediction", f"{chosen.record.name}, drop {percent(chosen.drop)}"))
-        facts += [("warning", note) for note in evidence.notes_at("prediction")]
-    facts.append(("reference models", str(len(evidence.references.indices))))
-    facts.append(("shadow models", str(evidence.n_shadows)))
-    return facts
+    is_trained = len(evidence.names.found) > 1 or bool(evidence.given)
+    notes = evidence.notes_at("prediction") if is_trained else ()
+    rows = [*facts_of(evidence).items(), *(("warning", note) for note in notes)]
+    return html_table(f"Audit of {evidence.path}", rows)

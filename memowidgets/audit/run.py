@@ -576,7 +576,7 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
     UserWarning
         If a checkpoint that was whole once has no record any more, or the ρ rule is lost.
     """
-    settings, course, records = Settings.read(manifest["training"]), read_course(run), []
+    settings, course = Settings.read(manifest["training"]), read_course(run)
     records = read_records(run)
     last = max((record.step for record in records), default=-1)
     if course is None:

@@ -710,23 +710,19 @@ def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
             return ImageDataset.from_arrays(samples, labels, class_names, ids)
     is_frame = isinstance(samples, pd.DataFrame)
     rows = list(samples.to_dict("records") if is_frame else samples)
-    kind = kind_of(rows)
+    kind, own = kind_of(rows), None
+    if all(isinstance(row, Mapping) and "id" in row for row in rows):
+        own = [str(row["id"]) for row in rows]
     if is_frame and kind in (None, "withheld"):  # the rows of a table, to be shown
-        own = samples["id"].astype(str).tolist() if "id" in samples else None
-        names = checked_class_names(class_names, labels)
-        return TableDataset(
-            columns_to_show(samples), checked_ids(ids or own, len(rows)), labels, names
-        )
+        columns, names = columns_to_show(samples), checked_class_names(class_names, labels)
+        return TableDataset(columns, checked_ids(ids or own, len(rows)), labels, names)
     other = next((row for row in rows if kind_of_sample(row) != kind), None)
     if kind not in ("text", "record", "question") or other is not None:
         named = type(rows[0] if other is None else other).__name__
         raise TypeError(f"samples holds {named}; give {_KINDS}")
     if kind == "question":
         return _questions(rows, labels, ids, class_names)
-    texts, own = rows, None
-    if kind == "record":
-        texts = [value_of(row, "text") for row in rows]
-        own = [str(row["id"]) for row in rows] if all("id" in row for row in rows) else None
+    texts = [value_of(row, "text") for row in rows] if kind == "record" else rows
     names = checked_class_names(class_names, labels)
     return TextDataset(tuple(texts), checked_ids(ids or own, len(texts)), labels, names)
 

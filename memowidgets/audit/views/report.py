@@ -41,6 +41,7 @@ from memowidgets.evaluation.scored import BY_CLASS, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing
+from memowidgets.stamps import array_digest
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed
 from memowidgets.vocabulary import Note, percent, spoken
@@ -60,18 +61,6 @@ Found = TypeVar("Found")
 _NO_MODEL = "The audit was made from arrays, so it has no model."
 _NO_WEIGHTS = "The weights are not kept with the audit; manifest.json describes the model."
 _BESIDE_WEIGHTS = ("outputs", "resume")  # other tensors in the folder of a checkpoint
-_CHECKPOINT = (
-    "epoch",
-    "step",
-    "median_loss",
-    "drop",
-    "train_loss",
-    "train_accuracy",
-    "test_loss",
-    "test_accuracy",
-    "prediction",
-    "learned",
-)
 
 
 def content_of(
@@ -265,9 +254,8 @@ class _Gathering:
         if table is None or not len(table):
             self._miss("checkpoints", "the target is not trained yet")
             return []
-        there = [name for name in _CHECKPOINT if name in table]
         table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
-        rows = table[there].to_dict("records")
+        rows = table.to_dict("records")
         return [
             {"name": str(name), **{str(k): plain(v) for k, v in row.items()}}
             for name, row in zip(table.index, rows, strict=True)
@@ -400,13 +388,13 @@ def _of_run(evidence: Evidence, checkpoint: str | None) -> list[Digest]:
 
 def _of_arrays(evidence: Evidence) -> list[Digest]:
     """Return the digest of the arrays as data, and with the seed as run."""
-    arrays = {name: _of_values(values) for name, values in evidence.given.items()}
+    arrays = {name: array_digest(values) for name, values in evidence.given.items()}
     named = ", ".join(arrays)
     as_json = partial(json.dumps, sort_keys=True, separators=(",", ":"))
     data = _of_text(as_json(arrays))
     run = _of_text(as_json({"arrays": arrays, "seed": evidence.seed}))
     return [
-        Digest("data", f"SHA-256 of each array, as JSON: {named}", data),
+        Digest("data", f"digest of each array, as JSON: {named}", data),
         Digest("run", "the same with the seed", run),
     ]
 
@@ -415,14 +403,6 @@ def _of_numbers(what: str, of: str, values: NDArray[np.float64]) -> Digest:
     little = np.ascontiguousarray(values, dtype="<f8").tobytes()
     of = f"{of}, as 64-bit little-endian numbers"
     return Digest(what, of, hashlib.sha256(little).hexdigest())
-
-
-def _of_values(values: NDArray[Any]) -> str:
-    """Return the digest of an array's dtype, shape and values."""
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    found = hashlib.sha256(f"{little.dtype.str} {little.shape}\n".encode())
-    found.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
-    return found.hexdigest()
 
 
 def _of_file(file: Path) -> str:

@@ -632,17 +632,15 @@ class Evidence:
         at = {}
         for name, held in self.checkpoints.items():
             lost, gaps = f"loss.{name}", f"gap.{name}"
-            of_gaps: dict[str, Any] = {}
-            if gaps in one.arrays:
-                every = np.array(one.arrays[gaps])
-                of_gaps = {"gaps": every[mask], "others": every[~mask]}
+            every = np.array(one.arrays[gaps]) if gaps in one.arrays else None
             at[name] = Checkpoint(
                 held.record,
                 Arrays(lambda: one.arrays, "forward.", without)
                 if one.forward_at == name
                 else no_pass,
                 {"losses": one.arrays[lost]} if lost in one.arrays else no_losses,
-                **of_gaps,
+                gaps=None if every is None else every[mask],
+                others=None if every is None else every[~mask],
                 find_first=held.find_first,
                 state=(name, one.state),
             )

@@ -37,7 +37,7 @@ from memowidgets.audit.kept import (
     warn_of,
 )
 from memowidgets.audit.names import Names
-from memowidgets.checks import as_code, warn_user, whole_number
+from memowidgets.checks import several, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
@@ -242,11 +242,10 @@ class Run:
         They follow from the seconds that the target took to its checkpoints. The median between two
         of them leaves out what a process imports at its first step.
         """
-        of_a_step, before = [], 0
-        for record in self.names.found:
-            if record.seconds > 0:
-                of_a_step.append(record.seconds / (record.step - before))
-            before = record.step
+        found = self.names.found
+        steps: list[int] = np.diff([record.step for record in found], prepend=0).tolist()
+        timed = zip([record.seconds for record in found], steps, strict=True)
+        of_a_step = [seconds / n for seconds, n in timed if seconds > 0]
         if not of_a_step:
             return None
         members, share = len(self.design.members), 0.5  # one half of the members, or other samples
@@ -635,8 +634,6 @@ def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
     noise : LabelNoise
         As drawn over `data` once more: it shifts each label by as much again.
     """
-    if not len(noise.positions):
-        return data
     labels = data.labels.copy()
     at = noise.positions
     n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[at]
@@ -688,9 +685,8 @@ def checked_part(indices: Any, n: int) -> list[int]:
     ValueError, TypeError
         If it is no series, is empty, or one is no whole number from 0 to n − 1.
     """
-    if not isinstance(indices, Iterable) or isinstance(indices, str | bytes):
-        raise TypeError(f"indices are whole numbers such as range(0, 10), not {as_code(indices)}")
-    part = [whole_number("each of indices", index, 0, n - 1) for index in indices]
+    every = several("indices", indices)
+    part = [whole_number("each of indices", index, 0, n - 1) for index in every]
     if not part:
         raise ValueError("indices is empty; leave it out to train all that are missing")
     return list(dict.fromkeys(part))

@@ -494,7 +494,9 @@ def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(tmp_path, 
     other[:, 0] *= -3
     early = arrays()["representations"]["early"]
     for layers in ({"early": early, "late": other}, {"early": other}):
-        with pytest.warns(UserWarning, match="held others of these arrays: representations of '"):
+        with pytest.warns(
+            UserWarning, match="held others of these arrays: representations of layer"
+        ):
             changed = audit_of(path=tmp_path / "mine", representations=layers)
         assert not changed.score("psmi").equals(wanted)
         assert mw.Audit.open(tmp_path / "mine").score("psmi").equals(changed.score("psmi"))

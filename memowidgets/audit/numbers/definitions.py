@@ -210,13 +210,10 @@ def shadow_curve(
             f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and there "
             f"are {m} in all; train at least {2 * _FEWEST}"
         )
-    if sizes is None:
-        asked = [size for size in (*_SIZES, most) if size <= most]
-    else:
-        what = f"a size, at most half of the {m} shadow models,"
-        asked = [whole_number(what, size, _FEWEST, most) for size in several("sizes", sizes)]
-        if not asked:
-            raise ValueError("sizes is empty; leave it out for 4, 8, 16, … and the largest")
+    usual = [size for size in (*_SIZES, most) if size <= most]
+    given = usual if sizes is None else several("sizes", sizes) or usual
+    what = f"a size, at most half of the {m} shadow models,"
+    asked = [whole_number(what, size, _FEWEST, most) for size in given]
     one_alone = isinstance(variance, str) and variance != "all"
     if isinstance(variance, str):
         every = (variance,) if one_alone else get_args(Variance)
@@ -236,8 +233,8 @@ def shadow_curve(
             for size in sorted(set(asked)):
                 draws: list[dict[str, float]] = []
                 for _ in range(repeats):
-                    halves = disjoint(rng, m, size, pairs=pairs)
-                    draws += _subsets(*map(log_lira, halves), found, eta, known)
+                    one_half, other = map(log_lira, disjoint(rng, m, size, pairs=pairs))
+                    draws += _subsets(one_half, other, found, eta, known)
                 rows.append({"n_shadows": size, **_bands(draws), "variance": one})
     table = pd.DataFrame(rows)
     return table.drop(columns="variance") if one_alone else table
@@ -284,7 +281,7 @@ def _subsets(
 
 def _bands(draws: list[dict[str, float]]) -> dict[str, float]:
     """Return the mean of each number over the draws, and what most of them lie between."""
-    bands = {}
+    bands: dict[str, float] = {}
     for name, column in pd.DataFrame(draws).items():
         low, high = column.quantile(list(_BAND))
         bands |= {str(name): column.mean(), f"{name}_low": low, f"{name}_high": high}

@@ -205,7 +205,7 @@ def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:
         )
 
 
-def checked_targets(
+def _checked_targets(
     evidence: Evidence, targets: str | Sequence[int], truth: str, *, with_canaries: bool
 ) -> list[int]:
     """Return which shadow models to pool.
@@ -232,11 +232,11 @@ def checked_targets(
 
 def pooled_evaluation(
     evidence: Evidence,
-    targets: Sequence[int],
     metric: str | Metric,
     layer: str | int,
     eta: float,
     truth: str,
+    targets: str | Sequence[int],
     progress: Progress,
     *,
     with_canaries: bool,
@@ -247,13 +247,12 @@ def pooled_evaluation(
     ----------
     evidence : Evidence
         Of the run whose shadow models are the targets.
-    targets : sequence of int
-        Indices of the shadow models.
-    metric, layer, eta, truth, with_canaries
+    metric, layer, eta, truth, targets, with_canaries
         As in `Audit.evaluate_pooled`.
     progress : Progress
         Where to report.
     """
+    targets = _checked_targets(evidence, targets, truth, with_canaries=with_canaries)
     pairs: list[pd.DataFrame] = []
     truly: float | None = 0.0 if is_log_lira(truth) else None
     notes: dict[Note, None] = {}

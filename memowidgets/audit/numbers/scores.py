@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -172,11 +173,6 @@ class NamedScore:
         """Whether it is a mean over the checkpoints so far."""
         return TRACE in self.needs
 
-    @property
-    def needs_losses(self) -> bool:
-        """Whether it needs the losses at each checkpoint so far."""
-        return self.over_checkpoints and self.passes != "so far"
-
 
 def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
     # PSMI needs a standard deviation of each class
@@ -324,7 +320,7 @@ def needs(
         so_far = so_far[-checked_last(last) :]
     at = {"here": [record], "so far": so_far, "none": []}[known.passes]
     found = [Need("pass", one.name) for one in at]
-    if known.needs_losses:
+    if known.over_checkpoints and known.passes != "so far":  # whose passes have them
         found += [Need("losses", one.name) for one in so_far]
     return found
 
@@ -388,15 +384,11 @@ def score(
         raise ValueError(f"last= goes with a mean over checkpoints ({means}), not with {metric!r}")
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
     if known is None:
-        function = cast("Metric", metric)
-
-        def custom() -> Scored:
-            return _custom(evidence, function, record, name)
-
+        custom = partial(_custom, evidence, cast("Metric", metric), record, name)
         if name_and_version is None:
             return custom()
         own_name, version = name_and_version
-        kept_as = f"own-{digest([own_name or _name_of(function), version])}"
+        kept_as = f"own-{digest([own_name or _name_of(metric), version])}"
         return _kept(evidence, kept_as, name, record, custom)
     if known.of_evidence is not None:
         return known.of_evidence(Asked(evidence, name, record, last, progress))
@@ -404,18 +396,16 @@ def score(
         found = Scored.of_all(known.of_pass(evidence, record))
     else:
 
+        def of(states: Any) -> Scored:
+            of_layer = cast("Callable[[Any, Labels, int], Scored]", known.of_layer)
+            return of_layer(states, evidence.labels, evidence.seed)
+
         def compute() -> Scored:
             held = evidence.of_pass(record, LAYER + name)
             (progress or Progress()).report(0, 1, f"computing {metric} at {name}")
-            of_layer = cast("Callable[[Any, Labels, int], Scored]", known.of_layer)
-            found = None
-            if known.on_device:  # if it has the memory for it
-                found = computed_on(
-                    evidence.device(),
-                    held,
-                    lambda states: of_layer(states, evidence.labels, evidence.seed),
-                )
-            return of_layer(held, evidence.labels, evidence.seed) if found is None else found
+            # on the device, if it has the memory for it
+            found = computed_on(evidence.device(), held, of) if known.on_device else None
+            return of(held) if found is None else found
 
         found = _kept(evidence, str(metric), name, record, compute)
     on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)

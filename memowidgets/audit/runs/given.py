@@ -260,7 +260,7 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         checkpoints={
             GIVEN: Checkpoint(
                 record,
-                Arrays(lambda: made, absent=_not_given),
+                Arrays(lambda: made, absent=lambda x: _NO_LAYERS if LAYER in x else _NO_LOGITS),
                 _NO_LOGITS,
                 gaps=None if final is None else logit_gap(final, data.labels),
             )
@@ -279,11 +279,6 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         absent=absent,
         cache=cache,
     )
-
-
-def _not_given(name: str) -> Absent:
-    """Return why there is no such array as of a forward pass."""
-    return _NO_LAYERS if name.startswith(LAYER) else _NO_LOGITS
 
 
 def _suffice(models: Shadows) -> bool:
@@ -837,14 +832,9 @@ def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]], known: Stamp | Non
     before = {} if known is None else known.arrays
     replaced = [name for name, found in before.items() if digests.get(name) != found]
     if replaced:
-        said = [
-            f"representations of {quoted(name.removeprefix(LAYER))}"
-            if name.startswith(LAYER)
-            else name
-            for name in replaced
-        ]
+        said = [name.replace(LAYER, "representations of layer ", 1) for name in replaced]
         warn_user(
-            f"{run.path} held others of these arrays: {', '.join(said)}. They are replaced, and "
+            f"{run.path} held others of these arrays: {listed(said)}. They are replaced, and "
             "scores are computed again. Decisions on the samples stay"
         )
         run.forget(SCORES)

@@ -128,19 +128,12 @@ class AuditView:
         """Whether `view` answers from disk."""
         return scores.is_computed(self._audit.evidence, score, layer, checkpoint)
 
-    def _is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
-        """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
-        evidence = self._audit.evidence
-        wanted = scores.needs(evidence, score, evidence.names.record(checkpoint))
-        if score not in PER_LAYER:
-            return False
-        if not all(evidence.checkpoints[one.checkpoint].has(one) for one in wanted):
-            return False
+    def _is_small(self, layer: str, checkpoint: str) -> bool:
+        """Whether a score of a layer takes about a second or less."""
         try:
-            values = scores.states(evidence, layer, checkpoint).size
+            return scores.states(self._audit.evidence, layer, checkpoint).size <= _QUICK_VALUES
         except (StoreError, ValueError):
             return False
-        return bool(values <= _QUICK_VALUES)
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """What `view` has to make: reference models, or forward passes, as long as the last one."""
@@ -155,7 +148,7 @@ class AuditView:
             at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
             lacking = [held.made for one, held in at if not held.has(one)]
             why_not = "".join(x.what for x in lacking[:1] if isinstance(x, Absent))
-            short = self._is_quick(score, layer, checkpoint)
+            short = score in PER_LAYER and not lacking and self._is_small(layer, checkpoint)
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._audit.run.pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from memowidgets import charts
 from memowidgets.audit.evidence import REFERENCES, Evidence
 from memowidgets.audit.numbers.definitions import compared_definitions_of
-from memowidgets.audit.numbers.judge import area, checked_targets, evaluate, pooled_evaluation
+from memowidgets.audit.numbers.judge import area, evaluate, pooled_evaluation
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     EARLY,
@@ -343,17 +343,10 @@ class _Desk(_Drawn):
         found, planted = dict[str, "Evaluation"](), truth == "canaries"
         for metric in _PREDICTORS:
             try:
-                targets = checked_targets(self.evidence, "all", truth, with_canaries=planted)
+                asked = metric, "last", eta, truth, "all"
                 with shown(None) as report:
                     found[metric] = pooled_evaluation(
-                        self.evidence,
-                        targets,
-                        metric,
-                        "last",
-                        eta,
-                        truth,
-                        report,
-                        with_canaries=planted,
+                        self.evidence, *asked, report, with_canaries=planted
                     )
             except (ValueError, StoreError) as error:
                 self.reasons.append(f"by all targets at η = {eta:g}: {error}")

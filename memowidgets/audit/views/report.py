@@ -235,12 +235,10 @@ class _Gathering:
 
     def _note_truth(self) -> None:
         """In the audit's own words why there is no truth, and what would give one."""
-        evidence = self._evidence
+        if self._evidence.has_ground_truth:
+            return
         what = "ground truth: memorised samples, TPR, FPR, AUC"
-        if (
-            not evidence.has_ground_truth
-            and self._tried(what, lambda: log_lira(evidence)) is not None
-        ):
+        if self._tried(what, lambda: log_lira(self._evidence)) is not None:
             self._miss(what, "there is no log-LiRA at the end of training")
 
     # ------------------------------------------------------------ what it is
@@ -255,11 +253,8 @@ class _Gathering:
             self._miss("checkpoints", "the target is not trained yet")
             return []
         table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
-        rows = table.to_dict("records")
-        return [
-            {"name": str(name), **{str(k): plain(v) for k, v in row.items()}}
-            for name, row in zip(table.index, rows, strict=True)
-        ]
+        rows = table.reset_index().to_dict("records")
+        return [{str(name): plain(value) for name, value in row.items()} for row in rows]
 
     def _decisions(self) -> dict[str, Decision]:
         log = self._log
@@ -308,24 +303,13 @@ class _Gathering:
         )
 
     def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
-        said = [_caption(name, drawing), *figures.notes.get(name, ())]
+        said = [drawing["description"], *figures.notes.get(name, ())]
         return self._unplaced(" ".join(map(_sentence, said)))
 
 
 def _sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _caption(name: str, drawing: Mapping[str, Any]) -> str:
-    """What the chart says of itself, else its name."""
-    for said in ("description", "title"):
-        text = drawing.get(said)
-        if isinstance(text, dict):
-            text = text.get("text")
-        if isinstance(text, str) and text:
-            return text
-    return name.replace("_", " ")
 
 
 def _flat(settings: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -17,13 +18,14 @@ from memowidgets.audit.run import Run, check_request, checked_part, set_of_desig
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.fork import check_start, warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.checks import check_version, warn_user
+from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog, kept, log_of
+from memowidgets.files import write_whole
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
-from memowidgets.store import NotThereError, RunDirectory, StoreError
+from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings
@@ -33,7 +35,6 @@ from memowidgets.training.rho import Prediction, StopRule
 from memowidgets.training.trainer_passes import ModelPasses
 
 if TYPE_CHECKING:
-    import os
     from pathlib import Path
 
     from memowidgets.audit.numbers.definitions import MemorizationComparison
@@ -180,7 +181,9 @@ class Audit:
         UserWarning
             If the run names a path for its data or model; the message says what to pass.
         """
-        run = opening.existing_run(path)
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
+        run = run_at(path)
         if not is_of_arrays(run):
             return cls.of(opening.opened_run(run, data, model, held_out, device))
         if model is not None or held_out is not None:
@@ -741,9 +744,7 @@ class Audit:
         if self._index is not None:
             what = f"shadow {self._index} is judged by the others of its set"
             raise NotThereError(what, "call this on the audit itself, and as_target again")
-        run = self._run
-        if run is None:
-            raise NotThereError("the gaps of shadow models were given, and there is no other set")
+        run = self._run_behind("choose another set of shadow models")
         key = set_of_design(run.run, design).key
         with run.alone():
             run.use_shadows(key)
@@ -965,7 +966,7 @@ class Audit:
         The file is written whole or not at all. In CSV, an apostrophe stands before a text that a
         spreadsheet would run as a formula, as in ``decisions.csv``, and options are JSON.
         """
-        from memowidgets.audit.views.listing import Which, listed_members, target_of, written
+        from memowidgets.audit.views.listing import Which, as_text, listed_members, target_of
 
         target = target_of(path, overwrite=overwrite)
         metric = scores.opening_metric(self.evidence) if metric is None else metric
@@ -974,7 +975,8 @@ class Audit:
         table = listed_members(
             evidence, self._log, *asked, eta, which=which, samples=include_samples
         )
-        return written(table, target)
+        write_whole(target, as_text(table, target.suffix.lower()).encode())
+        return target
 
     def _to_flag(self, metric: str | scores.Metric, checkpoint: str | float) -> Evidence:
         """Return the evidence with what flagging by a score needs."""
@@ -1291,21 +1293,10 @@ class Audit:
             If there is nothing to pool, or all or no pairs are memorised, or canaries are the
             truth and to be left out.
         """
-        evidence = self.evidence
-        every = judge.checked_targets(evidence, targets, truth, with_canaries=with_canaries)
-        if truth == "log_lira":
-            evidence = self._with_first()
+        evidence = self._with_first() if truth == "log_lira" else self.evidence
+        asked = metric, layer, eta, truth, targets
         with shown(progress) as report:
-            return judge.pooled_evaluation(
-                evidence,
-                every,
-                metric,
-                layer,
-                eta,
-                truth,
-                report,
-                with_canaries=with_canaries,
-            )
+            return judge.pooled_evaluation(evidence, *asked, report, with_canaries=with_canaries)
 
     def memorized_per_model(self, eta: float = 4.0) -> pd.Series:
         """Return how many samples each model memorises: the target and every shadow model.
@@ -1437,17 +1428,10 @@ class Audit:
             If a size is above half of the shadow models, or there are fewer than 8.
         """
         needs = judge.needs_of(self.evidence, metric, checkpoint)
-        return definitions.shadow_curve(
-            self.evidence_with(needs),
-            metric,
-            layer,
-            checkpoint,
-            eta,
-            variance,
-            sizes,
-            repeats,
-            random_state,
-        )
+        evidence = self.evidence_with(needs)
+        found = scores.score(evidence, metric, layer, checkpoint)
+        asked = eta, variance, sizes, repeats, random_state
+        return definitions.shadow_curve(evidence, found, *asked)
 
     # Pages
 

@@ -518,14 +518,6 @@ class Evidence:
 
     # reading what there is, or saying what is missing
 
-    def logits_of_pass(self, record: Record) -> NDArray[np.float32]:
-        """Return the logits of a forward pass, (n_members, n_classes)."""
-        return self._of_pass(record, "logits")
-
-    def losses_of_pass(self, record: Record) -> NDArray[Any]:
-        """Return the loss of each member in a forward pass, (n_members,)."""
-        return np.array(self._of_pass(record, "losses"))
-
     def gaps_of_pass(self, record: Record) -> NDArray[np.floating[Any]]:
         """Return the logit gap of each member in a forward pass, (n_members,).
 
@@ -539,18 +531,8 @@ class Evidence:
         return self.cache.of(
             ("logit gaps", record.name),
             self.checkpoints[record.name].state,
-            lambda: logit_gap(self.logits_of_pass(record), self.labels),
+            lambda: logit_gap(self.of_pass(record, "logits"), self.labels),
         )
-
-    def representation(self, record: Record, layer: str) -> NDArray[Any]:
-        """Return a layer's output for each member, memory-mapped, (n_members, values).
-
-        Raises
-        ------
-        NotThereError
-            If it is not there. The message says what to pass or to call.
-        """
-        return self._of_pass(record, LAYER + layer)
 
     def logits(self, record: Record) -> NDArray[np.float32]:
         """Return the members' logits at a checkpoint, (n_members, n_classes).
@@ -560,7 +542,7 @@ class Evidence:
         at = self.checkpoints[record.name]
         if not (at.has_pass or isinstance(at.outputs, Absent)) and at.has_logits:
             return np.array(at.outputs["logits"])
-        return self.logits_of_pass(record)
+        return self.of_pass(record, "logits")
 
     def losses(self, record: Record) -> NDArray[Any]:
         """Return the members' training losses at a checkpoint, (n_members,), in nats.
@@ -574,7 +556,7 @@ class Evidence:
             warn_of(at.why_no_outputs)
         if not at.has_pass:
             raise at.outputs.error(record.name)
-        return self.losses_of_pass(record)
+        return np.array(self.of_pass(record, "losses"))
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """Return the target's logit gap of each member, (n_members,)."""
@@ -588,8 +570,16 @@ class Evidence:
             raise made.error(record.name)
         return made
 
-    def _of_pass(self, record: Record, name: str) -> NDArray[Any]:
-        """Return an array of the forward pass of a checkpoint, or raise such an error."""
+    def of_pass(self, record: Record, name: str) -> NDArray[Any]:
+        """Return an array of the forward pass of a checkpoint, memory-mapped, a row a member.
+
+        They are ``logits``, ``losses``, and ``layer.<name>``, a layer's output.
+
+        Raises
+        ------
+        NotThereError
+            If it is not there. The message says what to pass or to call.
+        """
         found = self._pass(record).find(name)
         if isinstance(found, Absent):
             raise found.error("" if record.name == GIVEN else record.name)
@@ -642,17 +632,15 @@ class Evidence:
         at = {}
         for name, held in self.checkpoints.items():
             lost, gaps = f"loss.{name}", f"gap.{name}"
-            of_gaps: dict[str, Any] = {}
-            if gaps in one.arrays:
-                every = np.array(one.arrays[gaps])
-                of_gaps = {"gaps": every[mask], "others": every[~mask]}
+            every = np.array(one.arrays[gaps]) if gaps in one.arrays else None
             at[name] = Checkpoint(
                 held.record,
                 Arrays(lambda: one.arrays, "forward.", without)
                 if one.forward_at == name
                 else no_pass,
                 {"losses": one.arrays[lost]} if lost in one.arrays else no_losses,
-                **of_gaps,
+                gaps=None if every is None else every[mask],
+                others=None if every is None else every[~mask],
                 find_first=held.find_first,
                 state=(name, one.state),
             )

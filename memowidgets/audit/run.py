@@ -37,7 +37,7 @@ from memowidgets.audit.kept import (
     warn_of,
 )
 from memowidgets.audit.names import Names
-from memowidgets.checks import as_code, warn_user, whole_number
+from memowidgets.checks import several, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
@@ -178,8 +178,13 @@ class Run:
         return there and self.cannot(_AGAIN) is None
 
     def use_shadows(self, key: str) -> None:
-        """Take the truth from the shadow models of the set with this key from now on."""
-        use_set(self.run, key)
+        """Take the truth from the shadow models of the set with this key from now on.
+
+        A recording is not written to: there only this run remembers it.
+        """
+        choice = read_choice(self.run)
+        if key != choice.get("key", "halves") and not self.run.read_only:
+            write_choice(self.run, {**choice, "key": key})
         self._key = key
 
     def cannot(self, work: str) -> Absent | None:
@@ -237,11 +242,10 @@ class Run:
         They follow from the seconds that the target took to its checkpoints. The median between two
         of them leaves out what a process imports at its first step.
         """
-        of_a_step, before = [], 0
-        for record in self.names.found:
-            if record.seconds > 0:
-                of_a_step.append(record.seconds / (record.step - before))
-            before = record.step
+        found = self.names.found
+        steps: list[int] = np.diff([record.step for record in found], prepend=0).tolist()
+        timed = zip([record.seconds for record in found], steps, strict=True)
+        of_a_step = [seconds / n for seconds, n in timed if seconds > 0]
         if not of_a_step:
             return None
         members, share = len(self.design.members), 0.5  # one half of the members, or other samples
@@ -251,12 +255,8 @@ class Run:
 
     def processes_for_references(self, models: int) -> int | None:
         """Return 1 where so many are trained before a second process starts, else None."""
-        found = self.names.found
-        if len(found) < 2:
-            return None
-        at = self.names.prediction().record
-        seconds = sum(record.seconds for record in found if record.step <= at.step)
-        return 1 if models * seconds < _SECONDS_TO_START else None
+        each = self.seconds_of_a_reference()
+        return 1 if each is not None and models * each < _SECONDS_TO_START else None
 
     # what is there
 
@@ -575,7 +575,7 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
     UserWarning
         If a checkpoint that was whole once has no record any more, or the ρ rule is lost.
     """
-    settings, course, records = Settings.read(manifest["training"]), read_course(run), []
+    settings, course = Settings.read(manifest["training"]), read_course(run)
     records = read_records(run)
     last = max((record.step for record in records), default=-1)
     if course is None:
@@ -634,8 +634,6 @@ def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
     noise : LabelNoise
         As drawn over `data` once more: it shifts each label by as much again.
     """
-    if not len(noise.positions):
-        return data
     labels = data.labels.copy()
     at = noise.positions
     n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[at]
@@ -687,9 +685,8 @@ def checked_part(indices: Any, n: int) -> list[int]:
     ValueError, TypeError
         If it is no series, is empty, or one is no whole number from 0 to n − 1.
     """
-    if not isinstance(indices, Iterable) or isinstance(indices, str | bytes):
-        raise TypeError(f"indices are whole numbers such as range(0, 10), not {as_code(indices)}")
-    part = [whole_number("each of indices", index, 0, n - 1) for index in indices]
+    every = several("indices", indices)
+    part = [whole_number("each of indices", index, 0, n - 1) for index in every]
     if not part:
         raise ValueError("indices is empty; leave it out to train all that are missing")
     return list(dict.fromkeys(part))
@@ -713,20 +710,10 @@ def shadow_set(
 ) -> ShadowSet:
     """Return the shadow models of a design, by the key of the set.
 
-    By default those that `use_set` chose last, and random halves if it never did.
+    By default those that `Run.use_shadows` chose last, and random halves if it never did.
     """
     key = str(read_choice(run).get("key", "halves")) if key is None else key
     return ShadowSet(run, key, config_digest(run.manifest), precision, none=none)
-
-
-def use_set(run: RunDirectory, key: str) -> None:
-    """Take the truth from the shadow models of this design from now on.
-
-    A recording is not written to: there the choice is the caller's to remember.
-    """
-    choice = read_choice(run)
-    if key != choice.get("key", "halves") and not run.read_only:
-        write_choice(run, {**choice, "key": key})
 
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:

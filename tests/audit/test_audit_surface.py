@@ -67,7 +67,7 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: a.run_shadows(21.5), "not 21.5"),
         (lambda a: a.run_shadows(21, processes=-1), "processes must be a whole number from 1"),
         (lambda a: a.shadow_curve("loss", repeats=0), "repeats must be a whole number from 1"),
-        (lambda a: a.shadow_curve("loss", sizes=["4"]), "a size must be a whole number"),
+        (lambda a: a.shadow_curve("loss", sizes=["4"]), "a size, .* must be a whole number"),
         (lambda a: a.data.with_canaries(2.5), "from 0, not 2.5"),
         # what does not go together
         (lambda a: a.score("loss", return_std=True), "loss has no standard error; PSMI has"),

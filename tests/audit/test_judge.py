@@ -96,7 +96,7 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
     shadows = {"shadow_gaps": gaps, "shadow_members": members, "final_logits": logits}
     given = mw.Audit.from_arrays(labels, logits=logits, **shadows)
     assert given.shadow_sets == {"given": 6}
-    with pytest.raises(StoreError, match="there is no other"):
+    with pytest.raises(StoreError, match="cannot choose another set"):
         given.use_shadows("halves")
     with pytest.raises(StoreError, match="cannot take a shadow model as its target"):
         given.evaluate_pooled("loss")

@@ -500,9 +500,8 @@ def test_an_unchanged_run_goes_on_after_an_upgrade(data, tmp_path, monkeypatch):
 
     with monkeypatch.context() as older:
         older.setattr(torch, "__version__", "2.4.0")
-        older.setattr(
-            identity, "_library_versions", lambda: (("torch", "2.4.0"), ("memowidgets", "0.0.9"))
-        )
+        versions = {"torch": "2.4.0", "memowidgets": "0.0.9"}
+        older.setattr(identity, "installed", lambda _: versions)
         begun(data, tmp_path, optimizer=steep)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["probe"]["torch"] == manifest["versions"]["torch"] == "2.4.0"

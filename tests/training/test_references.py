@@ -565,7 +565,6 @@ def test_a_shadow_model_as_the_target_has_none(audit, trained):
 
 @pytest.mark.parametrize(("models", "processes"), [(2, 1), (20, None)])
 def test_short_trainings_take_one_process(models: int, processes: int | None) -> None:
-    """A second process starts for more work than its own start; later checkpoints don't count."""
-    records = [Namespace(step=step, seconds=0.5 * step) for step in (0, 1, 9)]
-    names = Namespace(found=records, prediction=lambda: Namespace(record=records[1]))
-    assert Run.processes_for_references(Namespace(names=names), models) == processes
+    """A second process starts for more work than its own start."""
+    run = Namespace(seconds_of_a_reference=lambda: 0.5)
+    assert Run.processes_for_references(run, models) == processes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, get_args
@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from memowidgets import evaluation, memorization
 from memowidgets.audit.evidence import Evidence
-from memowidgets.audit.numbers.scores import Metric, score
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.checks import real_number, several, whole_number
+from memowidgets.evaluation.scored import Scored
 from memowidgets.memorization.densities import Variance
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def compared_definitions(
     gaps: Gaps,
     members: Mask,
     target: Gaps,
-    population: tuple[Gaps, Mask, Gaps] | None,
+    others: Mask | None,
     variance: str,
     random_state: int,
     *,
@@ -88,14 +87,14 @@ def compared_definitions(
     Parameters
     ----------
     ids : array of shape (n,), str
-        Ids of the samples.
-    gaps, members : array of shape (m, n)
+        Ids of the samples that are compared, which come first.
+    gaps, members : array of shape (m, n_all)
         Logit gaps of the shadow models, and which samples each was trained on.
-    target : array of shape (n,)
+    target : array of shape (n_all,)
         The target's logit gaps.
-    population : (gaps, members, target gaps) or None
-        The same for samples that the target was not trained on, for RMIA. If None, the samples
-        themselves are used.
+    others : mask of shape (n_all,), or None
+        The samples after the first n, which the target was not trained on: RMIA compares with
+        them. If None, there are none, and it compares with the samples themselves.
     variance : str
         As in `memowidgets.memorization.log_lira`.
     random_state : int
@@ -103,51 +102,44 @@ def compared_definitions(
     pairs : bool
         Whether shadow models were trained in complementary pairs.
     """
+    m, n = len(gaps), len(ids)
 
     def by(chosen: NDArray[np.int64] | slice) -> pd.DataFrame:
-        others = None
-        if population is not None:
-            others = population[0][chosen], population[1][chosen], population[2]
-        own = gaps[chosen], members[chosen]
+        every = gaps[chosen], members[chosen]
+        own = every[0][:, :n], every[1][:, :n]
         table = {
-            "log_lira": memorization.log_lira(*own, target, variance),
+            "log_lira": memorization.log_lira(*own, target[:n], variance),
             "attack_success_rate": memorization.attack_success_rate(*own, variance),
             "counterfactual": memorization.counterfactual(*own),
-            "rmia": _rmia(*own, target, others),
+            "rmia": memorization.rmia(*every, target, others, _GAMMA)[:n],
         }
         return pd.DataFrame(table, pd.Index(ids, name="id"))
 
-    m = len(gaps)
     values = by(slice(None)).dropna()
     if len(values) < 2:
         raise ValueError(
             f"{m} shadow models are too few: fewer than two samples have a value in every "
             "definition. Train more shadow models"
         )
-    halves = None
-    if m >= _ENOUGH_TO_SPLIT:
-        rng = np.random.default_rng(random_state)
-        size = 2 * (m // 4) if pairs else m // 2
-        splits = [disjoint(rng, m, size, pairs=pairs) for _ in range(_SPLITS)]
-        halves = _common([by(half) for split in splits for half in split])
-    table = _spearman(halves or [values, values])
-    if halves is None:
-        table.loc[:, ["reliability_a", "reliability_b"]] = np.nan
-        note = f"Both definitions of a pair are from the same {m} shadow models and share their "
-        note += "noise, so ρ is too high, and their reliability is unknown."
-    else:
+    size, rng = _half(m, pairs=pairs), np.random.default_rng(random_state)
+    n_splits = _SPLITS if m >= _ENOUGH_TO_SPLIT else 0
+    halves = [by(half) for _ in range(n_splits) for half in disjoint(rng, m, size, pairs=pairs)]
+    known = pd.concat(halves, axis=1).dropna().index if halves else values.index[:0]
+    if len(known) > 1:
+        table = _spearman([half.loc[known] for half in halves])
         note = f"The two definitions of a pair are from disjoint sets of {size} shadow models, "
         note += f"with the mean over {_SPLITS} ways to split them. Noise makes ρ too low: it can't "
         note += "exceed the geometric mean of both reliabilities."
+    else:
+        table = _spearman([values, values]).assign(reliability_a=np.nan, reliability_b=np.nan)
+        note = f"Both definitions of a pair are from the same {m} shadow models and share their "
+        note += "noise, so ρ is too high, and their reliability is unknown."
     note += " log-LiRA and RMIA share the target's gap."
     return MemorizationComparison(values, table, note)
 
 
 def compared_definitions_of(
-    evidence: Evidence,
-    checkpoint: str | float,
-    variance: str,
-    random_state: int,
+    evidence: Evidence, checkpoint: str | float, variance: str, random_state: int
 ) -> MemorizationComparison:
     """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
     record = evidence.names.record(checkpoint)
@@ -156,30 +148,51 @@ def compared_definitions_of(
     columns, of_others = evidence.other_columns, evidence.checkpoints[record.name].others
     if len(columns) > 1 and of_others is not None:  # where the target's gaps are known
         shadows = evidence.shadows.read(record.name)
-        others = shadows.gaps[:, columns], shadows.members[:, columns], of_others
-    return compared_definitions(
-        evidence.members,
-        gaps,
-        members,
-        target,
-        others,
-        variance,
-        random_state,
-        pairs=evidence.shadows.are_pairs,
-    )
+        gaps = np.hstack([gaps, shadows.gaps[:, columns]])
+        members = np.hstack([members, shadows.members[:, columns]])
+        others = np.arange(gaps.shape[1]) >= len(target)
+        target = np.concatenate([target, of_others])
+    given = evidence.members, gaps, members, target, others, variance, random_state
+    return compared_definitions(*given, pairs=evidence.shadows.are_pairs)
 
 
-def _common(halves: list[pd.DataFrame]) -> list[pd.DataFrame] | None:
-    """Return the samples with all values in all halves, or None if there are fewer than two."""
-    known = pd.concat([half.notna().all(axis=1) for half in halves], axis=1).all(axis=1)
-    return [half[known] for half in halves] if known.sum() > 1 else None
+def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
+    """Correlate each definition from one half of the shadow models with another from the other.
+
+    ρ is the mean over the splits, two halves after each other, and over both assignments of the
+    halves. The same matrix has each definition's correlation between the halves on its diagonal.
+    """
+    n, names = len(halves[0]), halves[0].columns
+    splits = zip(halves[::2], halves[1::2], strict=True)
+    rho = np.mean([_rank_correlations(*split) for split in splits], axis=0)
+    rho = (rho + rho.T) / 2
+    z = np.arctanh(np.clip(rho, -_ALMOST, _ALMOST))
+    error = _Z * np.sqrt((1 + rho**2 / 2) / max(n - 3, 1))
+    known = np.maximum(np.diagonal(rho), 0.0)
+    reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
+    i, j = np.array([*combinations(range(len(names)), 2)]).T
+    columns = {
+        "a": names[i],
+        "b": names[j],
+        "rho": rho[i, j],
+        "low": np.tanh(z - error)[i, j],
+        "high": np.tanh(z + error)[i, j],
+        "n": n,
+        "reliability_a": reliable[i],
+        "reliability_b": reliable[j],
+    }
+    return pd.DataFrame(columns)
+
+
+def _rank_correlations(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
+    """Return Spearman's ρ of each column of a table with each of another; NaN for a constant."""
+    found = pd.DataFrame(np.hstack([one, other])).corr(method="spearman").to_numpy()
+    return found[: one.shape[1], one.shape[1] :]
 
 
 def shadow_curve(
     evidence: Evidence,
-    metric: str | Metric,
-    layer: str | int,
-    checkpoint: str | float,
+    found: Scored,
     eta: float,
     variance: str | Sequence[str],
     sizes: Sequence[int] | None,
@@ -188,51 +201,48 @@ def shadow_curve(
 ) -> pd.DataFrame:
     """Compare disjoint subsets of the shadow models, as `Audit.shadow_curve` describes."""
     whole_number("repeats", repeats, 1)
-    if sizes is not None:
-        sizes = [whole_number("a size", size) for size in several("sizes", sizes)]
-    found = score(evidence, metric, layer, checkpoint)
-    record = evidence.names.record("final")
-    target, eta = evidence.target_gaps(record), real_number("eta", eta)
+    record, eta = evidence.names.record("final"), real_number("eta", eta)
     _, members, gaps, _ = member_gaps(evidence, record.name)
-    pairs, m = evidence.shadows.are_pairs, len(gaps)
-
-    def curve(one: str) -> pd.DataFrame:
-        def log_lira(shadows: NDArray[np.int64] | slice) -> Floats:
-            return memorization.log_lira(gaps[shadows], members[shadows], target, one)
-
-        most = 2 * (m // 4) if pairs else m // 2
-        chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
-        bad = [size for size in sizes or () if size < _FEWEST or size > most]
-        if most < _FEWEST:
-            raise ValueError(
-                f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and "
-                f"there are {m} in all; train at least {2 * _FEWEST}"
-            )
-        if bad or not chosen:
-            raise ValueError(
-                f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models, because "
-                "two disjoint subsets are compared"
-            )
-        known = int((~np.isnan(log_lira(slice(None)))).sum())
-        rng = np.random.default_rng(random_state)
-
-        def drawn(size: int) -> list[dict[str, float]]:
-            halves = disjoint(rng, m, size, pairs=pairs)
-            values = [log_lira(half) for half in halves]
-            between = _between(values[0], values[1], eta)
-            of = found.scores, found.positions
-            return [_alone(one, *of, eta, known) | between for one in values]
-
-        return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
-
-    if isinstance(variance, str) and variance != "all":
-        return curve(variance)
-    chosen = get_args(Variance) if isinstance(variance, str) else several("variance", variance)
+    target, pairs, m = evidence.target_gaps(record), evidence.shadows.are_pairs, len(gaps)
+    most = _half(m, pairs=pairs)
+    if most < _FEWEST:
+        raise ValueError(
+            f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and there "
+            f"are {m} in all; train at least {2 * _FEWEST}"
+        )
+    usual = [size for size in (*_SIZES, most) if size <= most]
+    given = usual if sizes is None else several("sizes", sizes) or usual
+    what = f"a size, at most half of the {m} shadow models,"
+    asked = [whole_number(what, size, _FEWEST, most) for size in given]
+    one_alone = isinstance(variance, str) and variance != "all"
+    if isinstance(variance, str):
+        every = (variance,) if one_alone else get_args(Variance)
+    else:
+        every = tuple(several("variance", variance))
+    rows: list[dict[str, Any]] = []
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
-        curves = {one: curve(one) for one in chosen}
-    table = pd.concat([part.assign(variance=one) for one, part in curves.items()])
-    return table.reset_index(drop=True)
+        if not one_alone:
+            warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
+        for one in every:
+            rng = np.random.default_rng(random_state)
+
+            def log_lira(shadows: Any, kind: str = one) -> Floats:
+                return memorization.log_lira(gaps[shadows], members[shadows], target, kind)
+
+            known = int((~np.isnan(log_lira(slice(None)))).sum())
+            for size in sorted(set(asked)):
+                draws: list[dict[str, float]] = []
+                for _ in range(repeats):
+                    one_half, other = map(log_lira, disjoint(rng, m, size, pairs=pairs))
+                    draws += _subsets(one_half, other, found, eta, known)
+                rows.append({"n_shadows": size, **_bands(draws), "variance": one})
+    table = pd.DataFrame(rows)
+    return table.drop(columns="variance") if one_alone else table
+
+
+def _half(m: int, *, pairs: bool) -> int:
+    """Return the size of two disjoint subsets of m shadow models, which split no pair."""
+    return 2 * (m // 4) if pairs else m // 2
 
 
 def disjoint(
@@ -247,97 +257,32 @@ def disjoint(
     return np.sort(order[:size]), np.sort(order[size:])
 
 
-def _alone(
-    values: Floats, scores: Floats, rows: NDArray[np.int64], eta: float, known: int
-) -> dict[str, float]:
-    """Return AUC and number of memorised samples of one subset."""
-    scored = values[rows]
-    there = ~np.isnan(scored)
-    memorized = scored[there] >= eta
-    one_kind = memorized.all() or not memorized.any()
-    judged = ~np.isnan(values)
-    return {
-        "auc": np.nan if one_kind else evaluation.roc(scores[there], memorized).auc,
-        "memorized": float((values[judged] >= eta).sum() / max(judged.sum(), 1) * known),
-    }
-
-
-def _between(one: Floats, other: Floats, eta: float) -> dict[str, float]:
-    """Return how far two subsets agree on the memorised samples, and their rank correlation."""
+def _subsets(
+    one: Floats, other: Floats, found: Scored, eta: float, known: int
+) -> list[dict[str, float]]:
+    """Return what log-LiRA by each of two subsets says, and how far the two agree."""
     both = ~np.isnan(one) & ~np.isnan(other)
     here, there = one[both] >= eta, other[both] >= eta
     union = int((here | there).sum())
-    return {
+    between = {
         "overlap": float((here & there).sum() / union) if union else np.nan,
-        "agreement": float(_rank_correlations(np.column_stack([one[both], other[both]]))[0, 1]),
+        "agreement": float(pd.Series(one[both]).rank().corr(pd.Series(other[both]).rank())),
     }
+    rows = []
+    for values in (one, other):
+        has_one = ~np.isnan(values[found.positions])
+        memorized = values[found.positions][has_one] >= eta
+        one_kind = memorized.all() or not memorized.any()
+        auc = np.nan if one_kind else evaluation.roc(found.scores[has_one], memorized).auc
+        share = (values >= eta).sum() / max((~np.isnan(values)).sum(), 1)
+        rows.append({"auc": auc, "memorized": float(share * known), **between})
+    return rows
 
 
-def _summary(
-    size: int, drawn: Callable[[int], list[dict[str, float]]], repeats: int
-) -> dict[str, float]:
-    table = pd.DataFrame([subset for _ in range(repeats) for subset in drawn(size)])
-    summary: dict[str, float] = {"n_shadows": size}
-    for name in table:
-        low, high = table[name].quantile(list(_BAND))
-        summary |= {str(name): table[name].mean(), f"{name}_low": low, f"{name}_high": high}
-    return summary
-
-
-def _rmia(
-    gaps: Gaps,
-    members: Mask,
-    target: Gaps,
-    population: tuple[Gaps, Mask, Gaps] | None,
-) -> Floats:
-    if population is None:
-        return memorization.rmia(gaps, members, target, gamma=_GAMMA)
-    others = np.arange(len(target) + len(population[2])) >= len(target)
-    found = memorization.rmia(
-        np.hstack([gaps, population[0]]),
-        np.hstack([members, population[1]]),
-        np.concatenate([target, population[2]]),
-        others,
-        _GAMMA,
-    )
-    return found[: len(target)]
-
-
-def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
-    """Correlate each definition from one half of the shadow models with another from the other.
-
-    ρ is the mean over the splits, two halves after each other, and over both assignments of the
-    halves. The same matrix has each definition's correlation between the halves on its diagonal.
-    """
-    n, width = halves[0].shape
-    splits = zip(halves[::2], halves[1::2], strict=True)
-    blocks = [_rank_correlations(np.hstack(split))[:width, width:] for split in splits]
-    rho = (np.mean(blocks, axis=0) + np.mean(blocks, axis=0).T) / 2
-    z, error = (
-        np.arctanh(np.clip(rho, -_ALMOST, _ALMOST)),
-        np.sqrt((1 + rho**2 / 2) / max(n - 3, 1)),
-    )
-    low, high = np.tanh(z - _Z * error), np.tanh(z + _Z * error)
-    known = np.maximum(np.diagonal(rho), 0.0)
-    reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
-    names = halves[0].columns
-    return pd.DataFrame(
-        {
-            "a": names[i],
-            "b": names[j],
-            "rho": rho[i, j],
-            "low": low[i, j],
-            "high": high[i, j],
-            "n": n,
-            "reliability_a": reliable[i],
-            "reliability_b": reliable[j],
-        }
-        for i, j in combinations(range(width), 2)
-    )
-
-
-def _rank_correlations(values: Floats) -> Floats:
-    """Return Spearman's ρ (k, k) of the columns of (n, k); NaN for a constant one."""
-    ranks = rankdata(values, axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.corrcoef(ranks, rowvar=False))
+def _bands(draws: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each number over the draws, and what most of them lie between."""
+    bands: dict[str, float] = {}
+    for name, column in pd.DataFrame(draws).items():
+        low, high = column.quantile(list(_BAND))
+        bands |= {str(name): column.mean(), f"{name}_low": low, f"{name}_high": high}
+    return bands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -97,8 +97,7 @@ def evaluate(
     return result if known is None else result.with_truly(*known)
 
 
-@dataclass(frozen=True)
-class Pick:
+class Pick(NamedTuple):
     """A score at a layer of a checkpoint; the layer is empty for scores without one."""
 
     metric: str
@@ -152,18 +151,11 @@ def compare(
 ) -> pd.DataFrame:
     """Tabulate the AUC of several scores, as `Audit.compare` describes."""
     rows = []
-    for pick in picks:
-        layer, name = pick.layer or "last", pick.record.name
-        found = evaluate(evidence, pick.metric, layer, name, eta, truth, variance=variance)
-        rows.append(
-            {
-                "metric": pick.metric,
-                "layer": pick.layer,
-                "checkpoint": name,
-                "epoch": pick.record.epoch,
-                **area(found),
-            }
-        )
+    for metric, layer, record in picks:
+        place = layer or "last", record.name
+        found = evaluate(evidence, metric, *place, eta, truth, variance=variance)
+        at = {"checkpoint": record.name, "epoch": record.epoch}
+        rows.append({"metric": metric, "layer": layer, **at, **area(found)})
     return pd.DataFrame(rows)
 
 
@@ -213,7 +205,7 @@ def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:
         )
 
 
-def checked_targets(
+def _checked_targets(
     evidence: Evidence, targets: str | Sequence[int], truth: str, *, with_canaries: bool
 ) -> list[int]:
     """Return which shadow models to pool.
@@ -240,11 +232,11 @@ def checked_targets(
 
 def pooled_evaluation(
     evidence: Evidence,
-    targets: Sequence[int],
     metric: str | Metric,
     layer: str | int,
     eta: float,
     truth: str,
+    targets: str | Sequence[int],
     progress: Progress,
     *,
     with_canaries: bool,
@@ -255,13 +247,12 @@ def pooled_evaluation(
     ----------
     evidence : Evidence
         Of the run whose shadow models are the targets.
-    targets : sequence of int
-        Indices of the shadow models.
-    metric, layer, eta, truth, with_canaries
+    metric, layer, eta, truth, targets, with_canaries
         As in `Audit.evaluate_pooled`.
     progress : Progress
         Where to report.
     """
+    targets = _checked_targets(evidence, targets, truth, with_canaries=with_canaries)
     pairs: list[pd.DataFrame] = []
     truly: float | None = 0.0 if is_log_lira(truth) else None
     notes: dict[Note, None] = {}

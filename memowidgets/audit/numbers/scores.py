@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.evidence import (
+    LAYER,
     LOGITS,
     REFERENCES,
     REPRESENTATIONS,
@@ -171,11 +173,6 @@ class NamedScore:
         """Whether it is a mean over the checkpoints so far."""
         return TRACE in self.needs
 
-    @property
-    def needs_losses(self) -> bool:
-        """Whether it needs the losses at each checkpoint so far."""
-        return self.over_checkpoints and self.passes != "so far"
-
 
 def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
     # PSMI needs a standard deviation of each class
@@ -216,12 +213,6 @@ def _psmi_mean(asked: Asked) -> Scored:
     )
 
 
-def _psmi_and_csl(asked: Asked) -> Scored:
-    psmi, over_checkpoints = asked.of("psmi"), _csl(asked)
-    both = np.stack([psmi.scores, over_checkpoints.scores[psmi.positions]])
-    return Scored(psmi.positions, mean_rank(both), notes=psmi.notes)
-
-
 def _baseline(asked: Asked) -> Scored:
     evidence = asked.evidence
     values, members = log_lira(evidence, asked.record.name), evidence.members
@@ -243,22 +234,27 @@ def _reference(asked: Asked) -> Scored:
     return Scored.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
 
 
-def _reference_and_csl(asked: Asked) -> Scored:
-    so_far = _csl(asked)  # first: models that are trained do not help where it is undefined
-    references = _reference(asked).scores
-    return Scored.of_all(mean_rank(np.stack([references, references, so_far.scores])))
+def _ranked_by(*parts: Callable[[Asked], Scored]) -> Callable[[Asked], Scored]:
+    """Return the mean rank of several scores; one that is given twice counts twice."""
+
+    def ranked(asked: Asked) -> Scored:
+        found = [part(asked) for part in parts]
+        rows = min((one.positions for one in found), key=len)  # PSMI leaves out small classes
+        values = [one.scores[np.searchsorted(one.positions, rows)] for one in found]
+        notes = dict.fromkeys(note for one in found for note in one.notes)
+        return Scored(rows, mean_rank(np.stack(values)), notes=tuple(notes))
+
+    return ranked
 
 
-def _reference_and_psmi_and_csl(asked: Asked) -> Scored:
-    psmi, so_far = asked.of("psmi"), _csl(asked)
-    others = [found.scores[psmi.positions] for found in (_reference(asked), so_far)]
-    return Scored(psmi.positions, mean_rank(np.stack([psmi.scores, *others])), notes=psmi.notes)
+def _psmi_here(asked: Asked) -> Scored:
+    return asked.of("psmi")
 
 
 SCORES: dict[str, NamedScore] = {
     "psmi": NamedScore(of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
     "loss": NamedScore(
-        of_pass=lambda evidence, record: -evidence.losses_of_pass(record),
+        of_pass=lambda evidence, record: -np.array(evidence.of_pass(record, "losses")),
     ),
     "logit_gap": NamedScore(of_pass=Evidence.gaps_of_pass, tau=0.0),
     "mahalanobis": NamedScore(of_layer=_mahalanobis),
@@ -270,19 +266,19 @@ SCORES: dict[str, NamedScore] = {
         uses_layer=True,
     ),
     "psmi+csl": NamedScore(
-        of_evidence=_psmi_and_csl,
+        of_evidence=_ranked_by(_psmi_here, _csl),
         needs=(REPRESENTATIONS, TRACE),
         uses_layer=True,
     ),
     "baseline": NamedScore(of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
     "reference": NamedScore(of_evidence=_reference, needs=(REFERENCES,), passes="none"),
     "reference+csl": NamedScore(
-        of_evidence=_reference_and_csl,
+        of_evidence=_ranked_by(_csl, _reference, _reference),
         needs=(REFERENCES, TRACE),
         passes="none",
     ),
     "reference+psmi+csl": NamedScore(
-        of_evidence=_reference_and_psmi_and_csl,
+        of_evidence=_ranked_by(_psmi_here, _csl, _reference),
         needs=(REFERENCES, REPRESENTATIONS, TRACE),
         uses_layer=True,
     ),
@@ -324,7 +320,7 @@ def needs(
         so_far = so_far[-checked_last(last) :]
     at = {"here": [record], "so far": so_far, "none": []}[known.passes]
     found = [Need("pass", one.name) for one in at]
-    if known.needs_losses:
+    if known.over_checkpoints and known.passes != "so far":  # whose passes have them
         found += [Need("losses", one.name) for one in so_far]
     return found
 
@@ -388,15 +384,11 @@ def score(
         raise ValueError(f"last= goes with a mean over checkpoints ({means}), not with {metric!r}")
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
     if known is None:
-        function = cast("Metric", metric)
-
-        def custom() -> Scored:
-            return _custom(evidence, function, record, name)
-
+        custom = partial(_custom, evidence, cast("Metric", metric), record, name)
         if name_and_version is None:
             return custom()
         own_name, version = name_and_version
-        kept_as = f"own-{digest([own_name or _name_of(function), version])}"
+        kept_as = f"own-{digest([own_name or _name_of(metric), version])}"
         return _kept(evidence, kept_as, name, record, custom)
     if known.of_evidence is not None:
         return known.of_evidence(Asked(evidence, name, record, last, progress))
@@ -404,18 +396,16 @@ def score(
         found = Scored.of_all(known.of_pass(evidence, record))
     else:
 
-        def compute() -> Scored:
-            held = evidence.representation(record, name)
-            (progress or Progress()).report(0, 1, f"computing {metric} at {name}")
+        def of(states: Any) -> Scored:
             of_layer = cast("Callable[[Any, Labels, int], Scored]", known.of_layer)
-            found = None
-            if known.on_device:  # if it has the memory for it
-                found = computed_on(
-                    evidence.device(),
-                    held,
-                    lambda states: of_layer(states, evidence.labels, evidence.seed),
-                )
-            return of_layer(held, evidence.labels, evidence.seed) if found is None else found
+            return of_layer(states, evidence.labels, evidence.seed)
+
+        def compute() -> Scored:
+            held = evidence.of_pass(record, LAYER + name)
+            (progress or Progress()).report(0, 1, f"computing {metric} at {name}")
+            # on the device, if it has the memory for it
+            found = computed_on(evidence.device(), held, of) if known.on_device else None
+            return of(held) if found is None else found
 
         found = _kept(evidence, str(metric), name, record, compute)
     on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
@@ -546,7 +536,7 @@ def named_series(
 def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
     """Return a layer's output for each member as it is kept, which is memory-mapped."""
     record = evidence.names.record(checkpoint)
-    return evidence.representation(record, evidence.names.layer(layer))
+    return evidence.of_pass(record, LAYER + evidence.names.layer(layer))
 
 
 def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
@@ -604,8 +594,8 @@ def checked_rule(tau: Any) -> float | Literal["class"] | None:
 
 def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scored:
     """Return scores by a function of the user's."""
-    states = np.array(evidence.representation(record, layer), np.float32)
-    logits = np.array(evidence.logits_of_pass(record)) if LOGITS in evidence.kinds else None
+    states = np.array(evidence.of_pass(record, LAYER + layer), np.float32)
+    logits = np.array(evidence.of_pass(record, "logits")) if LOGITS in evidence.kinds else None
     labels = evidence.labels.copy()
     values = np.asarray(metric(states, logits, labels), float)  # it may write to all three
     if values.shape != labels.shape:

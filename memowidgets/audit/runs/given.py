@@ -260,7 +260,7 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         checkpoints={
             GIVEN: Checkpoint(
                 record,
-                Arrays(lambda: made, absent=_not_given),
+                Arrays(lambda: made, absent=lambda x: _NO_LAYERS if LAYER in x else _NO_LOGITS),
                 _NO_LOGITS,
                 gaps=None if final is None else logit_gap(final, data.labels),
             )
@@ -279,11 +279,6 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
         absent=absent,
         cache=cache,
     )
-
-
-def _not_given(name: str) -> Absent:
-    """Return why there is no such array as of a forward pass."""
-    return _NO_LAYERS if name.startswith(LAYER) else _NO_LOGITS
 
 
 def _suffice(models: Shadows) -> bool:
@@ -379,18 +374,13 @@ def _log_probabilities(_what: str, values: Any, n: int) -> Numbers:
     """Return the logarithms of probabilities, which are logits: their softmax is what was given."""
     array = _of_classes("probabilities", values, n)
     _check_finite("probabilities", array)
-    if (array <= 0).all() and np.allclose(np.exp(array).sum(axis=1), 1, atol=_SUMS):
-        raise ValueError(
-            "probabilities holds log-probabilities: no value is above 0, and their exponentials "
-            "sum to 1 in each row; pass them as logits="
-        )
     outside = (array < 0) | (array > 1 + _SUMS)
     if outside.any():
         row, column = (int(i) for i in np.unravel_index(outside.argmax(), array.shape))
         raise ValueError(
             f"probabilities holds {int(outside.sum())} values that are not between 0 and 1, the "
-            f"first in row {row}, column {column}: {array[row, column]:.4g}; pass logits, such as "
-            "those of decision_function, as logits="
+            f"first in row {row}, column {column}: {array[row, column]:.4g}; pass "
+            "log-probabilities and logits, such as those of decision_function, as logits="
         )
     if array.shape[1] == 1:
         array = np.hstack([1 - array, array])
@@ -467,11 +457,6 @@ def _of_options(logits: Numbers, data: Dataset) -> Numbers:
     """Set the logits of options that a question does not have to −inf."""
     if not isinstance(data, MCQDataset):
         return logits
-    if logits.shape[1] != len(data.class_names):
-        raise ValueError(
-            f"logits has {logits.shape[1]} columns; the questions have up to "
-            f"{len(data.class_names)} options, and each option is a column"
-        )
     lacking = np.arange(logits.shape[1]) >= data.n_choices[:, None]
     return np.where(lacking, -np.inf, logits) if lacking.any() else logits
 
@@ -501,16 +486,14 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
     """Return a series in the order of the ids. A series without ids keeps its order."""
     if isinstance(values.index, pd.RangeIndex):
         return values.to_numpy()
-    names = [str(name) for name in values.index]
-    known = set(ids)
-    unknown = [name for name in names if name not in known]
-    if unknown or len(set(names)) < len(names):
-        wrong = unknown[0] if unknown else next(n for n in names if names.count(n) > 1)
+    names = values.index.map(str)
+    wrong = names[~names.isin(ids) | names.duplicated()]
+    if len(wrong):
         raise ValueError(
-            f"log_lira is indexed by {quoted(wrong)}, which is not a sample's id or occurs "
+            f"log_lira is indexed by {quoted(wrong[0])}, which is not a sample's id or occurs "
             "twice. Pass ids=, or an array in the order of the labels"
         )
-    return pd.Series(np.asarray(values, dtype=np.float64), names).reindex(ids).to_numpy()
+    return values.astype(np.float64).set_axis(names).reindex(ids).to_numpy()
 
 
 def _check_orders(given: Mapping[str, Any], ids: list[str]) -> None:
@@ -651,8 +634,7 @@ def _check_finite(
     what: str, table: Numbers, row_name: str = "row", allowed: float | None = None
 ) -> None:
     """Raise for NaN and infinite values. The message gives their number and the first one."""
-    values = n_bad = 0
-    first = ""
+    n_bad, first = 0, ""
     for start in range(0, len(table), _ROWS_AT_ONCE):
         rows = table[start : start + _ROWS_AT_ONCE]
         bad = ~np.isfinite(rows) if allowed is None else ~(np.isfinite(rows) | (rows == allowed))
@@ -660,12 +642,9 @@ def _check_finite(
             row, column = np.argwhere(bad)[0]
             kind = "NaN" if np.isnan(table[start + row, column]) else "infinite"
             first = f"{row_name} {start + row}, column {column} is {kind}"
-        values, n_bad = values + int(bad.sum()), n_bad + int(bad.any(axis=1).sum())
-    if values:
-        raise ValueError(
-            f"{what} holds {values} values that are NaN or infinite, in {n_bad} of {len(table)} "
-            f"rows; {first}"
-        )
+        n_bad += int(bad.sum())
+    if n_bad:
+        raise ValueError(f"{what} holds {n_bad} values that are NaN or infinite; {first}")
 
 
 # the samples beside the arrays
@@ -726,23 +705,19 @@ def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
             return ImageDataset.from_arrays(samples, labels, class_names, ids)
     is_frame = isinstance(samples, pd.DataFrame)
     rows = list(samples.to_dict("records") if is_frame else samples)
-    kind = kind_of(rows)
+    kind, own = kind_of(rows), None
+    if all(isinstance(row, Mapping) and "id" in row for row in rows):
+        own = [str(row["id"]) for row in rows]
     if is_frame and kind in (None, "withheld"):  # the rows of a table, to be shown
-        own = samples["id"].astype(str).tolist() if "id" in samples else None
-        names = checked_class_names(class_names, labels)
-        return TableDataset(
-            columns_to_show(samples), checked_ids(ids or own, len(rows)), labels, names
-        )
+        columns, names = columns_to_show(samples), checked_class_names(class_names, labels)
+        return TableDataset(columns, checked_ids(ids or own, len(rows)), labels, names)
     other = next((row for row in rows if kind_of_sample(row) != kind), None)
     if kind not in ("text", "record", "question") or other is not None:
         named = type(rows[0] if other is None else other).__name__
         raise TypeError(f"samples holds {named}; give {_KINDS}")
     if kind == "question":
         return _questions(rows, labels, ids, class_names)
-    texts, own = rows, None
-    if kind == "record":
-        texts = [value_of(row, "text") for row in rows]
-        own = [str(row["id"]) for row in rows] if all("id" in row for row in rows) else None
+    texts = [value_of(row, "text") for row in rows] if kind == "record" else rows
     names = checked_class_names(class_names, labels)
     return TextDataset(tuple(texts), checked_ids(ids or own, len(texts)), labels, names)
 
@@ -857,14 +832,9 @@ def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]], known: Stamp | Non
     before = {} if known is None else known.arrays
     replaced = [name for name, found in before.items() if digests.get(name) != found]
     if replaced:
-        said = [
-            f"representations of {quoted(name.removeprefix(LAYER))}"
-            if name.startswith(LAYER)
-            else name
-            for name in replaced
-        ]
+        said = [name.replace(LAYER, "representations of layer ", 1) for name in replaced]
         warn_user(
-            f"{run.path} held others of these arrays: {', '.join(said)}. They are replaced, and "
+            f"{run.path} held others of these arrays: {listed(said)}. They are replaced, and "
             "scores are computed again. Decisions on the samples stay"
         )
         run.forget(SCORES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +65,7 @@ def described_training(
         "training": settings.described(),
         "precision": precision,
         **({} if device is None else repeats),
-        "versions": dict(_library_versions()),
+        "versions": installed(_LIBRARIES),
     }
 
 
@@ -103,11 +102,6 @@ def attributes_digest(data: Dataset) -> str:
     """Return a digest of what is shown of samples beside their content, such as their kind."""
     columns = getattr(data, "attributes", {})
     return digest({name: [str(value) for value in column] for name, column in columns.items()})
-
-
-@functools.cache
-def _library_versions() -> tuple[tuple[str, str], ...]:
-    return tuple(installed(_LIBRARIES).items())
 
 
 def held_out_digest(held_out: Dataset) -> str:

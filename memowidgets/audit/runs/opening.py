@@ -39,7 +39,7 @@ from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.network import without_the_hub
 from memowidgets.progress import shown
 from memowidgets.stamps import digest
-from memowidgets.store import MANIFEST, NotThereError, PackedRun, RunDirectory, StoreError, run_at
+from memowidgets.store import MANIFEST, NotThereError, PackedRun, RunDirectory, StoreError
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
 from memowidgets.training.inputs import Pairs, pairs_of
@@ -127,19 +127,6 @@ def begun_run(
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.begun(run, manifest, trained_on, design, at_once=True)
     return Run(run, manifest, model, trained_on, aside, design, device, settings)
-
-
-def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
-    """Return the run directory at a path.
-
-    Raises
-    ------
-    StoreError
-        If there is no run.
-    """
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
-    return run_at(path, read_only=read_only)
 
 
 def opened_run(

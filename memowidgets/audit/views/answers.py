@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,6 +32,7 @@ from memowidgets.audit.numbers.truth import (
     truth_version,
 )
 from memowidgets.audit.views.listing import as_text, listed_members
+from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
 from memowidgets.evaluation.scored import Scored
 from memowidgets.files import size_in_words
@@ -40,6 +40,7 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
+from memowidgets.report.page import as_page
 from memowidgets.store import Absent, PackedRun, StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.vocabulary import Note, spoken, whole
@@ -123,19 +124,12 @@ class AuditView:
         """Whether `view` answers from disk."""
         return scores.is_computed(self._audit.evidence, score, layer, checkpoint)
 
-    def _is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
-        """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
-        evidence = self._audit.evidence
-        wanted = scores.needs(evidence, score, evidence.names.record(checkpoint))
-        if score not in PER_LAYER:
-            return False
-        if not all(evidence.checkpoints[one.checkpoint].has(one) for one in wanted):
-            return False
+    def _is_small(self, layer: str, checkpoint: str) -> bool:
+        """Whether a score of a layer takes about a second or less."""
         try:
-            values = scores.states(evidence, layer, checkpoint).size
+            return scores.states(self._audit.evidence, layer, checkpoint).size <= _QUICK_VALUES
         except (StoreError, ValueError):
             return False
-        return bool(values <= _QUICK_VALUES)
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """What `view` has to make: reference models, or forward passes, as long as the last one."""
@@ -150,7 +144,7 @@ class AuditView:
             at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
             lacking = [held.made for one, held in at if not held.has(one)]
             why_not = "".join(x.what for x in lacking[:1] if isinstance(x, Absent))
-            short = self._is_quick(score, layer, checkpoint)
+            short = score in PER_LAYER and not lacking and self._is_small(layer, checkpoint)
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._audit.run.pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""
@@ -327,9 +321,9 @@ class AuditView:
 
     def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
         """Return the report as one page without samples; τ of None is the score's own."""
-        with tempfile.TemporaryDirectory() as folder:
-            page = self._audit.report(Path(folder) / "report.html", tau=tau, metric=score)
-            return page.read_bytes()
+        own = self._audit.evidence, self._audit.evidence_with, self._audit.decision_log
+        page = as_page(content_of(*own, tau, score, include_samples=False))
+        return page.encode("utf-8", "replace")
 
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""

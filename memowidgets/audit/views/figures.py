@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from memowidgets import charts
 from memowidgets.audit.evidence import REFERENCES, Evidence
 from memowidgets.audit.numbers.definitions import compared_definitions_of
-from memowidgets.audit.numbers.judge import area, checked_targets, evaluate, pooled_evaluation
+from memowidgets.audit.numbers.judge import area, evaluate, pooled_evaluation
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     EARLY,
@@ -41,6 +41,7 @@ from memowidgets.visible import listed
 from memowidgets.vocabulary import memorised
 
 if TYPE_CHECKING:
+    from memowidgets.audit.audit import Audit
     from memowidgets.evaluation import Evaluation
 
 NAMES = (
@@ -66,13 +67,6 @@ Truth = str | ArrayLike
 Reason = str | Exception
 
 
-class _Known(Protocol):
-    """An audit, of which figures need no more than the evidence."""
-
-    @property
-    def evidence(self) -> Evidence: ...
-
-
 def audit_figures(
     evidence: Evidence,
     eta: float = 4.0,
@@ -96,6 +90,7 @@ def audit_figures(
             real_number("an eta", eta, finite=True) for eta in several("etas", etas)
         )
     for name in NAMES:
+        desk.reasons = []
         try:
             if not desk.later:
                 raise NotThereError("the target is not trained yet", "audit.train()")
@@ -106,7 +101,7 @@ def audit_figures(
 
 
 def figures_by_setting(
-    audits: Mapping[str, _Known],
+    audits: Mapping[str, Audit],
     eta: float = 4.0,
     truth: Truth = "log_lira",
     compute: bool = False,
@@ -134,21 +129,21 @@ def figures_by_setting(
     """
     if not audits:
         raise ValueError("give at least one audit, by the name of its setting")
-    rows, curves, missing, drops = [], [], [], {}
+    rows, curves, drops = [], [], {}
+    together = _Drawn(theme)
     for setting, audit in audits.items():
         evidence = audit.evidence
         desk = _Desk(evidence, eta, truth, compute, theme)
         table = evidence.table()
         drops[setting] = pd.Series(table["drop"].to_numpy(), table["epoch"].to_numpy())
-        found, why = desk.evaluations(_PREDICTORS)
+        found = desk.evaluations(_PREDICTORS)
         rows.append(areas(found).assign(setting=setting))
         if "psmi" in found:
             curves.append(charts.roc_table({setting: found["psmi"]}))
-        missing += [f"{setting}: {reason}" for reason in desk.said(why)]
-    together = _Drawn(theme)
+        together.reasons += [f"{setting}: {reason}" for reason in desk.said(desk.reasons)]
     together.tables["drops"] = pd.DataFrame(drops).sort_index().T.rename_axis("setting")
-    together.add("auc_by_setting", charts.auc_by_setting, rows, missing)
-    together.add("roc_by_setting", charts.roc_curves, curves, missing, marked=None)
+    together.add("auc_by_setting", charts.auc_by_setting, rows)
+    together.add("roc_by_setting", charts.roc_curves, curves, marked=None)
     return together.finished()
 
 
@@ -163,24 +158,20 @@ class _Drawn:
         self.data: dict[str, pd.DataFrame] = {}
         self.missing: dict[str, str] = {}
         self.notes: dict[str, Sequence[str]] = {}
+        self.reasons: list[Reason] = []  # what the figure that is drawn now lacks
 
     def add(
-        self,
-        name: str,
-        chart: Callable[..., Any],
-        tables: Sequence[pd.DataFrame],
-        notes: Sequence[Reason],
-        **options: Any,
+        self, name: str, chart: Callable[..., Any], tables: Sequence[pd.DataFrame], **options: Any
     ) -> None:
         """Draw a figure from tables, or record why it is missing."""
         filled = [table for table in tables if len(table)]
         if not filled:
-            self.missing[name] = "; ".join(self.said(notes))
+            self.missing[name] = "; ".join(self.said(self.reasons))
             return
         self.data[name] = pd.concat(filled, ignore_index=True)
         with unvalidated():
             self.charts[name] = chart(self.data[name], theme=self.theme, **options)
-        self.notes[name] = self.said(notes)
+        self.notes[name] = self.said(self.reasons)
 
     def said(self, reasons: Iterable[Reason], *, advice: bool = True) -> list[str]:
         """Each different reason once, with all checkpoints that it holds for."""
@@ -282,19 +273,21 @@ class _Desk(_Drawn):
         layer: str = "last",
         eta: float | None = None,
         truth: Truth | None = None,
-    ) -> tuple[dict[str, Evaluation], list[Reason]]:
-        """Evaluate those of several scores that are there, and return why others are not.
+    ) -> dict[str, Evaluation]:
+        """Evaluate those of several scores that are there, and note why others are not.
 
         Means over fewer than two checkpoints are left out, and reference models if there are none.
         """
         if self.no_truth and truth is None:
-            return {}, [self.no_truth]
-        evidence, found, why = self.evidence, dict[str, "Evaluation"](), list[Reason]()
+            self.reasons.append(self.no_truth)
+            return {}
+        evidence, found = self.evidence, dict[str, "Evaluation"]()
         undone: dict[tuple[str, str], list[str]] = {}
         try:
             record = evidence.names.record(checkpoint)
         except ValueError as error:
-            return {}, [error]
+            self.reasons.append(error)
+            return {}
         for metric in metrics:
             of_references = REFERENCES in SCORES[metric].needs
             if of_references and REFERENCES not in evidence.kinds:
@@ -318,10 +311,10 @@ class _Desk(_Drawn):
                 )
             except (ValueError, StoreError) as error:
                 lacks = metric == BASELINE and isinstance(error, NotThereError)
-                why.append(_reason(error, "no baseline: " if lacks else ""))
+                self.reasons.append(_reason(error, "no baseline: " if lacks else ""))
         for (what, do), of in undone.items():
-            why.append(NotThereError(f"{what}: {listed(of)}", do, record.name))
-        return found, why
+            self.reasons.append(NotThereError(f"{what}: {listed(of)}", do, record.name))
+        return found
 
     def _work(self, metric: str, layer: str, record: Record) -> tuple[str, str] | None:
         """Return what a score takes that is not done here, and what does it; None for nothing."""
@@ -340,32 +333,24 @@ class _Desk(_Drawn):
         where = " at every layer" if place else ""
         return f"not computed{where}", f"{call} or audit.figures(compute=True) computes it"
 
-    def _by_target(self, eta: float, truth: str) -> tuple[dict[str, Evaluation], list[Reason]]:
+    def _by_target(self, eta: float, truth: str) -> dict[str, Evaluation]:
         """Evaluate the audit's target, or pool all shadow models as targets.
 
         As in the paper, canaries are then the truth or not there at all.
         """
         if not self.pooled:
             return self.evaluations(_PREDICTORS, eta=eta, truth=truth)
-        found, why = dict[str, "Evaluation"](), list[Reason]()
-        planted = truth == "canaries"
+        found, planted = dict[str, "Evaluation"](), truth == "canaries"
         for metric in _PREDICTORS:
             try:
-                targets = checked_targets(self.evidence, "all", truth, with_canaries=planted)
+                asked = metric, "last", eta, truth, "all"
                 with shown(None) as report:
                     found[metric] = pooled_evaluation(
-                        self.evidence,
-                        targets,
-                        metric,
-                        "last",
-                        eta,
-                        truth,
-                        report,
-                        with_canaries=planted,
+                        self.evidence, *asked, report, with_canaries=planted
                     )
             except (ValueError, StoreError) as error:
-                why.append(f"by all targets at η = {eta:g}: {error}")
-        return found, why
+                self.reasons.append(f"by all targets at η = {eta:g}: {error}")
+        return found
 
     # The figures
 
@@ -375,42 +360,38 @@ class _Desk(_Drawn):
             raise NotThereError(
                 "there is only one checkpoint, so there are no curves of the training"
             )
-        held_out = self.checkpoints["test_loss"].notna().any()
-        notes = [] if held_out else ["there are no held-out samples, and so no held-out curves"]
-        self.add("training", charts.loss_and_accuracy, [self.checkpoints.reset_index()], notes)
+        if not self.checkpoints["test_loss"].notna().any():
+            self.reasons.append("there are no held-out samples, and so no held-out curves")
+        self.add("training", charts.loss_and_accuracy, [self.checkpoints.reset_index()])
 
     def roc(self) -> None:
         """All scores at the prediction checkpoint."""
         names = self.evidence.names
         at_end = names.prediction().record == names.final()
-        found, why = self.evaluations(EARLY if at_end else _ALL_SCORES)
+        found = self.evaluations(EARLY if at_end else _ALL_SCORES)
         notes: list[Reason] = [note for result in found.values() for note in result.warnings]
         if at_end and found:
             notes.append(
                 "the baseline is left out, because at the last checkpoint it is the ground truth"
             )
-        curves = [charts.roc_table(found)] if found else []
-        self.add("roc", charts.roc_curves, curves, [*notes, *why])
+        self.reasons = [*notes, *self.reasons]
+        self.add("roc", charts.roc_curves, [charts.roc_table(found)] if found else [])
 
     def roc_by_checkpoint(self) -> None:
         """All scores at each checkpoint."""
-        curves, names = [], self._some(self.later)
-        notes: list[Reason] = []
-        for name in names:
-            found, why = self.evaluations(_ALL_SCORES, name)
-            notes += why
-            if found:
-                curves.append(charts.roc_table(found, panel=self._label(name)))
+        names = self._some(self.later)
+        at = {self._label(name): self.evaluations(_ALL_SCORES, name) for name in names}
+        curves = [charts.roc_table(found, panel=panel) for panel, found in at.items() if found]
         if len(curves) == 1:
-            raise self._too_few("there are scores at only one checkpoint", notes)
+            raise self._too_few("there are scores at only one checkpoint")
         if len(names) < len(self.later):
-            notes.append(f"{len(names)} of {len(self.later)} checkpoints are shown")
-        self.add("roc_by_checkpoint", charts.roc_panels, curves, notes)
+            self.reasons.append(f"{len(names)} of {len(self.later)} checkpoints are shown")
+        self.add("roc_by_checkpoint", charts.roc_panels, curves)
 
-    def _too_few(self, what: str, notes: Iterable[Reason]) -> NotThereError:
+    def _too_few(self, what: str) -> NotThereError:
         """Return the error of curves that need scores at more checkpoints."""
         do = 'audit.compare(checkpoints="all") computes the others'
-        return NotThereError("; ".join([what, *self.said(notes, advice=False)]), do)
+        return NotThereError("; ".join([what, *self.said(self.reasons, advice=False)]), do)
 
     def _some(self, names: list[str]) -> list[str]:
         """Select evenly spaced checkpoints, with the prediction checkpoint and the last."""
@@ -425,19 +406,19 @@ class _Desk(_Drawn):
         if self.no_truth:
             raise self.no_truth
         auc, groups = [], []
-        notes: list[Reason] = []
         for name, epoch in self._epochs.items():
-            found, why = self.evaluations(_PREDICTORS, name)
-            if name in self.later:  # nothing is predicted before training
+            found = self.evaluations(_PREDICTORS, name)
+            if name in self.later:
                 auc.append(areas(found, layer="", checkpoint=name, epoch=epoch))
-                notes += why
+            else:  # nothing is predicted before training
+                self.reasons = []
             if "psmi" in found:
                 result = found["psmi"]
                 groups.append(_quartiles("psmi", epoch, result.scores, result.memorized))
-            groups.append(self._groups_of_lira(name, epoch, notes))
+            groups.append(self._groups_of_lira(name, epoch))
         rows = pd.concat(auc, ignore_index=True)
         if rows.empty or rows["checkpoint"].nunique() < _FEWEST:
-            raise self._too_few("there are scores at fewer than two checkpoints", notes)
+            raise self._too_few("there are scores at fewer than two checkpoints")
         table = pd.concat(groups, ignore_index=True)
         if len(table):
             table = table.sort_values("quantity", ascending=False, kind="stable", ignore_index=True)
@@ -450,7 +431,7 @@ class _Desk(_Drawn):
             self._positives(),
             self.theme,
         )
-        self.notes["over_training"] = self.said(notes)
+        self.notes["over_training"] = self.said(self.reasons)
 
     def _positives(self) -> str:
         """Return what counts as memorised, as a reader says it."""
@@ -458,11 +439,11 @@ class _Desk(_Drawn):
             return "memorised at the end"
         return "canaries" if isinstance(self.truth, str) else positives(self.truth)
 
-    def _groups_of_lira(self, name: str, epoch: float, notes: list[Reason]) -> pd.DataFrame:
+    def _groups_of_lira(self, name: str, epoch: float) -> pd.DataFrame:
         try:
             values = self.log_lira(name)
         except (ValueError, StoreError) as error:
-            notes.append(error)
+            self.reasons.append(error)
             return pd.DataFrame()
         truth = memorized_members(self.evidence, self.truth, self.eta)
         both = values.index.intersection(truth.index, sort=False)
@@ -475,23 +456,18 @@ class _Desk(_Drawn):
         layers = self.evidence.names.layer_names
         if len(layers) < _FEWEST:
             raise NotThereError(f"there is only one layer, {', '.join(layers)}")
-        rows = []
-        notes: list[Reason] = []
-        for layer in layers:
-            found, why = self.evaluations(_OF_LAYER, layer=layer)
-            rows.append(areas(found, layer=layer))
-            notes += why
+        rows = [areas(self.evaluations(_OF_LAYER, layer=one), layer=one) for one in layers]
         if sum(len(table) > 0 for table in rows) == 1:
             do = 'figures(compute=True), or audit.compare(layers="all")'
             raise NotThereError("only one layer is computed", do)
-        self.add("auc_by_layer", charts.auc_by_layer, rows, notes)
+        self.add("auc_by_layer", charts.auc_by_layer, rows)
 
     def auc_by_eta(self) -> None:
         """AUC and prevalence by η."""
-        rows, notes = self._by_eta(self.etas, lambda found, eta: areas(found, eta=eta))
+        rows = self._by_eta(self.etas, lambda found, eta: areas(found, eta=eta))
         planted = self._of_canaries()
         canaries = areas(planted) if planted else None
-        self.add("auc_by_eta", charts.auc_by_eta, rows, notes, canaries=canaries, eta=self.eta)
+        self.add("auc_by_eta", charts.auc_by_eta, rows, canaries=canaries, eta=self.eta)
 
     def roc_by_eta(self) -> None:
         """A panel for each η, and one for the canaries."""
@@ -503,93 +479,82 @@ class _Desk(_Drawn):
             named = f"η = {eta:g}, {counted}"
             return charts.roc_table(found, panel=named)
 
-        rows, notes = self._by_eta(self.panel_etas, curves)
+        rows = self._by_eta(self.panel_etas, curves)
         planted = self._of_canaries()
         if planted:
             n = next(iter(planted.values())).n_memorized
             of = "pairs of " if self.pooled else ""
             rows.append(charts.roc_table(planted, panel=f"{n} {of}canaries"))
-        self.add("roc_by_eta", charts.roc_panels, rows, notes)
+        self.add("roc_by_eta", charts.roc_panels, rows)
 
     def _by_eta(
         self, etas: Sequence[float], table: Callable[[Mapping[str, Evaluation], float], Any]
-    ) -> tuple[list[pd.DataFrame], list[Reason]]:
+    ) -> list[pd.DataFrame]:
         """Return a table for each η at which there are memorised and other samples."""
-        reason = self._why_no_lira()
-        if reason:
-            return [], [reason]
-        values = self.log_lira()
-        rows = []
-        notes: list[Reason] = []
+        if reason := self._why_no_lira():
+            self.reasons.append(reason)
+            return []
+        values, rows = self.log_lira(), []
         too_few: list[str] = []
         for eta in etas:
             n = int((values >= eta).sum())
             if not self.pooled and min(n, len(values) - n) < _FEWEST:
                 too_few.append(f"{eta:g}")
                 continue
-            found, why = self._by_target(eta=eta, truth="log_lira")
-            notes += why
-            if found:
+            if found := self._by_target(eta=eta, truth="log_lira"):
                 rows.append(table(found, eta))
         if too_few:
-            notes.append(
+            self.reasons.append(
                 f"at η = {named(too_few)} there are fewer than two memorised or two other members"
             )
-        return rows, notes
+        return rows
 
     def _of_canaries(self) -> dict[str, Evaluation]:
         """Evaluate the scores with the canaries as truth."""
         if not self._has_canaries():
             return {}
-        return self._by_target(eta=self.eta, truth="canaries")[0]
+        return self._by_target(eta=self.eta, truth="canaries")
 
     def lira_over_training(self) -> None:
         """Histograms of log-LiRA."""
         tables = []
-        notes: list[Reason] = []
         for name in self.names:
             try:
                 values = self.log_lira(name)
             except (ValueError, StoreError) as error:
-                notes.append(error)
+                self.reasons.append(error)
                 continue
             tables.append(
                 pd.DataFrame({"checkpoint": self._label(name), "log_lira": values.to_numpy()})
             )
         if not tables:
-            raise self._why_no_lira() or NotThereError("; ".join(self.said(notes)))
+            raise self._why_no_lira() or NotThereError("; ".join(self.said(self.reasons)))
         if not self._why_no_lira():
             counted = self.log_lira() >= self.eta
             known = truly_memorized(self.evidence, counted, self.eta)
             if known is not None and counted.any():
-                notes.append(f"at the end {memorised(counted.sum(), known)}")
-        self.add("lira_over_training", charts.histograms_of_log_lira, tables, notes, eta=self.eta)
+                self.reasons.append(f"at the end {memorised(counted.sum(), known)}")
+        self.add("lira_over_training", charts.histograms_of_log_lira, tables, eta=self.eta)
 
     def definitions(self) -> None:
         """Log-LiRA against counterfactual memorisation."""
-        reason = self._why_no_lira()
-        if reason:
+        if reason := self._why_no_lira():
             raise reason
         found = compared_definitions_of(self.evidence, "final", VARIANCE, 0)
         values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
-        notes: list[Reason] = []
         if asks_model_for_others(self.evidence):
             values = values.drop(columns="rmia")
             spearman = spearman[~spearman[["a", "b"]].isin(["rmia"]).any(axis=1)]
-            notes.append(
+            self.reasons.append(
                 NotThereError(
                     "RMIA is left out, because it needs a forward pass over the samples that the "
                     "target did not train on",
                     "audit.compare_memorization() makes it",
                 )
             )
-        self.add(
-            "definitions",
-            charts.memorization_scatter,
-            [values.reset_index()],
-            [*notes, found.note],
-            spearman=spearman,
-        )
+        self.reasons.append(found.note)
+        table = values.reset_index()
+        self.add("definitions", charts.memorization_scatter, [table], spearman=spearman)
 
 
 def areas(found: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:

@@ -29,7 +29,6 @@ from memowidgets.data.dataset import value_of, writable
 from memowidgets.data.kinds import kind_of_sample
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
 from memowidgets.evaluation.scored import Rule, Scored, Share
-from memowidgets.files import write_whole
 from memowidgets.store import Absent, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import quoted
@@ -164,12 +163,6 @@ def target_of(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise ValueError(
             f"{target.name} must end in .csv or .jsonl, which says how the table is written"
         )
-    return target
-
-
-def written(table: pd.DataFrame, target: Path) -> Path:
-    """Write a table by id to a file, whole or not at all. Only its owner can read it."""
-    write_whole(target, as_text(table, target.suffix.lower()).encode())
     return target
 
 

@@ -41,6 +41,7 @@ from memowidgets.evaluation.scored import BY_CLASS, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing
+from memowidgets.stamps import array_digest
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed
 from memowidgets.vocabulary import Note, percent, spoken
@@ -60,18 +61,6 @@ Found = TypeVar("Found")
 _NO_MODEL = "The audit was made from arrays, so it has no model."
 _NO_WEIGHTS = "The weights are not kept with the audit; manifest.json describes the model."
 _BESIDE_WEIGHTS = ("outputs", "resume")  # other tensors in the folder of a checkpoint
-_CHECKPOINT = (
-    "epoch",
-    "step",
-    "median_loss",
-    "drop",
-    "train_loss",
-    "train_accuracy",
-    "test_loss",
-    "test_accuracy",
-    "prediction",
-    "learned",
-)
 
 
 def content_of(
@@ -153,7 +142,7 @@ class _Gathering:
         return Content(
             name=self._name,
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
-            facts=self._facts(),
+            facts=facts_of(evidence),
             numbers={
                 "members": len(evidence.members),
                 "samples": len(evidence.data),
@@ -246,33 +235,13 @@ class _Gathering:
 
     def _note_truth(self) -> None:
         """In the audit's own words why there is no truth, and what would give one."""
-        evidence = self._evidence
+        if self._evidence.has_ground_truth:
+            return
         what = "ground truth: memorised samples, TPR, FPR, AUC"
-        if (
-            not evidence.has_ground_truth
-            and self._tried(what, lambda: log_lira(evidence)) is not None
-        ):
+        if self._tried(what, lambda: log_lira(self._evidence)) is not None:
             self._miss(what, "there is no log-LiRA at the end of training")
 
     # ------------------------------------------------------------ what it is
-
-    def _facts(self) -> dict[str, str]:
-        manifest, evidence = self._manifest, self._evidence
-        recording = manifest.get("recording") or {}
-        origin = (manifest.get("data") or {}).get("source") or {}
-        model = manifest.get("model") or {}
-        facts = {
-            "recorded audit": recording.get("title"),
-            "model": model.get("class"),
-            "model settings": _flat(model.get("settings")),
-            "data": origin.get("loader"),
-            "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
-            "classes": str(len(evidence.data.class_names)),
-            "layers": ", ".join(evidence.names.layer_names),
-            "shadow models": str(evidence.n_shadows),
-            "ground truth": evidence.truth_in_words if evidence.has_ground_truth else None,
-        }
-        return {name: str(text) for name, text in facts.items() if text}
 
     def _training(self) -> dict[str, Any]:
         described = self._evidence.training.described().items()
@@ -283,13 +252,9 @@ class _Gathering:
         if table is None or not len(table):
             self._miss("checkpoints", "the target is not trained yet")
             return []
-        there = [name for name in _CHECKPOINT if name in table]
         table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
-        rows = table[there].to_dict("records")
-        return [
-            {"name": str(name), **{str(k): plain(v) for k, v in row.items()}}
-            for name, row in zip(table.index, rows, strict=True)
-        ]
+        rows = table.reset_index().to_dict("records")
+        return [{str(name): plain(value) for name, value in row.items()} for row in rows]
 
     def _decisions(self) -> dict[str, Decision]:
         log = self._log
@@ -338,24 +303,13 @@ class _Gathering:
         )
 
     def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
-        said = [_caption(name, drawing), *figures.notes.get(name, ())]
+        said = [drawing["description"], *figures.notes.get(name, ())]
         return self._unplaced(" ".join(map(_sentence, said)))
 
 
 def _sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _caption(name: str, drawing: Mapping[str, Any]) -> str:
-    """What the chart says of itself, else its name."""
-    for said in ("description", "title"):
-        text = drawing.get(said)
-        if isinstance(text, dict):
-            text = text.get("text")
-        if isinstance(text, str) and text:
-            return text
-    return name.replace("_", " ")
 
 
 def _flat(settings: Any) -> str | None:
@@ -418,13 +372,13 @@ def _of_run(evidence: Evidence, checkpoint: str | None) -> list[Digest]:
 
 def _of_arrays(evidence: Evidence) -> list[Digest]:
     """Return the digest of the arrays as data, and with the seed as run."""
-    arrays = {name: _of_values(values) for name, values in evidence.given.items()}
+    arrays = {name: array_digest(values) for name, values in evidence.given.items()}
     named = ", ".join(arrays)
     as_json = partial(json.dumps, sort_keys=True, separators=(",", ":"))
     data = _of_text(as_json(arrays))
     run = _of_text(as_json({"arrays": arrays, "seed": evidence.seed}))
     return [
-        Digest("data", f"SHA-256 of each array, as JSON: {named}", data),
+        Digest("data", f"digest of each array, as JSON: {named}", data),
         Digest("run", "the same with the seed", run),
     ]
 
@@ -433,14 +387,6 @@ def _of_numbers(what: str, of: str, values: NDArray[np.float64]) -> Digest:
     little = np.ascontiguousarray(values, dtype="<f8").tobytes()
     of = f"{of}, as 64-bit little-endian numbers"
     return Digest(what, of, hashlib.sha256(little).hexdigest())
-
-
-def _of_values(values: NDArray[Any]) -> str:
-    """Return the digest of an array's dtype, shape and values."""
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    found = hashlib.sha256(f"{little.dtype.str} {little.shape}\n".encode())
-    found.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
-    return found.hexdigest()
 
 
 def _of_file(file: Path) -> str:
@@ -455,40 +401,36 @@ def _of_text(text: str) -> str:
 # the summary in a cell
 
 
+def facts_of(evidence: Evidence) -> dict[str, str]:
+    """Return what an audit is of, as its report and its summary in a cell list it."""
+    manifest, n_checkpoints = evidence.manifest, len(evidence.names.found)
+    recording, fork = manifest.get("recording") or {}, manifest.get("fork")
+    origin = (manifest.get("data") or {}).get("source") or {}
+    model, noise = manifest.get("model") or {}, manifest["training"].get("label_noise")
+    chosen = evidence.names.prediction() if n_checkpoints > 1 else None
+    facts = {
+        "recorded audit": recording.get("title"),
+        "model": model.get("class"),
+        "model settings": _flat(model.get("settings")),
+        "data": origin.get("loader"),
+        "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
+        "classes": str(len(evidence.data.class_names)),
+        "layers": listed(evidence.names.layer_names),
+        "scores": ", ".join(metrics_of(evidence)),
+        "fork": fork and f"of another run, from {fork['checkpoint'] or 'scratch'}",
+        "label noise": noise and f"{percent(noise)} of the pool's labels",
+        "checkpoints": str(n_checkpoints),
+        "prediction": chosen and f"{chosen.record.name}, drop {percent(chosen.drop)}",
+        "reference models": str(len(evidence.references.indices)),
+        "shadow models": str(evidence.n_shadows),
+        "ground truth": evidence.truth_in_words if evidence.has_ground_truth else None,
+    }
+    return {name: str(text) for name, text in facts.items() if text}
+
+
 def summary_html(evidence: Evidence) -> str:
     """Return the main facts of an audit as a small HTML table of escaped text."""
-    facts = _facts_of_arrays if evidence.given else _facts_of_run
-    return html_table(f"Audit of {evidence.path}", facts(evidence))
-
-
-def _facts_of_arrays(evidence: Evidence) -> list[tuple[str, str]]:
-    return [
-        ("samples", f"{len(evidence.data)}, all of them members"),
-        ("classes", str(len(evidence.data.class_names))),
-        ("layers", listed(evidence.names.layer_names) or "no representations"),
-        ("scores", ", ".join(metrics_of(evidence))),
-        ("ground truth", evidence.truth_in_words),
-        *[("warning", note) for note in evidence.notes_at("prediction")],
-    ]
-
-
-def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
-    n_checkpoints, fork = len(evidence.names.found), evidence.manifest.get("fork")
-    facts = [
-        ("members", f"{len(evidence.member_rows)} of {len(evidence.data)} samples"),
-        ("classes", str(len(evidence.data.class_names))),
-        ("layers", listed(evidence.names.layer_names)),
-        ("checkpoints", str(n_checkpoints)),
-    ]
-    if fork is not None:
-        facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
-    noise = evidence.manifest["training"].get("label_noise")
-    if noise:
-        facts.append(("label noise", f"{percent(noise)} of the pool's labels"))
-    if n_checkpoints > 1:
-        chosen = evidence.names.prediction()
-        facts.append(("prediction", f"{chosen.record.name}, drop {percent(chosen.drop)}"))
-        facts += [("warning", note) for note in evidence.notes_at("prediction")]
-    facts.append(("reference models", str(len(evidence.references.indices))))
-    facts.append(("shadow models", str(evidence.n_shadows)))
-    return facts
+    is_trained = len(evidence.names.found) > 1 or bool(evidence.given)
+    notes = evidence.notes_at("prediction") if is_trained else ()
+    rows = [*facts_of(evidence).items(), *(("warning", note) for note in notes)]
+    return html_table(f"Audit of {evidence.path}", rows)

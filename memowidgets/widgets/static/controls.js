@@ -95,8 +95,7 @@ export class Answers {
     this.onLine = html("span", { title: "their score and τ are less than two standard errors apart" });
     this.show = html("button", { type: "button", class: "mw-link", "aria-label": "show the samples on the line" }, "show");
     this.line = html("p", { class: "mw-on-line" }, this.onLine, " ", this.show);
-    this.element = html("div", { class: "mw-answers", role: "group", "aria-label": "The answer at τ" });
-    this.element.append(this.flagged.element, this.found.element, this.only.element, this.line);
+    this.element = html("div", { class: "mw-answers", role: "group", "aria-label": "The answer at τ" }, this.flagged.element, this.found.element, this.only.element, this.line);
   }
 
   /**
@@ -115,8 +114,7 @@ export class Answers {
     this.found.tell(settled ? whole(found) : "…", ` of ${many} ${positives}${doubt} are found`);
     this.only.tell(settled ? whole(flaggedOnly) : "…", " flagged only");
     this.found.element.hidden = this.only.element.hidden = !known;
-    const sitting = this.show.hidden ? whole(close) : close === 1 ? "One" : "Some"; // a list says how many
-    write(this.onLine, `${sitting} ${close === 1 ? "sits" : "sit"} on the line`);
+    write(this.onLine, close === 1 ? "One sits on the line" : `${this.show.hidden ? whole(close) : "Some"} sit on the line`);
     this.line.hidden = close === 0;
   }
 }

@@ -294,9 +294,8 @@ function reasons(item, kind, known) {
   const near = known?.neighbours ?? [];
   const nearest = `${near.length} nearest ${(item.text !== "" && NOUNS[kind]) || "samples"}`;
   const same = near.filter(({ label }) => label === (item.guess || item.label)).length;
-  const many = 2 * same >= near.length ? `and so ${same > 1 ? "do" : "does"} ${same} of its ${nearest}`
-    : `but ${same > 0 ? `only ${same}` : "none"} of its ${nearest} ${same > 1 ? "do" : "does"}`;
-  const so = near.length === 0 ? "" : `, ${many}`;
+  const few = `, but ${same > 0 ? `only ${same}` : "none"} of its ${nearest} ${same > 1 ? "do" : "does"}`;
+  const so = near.length === 0 ? "" : 2 * same < near.length ? few : `, and so do ${same} of its ${nearest}`;
   const text = html("p", {});
   const where = item.status === "" ? "" : flagged ? " Its score is at most τ." : " Its score is above τ.";
   if (item.label === "") text.append(where.trim());

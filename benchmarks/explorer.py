@@ -176,7 +176,7 @@ def _drag(notebook: NotebookPage) -> list[Row]:
         work = f"drag of {name} over 1 M scores, median and 95 % of the times between frames"
         ours = f"{statistics.median(times):.1f} ms, {late(times):.1f} ms"
         ratio = f"{statistics.median(times) / plain:.2f}×, {late(times) / most:.2f}×"
-        goal = "95 %: ≤ 1.5×" if name == "τ" else ""
+        goal = "95 %: ≤ 1.2×" if name == "τ" else ""
         found.append(Row(f"{work} ({what})", ours, limit, ratio, goal))
     return found
 

@@ -43,7 +43,7 @@ from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing
 from memowidgets.stamps import array_digest
 from memowidgets.store import MANIFEST, StoreError, without_advice
-from memowidgets.visible import listed
+from memowidgets.visible import listed, visible
 from memowidgets.vocabulary import Note, percent, spoken
 from memowidgets.widgets.standin import table as html_table
 
@@ -432,5 +432,6 @@ def summary_html(evidence: Evidence) -> str:
     """Return the main facts of an audit as a small HTML table of escaped text."""
     is_trained = len(evidence.names.found) > 1 or bool(evidence.given)
     notes = evidence.notes_at("prediction") if is_trained else ()
-    rows = [*facts_of(evidence).items(), *(("warning", note) for note in notes)]
+    rows = [(name, visible(text, 100)) for name, text in facts_of(evidence).items()]
+    rows += [("warning", note) for note in notes]
     return html_table(f"Audit of {evidence.path}", rows)

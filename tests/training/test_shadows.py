@@ -285,8 +285,8 @@ def test_parts_give_the_models_of_the_whole(audit, threads, tmp_path):
         ([6], ValueError, "0 to 5"),
         ([-1], ValueError, "0 to 5"),
         ([0.5], ValueError, "0 to 5"),
-        ("012", TypeError, "range"),
-        (3, TypeError, "range"),
+        ("012", TypeError, "several values"),
+        (3, TypeError, "several values"),
     ],
 )
 def test_a_part_is_of_the_whole(audit, threads, indices, error, fact):

@@ -286,7 +286,7 @@ def test_a_column_says_what_it_holds_and_a_click_shows_its_samples(dashboard):
     page.locator(".mw-between").click()
     page.locator(".mw-range").get_by_text("of 600").wait_for()
     page.mouse.click(box["x"] + 0.6 * box["width"], box["y"] + box["height"] - 8)
-    assert dashboard.python("dashboard.tau") > 0  # one on the axis moves τ
+    dashboard.eventually("dashboard.tau > 0", wanted=True)  # one on the axis moves τ
     agree(dashboard)
 
 

@@ -1,4 +1,4 @@
-/** A recorded audit for the front page: three counts, one slider, the samples, and one of them open. */
+/** A recorded audit for the front page: dots and three sentences, the samples, and one of them open. */
 
 import { html } from "../../memowidgets/widgets/static/dom.js";
 import { Explorer } from "../../memowidgets/widgets/static/explorer.js";

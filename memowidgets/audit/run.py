@@ -371,10 +371,8 @@ class Run:
     def _not_kept(self, made: StoredPass, name: str) -> Absent:
         """Return why a forward pass lacks an array."""
         if not name.startswith(LAYER):
-            return Absent(
-                f"a recording keeps {name} at the prediction checkpoint and the last one, gaps, "
-                f"losses and guesses at others, and no {name}"
-            )
+            do = "the prediction checkpoint and the last one have them"
+            return Absent(f"the recording has no {name}", do)
         if said := left_out(self.run):
             return Absent(f"{self.path} {said}", KEEP_ALL)
         kept = [one.removeprefix(LAYER) for one in made.tensors() if one.startswith(LAYER)]

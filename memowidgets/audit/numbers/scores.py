@@ -338,7 +338,7 @@ def is_computed(
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
 ) -> bool:
-    """Return whether `score` answers without computing anything, be it by an error."""
+    """Return whether `score` answers without computing anything."""
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
     known = SCORES[metric]
     if lacks_references(evidence, metric, record):

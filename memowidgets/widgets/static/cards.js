@@ -1,7 +1,7 @@
 /** How a sample looks: a row or a picture of the list, and in full. Shared by the inspector's parts. */
 
 import { html, setAttributes } from "./dom.js";
-import { whole } from "./numbers.js";
+import { percent, whole } from "./numbers.js";
 
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Image} Image */
@@ -269,12 +269,4 @@ function gauges(kind, found) {
     list.append(row);
   }
   return list;
-}
-
-/**
- * A probability in whole percent.
- * @param {number} share
- */
-export function percent(share) {
-  return share > 0 && share < 0.005 ? "< 1 %" : share > 0.995 && share < 1 ? "> 99 %" : `${Math.round(100 * share)} %`;
 }

@@ -157,7 +157,7 @@ export class Rates {
       const [down, up] = [[tpr - along[0], across[1] - fpr], [along[1] - tpr, fpr - across[0]]].map(([a, b]) => Math.hypot(a, b));
       rows.push(["Youden's J, TPR − FPR", tpr - fpr, [tpr - fpr - down, tpr - fpr + up]]);
     }
-    const texts = rows.map(([name, value, interval]) => [name, signed(value), interval ? interval.map(signed).join(" – ") : ""]);
+    const texts = rows.map(([name, value, interval]) => [name, signed(value), interval ? interval.map(signed).join(" to ") : ""]);
     const text = JSON.stringify(texts);
     if (text === this.text) return;
     this.text = text;

@@ -193,22 +193,6 @@ export function listeners(model) {
 }
 
 /**
- * Calls back with where the page's visible part begins, whenever what holds an element was scrolled.
- * A host may clip each of its boxes, which a sticky position cannot leave: so what sticks follows.
- * @param {Element} element
- * @param {ReturnType<typeof listeners>} ears
- * @param {(top: number) => void} action
- */
-export function onScroll(element, ears, action) {
-  const hear = (/** @type {Event} */ { target }) => {
-    if (!(target instanceof Element)) action(0);
-    else if (target.contains(element)) action(Math.max(0, target.getBoundingClientRect().top));
-  };
-  document.addEventListener("scroll", hear, true);
-  ears.later(() => document.removeEventListener("scroll", hear, true));
-}
-
-/**
  * Calls back with the width of an element whenever it changes, never for a hidden one.
  * @param {Element} element
  * @param {(width: number) => void} action

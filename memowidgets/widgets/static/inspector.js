@@ -6,6 +6,7 @@ import { DecideBar, decisionOf, download } from "./decide.js";
 import { arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, setAttributes, tell, write } from "./dom.js";
 import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
+import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
@@ -16,20 +17,6 @@ const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
 const LOST = 8000; // then what was asked for is asked for again
 const ROOM = 64; // screen pixels for the longer side of an image
-const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
-
-/** Each filter's word and what it shows. The last two have no tab unless they are chosen. */
-const TABS = /** @type {Record<string, [string, string]>} */ ({
-  flagged: ["Flagged", "score at most τ"],
-  found: ["Found", "flagged, and memorised"],
-  "flagged only": ["Flagged only", "flagged, but not memorised"],
-  missed: ["Missed", "memorised, but not flagged"],
-  "label looks wrong": ["Label looks wrong", "the model's class is not the label"],
-  all: ["All", "every sample"],
-  "left alone": ["Left alone", "not flagged"],
-  "on the line": ["On the line", "score less than two standard errors from τ"],
-});
-const WITHOUT_TAB = ["left alone", "on the line"];
 
 /** One view of the inspector. */
 export class Inspector {

@@ -101,19 +101,16 @@ export function intervalText(interval) {
     if (!isHidden(rate, digits)) return rate.toFixed(digits);
     return rate < 0.5 ? "< 0.0001" : "> 0.9999";
   });
-  return ends.join(" – ");
+  return ends.join(" to ");
 }
 
-/** @param {import("./maths.js").Interval} interval */
-export function percentIntervalText([low, high]) {
-  return `${percentText(low).replace(" %", "")} – ${percentText(high)}`;
-}
-
-/** @param {number} share */
-export function percentText(share) {
-  const percent = 100 * share;
-  if (percent > 0 && percent < 0.1) return "< 0.1 %";
-  return `${percent.toFixed(percent === 0 || percent === 100 ? 0 : 1)} %`;
+/**
+ * A share as a percentage, which no line break parts from its sign.
+ * @param {number} share
+ */
+export function percent(share) {
+  const many = share > 0 && share < 0.005 ? "< 1" : share > 0.995 && share < 1 ? "> 99" : Math.round(100 * share);
+  return `${many} %`.replaceAll(" ", "\u00a0");
 }
 
 /**

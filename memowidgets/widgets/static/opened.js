@@ -5,11 +5,12 @@
 
 import { alone } from "./bitmap.js";
 import {
-  body, enlargement, letterOf, likeliest, nameText, percent, picture, plain, proseText, strong, valuesText,
+  body, enlargement, letterOf, likeliest, nameText, picture, plain, proseText, strong, valuesText,
 } from "./cards.js";
 import { bytesOf, focused, html, svg, write } from "./dom.js";
 import { liraPicture, liraRange, spoken } from "./lira.js";
-import { errorText, fixed, whole } from "./numbers.js";
+import { errorText, fixed, percent, whole } from "./numbers.js";
+import { MEMORIZED, NOT_MEMORIZED, NOUNS, ONION, PREDICTED } from "./words.js";
 
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Page */
@@ -28,14 +29,6 @@ import { errorText, fixed, whole } from "./numbers.js";
 const ROOM = 112; // screen pixels for the longer side of an image
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
-
-const NOUNS = /** @type {Record<string, string>} */ ({ image: "images", text: "texts", mcq: "questions", table: "rows" });
-const ONION =
-  "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
-  "(Carlini et al. 2022): audit again on audit.kept(), and compare how many samples a model memorises.";
-const UNCHECKED = "Whether it will be memorised is a prediction. Models trained on other samples would show it.";
-const MEMORIZED = "Models that trained on it are surer of its label than models that did not, so who has it can tell that it was in the training data.";
-const NOT_MEMORIZED = "With it or without it, models answer much the same.";
 
 /** The view of one sample, beside the list or below it. */
 export class Opened {
@@ -307,7 +300,7 @@ function reasons(item, kind, known) {
   } else {
     const given = item.guessProbability === null ? "" : ` (${percent(item.guessProbability)})`;
     text.append("Label and model both say ", strong(item.label), given, so, ".");
-    if (flagged) text.append(" It is flagged because it is unusual for its label.");
+    if (flagged) text.append(" Yet its score is at most τ.");
   }
   return text.hasChildNodes() ? [html("strong", { class: "mw-heading" }, title), text] : [];
 }
@@ -326,7 +319,7 @@ function outcome(item, eta, known) {
   else if (memorized !== null) {
     text.append(html("strong", {}, memorized ? "Memorised." : "Not memorised."), ` ${memorized ? MEMORIZED : NOT_MEMORIZED} `);
     if (shadows?.support) text.append(html("span", { class: "mw-support" }, supportText(shadows.support)), " ");
-  } else if (item.status !== "") text.append(`${UNCHECKED} `);
+  } else if (item.status !== "") text.append(`${PREDICTED} `);
   text.append(agreement(item));
   if (text.textContent?.trim() === "") return [];
   const parts = /** @type {HTMLElement[]} */ ([html("strong", { class: "mw-heading" }, memorized === null ? "After" : "After: what came true")]);

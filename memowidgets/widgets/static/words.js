@@ -1,4 +1,4 @@
-/** Sentences and names of the front end that stand in more than one place, each with one spelling. */
+/** The sentences and names of the page that say something of samples, scores or the kernel, each with one spelling. */
 
 export const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 export const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
@@ -8,3 +8,25 @@ export const OTHER_CELL = "Waiting for the kernel: another cell is running.";
 export const OURS = "Waiting for the kernel: it reads the numbers.";
 /** Where the ROC would be. */
 export const UNCHECKED = "Nobody has checked yet which of these samples are memorised in the end. Shadow models, which trained on others of them, would say so, and draw the ROC here.";
+export const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
+
+/** Each filter's word and what it shows. The last two have no tab unless they are chosen. */
+export const TABS = /** @type {Record<string, [string, string]>} */ ({
+  flagged: ["Flagged", "score at most τ"],
+  found: ["Found", "flagged, and memorised"],
+  "flagged only": ["Flagged only", "flagged, but not memorised"],
+  missed: ["Missed", "memorised, but not flagged"],
+  "label looks wrong": ["Label looks wrong", "the model's class is not the label"],
+  all: ["All", "every sample"],
+  "left alone": ["Left alone", "not flagged, and not known to be memorised"],
+  "on the line": ["On the line", "score less than two standard errors from τ"],
+});
+export const WITHOUT_TAB = ["left alone", "on the line"];
+
+export const NOUNS = /** @type {Record<string, string>} */ ({ image: "images", text: "texts", mcq: "questions", table: "rows" });
+export const ONION =
+  "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
+  "(Carlini et al. 2022): audit again on what is left, and compare how many samples a model memorises.";
+export const PREDICTED = "Whether it will be memorised is a prediction. Models trained on other samples would show it.";
+export const MEMORIZED = "Models that trained on it are surer of its label than models that did not, so who has it can tell that it was in the training data.";
+export const NOT_MEMORIZED = "With it or without it, models answer much the same.";

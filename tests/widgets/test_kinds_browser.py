@@ -108,6 +108,7 @@ def test_no_decision_is_made_on_what_is_not_seen(widget_page, kind, width, heigh
     shown = widget_page([cell], width=width, height=height)
     page = shown.page
     page.locator(".mw-card").first.click()
+    assert all(in_view(page.locator(part)) for part in (".mw-sample", ".mw-decide"))
     places = [page.evaluate(PLACES)]
     decide_on_ten(page, lambda: places.append(page.evaluate(PLACES)))
     assert places[0] == places[1]

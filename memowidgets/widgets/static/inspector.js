@@ -149,6 +149,9 @@ export class Inspector {
     ears.on(this.back, "click", () => this.change({ page: this.model.get("page") - 1 }));
     ears.on(this.on, "click", () => this.change({ page: this.model.get("page") + 1 }));
     ears.on(this.list, "keydown", (event) => this.key(event));
+    ears.on(this.list, "focusin", ({ target }) => { // a press would lose the row that it is on
+      if (/** @type {Element} */ (target).matches(":focus-visible")) this.reveal();
+    });
     ears.on(this.opened.element, "keydown", (event) => this.key(event));
   }
 
@@ -599,7 +602,9 @@ export class Inspector {
     const position = Number(one.dataset.position);
     if (target.closest(".mw-mark") || event.shiftKey) this.mark(position, event.shiftKey);
     else this.choose(position);
-    if (!target.closest(".mw-mark")) this.current()?.focus({ preventScroll: true });
+    if (target.closest(".mw-mark")) return;
+    this.current()?.focus({ preventScroll: true });
+    this.reveal();
   }
 
   /**

@@ -300,7 +300,7 @@ function reasons(item, kind, known) {
   } else {
     const given = item.guessProbability === null ? "" : ` (${percent(item.guessProbability)})`;
     text.append("Label and model both say ", strong(item.label), given, so, ".");
-    if (flagged) text.append(" Yet its score is at most τ.");
+    if (flagged) text.append(where);
   }
   return text.hasChildNodes() ? [html("strong", { class: "mw-heading" }, title), text] : [];
 }

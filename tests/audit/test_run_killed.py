@@ -147,7 +147,6 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(tmp_path
     for audit in audits:
         audit.run_shadows(len(whole) + 2, Inline())
     same_shadows(*audits)
-    assert not list(killed.rglob(".unfinished-*"))
 
 
 def same_shadows(*audits: mw.Audit) -> None:

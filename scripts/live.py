@@ -179,7 +179,9 @@ def style(name: str) -> str:
         from memowidgets.teaching.playground import STYLE
 
         return f"{STYLE}\n{(FOLDER / 'live.css').read_text('utf-8')}"
-    return frontend.style(*frontend.STYLES, FOLDER / "live.css")
+    from memowidgets.teaching.guess import SHEET
+
+    return frontend.style(*frontend.STYLES, SHEET, FOLDER / "live.css")
 
 
 # -------------------------------------------------------------------- recorded audits
@@ -194,11 +196,15 @@ def audit(name: str) -> Moving:
 
 
 def glance(name: str) -> Moving:
-    """Return the samples of a recorded audit with one slider, for PSMI where ρ picked."""
+    """Return a guess on a recorded audit, and its samples with one slider, for PSMI at ρ."""
+    from memowidgets.audit import open_recorded
+    from memowidgets.commands.demo import guess_of
+
     recorded = _Recorded(name)
     content = recorded.opening() | recorded.picks() | recorded.samples()
     content["views"] = [recorded.wire(*recorded.first)]
     content["opened"] = recorded.clearest()
+    content["guess"] = guess_of(open_recorded(name))
     return Moving("glance", recorded.title, recorded.still(), content)
 
 

@@ -1,16 +1,23 @@
-"""The report of a recorded audit, opened in a browser."""
+"""A guess on a recorded audit and its report, opened in a browser."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from memowidgets.commands.runs import CommandError, check_free, refusing
+from memowidgets.files import write_whole
 from memowidgets.visible import visible
 
+if TYPE_CHECKING:
+    from memowidgets.audit import Audit
+
 RECORDING = "patients-smollm2"
+_TITLE = "Which of these will the model memorise?"
 
 
 def demo(
@@ -20,28 +27,28 @@ def demo(
     browser: bool = True,
     overwrite: bool = False,
 ) -> Path:
-    """Write the report of the recorded audit, and open it.
+    """Write a page that asks for a guess, and the report of the recorded audit; open the former.
 
     Parameters
     ----------
     say : callable
         Function that prints a line.
     out : Path, optional
-        Folder for the report. It is created if it does not exist. Default: a new temporary folder.
+        Folder for the pages. It is created if it does not exist. Default: a new temporary folder.
     browser : bool
         Whether to open a browser. The page's path is printed in any case.
     overwrite : bool
-        Whether to replace a report that is in the folder already.
+        Whether to replace pages that are in the folder already.
 
     Returns
     -------
     Path
-        The page.
+        The page with the guess.
 
     Raises
     ------
     CommandError
-        If the folder cannot be written to, or a report is there already.
+        If the folder cannot be written to, or a page is there already.
     """
     if out is not None and out.exists() and not out.is_dir():
         raise CommandError(f"{out} is not a folder; pass a folder as --out")
@@ -52,21 +59,76 @@ def demo(
         raise CommandError(
             f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
         ) from None
-    check_free(folder / f"{RECORDING}.html", overwrite=overwrite)
-    say("Which of its training samples will this model memorise?")
+    page, report = folder / "index.html", folder / f"{RECORDING}.html"
+    for file in (page, report):
+        check_free(file, overwrite=overwrite)
+    say(_TITLE)
     say("SmolLM2 learned from notes about invented patients which ward takes them.")
-    say("Writing the report of its recorded audit, with a threshold τ that you can move.")
+    say("Writing a page that lets you guess, and the report of its recorded audit.")
     with refusing(folder):
         from memowidgets.audit import open_recorded
 
+        audit = open_recorded(RECORDING)
         # without figures, which take ten times as long as all the rest
-        page = open_recorded(RECORDING).report(
-            folder / f"{RECORDING}.html",
+        audit.report(
+            report,
             include_samples=True,  # they are generated, so anybody may see them
             overwrite=overwrite,
             figures=False,
         )
+        write_whole(page, _guess_page(audit, report.name).encode())
     say(f"The page is {visible(str(page))}")
-    if browser and not webbrowser.open(f"{page.as_uri()}#move"):
+    if browser and not webbrowser.open(page.as_uri()):
         say("No browser was found. Open the page in one yourself.")
     return page
+
+
+def guess_of(audit: Audit) -> dict[str, Any]:
+    """Return what the guess shows of a recorded audit of patients."""
+    from memowidgets.teaching.guess import guess_content
+
+    evidence, truth = audit.evidence, audit.log_lira().dropna()
+    data = evidence.member_data
+    rows = [data.ids.tolist().index(name) for name in truth.index]
+    now, last = (
+        int(audit.checkpoints.epoch[name])
+        for name in (audit.prediction.record.name, audit.checkpoints.index[-1])
+    )
+    return guess_content(
+        [data.questions[i] for i in rows],
+        [data.choices[i][data.labels[i]] for i in rows],
+        data.attributes["kind"][rows],
+        audit.score("psmi")[truth.index].to_numpy(),
+        truth.to_numpy(),
+        (now, last),
+        audit.n_shadows,
+    )
+
+
+def _guess_page(audit: Audit, report: str) -> str:
+    """Return the guess as a page that needs no other file and leads to the report beside it."""
+    from memowidgets.report.page import policy
+    from memowidgets.teaching.guess import SHEET, guess_script
+    from memowidgets.widgets.frontend import style as joined
+
+    content = {**guess_of(audit), "onward": f"{report}#move"}
+    held = json.dumps(content).replace("<", "\\u003c")
+    style, script = f"{joined('shared', SHEET)}\n{_PAGE_STYLE}", guess_script()
+    return (
+        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        f"<meta http-equiv='Content-Security-Policy' content=\"{policy(script, style)}\">\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        "<meta name='color-scheme' content='light dark'>\n"
+        f"<title>{_TITLE}</title>\n<style>{style}</style>\n</head>\n"
+        f"<body><main><h1>{_TITLE}</h1></main>\n"
+        "<noscript>The guess needs JavaScript; "
+        f"<a href='{report}'>the report</a> stands without.</noscript>\n"
+        f"<script type='application/json' id='mw-guess-data'>{held}</script>\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+_PAGE_STYLE = """body { margin: 0; font-family: system-ui, sans-serif; }
+main { max-width: 980px; margin: 0 auto; padding: 36px 20px; }
+h1 { margin: 0 0 10px; font-size: clamp(26px, 4vw, 34px); line-height: 1.15; }
+"""

@@ -1,0 +1,98 @@
+"""A guess before the end of training: three of six samples that the model will memorise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memowidgets.teaching.playground import STATIC
+from memowidgets.widgets.frontend import scripts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SCRIPT = STATIC / "guess_page.js"
+SHEET = STATIC / "guess.css"
+SIXES = 100
+MEMORISED, HARMLESS = 10.0, 1.0  # log-LiRA from which, and below which, there is no doubt
+KINDS = {  # of the generated patients, in words for everybody
+    "atypical": "rare but right",
+    "near duplicate": "much like another",
+}
+
+
+def drawn_sixes(
+    log_lira: NDArray[np.float64], kinds: NDArray[Any], n: int = SIXES, seed: int = 0
+) -> NDArray[np.int64]:
+    """Draw sets of three samples that are clearly memorised and three that clearly are not.
+
+    The latter are of three different kinds, so that what is unusual does not tell. All six stand
+    in a drawn order.
+
+    Parameters
+    ----------
+    log_lira : array of shape (n_samples,)
+        Ground truth.
+    kinds : array of shape (n_samples,)
+        Kind of each sample.
+    n : int
+        Number of sets.
+    seed : int
+        Seed of the draws.
+
+    Returns
+    -------
+    array of shape (n, 6)
+        Positions.
+    """
+    rng = np.random.default_rng(seed)
+    memorised, others = np.flatnonzero(log_lira >= MEMORISED), np.flatnonzero(log_lira < HARMLESS)
+    sixes = []
+    for _ in range(n):
+        three = rng.choice(np.unique(kinds[others]), 3, replace=False)
+        apart = [rng.choice(others[kinds[others] == kind]) for kind in three]
+        sixes.append(rng.permutation([*rng.choice(memorised, 3, replace=False), *apart]))
+    return np.array(sixes)
+
+
+def guess_content(
+    texts: Sequence[str],
+    labels: Sequence[str],
+    kinds: NDArray[Any],
+    scores: NDArray[np.float64],
+    log_lira: NDArray[np.float64],
+    epochs: tuple[int, int],
+    models: int,
+) -> dict[str, Any]:
+    """Return what the page of the guess shows: the drawn sixes, and the samples in them.
+
+    `epochs` are the epoch of the prediction and the last one; `models` is the number of shadow
+    models behind `log_lira`. Low scores mean risk.
+    """
+    sixes = drawn_sixes(log_lira, kinds)
+    lowest = np.take_along_axis(sixes, np.argsort(scores[sixes], axis=1)[:, :3], axis=1)
+    used, places = np.unique(sixes, return_inverse=True)
+    return {
+        "notes": [
+            {
+                "text": texts[i],
+                "label": labels[i],
+                "kind": KINDS.get(kinds[i], str(kinds[i])),
+                "score": float(scores[i]),
+                "memorised": bool(log_lira[i] >= MEMORISED),
+            }
+            for i in used.tolist()
+        ],
+        "sixes": places.reshape(sixes.shape).tolist(),
+        "found": float((log_lira[lowest] >= MEMORISED).sum(axis=1).mean()),
+        "epochs": epochs,
+        "models": models,
+        "samples": len(log_lira),
+    }
+
+
+def guess_script() -> str:
+    """Return the script of a page that holds the guess alone."""
+    return f'"use strict";\n(() => {{\n{scripts(SCRIPT)}\n}})();\n'

@@ -72,7 +72,7 @@ def _without_its_own(
 
 
 class Live(SphinxDirective):
-    """A part that moves: ``{live} audit NAME``, ``glance NAME`` or ``playground NAME``."""
+    """A part that moves: ``{live} KIND NAME``, as `scripts.live.part` has them."""
 
     required_arguments = 2
 

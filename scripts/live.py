@@ -148,8 +148,9 @@ def part(kind: str, name: str) -> Moving:
 
     Parameters
     ----------
-    kind : {"audit", "glance", "playground"}
-        A recorded audit with all its pickers, its samples with one slider, or a playground.
+    kind : {"audit", "glance", "hands", "playground"}
+        A recorded audit with all its pickers; a guess and its samples with one slider; the guess of
+        a class; or a playground.
     name : str
         Of the recording or the playground.
 
@@ -206,6 +207,17 @@ def glance(name: str) -> Moving:
     content["opened"] = recorded.clearest()
     content["guess"] = guess_of(open_recorded(name))
     return Moving("glance", recorded.title, recorded.still(), content)
+
+
+def hands(name: str) -> Moving:
+    """Return the guess of a whole class on a recorded audit."""
+    from memowidgets.audit import open_recorded
+    from memowidgets.commands.demo import guess_of
+
+    recorded = _Recorded(name)
+    return Moving(
+        "hands", recorded.title, recorded.still(), {"guess": guess_of(open_recorded(name))}
+    )
 
 
 class _Recorded:
@@ -455,4 +467,4 @@ _OURS = {
     *("_esm", "_css", "_anywidget_id", "_experimental_cell_id"),
 }
 
-KINDS = {"audit": audit, "glance": glance, "playground": playground}
+KINDS = {"audit": audit, "glance": glance, "hands": hands, "playground": playground}

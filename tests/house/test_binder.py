@@ -18,7 +18,7 @@ PARTS = ("memowidgets", "notebooks", "binder", "scripts")
 FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
 WIDGETS = (
     ".mw-play-psmi canvas",
-    ".mw-explorer",
+    ".mw-play-watch canvas",
     ".mw-play-lira canvas",
     ".mw-play-theorem canvas",
 )

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow  # they need the site
 
 AUDITS = {"mmlu": "mmlu-field-smollm2", "banking77": "banking77-smollm2", "cifar10": "cifar10-wrn"}
 FIRST = "patients-smollm2"  # on the first page
-PAGES = ["index", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
+PAGES = ["index", "live/hands", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
 # The three audits have pages of the same parts.
 EACH_KIND = [name for name in PAGES if not name.endswith(("banking77", "cifar10"))]
 MOST_BYTES = 1_400_000
@@ -184,6 +184,21 @@ def test_the_demo_begins_with_the_guess_and_leads_to_its_report(chromium, tmp_pa
         page.locator(".mw-guess-go").click()
         page.locator(".mw-guess-result").get_by_role("link").click()
         page.locator(".mw-explorer").wait_for()
+
+
+def test_a_class_guesses_by_a_show_of_hands(visit):
+    page, content = visit("live/hands"), guess_of(mw.open_recorded(FIRST))
+    notes = [content["notes"][place] for place in content["sixes"][0]]
+    go = page.locator(".mw-guess-go")
+    fields = page.get_by_label("hands for: ")
+    assert go.is_disabled()
+    for field, hands in zip(fields.all(), ("3", "9", "-5", "", "30", "12"), strict=True):
+        field.fill(hands)
+    go.click()
+    mine = sum(notes[place]["memorised"] for place in (1, 4, 5))
+    assert page.locator(".mw-guess-result > div b").first.inner_text() == f"{mine} of 3"
+    named = page.locator(".mw-guess-who").filter(has_text="the class")
+    assert named.count() == 3
 
 
 def all_notes(page):

@@ -30,9 +30,11 @@ export const memorisedIn = (notes) => notes.filter((note) => note.memorised).len
  * @param {Guess} content
  * @param {HTMLElement} el
  * @param {HTMLElement} onward  leads to all notes; shown after the first guess
+ * @param {boolean} [hands]  whether a class guesses: three with the most hands are picked
  */
-export function showGuess(content, el, onward) {
-  const section = root(el, "guess", "Which three will the model memorise?", listeners());
+export function showGuess(content, el, onward, hands = false) {
+  const ears = listeners(/** @type {any} */ (null)); // a page of its own, without a kernel
+  const section = root(el, "guess", "Which three will the model memorise?", ears);
   const [now, last] = content.epochs;
   const here = html("span", {}, "you are here");
   const grid = html("div", { class: "mw-guess-notes" });
@@ -41,21 +43,22 @@ export function showGuess(content, el, onward) {
   const result = html("div", { class: "mw-guess-result", role: "status" });
   const all = { you: 0, rounds: 0 };
   let round = 0;
-  /** @type {Map<HTMLButtonElement, Note>} */
+  const guesser = hands ? "the class" : "you";
+  /** @type {Map<HTMLElement, Note>} */
   let cards = new Map();
 
-  const picked = () => [...cards].filter(([card]) => card.ariaPressed === "true").map(([, note]) => note);
+  const picked = () => (hands ? mostHands([...cards]) : pressed([...cards])).map(([, note]) => note);
 
   const count = () => {
     const left = PICKS - picked().length;
     go.disabled = left > 0;
-    go.textContent = left === 0 ? "Finish the training" : left === PICKS ? "Pick 3 notes" : `Pick ${left} more`;
+    go.textContent = left === 0 ? "Finish the training" : left === PICKS ? `${hands ? "Count" : "Pick"} 3 notes` : `${left} more`;
   };
 
   const deal = () => {
     const notes = content.sixes[round % content.sixes.length].map((place) => content.notes[place]);
-    cards = new Map(notes.map((note) => [cardOf(note), note]));
-    for (const card of cards.keys()) card.addEventListener("click", () => pick(card));
+    cards = new Map(notes.map((note) => [hands ? countedCard(note) : cardOf(note), note]));
+    for (const card of cards.keys()) card.addEventListener(hands ? "input" : "click", () => (hands ? grow() : pick(card)));
     grid.replaceChildren(...cards.keys());
     section.classList.remove("mw-guess-over");
     here.textContent = "you are here";
@@ -64,7 +67,13 @@ export function showGuess(content, el, onward) {
     count();
   };
 
-  const pick = (/** @type {HTMLButtonElement} */ card) => {
+  const grow = () => {
+    const most = Math.max(1, ...[...cards.keys()].map(handsOf));
+    for (const card of cards.keys()) card.style.setProperty("--mw-share", `${(100 * handsOf(card)) / most}%`);
+    count();
+  };
+
+  const pick = (/** @type {HTMLElement} */ card) => {
     if (card.ariaPressed !== "true" && picked().length === PICKS) return;
     card.ariaPressed = String(card.ariaPressed !== "true");
     count();
@@ -72,15 +81,15 @@ export function showGuess(content, el, onward) {
 
   const finish = () => {
     const [yours, psmi] = [picked(), lowest([...cards.values()])];
-    for (const [card, note] of cards) reveal(card, note, yours.includes(note), psmi.includes(note));
+    for (const [card, note] of cards) reveal(card, note, yours.includes(note) ? guesser : "", psmi.includes(note) ? "PSMI" : "");
     section.classList.add("mw-guess-over");
-    here.textContent = "you and PSMI chose here";
+    here.textContent = `${guesser} and PSMI chose here`;
     go.textContent = "Six other notes";
     said.textContent = `${content.models} other models, trained with and without each note, say which were memorised.`;
     all.you += memorisedIn(yours);
     all.rounds += 1;
     result.replaceChildren(
-      score("you", memorisedIn(yours), all.rounds > 1 ? `${all.you} of ${PICKS * all.rounds} so far` : ""),
+      score(guesser, memorisedIn(yours), all.rounds > 1 ? `${all.you} of ${PICKS * all.rounds} so far` : ""),
       score(`PSMI, our score, at epoch ${now}`, memorisedIn(psmi), ""),
       html("p", {}, html("b", {}, "Nobody had to wait for the end. "),
         "PSMI picked its three when you did: it asks whether a note agrees with its label. Over " +
@@ -93,7 +102,7 @@ export function showGuess(content, el, onward) {
     if (!section.classList.contains("mw-guess-over")) return finish();
     round += 1;
     deal();
-    [...cards.keys()][0].focus();
+    (grid.querySelector("input") ?? [...cards.keys()][0]).focus();
   });
   section.append(
     html("p", { class: "mw-guess-lead" },
@@ -111,17 +120,39 @@ function cardOf({ text, label }) {
     html("span", {}, text), html("span", { class: "mw-guess-ward" }, "sent to ", html("b", {}, label)));
 }
 
+/** @param {Note} note */
+function countedCard({ text, label }) {
+  const field = html("input", { type: "number", min: 0, max: 999, "aria-label": `hands for: ${text}` });
+  return html("div", { class: "mw-guess-note" }, html("span", {}, text),
+    html("span", { class: "mw-guess-ward" }, "sent to ", html("b", {}, label)),
+    html("span", { class: "mw-guess-hands" }, field, " hands", html("i")));
+}
+
+/** @param {HTMLElement} card */
+const handsOf = (card) => Math.max(0, Number(card.querySelector("input")?.value) || 0);
+
+/** @typedef {[HTMLElement, Note][]} Cards */
+
+/** @param {Cards} cards */
+const pressed = (cards) => cards.filter(([card]) => card.ariaPressed === "true");
+
 /**
- * @param {HTMLButtonElement} card
- * @param {Note} note
- * @param {boolean} yours
- * @param {boolean} psmis
+ * The three notes with the most hands; of equal ones the first.
+ * @param {Cards} cards
  */
-function reveal(card, { kind, memorised }, yours, psmis) {
-  card.disabled = true;
+const mostHands = (cards) =>
+  cards.filter(([card]) => handsOf(card) > 0).sort(([a], [b]) => handsOf(b) - handsOf(a)).slice(0, PICKS);
+
+/**
+ * @param {HTMLElement} card
+ * @param {Note} note
+ * @param {...string} named  who picked it, or an empty text
+ */
+function reveal(card, { kind, memorised }, ...named) {
+  for (const one of [card, ...card.querySelectorAll("input")]) one.toggleAttribute("disabled", true);
   card.classList.toggle("mw-guess-memorised", memorised);
   card.append(html("span", { class: "mw-guess-truth" }, `${memorised ? "★ memorised" : "not memorised"} · ${kind}`));
-  const who = [yours ? "you" : "", psmis ? "PSMI" : ""].filter(Boolean).join(" · ");
+  const who = named.filter(Boolean).join(" · ");
   if (who) card.append(html("span", { class: "mw-guess-who" }, who));
 }
 

@@ -140,6 +140,9 @@ def _dragged(page: Page, canvas: str) -> list[tuple[float, float]]:
 def _trained(page: Page) -> list[tuple[float, float]]:
     """Return the same while the network trains until ρ and then to the end."""
     page.evaluate("() => { window.frames_seen.length = 0; }")
+    for _ in range(5):
+        page.locator(".mw-plot-cloud").press("PageDown")
+        page.locator(".mw-plot-cloud").press("Enter")
     for label in ("Train to the end", "Ask 32 other networks"):
         page.locator(TRAIN).click()
         page.get_by_role("button", name=label, disabled=False).wait_for(timeout=120_000)

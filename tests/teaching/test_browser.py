@@ -127,7 +127,7 @@ def the_round(notebook):
         view.get_by_role("button", name=name, disabled=False).wait_for()
     eventually(notebook, "watch.guess is not None and watch.guess.tolist() == [1, 2, 3, 4, 5]")
     right = notebook.python("int((watch.log_lira[watch.guess] >= 4).sum())")
-    assert fact(page, "watch", "your five").inner_text() == f"{right} of 5"
+    assert f"Memorised are {right} of your five" in view.locator(".mw-watch-phase").inner_text()
     assert notebook.python("bool((watch.log_lira[watch.psmi.argsort()[:5]] > -1e9).all())")
 
 
@@ -197,7 +197,7 @@ def every_canvas_follows_the_theme(notebook):
     pictures = "() => [...document.querySelectorAll('.mw-plot')].map((plot) => plot.toDataURL())"
     notebook.wait_until_idle()
     light = settled(notebook.page, pictures, 500)
-    assert len(light) == 16
+    assert len(light) == 15
     for theme in ("dark", "light"):
         before = notebook.page.evaluate(pictures)
         notebook.theme(theme)

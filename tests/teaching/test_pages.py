@@ -115,6 +115,8 @@ def test_a_point_that_is_chosen_again_at_once_has_its_numbers(playground):
 @pytest.mark.parametrize("name", live.PLAYGROUNDS)
 def test_on_a_phone_controls_are_large_and_beside_what_they_move(playground, name):
     page = playground(name, **PHONE)
+    for folded in page.locator("details:not([open]) > summary").all():
+        folded.click()
     for slider in page.locator(".mw-slide").all():
         assert slider.bounding_box()["width"] >= 200
     assert page.evaluate(SMALL) == []
@@ -227,6 +229,16 @@ COUNT = """() => {
 }"""
 
 
+def guessed(view):
+    """Ring five points, without which nothing is trained."""
+    assert view.locator(".mw-watch-next").inner_text() == "Ring 5 points"
+    view.locator(".mw-watch-next").press("Enter")  # which does nothing yet
+    for _ in range(5):
+        view.locator(".mw-plot-cloud").press("PageDown")
+        view.locator(".mw-plot-cloud").press("Enter")
+    assert view.locator(".mw-watch-next").inner_text() == "Train until ρ"
+
+
 def trained(page, name):
     """Press the large button, and wait until it says something else."""
     page.locator(".mw-watch-next").click()
@@ -236,12 +248,14 @@ def trained(page, name):
 
 def test_with_less_motion_a_training_is_shown_in_few_pictures(playground):
     page = playground("watch", motion="reduce")
+    guessed(page.locator(".mw-play"))
     page.evaluate(COUNT)
     assert trained(page, "Train to the end") <= 8
     assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
     assert trained(page, "Ask 32 other networks") <= 20
     assert page.locator(".mw-play").get_attribute("data-epoch") == "150"
     page = playground("watch")
+    guessed(page.locator(".mw-play"))
     page.evaluate(COUNT)
     assert trained(page, "Train to the end") > 12  # one at least for each epoch
     assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
@@ -275,6 +289,7 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     assert len(page.workers) == 2 * each
 
     for view in views:
+        guessed(view)
         view.locator(".mw-watch-next").click()
     for view in views:
         view.get_by_role("button", name="Train to the end", disabled=False).wait_for(timeout=60_000)
@@ -291,6 +306,7 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     page.wait_for_function("(v) => Number(v.dataset.models) > 0", arg=views[0].element_handle())
     views[0].get_by_role("button", name="Start again").click()
     assert views[0].get_attribute("data-models") == "0"
+    guessed(views[0])
     views[0].locator(".mw-watch-next").click()
     with opened.server.lock:
         opened.names["first"].close()

@@ -2,7 +2,7 @@
 
 import { html } from "../../widgets/static/dom.js";
 import { besideText } from "../../widgets/static/numbers.js";
-import { button, drawSides, facts, fixedText, isStill, legend, linear, packed, panel, Plot, shareText, shown, sliders, tile } from "./kit.js";
+import { button, drawSides, fixedText, isStill, legend, linear, packed, panel, Plot, shareText, shown, sliders } from "./kit.js";
 import { density, logRatio, sideOf } from "./lira_maths.js";
 import { NAMES, PointsPlayground } from "./points.js";
 import { directionsFor, psmiOfRows } from "./psmi_maths.js";
@@ -35,6 +35,7 @@ import { DIRECTIONS, EPOCHS, lowest, makeData, median, membersOf, MODELS, serve,
 const SETTINGS = /** @type {const} */ (["width", "noise", "rho", "seed", "n", "classes"]);
 const RINGS = 5;
 const ETA = 4;
+const LEAST = 8; // networks a side, before a word about memorised
 const STILL = 25; // epochs between two pictures where the reader asked for less motion
 const ABOUT = {
   name: "watch",
@@ -44,7 +45,6 @@ const ABOUT = {
     "this point changed what the finished network says of it, so that an outsider who has the point can tell that it was " +
     "trained on. Ring five points that you expect it to memorise. Then train.",
   tries: [
-    "Ring five points before you train (click them, or Enter on the keyboard). Then compare yourself with PSMI and with the loss.",
     "An outlier is not yet memorised: ring a point far outside whose label is right, and see.",
     "A memorised point need not be answered rightly: look for one whose gap stays below 0 and whose log-LiRA is above 4.",
     "Give one point in the middle of a class another label. Train again: the boundary makes an island for it, long after ρ.",
@@ -146,9 +146,8 @@ class WatchView extends PointsPlayground {
       signs: [["◯", "fg", "your guess"], ["P", "fg", "PSMI’s"], ["L", "fg", "the loss’s"], ["★", "fg", "memorised"]],
     });
     this.curves = new Plot("curves", 170, { left: 48, right: 14, top: 12, bottom: 38 });
-    this.losses = new Plot("losses", 150, { left: 48, right: 14, top: 12, bottom: 38 });
     this.gaps = new Plot("shadows", 200, { left: 48, right: 14, top: 26, bottom: 84 });
-    this.plots = [this.cloud, this.curves, this.losses, this.gaps];
+    this.plots = [this.cloud, this.curves, this.gaps];
     this.workshop = new Workshop(Math.min(2, navigator.hardwareConcurrency || 1));
     /** @type {number[]} */
     this.rings = [];
@@ -203,19 +202,15 @@ class WatchView extends PointsPlayground {
     }, (name, value) => (this.setting[name] = value),
     (name) => (name === "noise" || name === "seed" ? this.restart() : this.edited()));
     const phase = html("p", { class: "mw-panel-words mw-watch-phase" });
-    const [you, psmi, loss, chosen] = [
-      tile("your five", "points that you ringed"), tile("PSMI’s five", "lowest PSMI of the last hidden layer at ρ"),
-      tile("the loss’s five", "highest loss at ρ"), tile("log-LiRA of the chosen point", "from η = 4 on it counts as memorised"),
-    ];
     const left = html("div", { class: "mw-play-side" }, this.cloudPanel(), html("div", { class: "mw-row" }, next, phase),
-      this.acts(ring, other), facts("Who was right", [you, psmi, loss, chosen], "mw-play-facts-in-pairs"));
+      this.acts(ring, other));
     const right = html("div", { class: "mw-play-side" },
       panel("Probability of each point’s label", "by epoch; the chosen and the ringed points are bold", this.curves.canvas),
-      panel("Median loss", "ρ stops the training", this.losses.canvas),
       panel("Logit gaps of the chosen point", `${MODELS} other networks`, this.gaps.canvas,
         legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["│", "fg", "the network you watched"]])));
-    this.body.append(left, right, slides.element);
-    return { next, phase, ring, slides, you, psmi, loss, chosen };
+    const settings = html("details", { class: "mw-try mw-span" }, html("summary", {}, "Another network"), slides.element);
+    this.body.append(left, right, settings);
+    return { next, phase, ring, slides };
   }
 
   listen() {
@@ -294,9 +289,14 @@ class WatchView extends PointsPlayground {
     return this.past.length > 0 && this.past[this.past.length - 1].epoch >= EPOCHS;
   }
 
+  /** How many points are still to be ringed before the first training. */
+  get toGuess() {
+    return this.past.length > 0 ? 0 : Math.min(RINGS, this.now.labels.length) - this.rings.length;
+  }
+
   /** Does what the large button says. */
   async step() {
-    if (this.busy) return;
+    if (this.busy || this.toGuess > 0) return;
     const { round } = this;
     this.busy = true;
     this.failed = "";
@@ -423,7 +423,7 @@ class WatchView extends PointsPlayground {
     if (asked === null || !asked.judged.includes(sample)) return null;
     const side = (/** @type {number} */ is) => asked.gaps.filter((_, k) => asked.members[asked.models[k]][sample] === is).map((row) => row[sample]);
     const [inside, outside] = [side(1), side(0)];
-    if (inside.length < 2 || outside.length < 2) return null;
+    if (inside.length < LEAST || outside.length < LEAST) return null;
     const fitted = [inside, outside].map((gaps) => {
       const { mean, squares, count } = sideOf(gaps);
       return { mean, variance: Math.max(squares / count, 1e-9) };
@@ -435,23 +435,20 @@ class WatchView extends PointsPlayground {
   /* ------------------------------------------------------------ what is shown */
 
   show() {
-    const { next, phase, ring, slides, you, psmi, loss, chosen } = this.parts;
+    const { next, phase, ring, slides } = this.parts;
     this.nameClasses();
     const epoch = this.past.length > 0 ? this.past[this.past.length - 1].epoch : 0;
     const done = this.asked !== null && this.asked.gaps.length === MODELS;
     const name = !this.trained ? (this.stopped === null ? "Train until ρ" : "Train to the end") : done ? "Another round" : "Ask 32 other networks";
-    if (next.textContent !== name) next.textContent = name;
-    next.setAttribute("aria-disabled", String(this.busy));
+    const left = this.toGuess;
+    const label = left === 0 ? name : left === RINGS ? `Ring ${RINGS} points` : `Ring ${left} more`;
+    if (next.textContent !== label) next.textContent = label;
+    next.setAttribute("aria-disabled", String(this.busy || left > 0));
     const rung = this.rings.length;
     const { fives } = this;
-    const verdict = (/** @type {number[]} */ samples) => {
-      if (samples.length === 0) return "–";
-      if (!done) return `${samples.length} chosen`;
-      const right = samples.filter((sample) => (this.judge(sample)?.logLira ?? -Infinity) >= ETA).length;
-      return `${right} of ${samples.length}`;
-    };
+    const right = (/** @type {number[]} */ samples) => samples.filter((sample) => (this.judge(sample)?.logLira ?? -Infinity) >= ETA).length;
     let words = `Ring the five points that it will memorise: ${rung} of ${RINGS}.`;
-    if (done) words = `Right: ${rung > 0 ? `you ${verdict(this.rings)}, ` : ""}PSMI ${verdict(fives.psmi)}, the loss ${verdict(fives.loss)}. Each of these points was in the data of 16 networks, and not in that of 16 others.`;
+    if (done) words = `Memorised are ${right(this.rings)} of your five, ${right(fives.psmi)} of PSMI’s, ${right(fives.loss)} of the loss’s. Why a score? You see two dimensions. The model of the patients has 576.`;
     else if (this.asked !== null) words = `${this.asked.gaps.length} of ${MODELS} networks are trained.`;
     else if (this.trained) words = "Trained to the end. Other networks, with and without these points, say what it memorised.";
     else if (this.stopped !== null) words = `ρ at epoch ${this.stopped.epoch}: the median loss has dropped by ${shareText(this.stopped.drop)}. P and L mark what PSMI and the loss expect.`;
@@ -463,12 +460,6 @@ class WatchView extends PointsPlayground {
     ring.textContent = this.rings.includes(this.now.selected) ? "Unring it" : "Ring it";
     ring.disabled = this.stopped !== null;
     slides.show(this.setting);
-    const under = done ? "memorised (log-LiRA ≥ 4)" : "";
-    you.show(verdict(this.rings), under);
-    psmi.show(verdict(fives.psmi), under);
-    loss.show(verdict(fives.loss), under);
-    const judged = this.judge(this.now.selected);
-    chosen.show(judged === null ? "–" : besideText(judged.logLira, ETA)[0], judged === null ? "" : judged.logLira >= ETA ? "▲ memorised" : "▽ not memorised");
     if (this.failed) this.hint.textContent = `The training stopped: ${this.failed}. Press Start again.`;
     Object.assign(this.root.dataset, { epoch: String(epoch), rings: String(rung), models: String(this.asked?.gaps.length ?? 0), done: String(done) });
     this.say(words);
@@ -484,7 +475,6 @@ class WatchView extends PointsPlayground {
     const point = `Point ${i + 1} of ${this.now.labels.length} at ${fixedText(this.x, 1)}, ${fixedText(this.y, 1)}, label ${NAMES[this.own]}${this.rings.includes(i) ? ", ringed" : ""}.${score}${ratio}`;
     this.cloud.canvas.setAttribute("aria-label", `Points and the network’s decision. ${point}`);
     this.curves.canvas.setAttribute("aria-label", "Probability of each point’s label by epoch.");
-    this.losses.canvas.setAttribute("aria-label", "Median loss by epoch, and where ρ stops.");
     this.gaps.canvas.setAttribute("aria-label", `Logit gaps under other networks.${ratio}`);
     this.speak(`${words} ${point}`);
   }
@@ -511,7 +501,6 @@ class WatchView extends PointsPlayground {
   draw() {
     this.drawCloud();
     this.drawCurves();
-    this.drawLosses();
     this.drawGaps();
   }
 
@@ -585,32 +574,17 @@ class WatchView extends PointsPlayground {
     plot.text("ρ", at + 5, plot.frame.top + 10, { colour: "fg", bold: true, halo: true });
   }
 
-  drawLosses() {
-    const plot = this.losses;
-    plot.begin(this.palette);
-    const { left, right, top, bottom } = plot.frame;
-    const x = this.epochAxis(plot);
-    const first = this.past.length > 0 ? median(this.past[0].losses) : 1.1;
-    const y = linear(0, first * 1.05, bottom, top);
-    plot.levels(y, 3);
-    const goal = y.at(first * (1 - this.setting.rho));
-    plot.line([[left, goal], [right, goal]], "accent", 1.4, [5, 4]);
-    plot.text(`drop of ${Math.round(100 * this.setting.rho)} %`, right - 4, goal - 5, { colour: "fg", align: "right", halo: true });
-    plot.line(this.past.map((one) => /** @type {[number, number]} */ ([x.at(one.epoch), y.clip(median(one.losses))])), "fg", 2);
-    this.drawStop(plot, x);
-    plot.lowerAxis(x, "epoch");
-  }
-
   drawGaps() {
     const plot = this.gaps;
     plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
     const judged = this.judge(this.now.selected);
     if (judged === null) {
-      plot.text(this.asked === null ? "After the training." : "This point is not judged.", (left + right) / 2, (top + bottom) / 2, { align: "center" });
+      const judging = this.asked?.judged.includes(this.now.selected);
+      plot.text(this.asked === null ? "After the training." : judging ? `After ${LEAST} networks a side.` : "Nobody named this point.", (left + right) / 2, (top + bottom) / 2, { align: "center" });
       return;
     }
-    const { inside, outside, fitted, gap } = judged;
+    const { inside, outside, fitted, gap, logLira } = judged;
     const all = [...inside, ...outside, gap];
     const spare = 0.08 * (Math.max(...all) - Math.min(...all)) + 0.5;
     const x = linear(Math.min(...all) - spare, Math.max(...all) + spare, left, right);
@@ -622,6 +596,8 @@ class WatchView extends PointsPlayground {
     });
     drawSides(plot, x, inside, outside);
     plot.line([[x.at(gap), 8], [x.at(gap), bottom + 44]], "fg", 2);
+    const said = `log-LiRA ${besideText(logLira, ETA)[0]}, ${logLira >= ETA ? "memorised" : "not memorised"}`;
+    plot.text(said, left + 4, top - 10, { colour: "fg", bold: true, halo: true });
   }
 
   destroy() {

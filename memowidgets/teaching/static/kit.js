@@ -554,7 +554,7 @@ export class Playground {
     this.body = html("div", { class: "mw-play-body" });
     const tries = html("ul", { class: "mw-tries" });
     tries.append(...about.tries.map((words) => html("li", {}, words)));
-    const details = html("details", { class: "mw-try", open: true }, html("summary", {}, "Things to try"), tries);
+    const details = html("details", { class: "mw-try" }, html("summary", {}, "Things to try"), tries);
     const head = html("header", { class: "mw-play-head" }, html("h3", {}, about.title), html("p", {}, about.words));
     this.root.append(head, this.body, this.hint, details, this.spoken);
   }

@@ -3,6 +3,7 @@
 from argparse import Namespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks import confirm
@@ -54,3 +55,21 @@ def test_rules_agree_with_a_loop() -> None:
         confirm.flagged("class", scores, labels), below_class(scores, labels)
     )
     assert confirm.flagged("share-10", scores, labels).sum() == 6
+
+
+def test_what_is_found_in_the_lowest_share_agrees_with_a_loop() -> None:
+    result = confirm.Result.read(confirm.KEPT / "fields-smollm2.npz")
+    scores, found = result.scores["psmi"], 0
+    for target in (0, 1, 2):
+        own = [i for i in np.flatnonzero(result.kept["target"] == target) if result.rows[i]]
+        lowest = sorted(own, key=lambda i: scores[i])[: round(0.1 * len(own))]
+        found += sum(result.kept["log_lira"][i] >= 4 for i in lowest)
+    assert result.found_in(0.1, "psmi") == pytest.approx(found / result.memorized.sum())
+
+
+def test_the_files_of_the_site_are_those_of_the_kept_results() -> None:
+    written = pd.read_csv(confirm.PAGES / "study.csv")
+    result = confirm.Result.read(confirm.KEPT / "fields-smollm2.npz")
+    again = confirm.long_table([result]).reset_index(drop=True)
+    same = written[written["setting"] == result.name].reset_index(drop=True)
+    pd.testing.assert_frame_equal(same, again, atol=1e-3, check_dtype=False)

@@ -765,7 +765,11 @@ def chart(table: pd.DataFrame) -> alt.LayerChart:
     found = table[table["score"].isin(names)].replace({"score": names})
     order = found[found["score"] == "PSMI"].sort_values(column)["setting"].tolist()
     said = "Share of what is memorised among the tenth with the lowest scores"
-    share = alt.X(f"{column}:Q", title=said).axis(format="%").scale(domain=[0, 1])
+    share = (
+        alt.X(f"{column}:Q", title=said)
+        .axis(labelExpr="round(datum.value * 100) + ' %'")
+        .scale(domain=[0, 1])
+    )
     setting = alt.Y("setting:N", sort=order, title=None)
     lines = alt.Chart(found).mark_line(color="#b9c0c7").encode(share, setting, detail="setting:N")
     colours = {"domain": [*names.values()], "range": ["#1c5d8c", "#c2570c"]}
@@ -782,7 +786,7 @@ def chart(table: pd.DataFrame) -> alt.LayerChart:
     )
     return (
         (lines + dots)
-        .properties(width=480)
+        .properties(width=480, padding={"left": 25, "top": 5, "right": 15, "bottom": 5})
         .configure(background="white")
         .configure_legend(orient="top")
     )

@@ -3,7 +3,6 @@
 from argparse import Namespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks import confirm
@@ -58,18 +57,9 @@ def test_rules_agree_with_a_loop() -> None:
 
 
 def test_what_is_found_in_the_lowest_share_agrees_with_a_loop() -> None:
-    result = confirm.Result.read(confirm.KEPT / "fields-smollm2.npz")
-    scores, found = result.scores["psmi"], 0
+    result, found = confirm.Result.read(confirm.KEPT / "fields-smollm2.npz"), 0
     for target in (0, 1, 2):
-        own = [i for i in np.flatnonzero(result.kept["target"] == target) if result.rows[i]]
-        lowest = sorted(own, key=lambda i: scores[i])[: round(0.1 * len(own))]
-        found += sum(result.kept["log_lira"][i] >= 4 for i in lowest)
+        own = np.flatnonzero(result.rows & (result.kept["target"] == target))
+        lowest = sorted(own, key=result.scores["psmi"].__getitem__)[: round(0.1 * len(own))]
+        found += (result.kept["log_lira"][lowest] >= 4).sum()
     assert result.found_in(0.1, "psmi") == pytest.approx(found / result.memorized.sum())
-
-
-def test_the_files_of_the_site_are_those_of_the_kept_results() -> None:
-    written = pd.read_csv(confirm.PAGES / "study.csv")
-    result = confirm.Result.read(confirm.KEPT / "fields-smollm2.npz")
-    again = confirm.long_table([result]).reset_index(drop=True)
-    same = written[written["setting"] == result.name].reset_index(drop=True)
-    pd.testing.assert_frame_equal(same, again, atol=1e-3, check_dtype=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -61,21 +60,13 @@ def _in_the_folder_without_a_dashboard(place, monkeypatch):
     monkeypatch.setattr(mw.Audit, "dashboard", lambda _audit: None)
 
 
-def flagged():
-    """Read what a way wrote, and remove it."""
-    path = Path("flagged.csv")
-    table = pd.read_csv(path, index_col="id")
-    path.unlink()
-    return table
-
-
 def test_arrays_of_scikit_learn_find_the_wrong_labels(place):
     data = mw.data.TextDataset.from_csv("messages.csv", text="text", label="category")
     names, wrong = {"mw": mw, "data": data}, place[1].ids[place[1].canaries]
     exec(ARRAYS, names)
     assert 0.95 <= names["drop"] < 0.999
     assert names["audit"].score("psmi").nsmallest(WRONG).index.isin(wrong).mean() > 0.7
-    assert flagged().index.isin(wrong).sum() > 0.7 * WRONG
+    assert pd.read_csv("flagged.csv", index_col="id").index.isin(wrong).sum() > 0.7 * WRONG
 
 
 # A random DistilBERT learns little in five epochs at the rates for a pretrained one: it is told.
@@ -89,4 +80,4 @@ def test_a_classifier_of_texts_from_a_file_is_audited():
     names = {}
     exec(OWN, names)
     assert names["audit"].layers == ("1", "2", "3")
-    assert {"score", "label"} <= {*flagged().columns}
+    assert {"score", "label"} <= {*pd.read_csv("flagged.csv").columns}

@@ -1,10 +1,8 @@
-"""All benchmarks in one table: `python -m benchmarks [names] [--write docs/performance.md]`."""
+"""All benchmarks in one table: `python -m benchmarks [names]`."""
 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import shlex
 import sys
 from pathlib import Path
 
@@ -69,11 +67,10 @@ TOPICS = {
     "provenance": provenance.rows,
     "golden": golden.rows,
 }
-MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
 
 
 def main() -> None:
-    """Run the chosen topics, and print or write their table."""
+    """Run the chosen topics, and print their table."""
     if sys.argv[1:2] == ["confirm"]:
         confirm.main(sys.argv[2:])
         return
@@ -84,10 +81,7 @@ def main() -> None:
         rows += TOPICS[name](arguments)
     if not rows:
         return
-    text = f"{table(rows)}\n\n{machine()}; medians of interleaved runs in one process.\n"
-    print(text)
-    if arguments.write:
-        _write(arguments.write, text)
+    print(f"{table(rows)}\n\n{machine()}; medians of interleaved runs in one process.")
 
 
 def _arguments() -> argparse.Namespace:
@@ -101,24 +95,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", help="device of the topic device (default: auto)")
     parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
     parser.add_argument("--parts", nargs="+", choices=golden.PARTS, help="of the golden results")
-    parser.add_argument("--write", type=Path, help="page whose table to replace")
     return parser.parse_args()
-
-
-def _write(page: Path, text: str) -> None:
-    before = page.read_text().split(MARK)[0] if page.exists() else "# Performance\n\n"
-    after = page.read_text().split(MARK)[2] if page.exists() else "\n"
-    today = dt.datetime.now(tz=dt.UTC).date()
-    command = shlex.join(["python", "-m", "benchmarks", *_public(sys.argv[1:])])
-    middle = f"{MARK}\n\nMeasured on {today} by `{command}`:\n\n{text}\n{MARK}"
-    page.write_text(before + middle + after)
-
-
-def _public(words: list[str]) -> list[str]:
-    """Return the command without this machine's paths."""
-    return [
-        Path(word).name if "/" in word and not word.startswith("docs") else word for word in words
-    ]
 
 
 if __name__ == "__main__":

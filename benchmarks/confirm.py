@@ -1,7 +1,7 @@
 """Confirm the early scores and the threshold by class on audits that nobody has looked at.
 
     python -m benchmarks confirm                       # the tables, from the kept results
-    python -m benchmarks confirm write                 # the same, into docs/scoreboard.md
+    python -m benchmarks confirm write                 # docs/study.csv and docs/study.svg
     python -m benchmarks confirm run [SETTING …]       # train what is missing, and keep its numbers
 
 benchmarks/confirm.toml names settings, seeds, scores, rules and claims. It was committed before the
@@ -23,6 +23,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import torch
@@ -46,8 +47,8 @@ from memowidgets.progress import Progress
 PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 HERE = Path(__file__).parent
 KEPT = Path(__file__).with_suffix("")
-PAGE = HERE.parent / "docs" / "scoreboard.md"
-BEGIN, END = "<!-- tables: python -m benchmarks confirm write -->", "<!-- end of tables -->"
+PAGES = HERE.parent / "docs"
+SHARES = (0.05, 0.1, 0.2)  # of a target's members, at which scores are compared at one budget
 STAGES = ("to rho", "score", "reference 1", "reference 2", "references 3 and 4", "to the end")
 _FEWEST_TO_LEARN = 8  # settings, of a forecast
 SMALL = 10  # members of a class, up to which the rule by class may need help
@@ -365,6 +366,15 @@ class Result:
             found[name] = mw.evaluation.roc(values[self.rows], self.memorized, **self.pairs)
         return found
 
+    def found_in(self, share: float, score: str) -> float:
+        """Share of the memorised pairs among the lowest `share` of each target's members."""
+        lowest = np.zeros(len(self.rows), dtype=np.bool_)
+        for target in np.unique(self.kept["target"]):
+            own = np.flatnonzero(self.rows & (self.kept["target"] == target))
+            order = np.argsort(self.scores[score][own], kind="stable")
+            lowest[own[order[: round(share * len(own))]]] = True
+        return float(lowest[self.rows][self.memorized].mean())
+
     def youden(self, score: str, rule: str, than: str | None = None) -> tuple[float, float, float]:
         """Return Youden's J of a rule, or its difference from another, with its 95 % interval."""
         memorized = self.memorized
@@ -462,6 +472,11 @@ def tables() -> str:
         _areas(results),
         "Over these settings, AUC and TPR at an FPR of 1 %:",
         _summary(results),
+        (
+            "At one budget: share of the memorised pairs among the members of a target with the "
+            f"lowest scores, over the settings with {FEW_POSITIVES} memorised pairs or more:"
+        ),
+        _budgets(results),
         "TPR at an FPR of 1 % and of .1 %:",
         _at_low_fpr(results),
         (
@@ -507,6 +522,24 @@ def _summary(results: list[Result]) -> str:
         rows.append([f"`{name}`", *(f"{value:.3f}" for value in values)])
     head = ["score", "mean AUC", "worst", "best", "mean TPR", "worst", "best"]
     return markdown(head, rows)
+
+
+def _budgets(results: list[Result]) -> str:
+    enough = [result for result in results if result.memorized.sum() >= FEW_POSITIVES]
+    rows = []
+    for name in PLAN["scores"]:
+        found = [[result.found_in(share, name) for result in enough] for share in SHARES]
+        cells = [f"{np.mean(one):.2f} ({min(one):.2f} to {max(one):.2f})" for one in found]
+        rows.append([f"`{name}`", *cells])
+    zero = [result.flags["psmi", "zero"][result.rows] for result in enough]
+    flags = [flag.mean() for flag in zero]
+    hits = [flag[result.memorized].mean() for flag, result in zip(zero, enough, strict=True)]
+    said = (
+        f"PSMI's τ = 0 flags {min(flags) * 100:.1f} to {max(flags) * 100:.1f} % of the members "
+        f"there, and finds {np.mean(hits):.2f} ({min(hits):.2f} to {max(hits):.2f})."
+    )
+    head = ["score", *(f"lowest {share * 100:.0f} %" for share in SHARES)]
+    return f"{markdown(head, rows)}\n\n{said}"
 
 
 def _at_low_fpr(results: list[Result]) -> str:
@@ -702,6 +735,63 @@ def _forecasts(results: list[Result]) -> list[str]:
     ]
 
 
+def long_table(results: list[Result]) -> pd.DataFrame:
+    """Return a row for each setting and score, with what the tables say of the two."""
+    rows = []
+    for result in results:
+        of_setting = {
+            "setting": result.name,
+            "members_a_class": round(result.per_class),
+            "pairs": int(result.rows.sum()),
+            "memorised_pairs": int(result.memorized.sum()),
+            "memorised_samples": result.distinct,
+        }
+        for name, found in result.evaluations.items():
+            low, high = found.auc_interval
+            of_score = {"score": name, "auc": found.auc, "auc_low": low, "auc_high": high}
+            rates = {f"tpr_at_fpr_{fpr:g}": found.tpr_at_fpr(fpr) for fpr in PLAN["fprs"]}
+            lowest = {
+                f"found_in_lowest_{of * 100:.0f}_percent": result.found_in(of, name)
+                for of in SHARES
+            }
+            rows.append(of_setting | of_score | rates | lowest)
+    return pd.DataFrame(rows)
+
+
+def chart(table: pd.DataFrame) -> alt.LayerChart:
+    """Draw what PSMI and two reference models find in the lowest tenth, by setting."""
+    names = {"psmi": "PSMI", "reference-2": "two reference models"}
+    column = "found_in_lowest_10_percent"
+    found = table[table["score"].isin(names)].replace({"score": names})
+    order = found[found["score"] == "PSMI"].sort_values(column)["setting"].tolist()
+    said = "Share of what is memorised among the tenth with the lowest scores"
+    share = (
+        alt.X(f"{column}:Q", title=said)
+        .axis(labelExpr="round(datum.value * 100) + ' %'")
+        .scale(domain=[0, 1])
+    )
+    setting = alt.Y("setting:N", sort=order, title=None)
+    lines = alt.Chart(found).mark_line(color="#b9c0c7").encode(share, setting, detail="setting:N")
+    colours = {"domain": [*names.values()], "range": ["#1c5d8c", "#c2570c"]}
+    shapes = {"domain": [*names.values()], "range": ["circle", "diamond"]}
+    dots = (
+        alt.Chart(found)
+        .mark_point(filled=True, size=70, opacity=1)
+        .encode(
+            share,
+            setting,
+            color=alt.Color("score:N", title=None, scale=alt.Scale(**colours)),
+            shape=alt.Shape("score:N", title=None, scale=alt.Scale(**shapes)),
+        )
+    )
+    return (
+        (lines + dots)
+        .properties(width=480, padding={"left": 25, "top": 5, "right": 15, "bottom": 5})
+        .configure(background="white")
+        .configure_legend(orient="top")
+    )
+
+
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table."""
     lines = [head, ["---"] * len(head), *rows]
@@ -722,12 +812,13 @@ def main(words: list[str]) -> None:
     run.add_argument("--banking77", type=Path, help="Banking77's test messages as CSV")
     run.add_argument("--mmlu", type=Path, help="MMLU's test questions as JSON lines")
     run.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
-    commands.add_parser("write", help="put the tables into docs/scoreboard.md")
+    commands.add_parser("write", help="write docs/study.csv and docs/study.svg")
     asked = parser.parse_args(words)
     if asked.command == "write":
-        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        text = f"{before}{BEGIN}\n\n{tables()}\n\n{END}{rest.split(END)[1]}"
-        PAGE.write_text(text, encoding="utf-8")
+        there = (KEPT / f"{name}.npz" for name in PLAN["settings"])
+        table = long_table([Result.read(file) for file in there if file.exists()])
+        table.to_csv(PAGES / "study.csv", index=False, float_format="%.4f")
+        chart(table).save(PAGES / "study.svg")
         return
     if asked.command != "run":
         print(tables())

@@ -2,7 +2,7 @@
 
     python -m benchmarks huge-row
 
-Prints the table of docs/limits.md. Errors are against means over stratified directions, which
+Prints one table. Errors are against means over stratified directions, which
 lie as often nearly orthogonal to the huge row as they are needed there. All seeds are fixed.
 """
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks intervals
 
-Prints the tables of docs/limits.md. Each share is that of nominal 95 % intervals which hold the
-true value, with the mean width beside it. All seeds are fixed.
+Prints the tables behind docs/measurements.md. Each share is that of nominal 95 % intervals which
+hold the true value, with the mean width beside it. All seeds are fixed.
 """
 
 from __future__ import annotations

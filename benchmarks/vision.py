@@ -70,7 +70,7 @@ def _precision(device: str) -> Row:
 
 
 def _compiled(device: str, width: int) -> Row:
-    """Measure the gain of `torch.compile`, which is not used, see docs/performance.md."""
+    """Measure the gain of `torch.compile`, which is not used, see docs/measurements.md."""
     recipe = _recipe(width, "float32", device)
     compiled, bare = _bare(recipe, compiled=True), _bare(recipe)
     start = time.perf_counter()

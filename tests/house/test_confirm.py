@@ -54,3 +54,12 @@ def test_rules_agree_with_a_loop() -> None:
         confirm.flagged("class", scores, labels), below_class(scores, labels)
     )
     assert confirm.flagged("share-10", scores, labels).sum() == 6
+
+
+def test_what_is_found_in_the_lowest_share_agrees_with_a_loop() -> None:
+    result, found = confirm.Result.read(confirm.KEPT / "fields-smollm2.npz"), 0
+    for target in (0, 1, 2):
+        own = np.flatnonzero(result.rows & (result.kept["target"] == target))
+        lowest = sorted(own, key=result.scores["psmi"].__getitem__)[: round(0.1 * len(own))]
+        found += (result.kept["log_lira"][lowest] >= 4).sum()
+    assert result.found_in(0.1, "psmi") == pytest.approx(found / result.memorized.sum())

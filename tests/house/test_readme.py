@@ -45,7 +45,7 @@ def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(clone))
     (code,) = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    code = code.replace("run_shadows(64)", "run_shadows(4, processes=1)")  # not 64
+    code = code.replace("run_shadows(32)", "run_shadows(4, processes=1)")  # not 32
     assert "run_shadows(4" in code
     said = "\nimport memowidgets; print(memowidgets.__file__)"
     lines = printed(code + said, options=("-W", "error"), cwd=clone).splitlines()

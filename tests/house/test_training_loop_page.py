@@ -15,7 +15,7 @@ import memowidgets as mw
 from memowidgets.data import TextDataset
 from tests.house.test_docs import ROOT, blocks
 
-LOOP, WITH_FORWARD, LIGHTNING, TRAINER = blocks(ROOT / "docs/your_training_loop.md", "python")
+LOOP, WITH_FORWARD, LIGHTNING, TRAINER, _SFT = blocks(ROOT / "docs/your_training_loop.md", "python")
 N = 60
 
 

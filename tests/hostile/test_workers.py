@@ -131,3 +131,14 @@ def test_ctrl_c_ends_a_worker_that_is_busy(started, tmp_path):
     assert "interrupted" in run.ended()
     assert not psutil.pid_exists(worker.pid)
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_parent_that_is_killed_leaves_no_worker_and_no_samples(started, tmp_path):
+    run = started(seconds=600)
+    worker = run.first_worker()
+    wait_for((tmp_path / "busy").exists, run.process)
+    run.process.kill()
+    run.process.join()
+    assert not psutil.wait_procs([worker], timeout=PATIENCE)[1], "a worker outlives its parent"
+    assert leftovers(tmp_path) == []

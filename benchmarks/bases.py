@@ -23,18 +23,8 @@ MODELS, PROCESSES, QUESTIONS, TURNS = 16, 2, 64, 3
 _PROGRAM = """
 import json, resource, sys, tempfile, time
 import memowidgets as mw
-from memowidgets.training import filling
 
 folder, questions, models, processes = json.loads(sys.argv[1])
-loads = {}
-keep = filling.Filling._keep
-
-def watched(self, index, found):
-    result = found.result() if hasattr(found, "result") else found
-    loads[result.worker] = getattr(result, "loads", None)
-    return keep(self, index, found)
-
-filling.Filling._keep = watched
 model = mw.models.CausalLM.from_pretrained(folder, mw.models.LoRA(layers="top:4"), max_length=2048)
 data = mw.data.make_mcqs(questions)
 with tempfile.TemporaryDirectory() as place:
@@ -47,9 +37,7 @@ with tempfile.TemporaryDirectory() as place:
         audit.run_shadows(n, processes=processes)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime
-        said = [time.perf_counter() - wall, used, sorted(map(str, loads.values()))]
-        print(json.dumps(said), flush=True)
-        loads.clear()
+        print(json.dumps([time.perf_counter() - wall, used]), flush=True)
 """
 
 
@@ -65,11 +53,10 @@ def rows(arguments: Namespace) -> list[Row]:
         for process in running:
             process.kill()
             process.communicate()
-    new, old = (np.array([[t[i][0], t[i][1]] for t in turns]) for i in range(2))
-    loads = [number for turn in turns for number in turn[0][2]]
+    new, old = (np.array([turn[i] for turn in turns]) for i in range(2))
     named = f"{MODELS} {WORK} on {PROCESSES} processes of one thread, {QUESTIONS} questions"
     parts = ("seconds", "seconds of the workers' processors")
-    found = [
+    return [
         Row(
             f"{named}: {part}, median of {TURNS} pairs",
             f"{np.median(new[:, i]):.0f} s",
@@ -79,7 +66,6 @@ def rows(arguments: Namespace) -> list[Row]:
         )
         for i, part in enumerate(parts)
     ]
-    return [*found, Row("loads of the base in each worker", ", ".join(loads), "", "", "1")]
 
 
 def _started(tree: Path, what: list[object]) -> subprocess.Popen[str]:
@@ -89,7 +75,7 @@ def _started(tree: Path, what: list[object]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, env=environment, cwd=tree, **pipes)
 
 
-def _turn(process: subprocess.Popen[str]) -> list[object]:
+def _turn(process: subprocess.Popen[str]) -> list[float]:
     process.stdin.write("\n")
     process.stdin.flush()
     said = process.stdout.readline()

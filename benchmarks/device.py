@@ -25,8 +25,8 @@ from memowidgets.models import Model
 from memowidgets.models.device import count_devices, cpu_threads, resolve_device
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
+from memowidgets.training.engine import default_processes
 from memowidgets.training.learner import Learner, Recipe
-from memowidgets.training.pools import default_processes
 
 STEPS, BATCH, WARM, ROUNDS, TURNS = 7, 256, 3, 20, 15
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h

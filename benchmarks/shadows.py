@@ -86,7 +86,8 @@ def _seconds(epochs: float, processes: int, executor: Executor | None = None) ->
     """Return the seconds of two more shadow models per process, without starting the workers."""
 
     def run(n: int) -> Callable[[], None]:
-        return lambda: audit.run_shadows(n, executor, "final", processes=processes)
+        local = processes if executor is None else None
+        return lambda: audit.run_shadows(n, executor, "final", processes=local)
 
     times = []
     for n in (processes, 3 * processes):

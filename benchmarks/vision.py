@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets.models.device import resolve_device, runs_bfloat16
 from memowidgets.progress import Progress
 from memowidgets.training.config import Settings
+from memowidgets.training.engine import JobFile
 from memowidgets.training.learner import Learner, Recipe
 
 _BATCHES = 6
@@ -120,13 +122,10 @@ def _memory() -> Row:
     images = np.zeros((_IMAGES, 32, 32, 3), np.uint8)
     images[:, 0, 0, 0] = np.arange(_IMAGES) % 251
     data = mw.data.ImageDataset.from_arrays(images, np.arange(_IMAGES) % 10)
-    import cloudpickle
-
     with tempfile.TemporaryDirectory() as folder:
-        sent = Path(folder) / "data"
-        sent.write_bytes(cloudpickle.dumps(data.shared(folder)))
+        sent = JobFile.write(cast("Any", data), folder)
         os.sync()  # unwritten pages of a file count as private
-        command = [sys.executable, "-c", _CHILD, str(sent)]
+        command = [sys.executable, "-c", _CHILD, json.dumps([sent.path, sent.places])]
         children = [
             subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
             for _ in range(2)
@@ -139,13 +138,13 @@ def _memory() -> Row:
 
 
 _CHILD = """
-import pickle, re, sys
-import memowidgets as mw
+import json, re, sys
+from memowidgets.training.engine import JobFile
 def private():
     text = open('/proc/self/smaps_rollup').read()
     return sum(int(n) for n in re.findall(r'Private_Dirty: +(\\d+) kB', text)) * 1024
 import numpy as np
-data = pickle.loads(open(sys.argv[1], 'rb').read())
+data = JobFile(*json.loads(sys.argv[1])).read()
 data.images[:1].sum()
 before = private()
 np.add.reduce(data.images, axis=None)

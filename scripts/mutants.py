@@ -41,11 +41,8 @@ LIBRARIES = (
     *("torch", "transformers", "peft", "altair", "anywidget", "loky", "playwright.sync_api"),
 )
 ENGINE_TESTS = (
-    "tests/training/test_pools.py",
+    "tests/training/test_engine.py",
     "tests/training/test_shadows.py",
-    "tests/training/test_executors.py",
-    "tests/training/test_worker.py",
-    "tests/training/test_cluster.py",
 )
 IDENTITY_TESTS = (
     "tests/training/test_probe.py",
@@ -71,9 +68,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "memowidgets/audit/runs/identity.py": IDENTITY_TESTS,
     "memowidgets/training/probe.py": IDENTITY_TESTS,
-    "memowidgets/training/filling.py": ENGINE_TESTS,
-    "memowidgets/training/pools.py": ENGINE_TESTS,
-    "memowidgets/training/worker.py": ENGINE_TESTS,
+    "memowidgets/training/engine.py": ENGINE_TESTS,
     "memowidgets/training/shadow.py": ENGINE_TESTS,
     "memowidgets/training/shadows.py": ENGINE_TESTS,
 }

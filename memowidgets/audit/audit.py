@@ -573,17 +573,16 @@ class Audit:
     ) -> None:
         """Train shadow models on parts of the pool, until there are `n`.
 
-        A shadow model is trained as the target is, on other samples. Other processes may call this
-        on the same directory: each shadow model is trained once, as far as the locks of the file
-        system reach.
+        A shadow model is trained as the target is, on other samples. Each is a file as soon as it
+        is there, so that calling again goes on.
 
         Parameters
         ----------
         n : int
             Number of shadow models in all, those on disk included. The paper trains 100.
         executor : concurrent.futures.Executor, optional
-            Where to train, such as Dask's ``client.get_executor()``. It is not shut down.
-            Default: local processes.
+            Where to train, such as Dask's ``client.get_executor(retries=3)``. It is not shut
+            down. Default: local processes.
         checkpoints : sequence
             Checkpoints at which each shadow model leaves its logit gaps.
         design : {"halves", "balanced", "canaries"}
@@ -600,23 +599,24 @@ class Audit:
             Audited samples of the design "canaries". Default: the canaries. Duplicates stay
             together.
         processes : int, optional
-            Number of shadow models trained at once. Default: one for each core or GPU, or what
-            the executor has.
+            Number of local processes. Default: one for each core or GPU.
         progress : Progress, optional
             Receives the progress and can cancel. Default: a progress bar.
         indices : iterable of int, optional
             Which of the shadow models 0 to n − 1 this call trains, such as ``range(30, 40)``: the
-            part of one job of an array. Parts need no locks between machines. Default: all.
+            part of one job of an array. Several processes may train parts that have no index in
+            common at the same time. Default: all.
 
         Raises
         ------
         ValueError
             If the target trains on everything, so that there is no half to compare with; if a
-            name is unknown; if there is nothing to audit; or if an index is not from 0 to n − 1.
+            name is unknown; if there is nothing to audit; if an index is not from 0 to n − 1; or
+            if there are an executor and `processes`.
         StoreError
-            If they cannot be written, the file system has no locks and there are no `indices`, a
-            worker or the executor died, or a worker has other
-            versions of memowidgets, torch or Python. The finished ones are kept.
+            If they cannot be written, another process trains them and there are no `indices`, a
+            worker or the executor died, or a worker has other code of memowidgets or another
+            version of torch or Python. The finished ones are kept.
         """
         run = self._run_for("train shadow models")
         check_request(n, executor, checkpoints, processes)
@@ -668,7 +668,7 @@ class Audit:
         executor : concurrent.futures.Executor, optional
             Where to train, as in `run_shadows`. Default: local processes.
         processes : int, optional
-            Number of reference models trained at once, as in `run_shadows`. Default: one where all
+            Number of local processes, as in `run_shadows`. Default: one where all
             of them take less time than a second process takes to start.
         progress : Progress, optional
             Receives the progress and can cancel. Its first report says how many are trained, and

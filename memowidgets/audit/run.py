@@ -70,8 +70,8 @@ from memowidgets.training.design import (
     draw_noise,
 )
 from memowidgets.training.design import Kind as KindOfModel
+from memowidgets.training.engine import check_executor
 from memowidgets.training.learner import Recipe
-from memowidgets.training.pools import check_executor
 from memowidgets.training.probe import check_functions
 from memowidgets.training.rho import Record
 from memowidgets.training.shadow import KeptForward, ShadowJob
@@ -671,6 +671,11 @@ def check_request(
     check_executor(executor)
     if processes is not None:
         whole_number("processes", processes, 1)
+        if executor is not None:
+            raise ValueError(
+                "processes is the number of local processes, and an executor has its own; leave "
+                "one of the two out"
+            )
     if isinstance(checkpoints, Sized) and not len(checkpoints):
         raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
 

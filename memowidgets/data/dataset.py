@@ -244,10 +244,6 @@ class Dataset(abc.ABC):
         """Return the same samples with an encoding that was fitted before; unchanged by default."""
         return self
 
-    def shared(self, folder: str | os.PathLike[str]) -> Self:  # noqa: ARG002 - where it helps
-        """Return the same samples in the form that uses the least memory in many processes."""
-        return self
-
     def with_source(self, loader: str, **arguments: Any) -> Self:
         """Return the same dataset, with the loader and the arguments that give it again.
 

@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -342,30 +342,6 @@ class ImageDataset(Dataset):
             ids[position] = f"canary/{ids[position]}"
         return self._replaced(images=images, labels=labels, ids=ids, canaries=mask)
 
-    def shared(self, folder: str | os.PathLike[str]) -> Self:
-        """Return the same dataset with its pixels in a file that local processes map.
-
-        Pickling it sends the file's name and not the pixels, so all processes share one copy in
-        memory. The caller that made the folder must delete it.
-        """
-        file = Path(folder) / "images.uint8"
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(np.ascontiguousarray(self.images).data)
-        return replace(self, images=_mapped(str(file), self.images.shape))
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        if isinstance(self.images, np.memmap):
-            state["images"] = None
-            state["mapped"] = (str(self.images.filename), self.images.shape)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        mapped = state.pop("mapped", None)
-        if mapped is not None:
-            state["images"] = _mapped(*mapped)
-        self.__dict__.update(state)
-
 
 def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
     """Return images with their channels last; grey images may have no channel axis.
@@ -394,10 +370,6 @@ def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
         )
         layout = "NCHW"
     return np.moveaxis(images, 1, -1) if layout == "NCHW" else images
-
-
-def _mapped(file: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    return np.memmap(file, dtype=np.uint8, mode="r", shape=shape)
 
 
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -15,8 +15,6 @@ from memowidgets.models.device import check_available, resolve_precision
 from memowidgets.stamps import digest_of
 
 if TYPE_CHECKING:
-    import os
-
     import torch
     from torch import Tensor, nn
 
@@ -166,10 +164,6 @@ class Model(abc.ABC):
     ) -> Callable[[NDArray[Any]], Any]:
         """Return `feeder` for passes in a precision."""
         return self.feeder(data, device)
-
-    def shared(self, folder: str | os.PathLike[str]) -> Self:  # noqa: ARG002 - most have no weights
-        """Return the model with large weights of its own in a file, which local processes map."""
-        return self
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights: only its names and shapes."""

@@ -121,14 +121,6 @@ class TransformerModel(Model):
         given = isinstance(self._load, Given) and has_users_class(*self._load.parts())
         return given or super().has_user_code(data)
 
-    def shared(self, folder: str | os.PathLike[str]) -> Self:
-        """Return the model with weights that were given to it in a file of the folder."""
-        if not isinstance(self._load, Given):
-            return self
-        found = copy.copy(self)
-        vars(found)["_load"] = self._load.shared(folder)
-        return found
-
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         """Load the weights of a checkpoint; frozen ones, which it may lack, stay."""
         trained = {name for name, p in module.named_parameters() if p.requires_grad}
@@ -542,7 +534,7 @@ def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[Non
 
 
 class Given:
-    """Loader that returns copies of a model in memory, whose values may be in a file.
+    """Loader that returns copies of a model in memory.
 
     Parameters
     ----------
@@ -562,7 +554,6 @@ class Given:
             return found.clone() if found.data_ptr() == tensor.data_ptr() else found
 
         self._values = {name: values_of(p) for name, p in model.named_parameters()}
-        self._file: str | None = None
         hollow: dict[int, Any] = {
             id(p): nn.Parameter(self._values[name].to("meta"), requires_grad=p.requires_grad)
             for name, p in model.named_parameters()
@@ -574,7 +565,6 @@ class Given:
 
     def __call__(self, cut: tuple[int, int] | None = None, **_changes: Any) -> nn.Module:
         """Return a copy of the model, without the blocks below the cut if there is one."""
-        from safetensors.torch import load_file
         from torch import nn
 
         from memowidgets.models.bases import put
@@ -584,12 +574,10 @@ class Given:
         made = copy.deepcopy(self._model, {id(p): p for p in self._model.parameters()})
         if cut is not None:
             without_prefix(made, *cut)
-        mapped = None if self._file is None else load_file(self._file)
 
         def filled(hollow: nn.Parameter) -> nn.Parameter:
             name = names[id(hollow)]
-            values = self._values[name].clone() if mapped is None else mapped[name]
-            return nn.Parameter(values, requires_grad=hollow.requires_grad)
+            return nn.Parameter(self._values[name].clone(), requires_grad=hollow.requires_grad)
 
         put(made, {id(hollow): filled(hollow) for hollow in made.parameters()})
         return made
@@ -616,20 +604,6 @@ class Given:
     def parts(self) -> Iterator[nn.Module]:
         """Return the parts of the model."""
         return self._model.modules()
-
-    def shared(self, folder: str | os.PathLike[str]) -> Given:
-        """Return the same loader with the values in a new file, from which processes map them.
-
-        Pickling it sends the file's name and not the values.
-        """
-        from safetensors.torch import save_file
-
-        file = os.path.join(folder, "weights.safetensors")  # noqa: PTH118
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        save_file({name: values.contiguous() for name, values in self._values.items()}, file)
-        found = copy.copy(self)
-        vars(found).update(_values={}, _file=file)
-        return found
 
 
 def check_whole(model: Any, call: str) -> None:

@@ -1,4 +1,4 @@
-"""Shadow models of a run directory, one file each, which any process may add."""
+"""Shadow models of a run directory, one file each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,7 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.design import SHADOW, Kind
-from memowidgets.training.filling import Claims, Filling
-from memowidgets.training.pools import default_processes, opened
+from memowidgets.training.engine import default_processes, fill
 from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, own_steps
 from memowidgets.visible import listed
 from memowidgets.vocabulary import Note
@@ -222,35 +222,37 @@ class ShadowSet:
     ) -> None:
         """Train those of the shadow models 0 to n − 1 that are missing, or the missing `indices`.
 
-        Other processes may fill the same directory: each shadow model is trained by one of them.
+        One process fills the set at a time, unless each names its part of the `indices`.
 
         Raises
         ------
         Cancelled
             After ``progress.cancel()``. Finished shadow models are kept.
         StoreError
-            If they cannot be written, or the workers ended or are unsuitable.
+            If another process fills the set, they cannot be written, or the workers ended or are
+            unsuitable.
         """
         part = range(n) if indices is None else indices
-        missing, job = self.missing(part, job)
-        if not missing:
+        if not self.missing(part, job)[0]:
             return
-        own = int(job.shadows.members(job.design, job.seed, missing[0]).sum())
-        steps = max(step for _, step in own_steps(job, own))
-        whole = job.recipe.settings.total_steps(len(job.design.members))
-        progress.report(
-            len(part) - len(missing),
-            len(part),
-            f"training {self._kind.noun}s",
-            f"{len(missing)} to train, {steps} steps each, the whole target takes {whole}",
-        )
-        if executor is None:
-            processes = min(processes or default_processes(job.recipe.device), len(missing))
-            free_memory(torch_device(job.recipe.device))
-        self._run.sweep()
-        claims = Claims(self._run, f".claims/{self.key}", parted=indices is not None)
-        with claims, opened(job, executor, processes) as pool:
-            Filling(self, job, pool, claims, progress).run(missing, len(part))
+        alone = self._run.lock(f"{self._kind.noun}s-{self.key}".replace(" ", "-"))
+        with alone if indices is None else nullcontext():
+            missing, job = self.missing(part, job)
+            if not missing:  # another process has just finished them
+                return
+            own = int(job.shadows.members(job.design, job.seed, missing[0]).sum())
+            steps = max(step for _, step in own_steps(job, own))
+            whole = job.recipe.settings.total_steps(len(job.design.members))
+            progress.report(
+                len(part) - len(missing),
+                len(part),
+                f"training {self._kind.noun}s",
+                f"{len(missing)} to train, {steps} steps each, the whole target takes {whole}",
+            )
+            if executor is None:
+                free_memory(torch_device(job.recipe.device))
+            at_once = min(processes or default_processes(job.recipe.device), len(missing))
+            fill(self, job, missing, len(part), progress, executor, at_once)
 
     def missing(self, part: Sequence[int], job: ShadowJob) -> tuple[list[int], ShadowJob]:
         """Return those of the shadow models that `fill` would train, and its job.

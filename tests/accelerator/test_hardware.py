@@ -20,7 +20,7 @@ from memowidgets.audit.runs.identity import run_digest
 from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.models.transformer import TokenModel
 from memowidgets.progress import Progress
-from memowidgets.training import worker
+from memowidgets.training import engine
 from memowidgets.training.passes import Looker
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
@@ -258,7 +258,7 @@ def test_other_devices_finish_their_shadow_models_when_one_is_lost(
 ):
     made = audit("ConvNet", tmp_path / "run", device)
     made.train()
-    real, other_trains = worker.train_shadow, threading.Event()
+    real, other_trains = engine.train_shadow, threading.Event()
 
     def fails_soon(job, index, progress):
         if index == 0:
@@ -268,7 +268,7 @@ def test_other_devices_finish_their_shadow_models_when_one_is_lost(
         with pretend.one_thread():
             return real(job, index, progress)
 
-    monkeypatch.setattr(worker, "train_shadow", fails_soon)
+    monkeypatch.setattr(engine, "train_shadow", fails_soon)
     with ThreadPoolExecutor(2) as two, pytest.raises(DeviceError, match="pretend:0"):
         made.run_shadows(3, two)
     assert made.n_shadows >= 1
@@ -520,13 +520,13 @@ class Noting(Inline):
 
     def __init__(self, monkeypatch):
         self.devices = []
-        real = worker.train_shadow
+        real = engine.train_shadow
 
         def train(job, index, progress):
             self.devices.append(job.recipe.device)
             return real(job, index, progress)
 
-        monkeypatch.setattr(worker, "train_shadow", train)
+        monkeypatch.setattr(engine, "train_shadow", train)
 
 
 @pytest.mark.parametrize(("asked", "used"), [("auto", "pretend:0"), ("cpu", "cpu")])
@@ -537,7 +537,7 @@ def test_a_worker_elsewhere_chooses_its_own_device_if_none_was_named(
     made.train()
     executor = Noting(monkeypatch)
     monkeypatch.setattr(
-        worker, "resolve_device", lambda name: f"{device}:0" if name == "auto" else name
+        engine, "resolve_device", lambda name: f"{device}:0" if name == "auto" else name
     )
     made.run_shadows(1, executor)
     assert executor.devices == [used]

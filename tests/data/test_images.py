@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cloudpickle
 import numpy as np
 import pytest
 
@@ -62,21 +61,6 @@ def test_later_changes_of_the_callers_array_do_not_matter():
     kept = data.images.copy()
     array[:] = 9
     np.testing.assert_array_equal(data.images, kept)
-
-
-def test_other_processes_map_the_pixels_and_get_no_copy(tmp_path):
-    images = np.random.default_rng(0).integers(256, size=(6, 8, 8, 3)).astype(np.uint8)
-    data = ImageDataset.from_arrays(images, [0, 1] * 3)
-    shared = data.shared(tmp_path)
-    assert (tmp_path / "images.uint8").stat().st_mode & 0o077 == 0
-    sent = cloudpickle.dumps(shared)
-    assert data.images.tobytes()[:50] not in sent
-    got = cloudpickle.loads(sent)
-    assert isinstance(got.images, np.memmap)
-    np.testing.assert_array_equal(got.images, data.images)
-    assert got.content_hashes() == data.content_hashes()
-    part = cloudpickle.loads(cloudpickle.dumps(shared.take([3, 1])))
-    np.testing.assert_array_equal(part.images, data.images[[3, 1]])
 
 
 def test_drawn_canaries_do_not_look_alike():

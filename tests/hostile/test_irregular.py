@@ -16,7 +16,6 @@ from memowidgets.decisions import from_csv
 from memowidgets.models.pretrained import folder_origin
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.store.tensors import head_of
-from memowidgets.training.filling import Claims
 from tests.audit.conftest import small_audit
 from tests.hostile.forged import SPARSE
 
@@ -46,13 +45,6 @@ def tensors(path):
 def forgotten_folder(path):
     (path / "x.safetensors").mkdir()
     RunDirectory(path).forget("x")
-
-
-def claimed_folder(path):
-    run = RunDirectory(path / "run")
-    with Claims(run, "c") as claims:
-        (path / "run" / "c" / "0003.lock").mkdir()
-        claims.take(3)
 
 
 def stamped(changes):
@@ -91,7 +83,6 @@ STAMPS = [
 ]  # fmt: skip
 REFUSED = [  # a call with a folder, the error's type, and facts
     (forgotten_folder, StoreError, ["x.safetensors"]),
-    (claimed_folder, StoreError, ["0003.lock"]),
     *((stamped(changes), StoreError, ["x.safetensors", "stamp"]) for changes in STAMPS),
     *((lambda _, text=text: stamps.Stamp.read(text), ValueError, [])
       for text in ("7", "[]", "null", '"x"', "{")),

@@ -7,16 +7,11 @@ import signal
 import sys
 import tempfile
 import time
-from pathlib import Path
 
-import cloudpickle
 import psutil
 import pytest
 
 from memowidgets.models import ConvNet
-from memowidgets.training.pools import SharedSamples
-from memowidgets.training.shadow import ShadowJob
-from memowidgets.training.worker import Order, fulfil
 from tests.audit.test_run_killed import forked, wait_for
 from tests.training.small import trained
 
@@ -118,23 +113,11 @@ def started(tmp_path):
 
 
 @pytest.mark.slow
-def test_after_a_worker_was_killed_another_goes_on(started, tmp_path):
-    run = started()
-    run.first_worker().kill()
-    assert "said:" not in run.ended()
-    assert run.process.exitcode == 0
-    assert len(list((tmp_path / "run/shadows").glob("*.safetensors"))) == 2
-    assert leftovers(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_workers_that_are_all_killed_are_a_sentence(started, tmp_path):
+def test_a_worker_that_is_killed_as_it_starts_is_a_sentence(started, tmp_path):
     run = started(seconds=600)
-    for _ in range(3):
-        run.first_worker().kill()
-        wait_for(lambda: not run.workers() or not run.process.is_alive(), run.process)
+    run.first_worker().kill()
     said = run.ended()
-    assert "said: a worker process was killed" in said
+    assert "said: the workers ended while training shadow models" in said
     assert "call run_shadows again" in said
     assert leftovers(tmp_path) == []
 
@@ -150,35 +133,12 @@ def test_ctrl_c_ends_a_worker_that_is_busy(started, tmp_path):
     assert leftovers(tmp_path) == []
 
 
-@pytest.fixture
-def job(tmp_path):
-    audit = trained(tmp_path / "run")
-    source = audit.run
-    return ShadowJob(source.recipe(), source.design, 0, {"epoch-1": 4}, {"epoch-1": 4})
-
-
-def test_the_job_is_in_a_private_file_and_goes_with_the_samples(job):
-    shared = SharedSamples()
-    payload, place = shared.keep(job)
-    file = Path(place)
-    assert file.stat().st_mode & 0o077 == 0
-    assert file.read_bytes() == payload
-    shared.close()
-    assert not file.exists()
-
-
-def test_without_room_for_the_file_the_job_is_sent(job, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("memowidgets.training.pools.write_whole", full)
-    shared = SharedSamples()
-    payload, source = shared.keep(job)
-    assert source == payload
-    shared.close()
-
-
-def test_a_file_in_the_place_of_the_job_is_not_loaded(tmp_path):
-    (tmp_path / "job").write_bytes(b"another job")
-    found = fulfil(Order("0" * 64, 0, {}), str(tmp_path / "job"))
-    assert "is not the job" in str(cloudpickle.loads(found.error))
+@pytest.mark.slow
+def test_a_parent_that_is_killed_leaves_no_worker_and_no_samples(started, tmp_path):
+    run = started(seconds=600)
+    worker = run.first_worker()
+    wait_for((tmp_path / "busy").exists, run.process)
+    run.process.kill()
+    run.process.join()
+    assert not psutil.wait_procs([worker], timeout=PATIENCE)[1], "a worker outlives its parent"
+    assert leftovers(tmp_path) == []

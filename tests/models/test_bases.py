@@ -23,7 +23,7 @@ from memowidgets.files import one_at_a_time
 from memowidgets.models.bases import Base, Bases
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
-from memowidgets.training import worker
+from memowidgets.training import engine
 from memowidgets.training.learner import Learner, Recipe
 from tests.models import test_causal_lm as causal
 from tests.models import test_sequence_classifier as classifiers
@@ -162,7 +162,7 @@ def test_a_base_that_was_written_to_is_loaded_anew():
 CUT = {
     "a folder": lambda at: questioned(causal_of("llama"), UPPER, at),
     "in memory": lambda _: questioned(causal_of("gpt2"), UPPER),
-    "in a file that processes share": lambda at: questioned(causal_of("gemma"), UPPER).shared(at),
+    "in memory, without biases": lambda _: questioned(causal_of("gemma"), UPPER),
     "a drawn head": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
     "a drawn head in another type": lambda at: read_from(at, "llama", lora=UPPER, dtype="bfloat16"),
 }
@@ -199,9 +199,14 @@ def test_above_kept_output_only_the_upper_blocks_are_loaded(made, tmp_path):
     assert names == {name for name, _ in whole._load().named_parameters() if lower not in name}
 
 
-def test_a_worker_loads_the_base_once_and_frees_it_when_it_has_no_order(tmp_path, monkeypatch):
-    bases = Bases()
-    monkeypatch.setattr(worker._Kept, "bases", bases)
+def test_a_worker_loads_the_base_once_and_frees_it_at_the_end(tmp_path, monkeypatch):
+    made = []
+
+    def noted():
+        made.append(Bases())
+        return made[-1]
+
+    monkeypatch.setattr(engine, "Bases", noted)
     settings = mw.TrainingConfig(epochs=1, checkpoint_every=1, batch_size=8)
     model = questioned(causal_of("llama"), UPPER)
     audit = mw.Audit(
@@ -209,14 +214,8 @@ def test_a_worker_loads_the_base_once_and_frees_it_when_it_has_no_order(tmp_path
     )
     audit.train()
     audit.run_shadows(3, Inline())
-    assert bases.loads == 1
-    assert bases._kept
-    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
-    audit.run_shadows(4, Inline())
-    end = time.monotonic() + 30
-    while bases._kept and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not bases._kept
+    assert [bases.loads for bases in made] == [1]
+    assert engine._Kept.job is None
 
 
 def test_a_base_is_never_taken_for_that_of_a_model_that_came_later():

@@ -1,19 +1,19 @@
-"""Weights in memory reach worker processes in one file, or are sent where there is no room."""
+"""Weights in memory reach worker processes in one file."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
-from memowidgets.models.transformer import Given
 from memowidgets.progress import Progress
-from memowidgets.training.pools import SharedSamples
+from memowidgets.training.engine import JobFile
 from memowidgets.training.shadow import ShadowJob, train_shadow
 from tests.accelerator.recipes import language_model, questions
 
@@ -28,8 +28,6 @@ def lm(model, data):
 
 
 def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
-    import cloudpickle
-
     model = lm(language_model(data, tie_word_embeddings=True), data)
     training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32", checkpoint_every=1)
     audit = mw.Audit(model, data, path=tmp_path / "run", training=training, device="cpu")
@@ -37,36 +35,16 @@ def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
     job = ShadowJob(
         run.recipe(), run.design, run.seed, {"epoch-1": 3}, {"epoch-0": 0, "epoch-1": 3}
     )
-    place = SharedSamples()
-    try:
-        sent = cloudpickle.dumps(place.of(job))
-        weights = sum(p.nbytes for p in model.build(data).parameters())
-        assert len(sent) < len(cloudpickle.dumps(job)) - 0.9 * weights
-        received = cloudpickle.loads(sent)
-        one, other = (train_shadow(j, 0, Progress()).gaps["epoch-1"] for j in (job, received))
-        np.testing.assert_array_equal(one, other)
-        built = received.recipe.model.build(data)
-        assert built.lm_head.weight is built.model.embed_tokens.weight
-        again = received.recipe.model.build(data)  # training did not change the file
-        assert torch.equal(again.lm_head.weight, model.build(data).lm_head.weight)
-    finally:
-        place.close()
-
-
-def test_without_room_the_weights_are_sent(data, tmp_path, monkeypatch):
-    def full(*_args):
-        raise OSError(28, "No space left on device")
-
-    model = lm(language_model(data), data)
-    audit = mw.Audit(model, data, path=tmp_path / "run", device="cpu")
-    run = audit.run
-    job = ShadowJob(run.recipe(), run.design, run.seed, {"epoch-1": 3}, {"epoch-1": 3})
-    monkeypatch.setattr(Given, "shared", full)
-    place = SharedSamples()
-    try:
-        assert place.of(job).recipe.model is model
-    finally:
-        place.close()
+    file = JobFile.write(job, str(tmp_path))
+    weights = sum(p.nbytes for p in model.build(data).parameters())
+    assert file.places[0][1] < len(cloudpickle.dumps(job)) - 0.9 * weights
+    received = file.read()
+    one, other = (train_shadow(j, 0, Progress()).gaps["epoch-1"] for j in (job, received))
+    np.testing.assert_array_equal(one, other)
+    built = received.recipe.model.build(data)
+    assert built.lm_head.weight is built.model.embed_tokens.weight
+    again = received.recipe.model.build(data)  # training did not change the file
+    assert torch.equal(again.lm_head.weight, model.build(data).lm_head.weight)
 
 
 _PEAK = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from argparse import Namespace
+from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -466,13 +467,13 @@ class Failing(Inline):
     def submit(self, fn, /, *args, **kwargs):
         self.left -= 1
         if self.left < 0:
-            raise RuntimeError("the queue was closed")
+            raise BrokenExecutor("the queue was closed")
         return super().submit(fn, *args, **kwargs)
 
 
 def test_what_is_finished_is_kept_and_the_end_is_the_same(audit, referenced):
     n = 2 * per_round(audit)
-    said = rf"died while training reference models.* {n - 1} finished reference models are kept"
+    said = rf"queue was closed.* {n - 1} finished reference models are kept"
     with pytest.raises(StoreError, match=said):
         audit.run_references(2, Failing(n - 1))
     audit.run_references(2, Inline())

@@ -1,21 +1,17 @@
-"""Designs of shadow models, their files, and who trains which."""
+"""Designs of shadow models, their files, and their parts."""
 
 from __future__ import annotations
 
-import errno
 import shutil
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import filelock
 import numpy as np
 import pytest
 
 import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import StoreError
 from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
-from memowidgets.training.filling import Claims
 from tests.training.small import assert_same, contents, tiny_audit, trained
 
 pytestmark = pytest.mark.worker_processes
@@ -189,80 +185,6 @@ def test_bad_requests(audit, threads):
 # Who trains which
 
 
-def test_two_audits_at_once_in_one_process_train_each_seed_once(audit, source, tmp_path):
-    shutil.copytree(source, tmp_path / "alone")
-    alone = tiny_audit(tmp_path / "alone")
-    alone.run_shadows(12, ThreadPoolExecutor(1))
-    other, trained_by = tiny_audit(audit.path), []
-    write = RunDirectory.write_tensors
-
-    def noted(run, name, *rest):
-        if name.startswith("shadows/"):
-            trained_by.append(name)
-        write(run, name, *rest)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunDirectory, "write_tensors", noted)
-        runs = [
-            threading.Thread(
-                target=a.run_shadows,
-                args=(12, ThreadPoolExecutor(1)),
-                kwargs={"progress": Progress()},
-            )
-            for a in (audit, other)
-        ]
-        for run in runs:
-            run.start()
-        for run in runs:
-            run.join(120)
-    assert sorted(trained_by) == [f"shadows/{i:04d}" for i in range(12)]
-    assert_same(audit, alone, atol=1e-4)
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDirectory(tmp_path / "claims")
-
-
-def test_a_claim_is_one_processs_alone(run):
-    with Claims(run, "c") as one, Claims(run, "c") as other:
-        assert one.take(3)
-        assert not other.take(3)
-        assert other.take(4)
-        one.release(3)
-        assert other.take(3)
-
-
-def test_a_dead_process_loses_its_claims_at_once(run):
-    """As SIGKILL leaves them: the file of the lock is there, and nobody holds it."""
-    (run.path / "c").mkdir(parents=True)
-    for index in range(3):
-        (run.path / f"c/000{index}.lock").touch()
-    with Claims(run, "c") as other, Claims(run, "c") as claims:
-        assert other.take(1)
-        claims.__exit__()  # it removes what dead processes have left
-        assert [file.name for file in (run.path / "c").iterdir()] == ["0001.lock"]
-        assert claims.take(0)
-        assert not claims.take(1)
-    assert not list((run.path / "c").iterdir())
-
-
-@pytest.fixture(params=[NotImplementedError("no flock"), OSError(errno.ENOLCK, "No locks")])
-def _no_locks(request, monkeypatch):
-    def refuse(*_, **__):
-        raise request.param
-
-    monkeypatch.setattr(filelock.FileLock, "_acquire", refuse)
-
-
-@pytest.mark.usefixtures("_no_locks")
-def test_without_locks_each_process_names_its_part(run):
-    with Claims(run, "c") as claims, pytest.raises(StoreError, match="indices="):
-        claims.take(0)
-    with Claims(run, "c", parted=True) as claims:
-        assert claims.take(0)
-
-
 def test_parts_give_the_models_of_the_whole(audit, threads, tmp_path):
     shutil.copytree(audit.path, tmp_path / "parts")
     audit.run_shadows(6, threads)
@@ -294,13 +216,14 @@ def test_a_part_is_of_the_whole(audit, threads, indices, error, fact):
         audit.run_shadows(6, threads, indices=indices)
 
 
-def test_progress_says_how_long_the_next_one_takes(audit, threads):
+def test_progress_says_how_many_are_done_and_the_time_left(audit, threads):
     said = []
     audit.run_shadows(6, threads, progress=Progress(said.append))
     shadows = [step for step in said if step.what == "training shadow models"]
     assert [step.done for step in shadows] == sorted(step.done for step in shadows)
     assert shadows[-1].done == shadows[-1].total == 6
-    assert any("in hand, next in" in step.detail and "left" in step.detail for step in shadows)
+    assert "6 to train" in shadows[0].detail
+    assert all(step.seconds_left is not None for step in shadows if step.done)
 
 
 def test_cancel_ends_foreign_workers_and_keeps_what_is_finished(audit, threads):
@@ -311,6 +234,5 @@ def test_cancel_ends_foreign_workers_and_keeps_what_is_finished(audit, threads):
         audit.run_shadows(40, threads, progress=progress)
     kept = audit.n_shadows
     assert 1 <= kept < 40
-    assert not list((RunDirectory(audit.path).path / ".claims").rglob("*.wanted"))
     audit.run_shadows(kept + 1, threads)
     assert audit.n_shadows == kept + 1

@@ -1,0 +1,417 @@
+"""Training of shadow models by local processes or any executor.
+
+`fill` orders all missing ones at once, and writes each to its file as soon as it is there. What
+workers run is below: they only train, so they need no disk in common with the caller. An executor
+that fails, or a worker that dies, is one sentence. Calling again goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import mmap
+import multiprocessing
+import os
+import platform
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    as_completed,
+    wait,
+)
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets import __version__
+from memowidgets.cores import cores
+from memowidgets.models.bases import Bases
+from memowidgets.models.device import count_devices, resolve_device
+from memowidgets.progress import Progress
+from memowidgets.store import StoreError
+from memowidgets.training.probe import check_functions
+from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
+from memowidgets.visible import first_line
+
+if TYPE_CHECKING:
+    from memowidgets.training.shadows import ShadowSet
+
+_POLL_SECONDS = 0.2
+_ALIGNED = 64  # bytes, for vector instructions
+
+Orders = dict[Future[TrainedShadow], int]
+
+
+def fill(
+    files: ShadowSet,
+    job: ShadowJob,
+    missing: Sequence[int],
+    total: int,
+    progress: Progress,
+    executor: Executor | None = None,
+    processes: int = 1,
+) -> None:
+    """Train the missing ones of `total` shadow models, each a file as soon as it is there.
+
+    Parameters
+    ----------
+    files : ShadowSet
+        The shadow models.
+    job : ShadowJob
+        What they have in common.
+    missing : sequence of int
+        Indices of those to train.
+    total : int
+        Number of all, for the progress.
+    progress : Progress
+        Reports and cancellation, which acts between two models.
+    executor : Executor, optional
+        Who trains. Default: local processes, which end with the call.
+    processes : int
+        Number of local processes.
+
+    Raises
+    ------
+    Cancelled
+        After ``progress.cancel()``. Local processes are ended.
+    StoreError
+        If a file cannot be written, the executor or a worker has ended, or a worker has another
+        version or other code.
+    """
+    device = "auto" if executor is not None and job.recipe.anywhere else None
+    name, orders = uuid.uuid4().hex, Orders()
+    with _explained(files, job), _ready(job, executor, processes) as (workers, source):
+        try:
+            left = list(missing)
+            while left or orders:
+                if left:  # all are ordered at once, so that a cluster that adapts to work grows
+                    index = left.pop(0)
+                    order = workers.submit(train_ordered, index, name, source, versions(), device)
+                    orders[order] = index
+                else:
+                    wait(orders, _POLL_SECONDS, FIRST_COMPLETED)
+                for future in [one for one in orders if one.done()]:
+                    index = orders.pop(future)
+                    files.write(index, future.result(), job)
+                done = total - len(left) - len(orders)
+                progress.report(done, total, f"training {job.shadows.kind.noun}s")
+        except BaseException as error:
+            for future in orders:
+                with suppress(NotImplementedError):  # Parsl's can't be cancelled, and are trained
+                    future.cancel()
+            if isinstance(error, Exception):  # not for somebody who interrupts
+                _write_rest(files, job, orders, waits=executor is not None)
+            raise
+        finally:
+            forget_job()  # of an executor whose threads are in this process
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what can't train shadow models.
+
+    Raises
+    ------
+    TypeError
+        If it is not an executor of `concurrent.futures`.
+    ValueError
+        If it starts its processes by fork.
+    """
+    if executor is None:
+        return
+    if not isinstance(executor, Executor):
+        raise TypeError(
+            "executor must be a concurrent.futures.Executor (Dask: client.get_executor(); "
+            f"submitit and others: docs/cluster.md), not {type(executor).__name__}"
+        )
+    context = getattr(executor, "_mp_context", None)
+    if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":  # type: ignore[union-attr]
+        raise ValueError(
+            "this ProcessPoolExecutor starts its processes by fork, and they hang where this "
+            "process has computed with several threads; leave executor= out, or pass "
+            'mp_context=multiprocessing.get_context("spawn") to it'
+        )
+
+
+def default_processes(device: str) -> int:
+    """Return the best number of local processes: one per GPU, else one per core."""
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return cores()
+    return 1 if index else max(1, count_devices(kind))
+
+
+@contextmanager
+def _ready(
+    job: ShadowJob, executor: Executor | None, processes: int
+) -> Iterator[tuple[Executor, Any]]:
+    """Yield who trains, and the job as an order carries it."""
+    if executor is None:
+        with _local_processes(job, processes) as ready:
+            yield ready
+    elif not type(executor).__module__.startswith("distributed."):
+        yield executor, cloudpickle.dumps(job)
+    else:
+        import dask
+
+        payload = np.frombuffer(cloudpickle.dumps(job), np.uint8)
+        no_warning = {"distributed.admin.large-graph-warning-threshold": 2**60}
+        # A task of its own, which returns the job as it is. Dask sends it to each worker once, and
+        # makes it again where all that had it are gone.
+        with dask.config.set(no_warning):
+            client: Any = executor._client  # type: ignore[attr-defined]  # noqa: SLF001
+            sent = client.submit(np.asarray, payload, pure=False)
+        yield executor, sent
+
+
+@contextmanager
+def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor, JobFile]]:
+    """Yield processes of this machine, which share its cores as threads, and its GPUs.
+
+    The job is in a file. In the pipe of a process that dies as it starts, it would block this one.
+    """
+    from loky import ProcessPoolExecutor as Local
+    from loky.backend import get_context
+
+    kind, _, chosen = job.recipe.device.partition(":")
+    gpus = None
+    if kind not in ("cpu", "mps"):
+        gpus, n = get_context("loky").SimpleQueue(), count_devices(kind)
+        for i in range(processes):
+            gpus.put(job.recipe.device if chosen else f"{kind}:{i % n}")
+    threads, kill = max(1, cores() // processes), True
+    folder = tempfile.mkdtemp(prefix="memowidgets-samples-")
+    try:
+        source = JobFile.write(job, folder)
+        workers: Any = Local(
+            processes,
+            initializer=start_local,
+            initargs=(os.getpid(), folder, threads, gpus),
+            env={
+                "OMP_NUM_THREADS": str(threads),
+                # Threads that wait by spinning take ten times as long on a busy machine.
+                "OMP_WAIT_POLICY": "PASSIVE",
+                # loky ends a process that has grown by 300 MB, as one with a large model does.
+                "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
+            },
+        )
+        try:
+            yield workers, source
+            kill = False
+        finally:
+            workers.shutdown(wait=True, kill_workers=kill)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_rest(files: ShadowSet, job: ShadowJob, orders: Orders, *, waits: bool) -> None:
+    """Write what is done, after waiting for what threads and processes of the user's have begun."""
+    begun = [one for one in orders if one.done() or (waits and one.running())]
+    for future in as_completed([one for one in begun if not one.cancelled()]):
+        with suppress(Exception):  # the first error is what is reported
+            files.write(orders[future], future.result(), job)
+
+
+@contextmanager
+def _explained(files: ShadowSet, job: ShadowJob) -> Iterator[None]:
+    """Say in one sentence that an executor has failed, or one of its workers has died."""
+    try:
+        yield
+    except Exception as error:
+        of_dask = type(error).__module__.partition(".")[0] == "distributed"
+        if not (of_dask or isinstance(error, BrokenExecutor | CancelledError)):
+            raise
+        noun, call = job.shadows.kind.noun, job.shadows.kind.call
+        raise StoreError(
+            f"the workers ended while training {noun}s ({first_line(error)}). The {len(files)} "
+            f"finished {noun}s are kept; call {call} again"
+        ) from error
+
+
+# in a worker
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """Job in a private file that local processes map, so that its arrays exist once in memory.
+
+    Attributes
+    ----------
+    path : str
+        Path of the file.
+    places : tuple of (int, int)
+        First byte and number of bytes of the pickled job, and of each array.
+    """
+
+    path: str
+    places: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def write(cls, job: ShadowJob, folder: str) -> Self:
+        """Write a job to a new file.
+
+        Raises
+        ------
+        StoreError
+            If the disk has no room for it.
+        """
+        arrays: list[Any] = []
+        pickled = cloudpickle.dumps(job, protocol=5, buffer_callback=arrays.append)
+        path, places = Path(folder) / "job", []
+        try:
+            with path.open("xb") as file:
+                for content in (pickled, *(array.raw() for array in arrays)):
+                    file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
+                    places.append((file.tell(), len(content)))
+                    file.write(content)
+        except OSError as error:
+            what = f"the samples cannot be written to {path} ({error.strerror})"
+            raise StoreError(f"{what}; set TMPDIR to a folder that has room for them") from error
+        return cls(str(path), tuple(places))
+
+    def read(self) -> ShadowJob:
+        """Return the job. What is written to its arrays stays in this process."""
+        with Path(self.path).open("rb") as file:
+            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        pickled, *arrays = (mapped[start : start + size] for start, size in self.places)
+        return cast("ShadowJob", cloudpickle.loads(pickled, buffers=arrays))
+
+
+Source = JobFile | bytes | NDArray[np.uint8]
+
+
+class _Kept:
+    """The last job that this process has read, and the GPU that it stays on."""
+
+    mutex = threading.Lock()
+    name = ""
+    job: ShadowJob | None = None
+    gpu: str | None = None
+
+
+def train_ordered(
+    index: int, name: str, source: Source, wanted: str, device: str | None
+) -> TrainedShadow:
+    """Train one shadow model in this process.
+
+    Parameters
+    ----------
+    index : int
+        Index of the shadow model.
+    name : str
+        Name of the job, which this process reads once.
+    source : JobFile, bytes or array of uint8
+        The pickled job.
+    wanted : str
+        `versions` of the ordering process.
+    device : str or None
+        Device to use instead of the job's. ``"auto"`` is the best one of this machine.
+
+    Raises
+    ------
+    StoreError
+        If this process has another version or other code than the ordering one.
+    """
+    worker = f"{platform.node()}, process {os.getpid()}"
+    if versions() != wanted:
+        raise StoreError(
+            f"the worker {worker} has {versions()} instead of {wanted}, so its models would not be "
+            "comparable; install the same there"
+        )
+    try:
+        job = _job_of(name, source)
+        chosen = _Kept.gpu or (device and resolve_device(device)) or job.recipe.device
+        recipe = replace(job.recipe, device=chosen)
+        return train_shadow(replace(job, recipe=recipe), index, Progress())
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the user's
+        error.add_note(f"This is from the worker {worker}.")
+        raise _sendable(error) from None
+
+
+def forget_job() -> None:
+    """Free the samples and the frozen weights that this process keeps for its next order."""
+    with _Kept.mutex:
+        _Kept.name, _Kept.job = "", None
+
+
+def start_local(parent: int, folder: str, threads: int, gpus: Any) -> None:
+    """Prepare a local worker process: an end with its parent, its threads, and its GPU.
+
+    Parameters
+    ----------
+    parent : int
+        Process that started it.
+    folder : str
+        Folder of the job, removed if the parent was killed.
+    threads : int
+        Number of threads to compute with.
+    gpus : queue of str or None
+        The GPU of each process, if there are any. A process stays on the one that it takes.
+    """
+    import torch
+
+    def follow() -> None:
+        if os.name == "posix":
+            while os.getppid() == parent:
+                time.sleep(_POLL_SECONDS)
+        elif (process := multiprocessing.parent_process()) is not None:
+            process.join()
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    torch.set_num_threads(threads)
+    if gpus is not None:
+        _Kept.gpu = gpus.get()
+        # What names no GPU uses this one, so the process takes memory on no other.
+        module = torch.get_device_module(torch.device(_Kept.gpu))
+        if hasattr(module, "set_device"):
+            module.set_device(torch.device(_Kept.gpu))
+
+
+@functools.cache
+def versions() -> str:
+    """Return what must be the same in all processes, with a digest of the package's code."""
+    package, code = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
+    torch = importlib.metadata.version("torch").split("+")[0]
+    python = ".".join(platform.python_version_tuple()[:2])
+    digest = code.hexdigest()[:8]
+    return f"memowidgets {__version__} (code {digest}), torch {torch}, Python {python}"
+
+
+def _job_of(name: str, source: Source) -> ShadowJob:
+    """Return the job of a name: read, with its functions compared, at its first order here."""
+    with _Kept.mutex:
+        if _Kept.job is None or _Kept.name != name:
+            _Kept.job = None  # its memory is free before the next job needs it
+            job = source.read() if isinstance(source, JobFile) else cloudpickle.loads(source)
+            check_functions(job.probe, job.recipe, job.design)
+            _Kept.name = name
+            _Kept.job = replace(job, recipe=replace(job.recipe, bases=Bases()))
+        return _Kept.job
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an exception as it can be sent: some cannot be pickled, or not be read again."""
+    try:
+        cloudpickle.loads(cloudpickle.dumps(error))
+    except Exception:  # noqa: BLE001 - of any kind
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

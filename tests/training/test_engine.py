@@ -1,0 +1,682 @@
+"""Shadow models by threads, local processes, Dask, and in the face of accidents."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from torch import nn
+
+import memowidgets as mw
+from memowidgets.models import ConvNet
+from memowidgets.progress import Cancelled, Progress
+from memowidgets.store import StoreError
+from memowidgets.training import engine
+from memowidgets.training.engine import JobFile
+from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.shadows import ShadowSet
+from tests.accelerator import recipes
+from tests.audit.test_run_killed import forked
+from tests.training.small import Inline, assert_same, contents, tiny_audit, trained
+
+pytestmark = pytest.mark.worker_processes
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def straight(source, tmp_path_factory):
+    """The run with the shadow models that one thread trains one after the other."""
+    path = tmp_path_factory.mktemp("straight") / "run"
+    shutil.copytree(source, path)
+    audit = tiny_audit(path)
+    with ThreadPoolExecutor(1) as executor:
+        audit.run_shadows(20, executor)
+    return audit
+
+
+def assert_first(audit, straight, n, atol=1e-4):
+    """Compare all shadow models of an audit, which are n, with the first of the other's."""
+    (members, gaps), (other_members, other_gaps) = contents(audit), contents(straight)
+    assert len(members) == n
+    np.testing.assert_array_equal(members, other_members[:n])
+    np.testing.assert_allclose(gaps, other_gaps[:n], atol=atol, rtol=0)
+
+
+# Any executor
+
+
+class Dying(Inline):
+    """Breaks after some orders."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def work(self, fn, *order):
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenExecutor("the queue was closed")
+        return fn(*order)
+
+
+def test_any_executor_gives_the_same_shadow_models(audit, straight):
+    with ThreadPoolExecutor(2) as threads:
+        audit.run_shadows(4, threads)
+    assert_first(audit, straight, 4)
+    assert engine._Kept.job is None  # the samples are free again
+
+
+def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit, straight):
+    with pytest.raises(StoreError, match=r"workers ended .*the queue was closed.*2 finished"):
+        audit.run_shadows(5, Dying(2))
+    assert audit.n_shadows == 2
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        audit.run_shadows(5, closed)
+    audit.run_shadows(5, Inline())
+    assert_first(audit, straight, 5)
+
+
+def test_an_executor_that_is_shut_down_meanwhile_is_named(audit):
+    pool = ThreadPoolExecutor(1)
+    with pytest.raises(StoreError, match="call run_shadows again"):
+        audit.run_shadows(9, pool, progress=after(2, lambda: pool.shutdown(cancel_futures=True)))
+    assert 2 <= audit.n_shadows < 9
+
+
+class Uncancelled(Inline):
+    """Futures that can't be cancelled, as Parsl's, of which some are never done."""
+
+    class Future(Future):
+        def cancel(self):
+            raise NotImplementedError("Cancel not implemented")
+
+    def submit(self, fn, /, *order):
+        future = self.Future()
+        if order[0] < 2:
+            future.set_result(fn(*order))
+        return future
+
+
+def test_futures_that_cannot_be_cancelled_are_not_waited_for(audit):
+    progress = Progress(lambda step: progress.cancel() if step.done >= 2 else None)
+    with pytest.raises(Cancelled):
+        audit.run_shadows(9, Uncancelled(), progress=progress)
+    assert audit.n_shadows == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "fact"),
+    [
+        ({"executor": SimpleNamespace(submit=None)}, TypeError, "Executor.*SimpleNamespace"),
+        (
+            {"executor": ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))},
+            ValueError,
+            "fork.*spawn",
+        ),
+        ({"executor": Inline(), "processes": 2}, ValueError, "processes.*executor"),
+    ],
+)
+def test_what_cannot_train_is_refused(audit, how, error, fact):
+    with pytest.raises(error, match=fact):
+        audit.run_shadows(2, **how)
+    assert audit.n_shadows == 0
+
+
+class Elsewhere(Inline):
+    """An executor by name only: its jobs are not futures, as submitit's."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        return SimpleNamespace(result=lambda: fn(*args, **kwargs))
+
+
+def on_the_page(beginning):
+    """The Python of docs/cluster.md that begins so."""
+    page = (ROOT / "docs/cluster.md").read_text("utf-8")
+    (code,) = [c for c in page.split("```python\n")[1:] if c.startswith(beginning)]
+    return code.split("```")[0]
+
+
+def test_the_adapter_on_the_page_trains(audit, straight):
+    names = {}
+    exec(on_the_page("from concurrent.futures import"), names)
+    audit.run_shadows(4, names["Submitted"](Elsewhere(), jobs=2))
+    assert_first(audit, straight, 4)
+
+
+def test_the_array_job_on_the_page_trains_each_part_once(tmp_path, monkeypatch):
+    """A job that trains, and one for each part, as Slurm starts them."""
+    monkeypatch.chdir(tmp_path)
+    script = on_the_page("import os").replace("N, PARTS = 128, 16", "N, PARTS = 5, 2")
+    whole, small = "mw.data.load_digits()", "mw.data.load_digits().take(range(120))"
+    assert whole in script
+    there = []
+    for part in (None, "0", "1"):
+        if part is not None:
+            monkeypatch.setenv("SLURM_ARRAY_TASK_ID", part)
+        found = {}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ShadowSet, "fill", in_a_thread(ShadowSet.fill))
+            exec(script.replace(whole, small), found)
+        there.append(found["audit"].run.shadows.indices())
+    assert there == [[], [0, 2, 4], [0, 1, 2, 3, 4]]
+
+
+def in_a_thread(fill):
+    """Fill in a thread, because a worker process takes seconds to start."""
+
+    def filled(self, n, job, processes, progress, executor=None, indices=None):
+        assert (processes, executor) == (1, None)
+        with ThreadPoolExecutor(1) as thread:
+            fill(self, n, job, None, progress, thread, indices)
+
+    return filled
+
+
+class Growing(ConvNet):
+    """A model of which each training after its process's first takes more memory, and a second."""
+
+    kept = ()
+
+    def build(self, data):
+        if multiprocessing.parent_process() is not None and len(data) > 8:  # it trains
+            with Path(self.log).open("a") as file:
+                print(os.getpid(), file=file)
+            if Growing.kept:
+                time.sleep(1.1)
+            Growing.kept = (*Growing.kept, np.ones((len(Growing.kept) and 40) * 2**20))
+        return super().build(data)
+
+
+@pytest.mark.slow
+def test_a_local_process_that_needs_more_memory_than_at_first_stays(tmp_path):
+    """loky would start it again, and it would load its frozen weights again."""
+    model = Growing(4)
+    model.log = str(tmp_path / "log")
+    audit = trained(tmp_path / "run", model=model)
+    audit.run_shadows(3, processes=1)  # loky measures from the first to the second
+    assert len(set((tmp_path / "log").read_text().split())) == 1
+
+
+def test_threads_that_keep_forward_passes_of_a_language_model_do_not_meet(tmp_path):
+    """Each thread has a model of its own to capture hidden states in."""
+    data = recipes.questions()
+    model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
+    training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32")
+    made = []
+    for name, n in (("one", 1), ("four", 4)):
+        audit = mw.Audit(model, data, tmp_path / name, training, device="cpu", held_out=None)
+        audit.train()
+        with ThreadPoolExecutor(n) as threads:
+            audit.run_shadows(6, threads, keep_forward="all")
+        made.append([audit.as_target(i).score("psmi", layer=1) for i in range(6)])
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+class Diverging(ConvNet):
+    """A model whose training fails."""
+
+    def outputs(self, module, inputs, labels):
+        logits, losses = super().outputs(module, inputs, labels)
+        fails = Diverging.fails and len(labels) > 8  # not yet where it is compared
+        return (logits, losses * np.nan) if fails else (logits, losses)
+
+
+def test_what_goes_wrong_in_training_is_raised_as_it_is(tmp_path):
+    Diverging.fails = False
+    audit = trained(tmp_path / "run", model=Diverging(4))
+    Diverging.fails = True
+    with pytest.raises(FloatingPointError, match="the training has diverged"):
+        audit.run_shadows(2, Inline())
+
+
+class UnsentError(Exception):
+    """Cannot be read again, because its arguments are not its own."""
+
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+def test_an_error_that_cannot_be_sent_arrives_as_its_text(audit, monkeypatch):
+    def fails(*_):
+        raise UnsentError("this", "that")
+
+    monkeypatch.setattr(engine, "train_shadow", fails)
+    with pytest.raises(RuntimeError, match="UnsentError: this and that"):
+        audit.run_shadows(2, Inline())
+
+
+def test_what_others_have_begun_is_kept_where_one_fails(audit, straight, monkeypatch):
+    """A cluster's machines differ, and what a larger one has begun may have taken it hours."""
+    real, other_trains = engine.train_shadow, threading.Event()
+
+    def small(job, index, progress):
+        if index == 0:
+            assert other_trains.wait(60)
+            raise MemoryError("the GPU's memory cannot hold this model")
+        other_trains.set()
+        return real(job, index, progress)
+
+    monkeypatch.setattr(engine, "train_shadow", small)
+    with (
+        ThreadPoolExecutor(2) as two,
+        pytest.raises(MemoryError, match="cannot hold this model") as raised,
+    ):
+        audit.run_shadows(2, two)
+    (note,) = raised.value.__notes__
+    assert f"process {os.getpid()}" in note
+    assert audit.run.shadows.indices() == [1]
+    monkeypatch.undo()
+    audit.run_shadows(2, Inline())
+    assert_first(audit, straight, 2)
+
+
+class Outdated(Inline):
+    """A worker that has other code from its second order on."""
+
+    def work(self, fn, index, *order):
+        with pytest.MonkeyPatch.context() as patch:
+            if index:
+                patch.setattr(engine, "versions", lambda: "memowidgets 0.1")
+            return fn(index, *order)
+
+
+def test_a_worker_with_other_code_is_named_and_refused(audit):
+    with pytest.raises(StoreError, match=rf"process {os.getpid()} has memowidgets 0\.1 instead of"):
+        audit.run_shadows(3, Outdated())
+    assert audit.n_shadows == 1
+
+
+def network(*, bias=True):
+    def make(n_classes):
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, n_classes, bias=bias))
+
+    return mw.models.TorchClassifier(make)
+
+
+def test_a_worker_compares_the_functions_of_a_job_once(tmp_path, monkeypatch):
+    audit, compared = trained(tmp_path / "run", model=network()), []
+    check = engine.check_functions
+    monkeypatch.setattr(
+        engine, "check_functions", lambda *given: (compared.append(given), check(*given))
+    )
+    audit.run_shadows(3, Inline())
+    assert len(compared) == 1
+    other = trained(tmp_path / "other", model=network(bias=False)).run.manifest["probe"]
+    monkeypatch.setattr(engine, "check_functions", lambda _, *given: check(other, *given))
+    with pytest.raises(StoreError, match="function"):
+        audit.run_shadows(4, Inline())
+
+
+# Disks, and other processes
+
+
+def after(n, action):
+    """A progress that does something once n shadow models are there."""
+    done = []
+
+    def listen(step):
+        if step.what == "training shadow models" and step.done >= n and not done:
+            done.append(True)
+            action()
+
+    return Progress(listen)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "system is read-only")]
+)
+def test_a_disk_that_fails_half_way_keeps_what_was_finished(
+    audit, straight, monkeypatch, number, said
+):
+    """The writes fail with the error that a disk gives."""
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    fails = after(3, lambda: monkeypatch.setattr(os, "fsync", refuse))
+    with ThreadPoolExecutor(1) as thread, pytest.raises(StoreError, match=said):
+        audit.run_shadows(12, thread, progress=fails)
+    monkeypatch.undo()
+    assert 3 <= audit.n_shadows < 12
+    audit.run_shadows(12, Inline())
+    assert_first(audit, straight, 12)
+
+
+def train_part(path, indices):
+    """What one process of an array does."""
+    tiny_audit(path).run_shadows(12, Inline(), progress=Progress(), indices=indices)
+
+
+def test_two_processes_with_parts_of_their_own_fill_one_directory(source, straight, tmp_path):
+    shutil.copytree(source, tmp_path / "both")
+    both = [forked(train_part, tmp_path / "both", range(part, 12, 2)) for part in range(2)]
+    for process in both:
+        process.join(300)
+        assert process.exitcode == 0
+    assert_first(tiny_audit(tmp_path / "both"), straight, 12)
+
+
+def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(audit, straight):
+    said = []
+
+    def call_again():
+        for how in ({}, {"indices": [5]}):
+            try:
+                tiny_audit(audit.path).run_shadows(6, Inline(), progress=Progress(), **how)
+            except StoreError as error:
+                said.append(str(error))
+
+    with ThreadPoolExecutor(1) as thread:
+        audit.run_shadows(6, thread, progress=after(1, call_again))
+    assert len(said) == 1
+    assert "another process is working on the shadow-models-halves" in said[0]
+    assert_first(audit, straight, 6)
+
+
+# Local processes
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Where temporary folders are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "temporary"
+
+
+class Suspicious(ConvNet):
+    """Trains in another process on mapped images only."""
+
+    def build(self, data):
+        owner = data.images
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        in_worker = multiprocessing.parent_process() is not None and len(data) > 8  # no probe
+        if in_worker and owner is None:
+            raise TypeError("the images were copied")
+        return super().build(data)
+
+
+def test_workers_map_the_images_and_the_folder_goes(tmp_path, place, straight):
+    audit = trained(tmp_path / "mapped", model=Suspicious(4))
+    audit.run_shadows(2, processes=2)
+    assert len(audit.run.shadows) == 2
+    assert list(place.iterdir()) == []
+
+
+def test_the_job_is_in_a_private_file_and_what_is_written_to_it_stays_here(source, place):
+    run = tiny_audit(source).run
+    job = ShadowJob(run.recipe(), run.design, 0, {"epoch-1": 4}, {"epoch-1": 4})
+    job = replace(job, probe={"a": np.arange(5.0)})
+    folder = tempfile.mkdtemp()
+    file = JobFile.write(job, folder)
+    assert Path(folder).stat().st_mode & 0o077 == 0
+    one, other = file.read(), file.read()
+    assert one.probe["a"].ctypes.data % 64 == 0
+    one.probe["a"][:] = 7
+    np.testing.assert_array_equal(other.probe["a"], np.arange(5.0))
+    np.testing.assert_array_equal(file.read().recipe.data.images, job.recipe.data.images)
+
+
+def test_a_disk_without_room_for_the_samples_is_named(audit, place, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(engine.Path, "open", full)
+    with pytest.raises(StoreError, match=r"temporary.*No space left.*TMPDIR"):
+        audit.run_shadows(2, processes=1)
+    monkeypatch.undo()
+    assert list(place.iterdir()) == []
+
+
+# Dask
+
+
+@contextlib.contextmanager
+def forking(distributed):
+    """Let Dask fork its workers from a process that has loaded all they need, in seconds.
+
+    It has loaded what `tests.audit.test_run_killed` needs too: a process has one such server.
+    """
+    import dask
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        forks = distributed.utils.get_mp_context()
+        forks.set_forkserver_preload(["distributed", "tests.audit.warm"])
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Client of a cluster of two workers; who is killed there is started again."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        forking(distributed),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=None,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(cluster):
+    """The same, whose two workers are as they were when they were started."""
+    end = time.monotonic() + 300
+    while len(cluster.run(as_it_was, on_error="ignore")) < 2:
+        assert time.monotonic() < end, "a worker was not started again"
+        time.sleep(0.05)
+    return cluster
+
+
+def as_it_was():
+    """Undo in a worker what a test has changed, and say that it is there."""
+    from memowidgets.training import engine as there
+
+    there.real = getattr(there, "real", (there.train_shadow, there.versions))
+    there.train_shadow, there.versions = there.real
+    return True
+
+
+def train_instead(make, *given):
+    """Let a worker call what `make` returns of `given` and of its own function for training."""
+    from memowidgets.training import engine as there
+
+    there.train_shadow = make(there.real[0], *given)
+
+
+def refuse_to_open(folder):
+    """Let a worker open nothing in a folder, as if it were on another machine."""
+
+    def refuse(event, args):
+        if event == "open" and isinstance(args[0], str) and args[0].startswith(folder):
+            raise FileNotFoundError(2, "on another machine", args[0])
+
+    sys.addaudithook(refuse)
+
+
+def cell_model(log):
+    """A model of a notebook cell, which nobody can import.
+
+    It has weights of its own, and notes in a file when these are packed and unpacked.
+    """
+    namespace = {"__name__": "__main__", "ConvNet": ConvNet}
+    exec(
+        """class Given(ConvNet):
+    version = "given"
+
+    def noted(self, what):
+        with open(self.log, "a") as file:
+            print(what, file=file)
+
+    def __getstate__(self):
+        self.noted("packed")
+        return dict(vars(self))
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.noted("unpacked")
+""",
+        namespace,
+    )
+    model = namespace["Given"](4)
+    model.log = str(log)
+    return model
+
+
+def test_a_notebooks_model_is_packed_once_and_unpacked_once_by_each_dask_worker(client, tmp_path):
+    audit = trained(tmp_path / "run", model=cell_model(tmp_path / "log"))
+    here = trained(tmp_path / "here", model=cell_model(tmp_path / "other"))
+    (tmp_path / "log").unlink(missing_ok=True)
+    client.run(refuse_to_open, str(tmp_path / "run"))
+    audit.run_shadows(6, client.get_executor(), keep_forward=True)
+    assert sorted((tmp_path / "log").read_text().split()) == ["packed", "unpacked", "unpacked"]
+    here.run_shadows(6, Inline())
+    assert_same(audit, here, atol=1e-3)
+    assert len(audit.as_target(3).score("psmi")) > 0
+
+
+def test_a_dask_worker_that_is_killed_loses_nothing(client, audit, straight):
+    def kill_one():
+        pid = next(iter(client.run(os.getpid).values()))
+        os.kill(pid, signal.SIGKILL)
+
+    audit.run_shadows(12, client.get_executor(), progress=after(2, kill_one))
+    assert_first(audit, straight, 12, atol=1e-3)
+
+
+def killed_at(real, index):
+    def train(job, i, progress):
+        if i == index:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(job, i, progress)
+
+    return train
+
+
+def test_a_model_that_kills_its_dask_workers_is_a_sentence_and_calling_again_goes_on(
+    client, audit, straight, monkeypatch
+):
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    client.run(train_instead, killed_at, 3)
+    with pytest.raises(StoreError, match=r"workers died.*finished shadow models are kept; call"):
+        audit.run_shadows(6, client.get_executor())
+    finished = audit.n_shadows
+    while len(client.run(as_it_was, on_error="ignore")) < 2:
+        time.sleep(0.05)
+    seen = []
+    note = Progress(lambda step: seen.append(step.done))
+    audit.run_shadows(6, client.get_executor(), progress=note)
+    assert seen[0] == finished
+    assert_first(audit, straight, 6, atol=1e-3)
+
+
+def fails_once(real, flag):
+    def train(job, index, progress):
+        with contextlib.suppress(FileExistsError):
+            Path(flag).touch(exist_ok=False)
+            raise MemoryError("the GPU's memory cannot hold this model")
+        return real(job, index, progress)
+
+    return train
+
+
+def test_dask_tries_a_model_again_if_it_is_told_to(client, audit, straight, tmp_path):
+    client.run(train_instead, fails_once, str(tmp_path / "one"))
+    with pytest.raises(MemoryError, match="cannot hold this model") as raised:
+        audit.run_shadows(6, client.get_executor())
+    assert "from the worker" in raised.value.__notes__[0]
+    client.run(train_instead, fails_once, str(tmp_path / "another"))
+    audit.run_shadows(6, client.get_executor(retries=3))
+    assert (tmp_path / "another").exists()
+    assert_first(audit, straight, 6, atol=1e-3)
+
+
+def become_other():
+    from memowidgets.training import engine as there
+
+    there.versions = lambda: "memowidgets 0.1"
+
+
+def test_a_dask_worker_with_other_code_is_named_and_calling_again_without_it_goes_on(
+    client, audit, straight
+):
+    other = next(iter(client.nthreads()))
+    pid = client.run(os.getpid, workers=[other])[other]
+    client.run(become_other, workers=[other])
+    with pytest.raises(StoreError, match=rf"process {pid} has memowidgets 0\.1 instead of"):
+        audit.run_shadows(20, client.get_executor())
+    assert audit.n_shadows < 20
+    client.run(as_it_was)
+    audit.run_shadows(20, client.get_executor())
+    assert_first(audit, straight, 20, atol=1e-3)
+
+
+def test_cancel_ends_the_waiting_for_dask_workers(client, audit):
+    client.run(train_instead, waits_for, str(Path(audit.path) / "never"))
+    progress = Progress(lambda step: progress.cancel() if not step.detail else None)
+    with pytest.raises(Cancelled):
+        audit.run_shadows(6, client.get_executor(), progress=progress)
+    (Path(audit.path) / "never").touch()
+    assert audit.n_shadows == 0
+
+
+def waits_for(real, flag):
+    def train(job, index, progress):
+        while not Path(flag).exists():
+            time.sleep(0.01)
+        return real(job, index, progress)
+
+    return train
+
+
+@pytest.mark.parametrize("closed_at", [0, 2])
+def test_a_dask_client_that_is_closed_is_named(client, audit, closed_at):
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        executor = other.get_executor()
+        if not closed_at:
+            other.close()
+        with pytest.raises(StoreError, match=r"workers ended .* finished .* call run_shadows"):
+            audit.run_shadows(40, executor, progress=after(closed_at or 99, other.close))
+    assert closed_at <= audit.n_shadows < 40
+
+
+def test_a_cluster_that_adapts_to_its_work_grows_from_nothing(audit, straight):
+    distributed, most = pytest.importorskip("distributed"), []
+    with (
+        forking(distributed),
+        distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        cluster.adapt(minimum=0, maximum=2, interval="100 ms", target_duration="10 ms")
+        note = Progress(lambda _: most.append(len(cluster.scheduler.workers)))
+        audit.run_shadows(20, client.get_executor(), progress=note)
+    assert most[0] == 0
+    assert max(most) == 2
+    assert_first(audit, straight, 20, atol=1e-3)

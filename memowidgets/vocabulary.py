@@ -181,15 +181,15 @@ def threshold(tau: float) -> str:
     return f"τ = {tau:.4g}".replace("-", "−", 1)
 
 
-def at(tau: float | None) -> str:
-    """Return how samples are flagged: at a threshold, or by the rule by class for None.
+def at(tau: float) -> str:
+    """Return how samples are flagged.
 
     Examples
     --------
-    >>> at(0.0), at(None)
-    ('at τ = 0', 'by class')
+    >>> at(0.0)
+    'at τ = 0'
     """
-    return "by class" if tau is None else f"at {threshold(tau)}"
+    return f"at {threshold(tau)}"
 
 
 def counted_flagged(flagged: float, of: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order
-from memowidgets.evaluation.scored import Rule, Scored
+from memowidgets.evaluation.scored import Scored
 from memowidgets.visible import quoted
 from memowidgets.widgets.explored import checked_scores
 
@@ -99,15 +99,15 @@ class Listed:
             return SORTS[name]
         return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
-    def mask(self, name: str, rule: Rule) -> NDArray[np.bool_]:
+    def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
-        flagged = self.scored.flagged(rule)
+        flagged = self.scored.flagged(tau)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
         if name == LOOKS_WRONG and self.looks_wrong is not None:
             return self.looks_wrong
         if name == ON_THE_LINE and self.scored.errors is not None:
-            return self.scored.close(rule)
+            return self.scored.close(tau)
         if name == "flagged" or (name == "left alone" and self.memorized is None):
             return flagged if name == "flagged" else ~flagged
         if self.memorized is None:
@@ -117,13 +117,13 @@ class Listed:
         chosen &= self.memorized == wants_memorized
         return chosen
 
-    def counts(self, rule: Rule, among: NDArray[np.bool_]) -> dict[str, int]:
+    def counts(self, tau: float, among: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of these rows each filter shows."""
-        found = self.scored.counts(rule, self.eta, among)
+        found = self.scored.counts(tau, self.eta, among)
         found["all"] = found.pop("n")
         for name in (LOOKS_WRONG, ON_THE_LINE):
             if name in self.filters():
-                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, rule) & among))
+                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, tau) & among))
         return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
     @cached_property

@@ -12,7 +12,6 @@ import traitlets
 
 from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
-from memowidgets.evaluation.scored import BY_CLASS
 from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explorer import AtThreshold
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from memowidgets.evaluation.scored import Rule
     from memowidgets.widgets.inspected import Extra, Listed
     from memowidgets.widgets.messages import (
         AskDetail,
@@ -208,8 +206,8 @@ class Inspection(AtThreshold):
     def _page(self, asked: AskPage) -> tuple[dict[str, Any], list[bytes]]:
         """Return one page of samples, with all its images in one buffer."""
         self._log.refresh()
-        rows, rule = self._rows, self._asked_rule(asked)
-        base, filtered = self._narrowed(rows, asked), rows.mask(self._filter(asked), rule)
+        rows, tau = self._rows, self._asked_tau(asked)
+        base, filtered = self._narrowed(rows, asked), rows.mask(self._filter(asked), tau)
         shown = base & self._with_decision(rows, asked)
         found = shown & filtered
         total = int(np.count_nonzero(found))
@@ -232,8 +230,8 @@ class Inspection(AtThreshold):
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scored.scores),
             "eta": rows.eta,
-            "counts": rows.counts(rule, counted),
-            "items": self._made(rows, chosen, rule, pixels),
+            "counts": rows.counts(tau, counted),
+            "items": self._made(rows, chosen, tau, pixels),
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
@@ -247,7 +245,7 @@ class Inspection(AtThreshold):
         self,
         rows: Listed,
         chosen: NDArray[np.int64],
-        rule: Rule,
+        tau: float,
         pixels: bytearray,
         *,
         whole: bool = False,
@@ -256,13 +254,13 @@ class Inspection(AtThreshold):
         table, items = self._log.table(), self._items
         names = map(items.name, rows.scored.positions[chosen].tolist())
         return [
-            items.item(rows, row, rule, table.get(name, UNDECIDED), pixels, whole=whole)
+            items.item(rows, row, tau, table.get(name, UNDECIDED), pixels, whole=whole)
             for row, name in zip(chosen.tolist(), names, strict=True)
         ]
 
     def _found_by(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
         """Return a mask of the rows that the page asks for."""
-        filtered = rows.mask(self._filter(asked), self._asked_rule(asked))
+        filtered = rows.mask(self._filter(asked), self._asked_tau(asked))
         return self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
 
     def _identity(self, rows: Listed, found: NDArray[np.bool_]) -> str:
@@ -282,10 +280,8 @@ class Inspection(AtThreshold):
         order = self._order(rows, asked.get("sort"))
         return order[found[order]]
 
-    def _asked_rule(self, asked: Shown) -> Rule:
-        """Return what the page flags by. Its threshold may be newer than the trait."""
-        if asked.get("rule") == BY_CLASS and self._rows.scored.below is not None:
-            return BY_CLASS
+    def _asked_tau(self, asked: Shown) -> float:
+        """Return the threshold of the page, which may be newer than the trait."""
         return checked_tau(asked["tau"]) if "tau" in asked else self.tau
 
     def _filter(self, asked: Shown) -> str:
@@ -357,7 +353,7 @@ class Inspection(AtThreshold):
             return {**reply, "position": None}, []
         row, found = int(at[0]), self._in_order(rows, asked, self._found_by(rows, asked))
         position = int(rows.scored.positions[row])
-        [item] = self._made(rows, at[:1], self._asked_rule(asked), pixels, whole=True)
+        [item] = self._made(rows, at[:1], self._asked_tau(asked), pixels, whole=True)
         place = np.flatnonzero(found == row)
         reply |= {
             "position": position,

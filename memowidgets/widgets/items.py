@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.decisions import Decision
-    from memowidgets.evaluation.scored import Rule
     from memowidgets.widgets.inspected import Listed
     from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps
     from memowidgets.widgets.samples import Value
@@ -98,7 +97,7 @@ class Items:
         self,
         rows: Listed,
         row: int,
-        rule: Rule,
+        tau: float,
         made: Decision,
         pixels: bytearray,
         *,
@@ -115,10 +114,10 @@ class Items:
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
-            "status": str(scored.status(rule, rows.eta, row)),
+            "status": str(scored.status(tau, rows.eta, row)),
             "score": score,
             "error": error,
-            "uncertain": bool(scored.close(rule, row)),
+            "uncertain": bool(scored.close(tau, row)),
             "logLira": _of_row(scored.log_lira, row),
             "right": None if scored.right is None else bool(scored.right[row]),
             "decision": made.decision,

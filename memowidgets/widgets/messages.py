@@ -34,7 +34,6 @@ class Shown(TypedDict, total=False):
     """What narrows and sorts the samples that a page shows. What is absent narrows nothing."""
 
     tau: float
-    rule: str
     filter: str
     sort: str
     decision: str
@@ -186,9 +185,9 @@ class State(TypedDict, total=False):
     checkpoint: str
     layer: str
     metric: str
+    axis: str
     tau: float
     eta: float
-    rule: str
     comparing: bool
     pinned: Pinned | None
     more: bool

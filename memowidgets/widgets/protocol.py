@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
-    from memowidgets.evaluation.scored import Scored
+    from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Progress
 
 
@@ -207,7 +207,7 @@ class DashboardSource(Protocol):
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float | str,
+        rule: Rule,
         eta: float,
         suffix: str,
         *,
@@ -219,8 +219,8 @@ class DashboardSource(Protocol):
         ----------
         score, layer, checkpoint : str
             What is shown.
-        tau : float or "class"
-            Threshold, or the rule by class.
+        rule : float or AgainstClass
+            Threshold of the score, or of the score against its class.
         eta : float
             Log-LiRA from which on a sample counts as memorised.
         suffix : str
@@ -235,8 +235,8 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
-        """Return the report as one page without samples; τ of None is the score's own."""
+    def report_page(self, score: str, rule: Rule) -> bytes:
+        """Return the report as one page without samples; a rule of None is the score's own τ."""
         ...
 
     def opened_by(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
-from memowidgets.evaluation.scored import Scored
+from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.progress import Progress
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import Choice, Missing, SampleDetail, ShadowGaps
@@ -151,7 +151,7 @@ class FakeSource:
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float | str,
+        rule: Rule,
         eta: float,
         suffix: str,
         *,
@@ -160,12 +160,12 @@ class FakeSource:
         del layer, checkpoint, eta
         if self.fail:
             raise RuntimeError(self.fail)
-        return f"{suffix},{samples}\n{score},{tau}\n"
+        return f"{suffix},{samples}\n{score},{rule}\n"
 
-    def report_page(self, score: str, tau: float | str | None) -> bytes:
+    def report_page(self, score: str, rule: Rule) -> bytes:
         if self.fail:
             raise RuntimeError(self.fail)
-        return f"<!doctype html><p>{score} at {tau}</p>".encode()
+        return f"<!doctype html><p>{score} at {rule}</p>".encode()
 
     def opened_by(self) -> str:
         return "mw.Audit.open('/runs/a')"

@@ -204,27 +204,27 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     assert not page.get_by_text("its rates are optimistic").is_visible()
 
 
-def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
+def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     page = dashboard.page
     at_tau = counts(page)
     page.locator(".mw-tau-text").click()
-    preset = page.get_by_role("button", name="one deviation below its class")
-    preset.click()
-    dashboard.eventually("dashboard.rule", "class")
+    page.get_by_role("radio", name="against its class").click()
+    dashboard.eventually("dashboard.axis", "class")
+    page.locator(".mw-axis-title").get_by_text("against its class").wait_for()
+    page.locator('.mw-explorer[data-tau="-1"]').wait_for()
     agree(dashboard)
     found = counts(page)
     assert found != at_tau
-    assert found["flagged"] == dashboard.python("dashboard.counts['flagged']")
-    assert preset.get_attribute("aria-pressed") == "true"
-    assert page.locator(".mw-tau-knob").is_hidden()
     page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
     page.locator('.mw-chip[data-filter="found"]').get_by_text(str(found["found"])).wait_for()
     dashboard.screenshots("widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600])
     page.locator(".mw-histogram").press("ArrowRight")
-    dashboard.eventually("dashboard.rule", "")
     agree(dashboard)
-    assert preset.get_attribute("aria-pressed") == "false"
-    assert page.locator(".mw-tau-knob").is_visible()
+    assert counts(page)["flagged"] >= found["flagged"]
+    page.get_by_role("radio", name="the score", exact=True).click()
+    dashboard.eventually("dashboard.axis", "score")
+    page.locator('.mw-explorer[data-tau="0"]').wait_for()
+    assert counts(page) == at_tau
 
 
 def test_what_is_not_computed_waits_for_compute(dashboard):

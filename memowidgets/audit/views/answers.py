@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
-from memowidgets.evaluation.scored import Scored
+from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
@@ -297,7 +297,7 @@ class AuditView:
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float | str,
+        rule: Rule,
         eta: float,
         suffix: str,
         *,
@@ -311,7 +311,7 @@ class AuditView:
                 self._audit.evidence,
                 self._audit.decision_log,
                 *place,
-                tau,
+                rule,
                 None,
                 eta,
                 which="flagged or decided",
@@ -319,10 +319,10 @@ class AuditView:
             )
         return as_text(table, suffix)
 
-    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
-        """Return the report as one page without samples; τ of None is the score's own."""
+    def report_page(self, score: str, rule: Rule) -> bytes:
+        """Return the report as one page without samples; a rule of None is the score's own τ."""
         own = self._audit.evidence, self._audit.evidence_with, self._audit.decision_log
-        page = as_page(content_of(*own, tau, score, include_samples=False))
+        page = as_page(content_of(*own, rule, score, include_samples=False))
         return page.encode("utf-8", "replace")
 
     def opened_by(self) -> str:

@@ -10,7 +10,6 @@
  * @property {number[]} [errors]
  * @property {(number | null)[]} [log_lira]
  * @property {number[]} [canaries]
- * @property {number[]} [below]  1 where the rule by class flags
  * @property {number[]} [right]  1 where the finished model gives the label
  */
 
@@ -43,7 +42,7 @@ const REFUSED = "A report can't be changed: decide in the audit's own dashboard.
 export class Answers {
   /**
    * @param {Wire} wire
-   * @param {() => {tau: number, eta: number, rule: string, page_size: number}} standing  where τ and η are
+   * @param {() => {tau: number, eta: number, page_size: number}} standing  where τ and η are
    */
   constructor(wire, standing) {
     this.wire = wire;
@@ -72,12 +71,11 @@ export class Answers {
   }
 
   /**
-   * Whether a sample is flagged, at τ or by class.
+   * Whether a sample is flagged at τ.
    * @param {number} row
    */
   flagged(row) {
-    const { tau, rule } = this.standing();
-    return rule === "class" ? this.columns.below?.[row] === 1 : this.columns.scores[row] <= tau;
+    return this.columns.scores[row] <= this.standing().tau;
   }
 
   /**
@@ -98,9 +96,8 @@ export class Answers {
    * @param {number} row
    */
   isClose(row) {
-    const { tau, rule } = this.standing();
     const error = this.columns.errors?.[row] ?? 0;
-    return rule !== "class" && Math.abs(this.columns.scores[row] - tau) < 2 * error;
+    return Math.abs(this.columns.scores[row] - this.standing().tau) < 2 * error;
   }
 
   /**

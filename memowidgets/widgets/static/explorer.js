@@ -6,7 +6,7 @@ import {
 } from "./dom.js";
 import {
   aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
-  symmetricLog, tauAtRank, undecidedAt, withMemorized,
+  symmetricLog, tauAtRank, undecidedAt,
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
@@ -45,8 +45,6 @@ export class Explorer {
     this.judgedEta = this.eta;
     /** @type {Float32Array | Float64Array | null} */
     this.logLira = null;
-    /** Memorised samples that the rule by class flags, as `memorizedUpTo`. @type {Float64Array | null} */
-    this.foundUpTo = null;
     /** @type {(() => void) | null} */
     this.whenLogLira = null;
     /** @type {Auc | null} */
@@ -63,8 +61,6 @@ export class Explorer {
     this.typing = false;
     this.fitted = false;
     this.ways = "";
-    /** @type {HTMLElement | null} */
-    this.classButton = null;
     /** Presets that are marks on the axis. @type {ReturnType<typeof presets>} */
     this.onAxis = [];
     this.heard = true;
@@ -90,7 +86,7 @@ export class Explorer {
     this.says = html("div", { class: "mw-bar-text", hidden: true });
     this.answers = new Answers();
     this.rates = new Rates();
-    this.chosen = new TauMenu();
+    this.chosen = new TauMenu((axis) => this.turn(axis));
     this.etaRow = new EtaRow();
     this.hint = html("p", { class: "mw-hint", role: "status" });
     this.cautions = html("ul", { class: "mw-cautions", "aria-label": "Cautions" });
@@ -150,7 +146,6 @@ export class Explorer {
     this.ears.onModel("change:comparing", () => this.hearLate());
     this.ears.onModel("change:_pinned", () => this.hearPinned());
     this.ears.onModel("change:tau", () => this.hearTau());
-    this.ears.onModel("change:rule", () => this.hearRule());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
     for (const name of ["_warnings", "_notes", "_status", "_early"]) this.ears.onModel(`change:${name}`, () => this.showCautions());
@@ -212,36 +207,6 @@ export class Explorer {
     });
   }
 
-  /** Whether each class has a threshold of its own, in place of τ. */
-  get byClass() {
-    return this.data.below !== null && this.model.get("rule") === "class";
-  }
-
-  /**
-   * The scores with what the rule by class flags in place of memorised samples; then with the memorised ones of those.
-   * @returns {[Scores, Scores]}
-   */
-  flaggedByClass() {
-    const { data, logLira } = this;
-    if (this.foundUpTo === null && logLira !== null) {
-      const within = logLira.map((value, i) => (data.below?.[i] ? value : -Infinity));
-      this.foundUpTo = judgedAt(data.scores, within, this.judgedEta).memorizedUpTo;
-    }
-    return [withMemorized(data.scores, data.belowUpTo), withMemorized(data.scores, this.foundUpTo)];
-  }
-
-  /**
-   * The counts at τ, or by class.
-   * @returns {Counts}
-   */
-  counted() {
-    if (!this.byClass) return countsAt(this.scores, this.tau);
-    const [flagged, found] = this.flaggedByClass().map(({ memorized }) => memorized);
-    const { n, memorized } = this.scores;
-    const missed = memorized - found;
-    return { flagged, found, flaggedOnly: flagged - found, missed, leftAlone: n - flagged - missed };
-  }
-
   get known() {
     return this.scores.memorizedUpTo !== null;
   }
@@ -271,6 +236,7 @@ export class Explorer {
       this.eta = this.model.get("eta");
     }
     this.fitted = false;
+    this.dim();
     this.takeTruth(truth);
     if (!this.settled) this.withLogLira(() => this.judge());
   }
@@ -282,18 +248,9 @@ export class Explorer {
     else if (truth.eta === this.eta && !this.settled) this.takeTruth(truth);
   }
 
-  /** Shows the counts at τ or by class, whoever chose the rule. */
-  hearRule() {
-    if (this.root.hidden) return;
-    this.moved();
-    this.speak();
-  }
-
   /** @param {import("./messages.js").TruthShown} truth */
   takeTruth(truth) {
     this.judgedEta = truth.eta ?? this.eta;
-    const [bits, ofShared] = truth.found ?? [null, null];
-    this.foundUpTo = unpackTruth(this.data, { bits, of_shared: ofShared }).memorizedUpTo;
     this.showTruth(unpackTruth(this.data, truth));
   }
 
@@ -301,7 +258,6 @@ export class Explorer {
   judge() {
     if (this.logLira === null || this.settled) return;
     this.judgedEta = this.eta;
-    this.foundUpTo = null;
     this.showTruth(judgedAt(this.data.scores, this.logLira, this.eta));
   }
 
@@ -506,20 +462,18 @@ export class Explorer {
   /** Offers the ways to choose τ: those for everybody are marks on the axis, too. */
   showPresets() {
     const { hasRoc, data } = this;
-    const byClass = data.below !== null;
-    const all = presets(hasRoc, data.natural, data.canaryTau, byClass);
-    this.onAxis = all.filter((preset) => !preset.more && !preset.rule);
-    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau, byClass]);
+    const all = presets(hasRoc, data.natural, data.canaryTau);
+    this.onAxis = all.filter((preset) => !preset.more);
+    this.chosen.axes.group.hidden = data.axes.length < 2;
+    this.chosen.axes.show(this.model.get("axis"));
+    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau]);
     if (ways === this.ways) return;
     this.ways = ways;
-    this.classButton = null;
     this.chosen.presets.replaceChildren(...all.map((preset) => {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
-        if (preset.rule) this.chooseRule(preset.rule);
-        else if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
+        if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
       });
-      if (preset.rule) this.classButton = button;
       return button;
     }));
   }
@@ -582,16 +536,14 @@ export class Explorer {
 
   /** Moves what depends on τ. Everything else stays as it is drawn. */
   moved() {
-    const { byClass, settled, scores, histogram } = this;
-    const counts = this.counted();
+    const { settled, scores, histogram } = this;
+    const counts = countsAt(scores, this.tau);
     const text = this.tauText();
     const rank = countUpTo(scores.values, this.tau);
-    if (byClass) histogram.moveByClass(...this.flaggedByClass());
-    const x = byClass ? 0 : histogram.move(scores, this.tau, rank);
+    const x = histogram.move(scores, this.tau, rank);
     const beyond = histogram.axis.to(this.tau) > histogram.high ? " →" : histogram.axis.to(this.tau) < histogram.low ? " ←" : "";
-    this.chosen.show(byClass ? "by class" : `τ = ${text}${beyond}`, x, histogram.element.clientWidth);
-    this.classButton?.setAttribute("aria-pressed", String(byClass));
-    const close = this.data.bounds && !byClass ? undecidedAt(this.data.bounds, this.tau) : 0;
+    this.chosen.show(`τ = ${text}${beyond}`, x, histogram.element.clientWidth);
+    const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
     this.answers.tell(counts, scores, close, this.positives, this.late?.truly ?? "", settled);
     this.onMoved(this.tau, this.known && !settled ? null : counts);
     if (this.hasRoc) {
@@ -602,7 +554,7 @@ export class Explorer {
       if (!this.more.hidden && settled) this.rates.show(counts, scores);
     }
     const preset = histogram.marks.find((mark) => mark.tau === this.tau);
-    const name = byClass ? "by class" : preset === undefined ? text : `${text}, ${preset.label}`;
+    const name = preset === undefined ? text : `${text}, ${preset.label}`;
     const says = `${name}, ${whole(counts.flagged)} samples flagged`;
     setAttributes(histogram.element, { "aria-valuenow": this.tau, "aria-valuetext": says });
     if (!this.typing) this.chosen.field.value = text;
@@ -649,7 +601,6 @@ export class Explorer {
    */
   move(tau, fitted = false) {
     if (!Number.isFinite(tau)) return;
-    if (this.byClass) this.model.set("rule", "");
     this.tau = tau;
     this.fitted = fitted;
     this.unsent.add("tau");
@@ -709,11 +660,14 @@ export class Explorer {
     this.commit("tau");
   }
 
-  /** @param {string} rule */
-  chooseRule(rule) {
-    this.fitted = false;
-    this.model.set("rule", rule);
+  /**
+   * Asks for the scores on another axis; those on show are dimmed until they come.
+   * @param {string} axis
+   */
+  turn(axis) {
+    this.model.set("axis", axis);
     this.heard = tell(this.model);
+    this.root.classList.toggle("mw-dimmed", this.heard);
     this.showHint();
   }
 
@@ -807,8 +761,7 @@ export class Explorer {
     const [from, to] = [bar, bar + 1].map((i) => scoreText(axis.from(bins.start + i * bins.width), bins.width));
     const others = whole(bins.others[bar]);
     const held = this.known ? `${whole(bins.memorized[bar])} ${this.positives}, ${others} others` : `${others} samples`;
-    const flagged = this.byClass ? `; ${whole(this.histogram.flaggedIn(bar))} flagged` : "";
-    return `${from} to ${to}: ${held}${flagged}`;
+    return `${from} to ${to}: ${held}`;
   }
 
   /** Shows the samples of the bar at hand; τ stays. */
@@ -894,8 +847,8 @@ export class Explorer {
 
   /** The result at τ and η in words. */
   result() {
-    const counts = this.counted();
-    let text = `${this.byClass ? "by class" : `τ ${this.tauText()}`}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
+    const counts = countsAt(this.scores, this.tau);
+    let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
     if (this.hasRoc) {
       const [fpr, tpr] = this.ratesAt(counts);
       text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;

@@ -91,7 +91,7 @@ export class Inspector {
       go: (position) => this.choose(position),
       note: (note) => this.decideOne({ note }),
       compute: (layer, checkpoint) => this.request({ type: "compute_at", layer, checkpoint }),
-      tau: () => (model.get("rule") === "class" ? null : this.tau),
+      tau: () => (model.get("axis") === "class" ? null : this.tau),
     }, this.bar.element);
     this.build(led);
     this.listen(led);
@@ -123,7 +123,7 @@ export class Inspector {
   /** @param {boolean} led */
   listen(led) {
     const { ears } = this;
-    for (const trait of ["rule", "page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
+    for (const trait of ["page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
       ears.onModel(`change:${trait}`, () => this.ask());
     }
     if (!led) ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
@@ -255,7 +255,6 @@ export class Inspector {
   shown() {
     return {
       tau: this.tau,
-      rule: this.model.get("rule") ?? "",
       filter: this.model.get("filter"),
       sort: this.model.get("sort"),
       decision: this.model.get("decision"),

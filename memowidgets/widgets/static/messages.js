@@ -12,7 +12,6 @@
  * What narrows and sorts the samples that a page shows. What is absent narrows nothing.
  * @typedef {object} Shown
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -25,7 +24,6 @@
  * Samples are wanted; only the answer to the newest request is shown.
  * @typedef {object} AskPage
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -41,7 +39,6 @@
  * One sample is opened; `known` asks for its scores, shadows and neighbours too.
  * @typedef {object} AskDetail
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -58,7 +55,6 @@
  * A decision or a note, on these positions or on all samples that the filter shows.
  * @typedef {object} Decide
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -385,9 +381,9 @@
  * @property {string} [checkpoint]
  * @property {string} [layer]
  * @property {string} [metric]
+ * @property {string} [axis]
  * @property {number} [tau]
  * @property {number} [eta]
- * @property {string} [rule]
  * @property {boolean} [comparing]
  * @property {Pinned | null} [pinned]
  * @property {boolean} [more]
@@ -435,7 +431,7 @@
  * @property {Record<string, string> | null} [pick]
  * @property {number | null} natural
  * @property {number | null} canary_tau
- * @property {Bytes | null} [below]
+ * @property {string[]} [axes]
  * @property {Bytes | null} levels
  * @property {Bytes | null} codes
  * @property {Bytes} values
@@ -452,7 +448,6 @@
  * @property {number | null} eta
  * @property {Bytes | null} bits
  * @property {Bytes | null} of_shared
- * @property {[Bytes, Bytes] | null} [found]
  */
 
 /**

@@ -23,7 +23,7 @@ import { MEMORIZED, NOT_MEMORIZED, NOUNS, ONION, PREDICTED } from "./words.js";
  * @property {(position: number) => void} go
  * @property {(note: string) => void} note
  * @property {(layer: string, checkpoint: string) => void} compute
- * @property {() => number | null} tau  null where the rule by class flags
+ * @property {() => number | null} tau  null where it is no score: of the score against its class
  */
 
 const ROOM = 112; // screen pixels for the longer side of an image

@@ -245,8 +245,8 @@ class Scored:
         found: Bools = np.abs(on_axis.scores[rows] - tau) < 2 * errors[rows]
         return found
 
-    def counts(self, rule: Rule, eta: float | None, among: Bools | None = None) -> dict[str, int]:
-        """Return how many rows a mask has, by default all, and how many of them are what.
+    def counts(self, rule: Rule, eta: float | None) -> dict[str, int]:
+        """Return how many rows there are, and how many of them are what.
 
         Returns
         -------
@@ -255,9 +255,6 @@ class Scored:
             ``flagged_only``, ``missed``.
         """
         n, flagged, memorized = len(self), self.flagged(rule), self.memorized(eta)
-        if among is not None:  # NumPy counts a mask faster than it takes samples out of one
-            n, flagged = int(np.count_nonzero(among)), flagged & among
-            memorized = None if memorized is None else memorized & among
         n_flagged = int(np.count_nonzero(flagged))
         if memorized is None:
             return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}

@@ -389,7 +389,7 @@ class Judged:
         found = self.evaluation
         if found is None:
             return {"remarks": [], "truly": ""}
-        known = "" if found.n_truly is None else truly(found.n_truly)
+        known = "" if found.n_truly is None else truly(found.n_truly, found.n_memorized)
         return {"remarks": [*found.warnings], "truly": known}
 
     @property

@@ -117,13 +117,13 @@ class Listed:
         chosen &= self.memorized == wants_memorized
         return chosen
 
-    def counts(self, tau: float, among: NDArray[np.bool_]) -> dict[str, int]:
-        """Return how many of these rows each filter shows."""
-        found = self.scored.counts(tau, self.eta, among)
+    def counts(self, tau: float) -> dict[str, int]:
+        """Return how many rows each filter shows."""
+        found = self.scored.counts(tau, self.eta)
         found["all"] = found.pop("n")
         for name in (LOOKS_WRONG, ON_THE_LINE):
             if name in self.filters():
-                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, tau) & among))
+                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, tau)))
         return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
     @cached_property

@@ -104,7 +104,7 @@ class Inspection(AtThreshold):
                 self.filter = rows.filters()[0]
             if self.sort not in rows.sorts() or not before.scored.is_scored:
                 self.sort = rows.sorts()[0]
-            self.tau = threshold
+            self.tau, self.page = threshold, 0
             self._dimmed = False
             self._version += 1
 
@@ -207,12 +207,9 @@ class Inspection(AtThreshold):
         """Return one page of samples, with all its images in one buffer."""
         self._log.refresh()
         rows, tau = self._rows, self._asked_tau(asked)
-        base, filtered = self._narrowed(rows, asked), rows.mask(self._filter(asked), tau)
-        shown = base & self._with_decision(rows, asked)
-        found = shown & filtered
+        filtered = rows.mask(self._filter(asked), tau)
+        found = self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
         total = int(np.count_nonzero(found))
-        in_vain = bool(asked.get("search")) and not shown.any()
-        counted = ~shown if in_vain else shown  # a search without a match leaves the counts
         pages = max(1, -(-total // self.page_size))
         page = min(max(0, asked["page"]), pages - 1)
         start = page * self.page_size
@@ -230,14 +227,14 @@ class Inspection(AtThreshold):
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scored.scores),
             "eta": rows.eta,
-            "counts": rows.counts(tau, counted),
+            "counts": rows.counts(tau),
             "items": self._made(rows, chosen, tau, pixels),
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
             "classes": self._items.classes(rows.classes),
             "decisions": self._deciding.status(),
-            "byDecision": self._by_decision(rows, base & filtered),
+            "byDecision": self._by_decision(rows, filtered),
         }
         return content, [bytes(pixels)] if pixels else []
 
@@ -544,7 +541,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         displayed(self)
         rows = self._rows
-        everything = np.ones(len(rows), dtype=np.bool_)
-        counts = [(name, str(n)) for name, n in rows.counts(self.tau, everything).items()]
+        counts = [(name, str(n)) for name, n in rows.counts(self.tau).items()]
         stand_in = table("Samples", counts)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)

@@ -281,7 +281,7 @@ def test_a_column_says_what_it_holds_and_a_click_shows_its_samples(dashboard):
     held = [int(part.split()[0]) for part in text.text_content().split(": ")[1].split(", ")]
     page.mouse.down()
     page.mouse.up()
-    page.locator(".mw-range").get_by_text(f"of {sum(held)}").wait_for()
+    page.locator(".mw-range").get_by_text(f"{sum(held)} of 600 match").wait_for()
     assert dashboard.python("dashboard.tau") == 0  # a click on samples moves nothing
     page.locator(".mw-between").click()
     page.locator(".mw-range").get_by_text("of 600").wait_for()

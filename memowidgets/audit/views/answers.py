@@ -92,10 +92,9 @@ class AuditView:
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, by their epoch."""
-        table, final = self._audit.evidence.table(), self._audit.evidence.names.final()
-        last = None if final is None else final.epoch
+        table = self._audit.evidence.table()
         return [
-            Choice(str(name), _when(row.epoch, last), bool(row.prediction and row.epoch >= 0))
+            Choice(str(name), _when(row.epoch), bool(row.prediction and row.epoch >= 0))
             for name, row in table[table["step"] != 0].iterrows()
         ]
 
@@ -104,10 +103,7 @@ class AuditView:
         layers = self._audit.evidence.names.layer_names
         if not layers:
             return [Choice("last", "none", marked=True)]
-        return [
-            Choice(name, layer_label(name, last=name == layers[-1]), name == layers[-1])
-            for name in layers
-        ]
+        return [Choice(name, layer_label(name), name == layers[-1]) for name in layers]
 
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and those that need reference models."""
@@ -353,7 +349,7 @@ class AuditView:
         return device_status(self._audit.evidence.device())
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
-        place = f", {layer_label(layer, last=False)}" if score in PER_LAYER else ""
+        place = f", {layer_label(layer)}" if score in PER_LAYER else ""
         return f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
 
     def _note_on_checking(self, evidence: Evidence) -> tuple[Note, ...]:
@@ -377,23 +373,20 @@ class AuditView:
         )
 
 
-def layer_label(name: str, *, last: bool) -> str:
-    """Return the label of a layer: "layer 30 (last)" for a number, else its name.
+def layer_label(name: str) -> str:
+    """Return the label of a layer: "layer 30" for a number, else its name.
 
     Examples
     --------
-    >>> layer_label("30", last=True), layer_label("block1.conv2", last=False)
-    ('layer 30 (last)', 'block1.conv2')
+    >>> layer_label("30"), layer_label("block1.conv2")
+    ('layer 30', 'block1.conv2')
     """
-    shown = f"layer {name}" if name.isdecimal() else visible(name, 60)
-    return f"{shown} (last)" if last and shown != "last" else shown
+    return f"layer {name}" if name.isdecimal() else visible(name, 60)
 
 
-def _when(epoch: float, last: float | None) -> str:
-    """When a checkpoint was, and of how many epochs if training has ended."""
-    if np.isnan(epoch):
-        return "as given"
-    return f"epoch {epoch:g}" if last is None else f"epoch {epoch:g} of {last:g}"
+def _when(epoch: float) -> str:
+    """When a checkpoint was."""
+    return "as given" if np.isnan(epoch) else f"epoch {epoch:g}"
 
 
 def _written(file: Path) -> int:

@@ -147,17 +147,18 @@ export class Answers {
   }
 
   /**
+   * Returns the rows of the filter, and those of them that are shown, in order.
    * @param {Shown} asked
-   * @returns {{base: number[], shown: number[], found: number[]}}
+   * @returns {{filtered: number[], found: number[]}}
    */
   found(asked) {
-    const base = this.narrowed(asked);
-    const wanted = this.wire.choices.includes(asked.decision ?? "");
-    const shown = wanted ? base.filter((row) => this.decisionOf(row) === asked.decision) : base;
-    const { filters } = this.wire;
+    const { filters, choices } = this.wire;
     const filter = filters.find((name) => name === asked.filter) ?? filters[0];
-    const found = shown.filter((row) => this.isIn(row, filter));
-    return { base: base.filter((row) => this.isIn(row, filter)), shown, found: this.inOrder(found, asked.sort ?? "risk") };
+    const filtered = this.rows.filter((row) => this.isIn(row, filter));
+    const wanted = choices.includes(asked.decision ?? "");
+    const narrowed = new Set(this.narrowed(asked));
+    const found = filtered.filter((row) => narrowed.has(row) && (!wanted || this.decisionOf(row) === asked.decision));
+    return { filtered, found: this.inOrder(found, asked.sort ?? "risk") };
   }
 
   /**
@@ -185,14 +186,12 @@ export class Answers {
    * @returns {Answer}
    */
   page(asked) {
-    const { base, shown, found } = this.found(asked);
+    const { filtered, found } = this.found(asked);
     const size = this.standing().page_size;
     const pages = Math.max(1, Math.ceil(found.length / size));
     const page = Math.min(Math.max(0, asked.page), pages - 1);
     const chosen = found.slice(page * size, (page + 1) * size);
     const { items, buffers } = this.items(chosen);
-    const inVain = (asked.search ?? "") !== "" && shown.length === 0;
-    const counted = inVain ? this.rows : shown; // a search without a match leaves the counts
     /** @type {Page} */
     const content = {
       type: "page",
@@ -206,7 +205,7 @@ export class Answers {
       digits: this.wire.digits,
       eta: this.eta(),
       counts: Object.fromEntries(
-        this.wire.filters.map((name) => [name, counted.filter((row) => this.isIn(row, name)).length]),
+        this.wire.filters.map((name) => [name, this.rows.filter((row) => this.isIn(row, name)).length]),
       ),
       items,
       kind: this.wire.kind,
@@ -215,7 +214,7 @@ export class Answers {
       classes: this.wire.classes ?? [],
       decisions: NO_DECISIONS,
       byDecision: Object.fromEntries(
-        this.wire.choices.map((name) => [name, base.filter((row) => this.decisionOf(row) === name).length]),
+        this.wire.choices.map((name) => [name, filtered.filter((row) => this.decisionOf(row) === name).length]),
       ),
     };
     return { content, buffers };

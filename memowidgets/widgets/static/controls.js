@@ -109,7 +109,8 @@ export class Answers {
     this.flagged.tell(whole(flagged), ` flagged of ${whole(n)}`);
     const many = settled ? whole(memorized) : "…";
     const doubt = settled && truly !== "" ? ` (${truly})` : "";
-    this.found.tell(settled ? whole(found) : "…", ` of ${many} ${positives}${doubt} are found`);
+    const are = settled && found === 1 ? "is" : "are";
+    this.found.tell(settled ? whole(found) : "…", ` of the ${many} ${positives} ${are} found${doubt}`);
     this.only.tell(settled ? whole(flaggedOnly) : "…", " flagged only");
     this.found.element.hidden = this.only.element.hidden = !known;
     write(this.onLine, close === 1 ? "One sits on the line" : `${this.show.hidden ? whole(close) : "Some"} sit on the line`);

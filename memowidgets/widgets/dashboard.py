@@ -31,7 +31,7 @@ from memowidgets.widgets.threads import give_back, in_background, watch
 from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
@@ -116,6 +116,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _button = traitlets.Unicode("Compute").tag(sync=True)
     _name = traitlets.Unicode("").tag(sync=True)
     _early = traitlets.Unicode("").tag(sync=True)
+    _unchecked = traitlets.Dict().tag(sync=True)
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
@@ -318,6 +319,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _hear_compute(self, _content: object) -> None:
         self.compute()
 
+    def _hear_check(self, _content: object) -> None:
+        self._begin(self._source.unchecked().button, self._source.check)
+
     def _hear_cancel(self, _content: object) -> None:
         self.cancel()
 
@@ -382,13 +386,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def compute(self) -> None:
         """Compute what is picked, in a thread. Show at once what is computed already."""
+        self._begin(f"{self._source.missing(*self._choice).cost}{self._old_view()}")
+
+    def _begin(self, said: str, check: Callable[[Progress], None] | None = None) -> None:
         with self._lock:
             if self._progress is not None:
                 return
             progress = self._progress = Progress(_throttled(self._show_step))
-            self._say(f"{self._source.missing(*self._choice).cost}{self._old_view()}", "wait")
+            self._say(said, "wait")
             self._work = NO_WORK | {"busy": True, "what": "starting"}
-            now = partial(self._compute_now, self._choice, progress)
+            now = partial(self._compute_now, self._choice, progress, check)
             self._computing = in_background(now, "memowidgets-compute")
 
     def cancel(self) -> None:
@@ -433,10 +440,15 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._source.let_go()
         give_back()
 
-    def _compute_now(self, pick: Pick, progress: Progress) -> None:
+    def _compute_now(
+        self, pick: Pick, progress: Progress, check: Callable[[Progress], None] | None
+    ) -> None:
         view: Scored | None = None
         said = ("", "note")
         try:
+            if check is not None:
+                self._stale = True
+                check(progress)
             view = self._source.view(*pick, progress)
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
@@ -451,7 +463,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._reread_choices()
             if view is not None and pick == self._choice:
                 self._show(pick, view)
-            elif pick == self._choice:  # it was cancelled, or failed: never begin again by itself
+            elif pick == self._choice and check is None:  # it was cancelled, or failed: never begin again by itself
                 self._wait_for_compute()
             else:
                 self._picked()
@@ -528,7 +540,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self.computed = False
         self._dimmed = self._shown is not None
         missing = self._source.missing(*self._choice)
-        self._button = "" if missing.why_not else missing.button
+        self._button = missing.label
         said = f"Not scored yet. {missing.cost}".strip()
         if missing.why_not:
             said = f"Cannot be scored: {missing.why_not}."
@@ -578,6 +590,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._show_rows(rows, found.title, tau)
             self._warnings = [*left_out, *found.warnings]
             self._notes = list(found.notes)
+            self._unchecked = {}
+            if judged.memorized is None:
+                missing = self._source.unchecked()
+                self._unchecked = {"button": missing.label, "why_not": missing.why_not}
             early = any(note.key == "not learned" for note in found.warnings)
             self._early = _EARLY.format(self._labels["checkpoint"][pick[2]]) if early else ""
             self._fresh()

@@ -116,6 +116,12 @@ class Compute(TypedDict):
     type: Literal["compute"]
 
 
+class Check(TypedDict):
+    """Train the models that say which samples are memorised."""
+
+    type: Literal["check"]
+
+
 class Cancel(TypedDict):
     """Cancel the work."""
 
@@ -160,6 +166,7 @@ FromPage = (
     | ComputeAt
     | AskLogLira
     | Compute
+    | Check
     | Cancel
     | Refresh
     | Knock

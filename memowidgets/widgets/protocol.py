@@ -62,6 +62,11 @@ class Missing:
     trains: bool = False
     why_not: str = ""
 
+    @property
+    def label(self) -> str:
+        """Label of the button, "" where there is none."""
+        return "" if self.why_not else self.button
+
 
 @dataclass(frozen=True)
 class ShadowGaps:
@@ -170,6 +175,14 @@ class DashboardSource(Protocol):
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """Return at once what `view` makes before it answers, for a choice that is not computed."""
+        ...
+
+    def unchecked(self) -> Missing:
+        """Return at once what `check` makes: what says which samples are memorised."""
+        ...
+
+    def check(self, progress: Progress) -> None:
+        """Make it. It trains, and never begins by itself."""
         ...
 
     def view(

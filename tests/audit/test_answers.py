@@ -306,3 +306,17 @@ def test_the_answers_of_arrays_are_not_known():
     rng = np.random.default_rng(0)
     audit = mw.Audit.from_arrays(labels=rng.integers(0, 3, 60), logits=rng.normal(size=(60, 3)))
     assert answered_rightly(audit.evidence) is None
+
+
+def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(view, tmp_path):
+    there = view.unchecked()
+    assert there.trains
+    assert "shadow models" in there.button
+    labels = np.arange(40) % 2
+    arrays = mw.Audit.from_arrays(labels=labels, logits=3 * np.eye(2)[labels])
+    practitioner = small_audit(tmp_path / "all", members="all")
+    untrained = small_audit(tmp_path / "half")
+    for audit, word in ((arrays, "no model"), (practitioner, "whole pool"), (untrained, "train")):
+        missing = AuditView(audit).unchecked()
+        assert (missing.button, missing.trains) == ("Compute", False)
+        assert word in missing.why_not

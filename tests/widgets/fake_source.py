@@ -119,13 +119,13 @@ class FakeSource:
         return "digits-like"
 
     def checkpoint_choices(self) -> Sequence[Choice]:
-        return [Choice(f"epoch-{i}", f"epoch {i} of 4", marked=i == 2) for i in range(1, 5)]
+        return [Choice(f"epoch-{i}", f"epoch {i}", marked=i == 2) for i in range(1, 5)]
 
     def layer_choices(self) -> Sequence[Choice]:
         return [
             Choice("1", "layer 1"),
             Choice("2", "layer 2"),
-            Choice("last", "layer 3 (last)", marked=True),
+            Choice("last", "layer 3", marked=True),
         ]
 
     def score_choices(self) -> Sequence[Choice]:
@@ -142,6 +142,15 @@ class FakeSource:
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         del layer, checkpoint
         return self.missing_of.get(score, Missing())
+
+    def unchecked(self) -> Missing:
+        return self.missing_of.get("truth", Missing(why_not="these samples are made up"))
+
+    def check(self, progress: Progress) -> None:
+        progress.report(0, 2, "Training shadow models")
+        time.sleep(self.seconds / 20)
+        progress.report(1, 2, "Training shadow models")
+        self.truth = True
 
     def revision(self) -> object:
         return None

@@ -15,7 +15,7 @@ from memowidgets.evaluation import below_class, roc
 from memowidgets.evaluation.scored import AgainstClass
 from memowidgets.widgets import Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
-from tests.widgets.page import say
+from tests.widgets.page import say, say_all
 
 
 def told(dashboard, name):
@@ -43,7 +43,7 @@ def test_what_is_not_computed_is_not_until_compute(opened):
     dashboard.layer = "1"
     assert not dashboard.computed
     assert told(dashboard, "dimmed")
-    assert "Below is still PSMI, layer 3 (last), epoch 2" in told(dashboard, "message")["text"]
+    assert "Below is still PSMI, layer 3, epoch 2" in told(dashboard, "message")["text"]
     assert dashboard.counts == before
     dashboard.compute()
     dashboard.wait(60)
@@ -281,6 +281,30 @@ def test_another_score_keeps_the_axis_and_the_number_of_flagged_samples(opened):
     assert dashboard.wait(60)
     assert dashboard.axis == "class"
     assert dashboard.counts["flagged"] == flagged
+
+
+def test_a_click_trains_what_draws_the_roc(opened):
+    offered = Missing("Train 2 shadow models", trains=True)
+    dashboard, source = opened(truth=False, missing_of={"truth": offered})
+    assert told(dashboard, "unchecked") == {"button": "Train 2 shadow models", "why_not": ""}
+    assert dashboard.evaluation is None
+    assert not source.truth
+    say_all(dashboard, "check")
+    assert dashboard.wait(60)
+    assert told(dashboard, "unchecked") == {}
+    assert dashboard.evaluation.auc > 0.5
+    assert dashboard.computed
+
+
+def test_what_cannot_be_checked_says_why_and_a_failure_leaves_the_view(opened):
+    dashboard, source = opened(truth=False)
+    assert told(dashboard, "unchecked") == {"button": "", "why_not": "these samples are made up"}
+    source.check = lambda progress: progress.cancel() or progress.report(0, 1, "training")
+    say_all(dashboard, "check")
+    assert dashboard.wait(60)
+    assert "Cancelled" in told(dashboard, "message")["text"]
+    assert dashboard.computed
+    assert dashboard.evaluation is None
 
 
 def test_the_export_is_that_of_the_source_for_what_is_shown(opened):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence
+from memowidgets.audit.evidence import LOGITS, OF_ARRAYS, REFERENCES, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
@@ -56,6 +56,7 @@ NEIGHBOURS = 6
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _ROWS_AT_ONCE = 4096
 _REFERENCES = 2  # models for each member that a click trains
+_SHADOWS = 32  # that a click trains: enough on both sides for a verdict on a sample
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
@@ -162,6 +163,22 @@ class AuditView:
             few = n * each < _FEW_SECONDS
             said += ", a few seconds" if few else f", about {duration_in_words(n * each)}"
         return Missing(said, trains=True)
+
+    def unchecked(self) -> Missing:
+        """The shadow models that would say which members are memorised, or why there are none."""
+        if self._audit.evidence.given:
+            return Missing(why_not=OF_ARRAYS.format("train shadow models"))
+        run = self._audit.run
+        try:
+            n, each = run.shadows_to_train(_SHADOWS), run.seconds_of_a_shadow()
+        except (ValueError, StoreError) as error:
+            return Missing(why_not=without_advice(error))
+        about = "" if each is None else f", at most about {duration_in_words(max(n * each, 1))}"
+        return Missing(f"Train {n} shadow models{about}", trains=True)
+
+    def check(self, progress: Progress) -> None:
+        """Train the shadow models."""
+        self._audit.run_shadows(_SHADOWS, progress=progress)
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None

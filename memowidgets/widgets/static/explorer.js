@@ -10,7 +10,7 @@ import {
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
-import { floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from "./wire.js";
+import { asSentence, floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from "./wire.js";
 import { OPTIMISTIC, UNCHECKED, WAITING } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -76,7 +76,9 @@ export class Explorer {
     this.root = root(el, "explorer", "Threshold explorer", this.ears);
     this.histogram = new HistogramPlot();
     this.roc = new RocPlot();
-    this.noRoc = html("p", { class: "mw-no-roc", hidden: true });
+    this.whyNoRoc = html("p");
+    this.check = html("button", { type: "button", class: "mw-button mw-check-now" });
+    this.noRoc = html("div", { class: "mw-no-roc", hidden: true }, this.whyNoRoc, this.check);
     this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
     this.pin = html("button", { type: "button", class: "mw-button mw-pin" });
@@ -138,6 +140,11 @@ export class Explorer {
       toggle.focus();
     });
     this.ears.on(this.pin, "click", () => this.pinOrNot());
+    this.ears.on(this.check, "click", () => {
+      this.heard = tell(this.model, { type: "check" });
+      this.showHint();
+    });
+    for (const name of ["_unchecked", "_work"]) this.ears.onModel(`change:${name}`, () => this.showParts());
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
     this.ears.onModel("change:_late", () => this.hearLate());
@@ -351,9 +358,13 @@ export class Explorer {
     this.noRoc.hidden = hasRoc;
     const none = this.scores.memorized === 0;
     const which = this.data.truth === "" ? "memorised" : `among the ${this.data.truth}`;
-    this.noRoc.textContent = known
+    const { button = "", why_not: why = "" } = this.model.get("_unchecked") ?? {};
+    write(this.whyNoRoc, known
       ? `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`
-      : UNCHECKED;
+      : [UNCHECKED, why === "" ? "" : asSentence(why)].join(" ").trim());
+    write(this.check, button);
+    this.check.hidden = known || button === "";
+    this.check.disabled = this.model.get("_work")?.busy === true;
     const range = this.data.etaRange;
     this.etaRow.element.hidden = range === null;
     if (range === null) return;

@@ -109,6 +109,12 @@
  */
 
 /**
+ * Train the models that say which samples are memorised.
+ * @typedef {object} Check
+ * @property {"check"} type
+ */
+
+/**
  * Cancel the work.
  * @typedef {object} Cancel
  * @property {"cancel"} type
@@ -490,6 +496,13 @@
  */
 
 /**
+ * Trait `_unchecked`: what would say which samples are memorised. Empty where that is known.
+ * @typedef {object} Unchecked
+ * @property {string} button  "" where nothing can be trained
+ * @property {string} why_not
+ */
+
+/**
  * Trait `_work`: how far the work is.
  * @typedef {object} Work
  * @property {boolean} busy
@@ -499,7 +512,7 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
+/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | ComputeAt | AskLogLira | Compute | Check | Cancel | Refresh | Knock | Share | Address} FromPage */
 
 /** @typedef {Said | Page | Opened | NotThere | KnownNow | LogLira | Heard | Shared | StateNow} FromKernel */
 

@@ -108,7 +108,7 @@ export function unpackLate(wire) {
 }
 
 /** @param {string} text */
-function asSentence(text) {
+export function asSentence(text) {
   const sentence = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(sentence) ? sentence : `${sentence}.`;
 }

@@ -241,8 +241,8 @@ class Scored:
     def close(self, rule: Rule, rows: Any = slice(None)) -> Bools:
         """Return which of some rows have a score less than two standard errors from τ."""
         on_axis, tau = self.on(rule)
-        errors = np.zeros(len(self)) if on_axis.errors is None else on_axis.errors
-        found: Bools = np.abs(on_axis.scores[rows] - tau) < 2 * errors[rows]
+        reach = 0.0 if on_axis.errors is None else 2 * on_axis.errors[rows]
+        found: Bools = np.abs(on_axis.scores[rows] - tau) < reach
         return found
 
     def counts(self, rule: Rule, eta: float | None) -> dict[str, int]:

@@ -131,14 +131,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._revision = self._newest_revision()
         self._taus: dict[tuple[str, str], float] = {}  # by score and axis
         choices = _choices_of(source)
-        self._keep(
-            source.samples(),
-            None,
-            None,
-            source.decision_log,
-            self._detail_of,
-            self._pick_and_compute,
-        )
+        self._keep(source.samples(), None, None, source.decision_log, self._detail_of)
         super().__init__()
         self._count()
         self._offer(choices)
@@ -463,7 +456,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._reread_choices()
             if view is not None and pick == self._choice:
                 self._show(pick, view)
-            elif pick == self._choice and check is None:  # it was cancelled, or failed: never begin again by itself
+            elif (
+                pick == self._choice and check is None
+            ):  # it was cancelled, or failed: never begin again by itself
                 self._wait_for_compute()
             else:
                 self._picked()
@@ -625,16 +620,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""
         return self._source.detail(position, *(self._shown or self._choice), self.eta_committed)
-
-    def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
-        """Pick a layer and a checkpoint, and compute there, unless that trains models."""
-        with self._lock:
-            with self._silently():
-                self.layer, self.checkpoint = layer or self.layer, checkpoint
-            self._picked()
-            missing = self._source.missing(*self._choice)
-            if not (self.computed or missing.trains or missing.why_not):
-                self.compute()
 
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from memowidgets.widgets.messages import (
         AskDetail,
         AskPage,
-        ComputeAt,
         Decide,
         Export,
         Shown,
@@ -81,13 +80,12 @@ class Inspection(AtThreshold):
         ids: Sequence[str] | None,
         decisions: DecisionLog | None,
         detail: Callable[[int], SampleDetail] | None,
-        compute_at: Callable[[str, str], None] | None,
     ) -> None:
         """Take the samples and what is known of them beside their scores."""
         self._reader = reader_for(samples)
         names = checked_names(ids, len(self._reader))
         self._items = Items(self._reader, class_names_of(samples, class_names), names)
-        self._title, self._detail, self._compute_at = "score", detail, compute_at
+        self._title, self._detail = "score", detail
         self._found: tuple[str, NDArray[np.bool_]] | None = None
         self._rows = rows_from(self._reader, *(None,) * 8)
         self._deciding = Deciding(
@@ -112,7 +110,7 @@ class Inspection(AtThreshold):
         """Forget all samples but no decision: a notebook remembers what its cells showed."""
         self._log.unlisten(self)
         log = self._log
-        self._keep([""], None, None, log, None, None)  # the least that there can be
+        self._keep([""], None, None, log, None)  # the least that there can be
 
     # ---------------------------------------------------------------- decisions
 
@@ -184,11 +182,6 @@ class Inspection(AtThreshold):
 
     def _hear_export(self, asked: Export) -> None:
         self._reply(asked, "", file="decisions.csv", content=self._deciding.csv())
-
-    def _hear_compute_at(self, asked: ComputeAt) -> None:
-        if self._compute_at is not None:
-            self._compute_at(asked["layer"], asked["checkpoint"])
-        self._reply(asked, "")
 
     def _reply(self, asked: Any, text: str, *, done: bool = True, **more: Any) -> None:
         """Tell the page that something was done, or why it was not."""
@@ -413,8 +406,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Where decisions go; by default they stay here.
     detail : callable, optional
         Gives the `SampleDetail` of the sample at a position; called in a thread of its own.
-    compute : callable, optional
-        Starts to compute the scores at a (layer, checkpoint) that `detail` has not.
 
     Attributes
     ----------
@@ -475,13 +466,12 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         extras: Mapping[str, Extra] | None = None,
         decisions: DecisionLog | None = None,
         detail: Callable[[int], SampleDetail] | None = None,
-        compute: Callable[[str, str], None] | None = None,
         **traits: Any,
     ) -> None:
         if labels is not None:
             known = class_names_of(samples, class_names) or None
             labels, class_names = numbered_labels(labels, known)
-        self._keep(samples, class_names, ids, decisions, detail, compute)
+        self._keep(samples, class_names, ids, decisions, detail)
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
         self._rows, self._title = rows_from(self._reader, *given), title
         # all is checked before there is a widget: a refused one leaves nothing behind

@@ -257,7 +257,7 @@ def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
         If the table of scores does not fit its checkpoints and layers.
     """
     shape = (len(detail.checkpoints), len(detail.layers))
-    if detail.scores.shape != shape or detail.computed.shape != shape:
+    if detail.scores.shape != shape:
         raise ValueError(
             f"the scores of a sample's detail have the shape {detail.scores.shape} for {shape[0]} "
             f"checkpoints and {shape[1]} layers"
@@ -267,7 +267,6 @@ def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
         "checkpoints": _choices(detail.checkpoints),
         "layers": _choices(detail.layers),
         "scores": [[_number(value) for value in row] for row in detail.scores.tolist()],
-        "computed": detail.computed.tolist(),
         "digits": digits_for(detail.scores[np.isfinite(detail.scores)]),
         "shadows": None if detail.shadows is None else _shadows(detail.shadows),
         "neighbours": [

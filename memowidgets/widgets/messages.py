@@ -94,15 +94,6 @@ class Export(TypedDict):
     samples: NotRequired[bool]
 
 
-class ComputeAt(TypedDict):
-    """Compute the score at another layer and checkpoint."""
-
-    type: Literal["compute_at"]
-    request: NotRequired[str]
-    layer: str
-    checkpoint: str
-
-
 class AskLogLira(TypedDict):
     """Log-LiRA is wanted, because η moves."""
 
@@ -163,7 +154,6 @@ FromPage = (
     | Decide
     | Undo
     | Export
-    | ComputeAt
     | AskLogLira
     | Compute
     | Check
@@ -228,8 +218,8 @@ def mismatch(value: Any, kind: Any, name: str) -> str:
 
     Examples
     --------
-    >>> mismatch({"type": "compute_at", "layer": 3}, ComputeAt, "the message")
-    "the message lacks 'checkpoint'"
+    >>> mismatch({"type": "share", "what": 3}, Share, "the message")
+    "the message lacks 'request'"
     >>> mismatch("x", int, "page")
     "page must be a whole number, not 'x'"
     """

@@ -113,8 +113,6 @@ class SampleDetail:
         Columns of `scores`; one without a name for a score that has no layers.
     scores : array of shape (n_checkpoints, n_layers), float64
         NaN where it is not computed, or the sample has none.
-    computed : array of shape (n_checkpoints, n_layers), bool
-        Mask of the computed scores.
     shadows : ShadowGaps, optional
         None without shadow models.
     neighbours : sequence of (int, float)
@@ -129,7 +127,6 @@ class SampleDetail:
     checkpoints: Sequence[Choice]
     layers: Sequence[Choice]
     scores: NDArray[np.float64]
-    computed: NDArray[np.bool_]
     shadows: ShadowGaps | None = None
     neighbours: Sequence[tuple[int, float]] = ()
     notes: Sequence[str] = ()

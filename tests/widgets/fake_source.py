@@ -65,7 +65,6 @@ def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> 
         ],
         layers=[Choice(str(i), f"layer {i}", marked=i == layers) for i in range(1, layers + 1)],
         scores=scores,
-        computed=computed,
         shadows=ShadowGaps(
             *(inside, outside, 4.4, (5.02, 1.08), (1.47, 1.39), 3.2 + position / 100, "epoch 5"),
             support=(41, 49),

@@ -200,7 +200,7 @@ def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
         ("decide", {"positions": [0], "decision": "relabel"}, "no class None"),
         ("decide", {"positions": [0], "decision": "relabel", "to": 99}, "no class 99"),
         ("decide", {"positions": ["0"], "decision": "keep"}, "positions[0]"),
-        ("compute_at", {"layer": "3"}, "lacks 'checkpoint'"),
+        ("page", {"page": 3}, "lacks 'request'"),
         ("page", {"request": "r", "page": "x"}, "page must be a whole number, not 'x'"),
         ("page", {"request": "r", "page": 0, "label": "9"}, "label"),
         ("compute", {}, "compute"),

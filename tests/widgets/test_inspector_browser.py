@@ -22,12 +22,11 @@ n = 300
 images, labels = digit_like(n)
 scores, errors, log_lira = scores_like_psmi(n)
 data = ImageDataset.from_arrays(images, labels).with_canaries(20)
-computed, log = [], DecisionLog(run)
+log = DecisionLog(run)
 inspector = SampleInspector(
     data, scores, log_lira >= 4, errors=errors, log_lira=log_lira, title="PSMI, last",
     decisions=log, page_size=12,
     detail=lambda position: detail_of(position, n),
-    compute=lambda layer, checkpoint: computed.append((layer, checkpoint)),
     extras={"loss": Extra("Loss", lambda: (np.arange(n), -scores))},
 )
 inspector

@@ -226,8 +226,7 @@ class AuditView:
         evidence, checkpoints = self._audit.evidence, self.checkpoint_choices()
         n, per_layer = len(evidence.member_rows), score in PER_LAYER
         layers = self.layer_choices() if per_layer else [Choice("", "")]
-        values = np.full((len(checkpoints), len(layers)), np.nan)  # where it is computed
-        computed = np.zeros(values.shape, dtype=np.bool_)
+        values = np.full((len(checkpoints), len(layers)), np.nan)
         for i, at in enumerate(checkpoints):
             for j, of in enumerate(layers):
                 place = of.value or "last", at.value
@@ -236,7 +235,6 @@ class AuditView:
                 with suppress(StoreError, ValueError):  # the shadow models kept no gaps there
                     found = scores.score(evidence, score, *place)
                     values[i, j] = scores.of_members(found.scores, found.positions, n)[position]
-                    computed[i, j] = True
         shadows, why_none = self._shadows(evidence, position, eta)
         notes, near = [why_none] if why_none else [], []
         try:
@@ -251,7 +249,6 @@ class AuditView:
             checkpoints=_marked(checkpoints, checkpoint),
             layers=_marked(layers, layer if per_layer else ""),
             scores=values,
-            computed=computed,
             shadows=shadows,
             neighbours=near,
             notes=notes,

@@ -11,7 +11,7 @@ import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Reply */
-/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "undo" | "export" | "compute_at"}>} Asked */
+/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "undo" | "export"}>} Asked */
 
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
@@ -91,7 +91,6 @@ export class Inspector {
     this.opened = new Opened({
       go: (position) => this.choose(position),
       note: (note) => this.decideOne({ note }),
-      compute: (layer, checkpoint) => this.request({ type: "compute_at", layer, checkpoint }),
       tau: () => (model.get("axis") === "class" ? null : this.tau),
     }, this.bar.element);
     this.build(led);

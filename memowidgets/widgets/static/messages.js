@@ -87,15 +87,6 @@
  */
 
 /**
- * Compute the score at another layer and checkpoint.
- * @typedef {object} ComputeAt
- * @property {"compute_at"} type
- * @property {string} [request]
- * @property {string} layer
- * @property {string} checkpoint
- */
-
-/**
  * Log-LiRA is wanted, because η moves.
  * @typedef {object} AskLogLira
  * @property {"log_lira"} type
@@ -284,19 +275,17 @@
  */
 
 /**
- * What the source knows of an opened sample; `fixed` where nothing can be computed.
+ * What the source knows of an opened sample.
  * @typedef {object} Known
  * @property {string} title
  * @property {Named[]} checkpoints
  * @property {Named[]} layers
  * @property {((number | null)[])[]} scores
- * @property {boolean[][]} computed
  * @property {number} digits
  * @property {Shadows | null} shadows
  * @property {Glimpse[]} neighbours
  * @property {string[]} notes
  * @property {number | null} [guess]
- * @property {boolean} [fixed]
  */
 
 /**
@@ -512,7 +501,7 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | ComputeAt | AskLogLira | Compute | Check | Cancel | Refresh | Knock | Share | Address} FromPage */
+/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | AskLogLira | Compute | Check | Cancel | Refresh | Knock | Share | Address} FromPage */
 
 /** @typedef {Said | Page | Opened | NotThere | KnownNow | LogLira | Heard | Shared | StateNow} FromKernel */
 

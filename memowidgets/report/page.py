@@ -160,7 +160,7 @@ def _shown(
     makes = Items(reader, content.class_names, content.ids, smaller)
     pixels = bytearray()
     items = [
-        makes.item(rows, row, content.tau, decision, pixels)
+        makes.item(rows, row, "", decision, pixels)
         for row, decision in zip(chosen.tolist(), made, strict=True)
     ]
     labels = None if rows.scored.labels is None else rows.scored.labels[chosen]

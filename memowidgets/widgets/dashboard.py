@@ -456,10 +456,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._reread_choices()
             if view is not None and pick == self._choice:
                 self._show(pick, view)
-            elif (
-                pick == self._choice and check is None
-            ):  # it was cancelled, or failed: never begin again by itself
-                self._wait_for_compute()
+            elif pick == self._choice and check is None:
+                self._wait_for_compute()  # cancelled or failed: it never begins again by itself
             else:
                 self._picked()
             if said[0]:

@@ -242,10 +242,14 @@ class Inspection(AtThreshold):
     ) -> list[dict[str, Any]]:
         """Return some rows as items, with the decisions that were made on them."""
         table, items = self._log.table(), self._items
-        names = map(items.name, rows.scored.positions[chosen].tolist())
+        made = (table.get(items.name(p), UNDECIDED) for p in rows.scored.positions[chosen].tolist())
+        status = rows.scored.status(tau, rows.eta, chosen).tolist()
+        close = rows.scored.close(tau, chosen).tolist()
         return [
-            items.item(rows, row, tau, table.get(name, UNDECIDED), pixels, whole=whole)
-            for row, name in zip(chosen.tolist(), names, strict=True)
+            items.item(rows, row, is_called, decision, pixels, uncertain=is_close, whole=whole)
+            for row, is_called, is_close, decision in zip(
+                chosen.tolist(), status, close, made, strict=True
+            )
         ]
 
     def _found_by(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:

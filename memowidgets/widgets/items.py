@@ -97,13 +97,14 @@ class Items:
         self,
         rows: Listed,
         row: int,
-        tau: float,
+        status: str,
         made: Decision,
         pixels: bytearray,
         *,
+        uncertain: bool = False,
         whole: bool = False,
     ) -> dict[str, Any]:
-        """Return the sample of a row with its scores at τ. `whole` sends long texts too."""
+        """Return the sample of a row with its scores. `whole` sends long texts too."""
         scored = rows.scored
         position = int(scored.positions[row])
         card, most = self._reader.card(position), MOST_WHOLE if whole else MOST_CHARACTERS
@@ -114,10 +115,10 @@ class Items:
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
-            "status": str(scored.status(tau, rows.eta, row)),
+            "status": status,
             "score": score,
             "error": error,
-            "uncertain": bool(scored.close(tau, row)),
+            "uncertain": uncertain,
             "logLira": _of_row(scored.log_lira, row),
             "right": None if scored.right is None else bool(scored.right[row]),
             "decision": made.decision,

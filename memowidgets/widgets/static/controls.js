@@ -215,8 +215,8 @@ export class TauMenu {
 /** The row of η: a slider, a field, and the paper's value. */
 export class EtaRow {
   constructor() {
-    const help = "a sample is memorised if its log-LiRA is at least η. Arrow keys move η; with Shift, until one sample more or less is memorised";
-    this.slider = html("input", { type: "range", class: "mw-slider", step: "any", title: help, "aria-label": "memorised from log-LiRA η" });
+    const help = "a sample is memorised if its log-LiRA is at least η";
+    this.slider = html("input", { type: "range", class: "mw-slider", step: 0.1, title: help, "aria-label": "memorised from log-LiRA η" });
     this.field = thresholdField("η", help);
     this.reset = html("button", { type: "button", class: "mw-button", title: "what the paper takes" }, "η = 4");
     const label = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, "η");

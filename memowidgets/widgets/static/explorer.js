@@ -5,7 +5,7 @@ import {
   arrowStep, html, KERNEL_GONE, listeners, menu, onWidth, root, segments, setAttributes, tell, throttle, write,
 } from "./dom.js";
 import {
-  aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
+  aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, rankShareAtMost,
   symmetricLog, tauAtRank, undecidedAt,
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
@@ -45,8 +45,7 @@ export class Explorer {
     this.judgedEta = this.eta;
     /** @type {Float32Array | Float64Array | null} */
     this.logLira = null;
-    /** @type {(() => void) | null} */
-    this.whenLogLira = null;
+    this.asksLogLira = false;
     /** @type {Auc | null} */
     this.auc = null;
     /** @type {Late | null} */
@@ -160,8 +159,11 @@ export class Explorer {
     this.listenToBars();
     this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
     this.ears.on(this.histogram.element, "keydown", (event) => this.key(event));
-    this.listenToField(chosen.field, () => this.tauText(), (event) => this.key(event), (value) => this.choose(value, false));
-    this.listenToField(etaRow.field, () => this.etaText(), (event) => this.etaKey(event), (value) => this.chooseEta(value));
+    this.listenToField(chosen.field, () => this.tauText(), (value) => this.choose(value, false));
+    this.listenToField(etaRow.field, () => this.etaText(), (value) => this.chooseEta(value));
+    this.ears.on(chosen.field, "keydown", (event) => {
+      if (event.key === "ArrowUp" || event.key === "ArrowDown") this.key(event);
+    });
     this.ears.on(etaRow.slider, "pointerdown", () => (this.dragging = true));
     this.ears.on(etaRow.slider, "input", () => this.moveEta(Number(etaRow.slider.value)));
     this.ears.on(etaRow.slider, "change", () => {
@@ -171,7 +173,6 @@ export class Explorer {
     for (const name of ["pointerup", "pointercancel", "blur"]) {
       this.ears.on(etaRow.slider, name, () => (this.dragging = false));
     }
-    this.ears.on(etaRow.slider, "keydown", (event) => this.etaKey(event));
     this.ears.on(etaRow.reset, "click", () => this.chooseEta(4));
     this.ears.on(chosen.flag, "click", () => this.flagShare());
     this.ears.on(chosen.share, "keydown", (event) => {
@@ -189,10 +190,9 @@ export class Explorer {
   /**
    * @param {HTMLInputElement} field
    * @param {() => string} text  what it shows
-   * @param {(event: KeyboardEvent) => void} key
    * @param {(value: number) => void} choose
    */
-  listenToField(field, text, key, choose) {
+  listenToField(field, text, choose) {
     const typed = () => {
       if (!this.typing) return;
       this.typing = false;
@@ -210,7 +210,6 @@ export class Explorer {
         this.typing = false;
         field.value = text();
       }
-      if (event.key === "ArrowUp" || event.key === "ArrowDown") key(event);
     });
   }
 
@@ -236,7 +235,8 @@ export class Explorer {
     this.root.hidden = !wire.values;
     if (!wire.values || truth.version !== wire.version) return;
     this.data = unpack(wire);
-    this.logLira = this.whenLogLira = null;
+    this.logLira = null;
+    this.asksLogLira = false;
     this.late = null;
     if (!this.dragging) {
       this.tau = this.model.get("tau");
@@ -245,7 +245,7 @@ export class Explorer {
     this.fitted = false;
     this.dim();
     this.takeTruth(truth);
-    if (!this.settled) this.withLogLira(() => this.judge());
+    if (!this.settled) this.askLogLira();
   }
 
   /** Takes a truth for the current η or for new scores. One for an earlier η is of no use. */
@@ -295,21 +295,11 @@ export class Explorer {
     this.showCompared();
   }
 
-  /**
-   * Calls an action with log-LiRA, which is sent when it is first needed.
-   * @param {() => void} action  the last one counts
-   */
-  withLogLira(action) {
-    if (this.logLira !== null) {
-      action();
-      return;
-    }
-    const asked = this.whenLogLira !== null;
-    this.whenLogLira = action;
-    if (asked) return;
-    this.heard = tell(this.model, { type: "log_lira", version: this.data.version });
+  /** Asks for log-LiRA when it is first needed. */
+  askLogLira() {
+    if (this.logLira !== null || this.asksLogLira) return;
+    this.heard = this.asksLogLira = tell(this.model, { type: "log_lira", version: this.data.version });
     if (this.heard) return;
-    this.whenLogLira = null;
     this.eta = this.judgedEta;
     this.draw();
   }
@@ -321,9 +311,7 @@ export class Explorer {
   receive(content, buffers) {
     if (content.type !== "log_lira" || content.version !== this.data.version) return;
     this.logLira = /** @type {Float32Array | Float64Array} */ (floats(buffers[0], content.wide));
-    const action = this.whenLogLira;
-    this.whenLogLira = null;
-    action?.();
+    this.nextFrame();
   }
 
   /** Takes a τ that Python set, unless the user is dragging. */
@@ -628,7 +616,7 @@ export class Explorer {
     this.sync();
     this.redraw = true;
     this.nextFrame();
-    this.withLogLira(() => this.nextFrame());
+    this.askLogLira();
   }
 
   nextFrame() {
@@ -715,28 +703,6 @@ export class Explorer {
     event.preventDefault();
     this.move(tau);
     this.commit("tau");
-  }
-
-  /** @param {KeyboardEvent} event */
-  etaKey(event) {
-    const { slider } = this.etaRow;
-    const step = arrowStep(event.key);
-    const pages = { PageUp: 1, PageDown: -1 }[event.key];
-    /** @type {number | null} */
-    let eta = null;
-    if (step !== 0 && !event.shiftKey) eta = Math.round(10 * this.eta + step) / 10;
-    else if (pages) eta = this.eta + pages;
-    else if (event.key === "Home") eta = Number(slider.min);
-    else if (event.key === "End") eta = Number(slider.max);
-    if (eta === null && step === 0) return;
-    event.preventDefault();
-    if (eta !== null) {
-      this.chooseEta(eta);
-      return;
-    }
-    this.withLogLira(() => {
-      if (this.logLira !== null) this.chooseEta(neighbourEta(this.logLira, this.eta, step));
-    });
   }
 
   /** Columns say what they hold to the pointer; a click shows their samples. */

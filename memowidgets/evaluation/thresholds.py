@@ -76,11 +76,11 @@ def flagging(scores: ArrayLike, n: int) -> float:
     >>> flagging([0.3, -0.2, 0.1, 0.1], 2), flagging([0.3, -0.2, 0.1, 0.1], 3)
     (-0.2, 0.1)
     """
-    rising = np.sort(_checked(scores))
-    if n >= len(rising):
-        return float(rising[-1])
-    below = rising[rising < rising[n]]
-    return float(below[-1]) if len(below) else float(np.nextafter(rising[0], -np.inf))
+    values = _checked(scores)
+    if n >= len(values):
+        return float(values.max())
+    below = values[values < np.partition(values, n)[n]]
+    return float(below.max()) if len(below) else float(np.nextafter(values.min(), -np.inf))
 
 
 def class_spread(

@@ -568,10 +568,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         judged = replace(Judged.of(found, eta), pick=dict(zip(PICKS, reversed(pick), strict=True)))
         left_out = [judged.note] if judged.note else []
         judged = replace(judged, note="")  # it is one of the warnings
-        first = found.tau
-        if self._shown is not None and found.axis == before:  # as many samples are looked at
-            first = flagging(found.scores, self.counts["flagged"])
-        tau = self._taus.get((pick[0], self.axis), first)
+        tau = self._taus.get((pick[0], self.axis))
+        if tau is None and self._shown is not None and found.axis == before:
+            tau = flagging(found.scores, self.counts["flagged"])  # as many are looked at
+        elif tau is None:
+            tau = found.tau
         taus = self._taus | {(pick[0], self.axis): tau}
         extras = self._extras(pick)
         others = partial(_of_all, extras, judged.scored.positions) if extras else None

@@ -78,7 +78,7 @@ class Listed:
     def filters(self) -> tuple[str, ...]:
         """Return the names of the filters that make sense here."""
         known = self.scored.is_scored, self.memorized is not None
-        return valid_filters(*known, self.looks_wrong is not None, self.scored.errors is not None)
+        return valid_filters(*known, self.knows_model, self.scored.errors is not None)
 
     def sorts(self) -> tuple[str, ...]:
         """Return the names of the orders that make sense here."""
@@ -86,7 +86,7 @@ class Listed:
             "risk": self.scored.is_scored,
             "safe": self.scored.is_scored,
             "log-lira": self.scored.log_lira is not None,
-            "disagreement": self.label_probability is not None,
+            "disagreement": self.knows_model,
             "label": self.scored.labels is not None,
             "order": True,
         }
@@ -149,6 +149,11 @@ class Listed:
     def classes(self) -> NDArray[np.int64]:
         """Labels that occur, each once."""
         return classes_in(self.scored.labels)
+
+    @property
+    def knows_model(self) -> bool:
+        """Whether it is known what the model says of the labels."""
+        return self.scored.probabilities is not None and self.scored.labels is not None
 
     @cached_property
     def label_probability(self) -> NDArray[np.float64] | None:

@@ -194,7 +194,7 @@ class AuditView:
         return replace(
             found,
             title=self._title(score, layer, checkpoint),
-            probabilities=None if of_classes is None else of_classes[found.positions],
+            probabilities=None if of_classes is None else _rows(of_classes, found.positions),
             warnings=(
                 *shared,
                 *found.notes,
@@ -385,6 +385,11 @@ class AuditView:
         return self._cache.of(
             "probabilities", at.state, lambda: probabilities(evidence, checkpoint)
         )
+
+
+def _rows(of_all: NDArray[np.float64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return some rows of an array, without a copy where they are all of them."""
+    return of_all if len(positions) == len(of_all) else of_all[positions]
 
 
 def layer_label(name: str) -> str:

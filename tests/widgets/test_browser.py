@@ -6,6 +6,7 @@ import ast
 import json
 import re
 
+import numpy as np
 import pytest
 
 DASHBOARD = """
@@ -345,6 +346,30 @@ def test_too_early_leads_to_the_checkpoint_where_the_model_knows_something(dashb
     page.get_by_role("button", name="Go to epoch 2").click()
     dashboard.eventually("dashboard.checkpoint", "epoch-2")
     page.locator(".mw-early").wait_for(state="hidden")
+
+
+def test_another_score_begins_the_list_unless_it_has_the_open_sample(dashboard):
+    page = dashboard.page
+    dashboard.python("source.done.update({('psmi', 'last', 'epoch-1'), ('psmi', '2', 'epoch-1')})")
+    rows = page.locator(".mw-card")
+    opened = page.locator(".mw-opened .mw-whole-id")
+    for place in ("epoch-1", "epoch-2"):  # to where another sample is flagged, and back
+        rows.nth(8).click()
+        name = rows.nth(8).get_attribute("title").removeprefix("id ")
+        opened.get_by_text(name, exact=True).wait_for()
+        position = int(rows.nth(8).get_attribute("data-position"))
+        page.get_by_label("checkpoint").select_option(place)
+        page.locator(".mw-axis-title").get_by_text(place).wait_for()
+        dashboard.wait_until_idle()
+        flagged = dashboard.python("dashboard._rows.mask('flagged', dashboard.tau).tolist()")
+        page.locator(".mw-where").get_by_text(re.compile(r"^\d+ of \d+$")).wait_for()
+        first = int(np.argmin(dashboard.python("dashboard._rows.scored.scores.tolist()")))
+        wanted = position if flagged[position] else first
+        chosen = page.locator(f'.mw-card[data-position="{wanted}"][aria-selected="true"]')
+        chosen.wait_for()
+        view, row = page.locator(".mw-list-scroll").bounding_box(), chosen.bounding_box()
+        assert view["y"] - 1 <= row["y"]
+        assert row["y"] + row["height"] <= view["y"] + view["height"] + 1
 
 
 # With torch the bar names the CPU's threads, too.

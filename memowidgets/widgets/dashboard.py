@@ -46,7 +46,7 @@ PUBLISHED = tuple(f"{name}_committed" if name in THRESHOLDS else name for name i
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
-_EARLY = "Too early: at {} the model is no better than guessing."
+_EARLY = "Too early: {} the model is no better than guessing."
 _OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 Pick = tuple[str, str, str]
@@ -589,7 +589,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 missing = self._source.unchecked()
                 self._unchecked = {"button": missing.label, "why_not": missing.why_not}
             early = any(note.key == "not learned" for note in found.warnings)
-            self._early = _EARLY.format(self._labels["checkpoint"][pick[2]]) if early else ""
+            places = self._labels["checkpoint"]
+            where = f"at {places[pick[2]]}" if len(places) > 1 else "here"
+            self._early = _EARLY.format(where) if early else ""
             self._fresh()
         self._work_later()
 

@@ -517,7 +517,7 @@ export class Inspector {
     this.open = chosen;
     if (here >= 0) this.at = here;
     this.markCards();
-    if (other) this.opened.start(chosen);
+    if (other || chosen === null) this.opened.start(chosen);
     if (other) this.bar.relabelling.element.hidden = true;
     const { first, total } = this.reply;
     if (here >= 0) this.showItem(items[here], { number: first + here, total }, this.bytes, false);

@@ -203,7 +203,7 @@ def counted_flagged(flagged: float, of: float) -> str:
     return f"{whole(flagged)} of {whole(of)} samples {verb(flagged, 'is', 'are')} flagged"
 
 
-def truly(expected: float, of: int | None = None) -> str:
+def truly(expected: float, of: float | None = None) -> str:
     """Return how many of the memorised samples truly are, in words.
 
     Examples

@@ -46,7 +46,8 @@ inspector
 
 # The limit: a page that only asks for as many samples, and writes what one message holds. Its cards
 # show the same words and images as ours in a grid as wide, each in the plainest element, made
-# anew for every page. It has no states, no keyboard, and nothing that keeps texts from growing.
+# anew for every page, and beside them the first one open, with its options, as ours does. It has no
+# states, no keyboard, and nothing that keeps texts from growing.
 _BARE = f"""
 import anywidget
 class Bare(anywidget.AnyWidget):
@@ -73,10 +74,16 @@ class Bare(anywidget.AnyWidget):
       button.className = 'bare-next';
       const list = made('div');
       list.className = 'bare-list';
-      el.append(button, list);
+      const opened = made('div');
+      const beside = made('div');
+      beside.style = 'display: grid; grid-template-columns: 5fr 3fr';
+      beside.append(list, opened);
+      el.append(button, beside);
       let page = 0;
       button.onclick = () => model.send({{ page: ++page }});
-      model.on('msg:custom', ({{ items, width }}, [pixels]) => {{
+      model.on('msg:custom', ({{ items, open, width }}, [pixels]) => {{
+        opened.replaceChildren(...open.map((line) => made('p', line)));
+        if (pixels) opened.prepend(picture(new Uint8Array(pixels.buffer, pixels.byteOffset, 3072)));
         const columns = `repeat(auto-fill, minmax(${{width}}px, 1fr))`;
         list.style = `display: grid; gap: 8px; grid-template-columns: ${{columns}}`;
         list.replaceChildren(...items.map(({{ lines }}, i) => {{
@@ -97,7 +104,14 @@ class Bare(anywidget.AnyWidget):
         first, end = page * {ON_A_PAGE}, (page + 1) * {ON_A_PAGE}
         buffers = [] if self.images is None else [self.images[first:end].tobytes()]
         width = 400 if self.images is None else 70
-        self.send({{"items": [self.item(i) for i in range(first, end)], "width": width}}, buffers)
+        items = [self.item(i) for i in range(first, end)]
+        self.send({{"items": items, "open": self.opened(first), "width": width}}, buffers)
+    def opened(self, i):
+        options = [f"{{letter}} {{p:.0%}}" for letter, p in zip("wxyz", probabilities[i])]
+        given = f"Label says {{i % 4}}. The model says {{probabilities[i].argmax()}}."
+        text = [] if self.images is not None else [self.data[i]["question"], *options]
+        came = "Memorised." if log_lira[i] >= 4 else "Not memorised."
+        return [f"{{i + 1}} of {{n}}", *text, "Why it is flagged", given, "After", came]
     def item(self, i):
         guess = f"{{i % 4}} ≠ model: {{probabilities[i].argmax()}}"
         if self.images is None:

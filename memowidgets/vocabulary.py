@@ -181,15 +181,15 @@ def threshold(tau: float) -> str:
     return f"τ = {tau:.4g}".replace("-", "−", 1)
 
 
-def at(tau: float | None) -> str:
-    """Return how samples are flagged: at a threshold, or by the rule by class for None.
+def at(tau: float) -> str:
+    """Return how samples are flagged.
 
     Examples
     --------
-    >>> at(0.0), at(None)
-    ('at τ = 0', 'by class')
+    >>> at(0.0)
+    'at τ = 0'
     """
-    return "by class" if tau is None else f"at {threshold(tau)}"
+    return f"at {threshold(tau)}"
 
 
 def counted_flagged(flagged: float, of: float) -> str:
@@ -203,16 +203,16 @@ def counted_flagged(flagged: float, of: float) -> str:
     return f"{whole(flagged)} of {whole(of)} samples {verb(flagged, 'is', 'are')} flagged"
 
 
-def truly(expected: float) -> str:
+def truly(expected: float, of: float | None = None) -> str:
     """Return how many of the memorised samples truly are, in words.
 
     Examples
     --------
-    >>> truly(15.2), truly(0.4)
-    ('about 15 of them truly', 'probably none of them truly')
+    >>> truly(15.2), truly(0.4), truly(22.3, of=29)
+    ('about 15 of them truly', 'probably none of them truly', 'about 22 of the 29 truly')
     """
     count = f"about {max(expected, 1):.0f}" if expected >= 0.5 else "probably none"
-    return f"{count} of them truly"
+    return f"{count} of {'them' if of is None else f'the {whole(of)}'} truly"
 
 
 def memorised(n: float, expected: float | None, positives: str = "memorised") -> str:

@@ -315,7 +315,7 @@ export class Recorded {
         filters: FILTERS,
         sorts: SORTS,
       },
-      () => ({ tau: this.asked ?? model.get("tau"), rule: "", eta: model.get("eta"), page_size: this.size }),
+      () => ({ tau: this.asked ?? model.get("tau"), eta: model.get("eta"), page_size: this.size }),
     );
   }
 

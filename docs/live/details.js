@@ -49,8 +49,6 @@ export function detailOf(audit, shown, layer, logLira, position) {
   const title = choices.metrics.find((choice) => choice.value === shown.metric)?.label ?? shown.metric;
   return {
     title, checkpoints, layers, scores,
-    computed: scores.map((row) => row.map((score) => score !== null)),
-    fixed: true,
     digits: shown.digits,
     shadows: shadowsOf(audit.shadows, logLira, position),
     neighbours: [],

@@ -854,7 +854,7 @@ class Audit:
         tau : float or "class", optional
             Threshold. Default: 0 for PSMI, which is the practitioner's (paper, Section 4.3), and
             the logit gap, −4 for the baseline, and the lowest 5 % for every other score. With
-            "class", a member is flagged if its score is more than one robust deviation (1.4826
+            "class", a member is flagged if its score is at least one robust deviation (1.4826
             times the median absolute deviation) below the median of its class.
         share : float, optional
             Share of the members to flag, instead of `tau`: those with the lowest scores.

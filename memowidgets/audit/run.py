@@ -236,10 +236,37 @@ class Run:
         is_there = self.names.prediction().record.name in files.checkpoints()
         return n * plan.per_round - (len(files) if is_there else 0)
 
-    def seconds_of_a_reference(self) -> float | None:
-        """Return the seconds of the steps of a reference model; None if they are not known.
+    def shadows_to_train(self, n: int) -> int:
+        """Return how many shadow models are missing for `n`.
 
-        They follow from the seconds that the target took to its checkpoints. The median between two
+        Raises
+        ------
+        ValueError, StoreError
+            If none can be trained, as for `references_to_train`.
+        """
+        self.check_can("train shadow models")
+        self.refuse_recorded("its shadow models are trained elsewhere")
+        self.check_at_hand()
+        ShadowDesign.of(self.design, "halves", self.data, None)
+        self.names.record("final")
+        return n - len(self._set("halves"))
+
+    def seconds_of_a_shadow(self) -> float | None:
+        """Return the seconds of the steps of a shadow model; None if they are not known."""
+        half = len(self.design.pool) / 2 / len(self.design.members)
+        return self._seconds(half, self.names.record("final").step)
+
+    def seconds_of_a_reference(self) -> float | None:
+        """Return the seconds of the steps of a reference model; None if they are not known."""
+        members, share = len(self.design.members), 0.5  # one half of the members, or other samples
+        if self.references.plan.per_round == 1:
+            share = min(1.0, (len(self.design.pool) - members) / members)
+        return self._seconds(share, self.names.prediction().record.step)
+
+    def _seconds(self, share: float, step: int) -> float | None:
+        """Return what it takes to train on a share of as many samples as the target, to a step.
+
+        It follows from the seconds that the target took to its checkpoints. The median between two
         of them leaves out what a process imports at its first step.
         """
         found = self.names.found
@@ -248,10 +275,7 @@ class Run:
         of_a_step = [seconds / n for seconds, n in timed if seconds > 0]
         if not of_a_step:
             return None
-        members, share = len(self.design.members), 0.5  # one half of the members, or other samples
-        if self.references.plan.per_round == 1:
-            share = min(1.0, (len(self.design.pool) - members) / members)
-        return share * self.names.prediction().record.step * median(of_a_step)
+        return share * step * median(of_a_step)
 
     def processes_for_references(self, models: int) -> int | None:
         """Return 1 where so many are trained before a second process starts, else None."""

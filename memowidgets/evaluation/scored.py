@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.evaluation.curve import Evaluation, roc
-from memowidgets.evaluation.thresholds import below_class, lowest_share, opening_tau
+from memowidgets.evaluation.thresholds import ONE_BELOW, class_spread, lowest_share, opening_tau
 from memowidgets.vocabulary import Note
 
 BY_CLASS: Final = "class"
+AXES = ("score", BY_CLASS)
 STATUSES = ("left alone", "missed", "flagged only", "found")
 FLAGGED = "flagged"  # where nobody knows who is memorised
 
@@ -28,7 +29,7 @@ Doubt = Callable[[float], tuple[float, int, Floats] | None]
 
 _ARRAYS = (
     *("positions", "scores", "errors", "log_lira", "labels", "probabilities", "ids", "canaries"),
-    *("right", "truth", "by_class"),
+    *("right", "truth"),
 )
 
 
@@ -38,7 +39,14 @@ class Share(NamedTuple):
     share: float
 
 
-Rule = float | Literal["class"] | Share | None  # None: where τ stands at first
+class AgainstClass(NamedTuple):
+    """A threshold in robust deviations from the median of each member's class."""
+
+    tau: float
+
+
+# "class" is AgainstClass(-1.0), and None is where τ stands at first
+Rule = float | Literal["class"] | Share | AgainstClass | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +87,9 @@ class Scored:
         Which are memorised, where that does not depend on η.
     doubt : callable, optional
         Function of η that returns the arguments of `Evaluation.with_truly`, or None.
-    by_class : array of shape (n,), bool, optional
-        What the rule by class flags, where these are not all the rows that it looks at.
+    axis : str
+        ``"score"``, or ``"class"`` where `scores` and `errors` are in robust deviations from the
+        median of the class.
 
     Examples
     --------
@@ -109,7 +118,7 @@ class Scored:
     right: Bools | None = None
     truth: Bools | None = None
     doubt: Doubt | None = None
-    by_class: Bools | None = None
+    axis: str = AXES[0]
 
     @classmethod
     def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[Note, ...] = ()) -> Self:
@@ -120,10 +129,10 @@ class Scored:
         return len(self.positions)
 
     def only(self, keep: Bools) -> Self:
-        """Return the rows of a mask. The rule by class still flags what it flags among all."""
+        """Return the rows of a mask."""
         if keep.all():
             return self
-        found = vars(self) | {"by_class": self.below}
+        found = vars(self)
         kept = {name: found[name][keep] for name in _ARRAYS if found[name] is not None}
         known = self.doubt
 
@@ -144,28 +153,47 @@ class Scored:
         return opening_tau(self.scores, self.natural)
 
     @cached_property
-    def below(self) -> Bools | None:
-        """What the rule by class flags; None where no class is known."""
-        if self.by_class is not None or self.labels is None:
-            return self.by_class
-        return below_class(self.scores, self.labels)
+    def against_class(self) -> Scored:
+        """The rows by their score against their class: in robust deviations from its median.
 
-    def at(self, rule: Rule) -> float | None:
-        """Return the τ of a rule; None for the rule by class, which has one for each class."""
+        Raises
+        ------
+        ValueError
+            If no class is known.
+        """
+        if self.axis == BY_CLASS:
+            return self
+        if self.labels is None:
+            raise ValueError("the rule by class needs the class of each sample: give labels")
+        middle, deviation = class_spread(self.scores, self.labels)
+        name, comma, place = self.title.partition(",")
+        return replace(
+            self,
+            scores=(self.scores - middle) / deviation,
+            errors=None if self.errors is None else self.errors / deviation,
+            title=f"{name} against its class{comma}{place}",
+            natural=ONE_BELOW,
+            axis=BY_CLASS,
+        )
+
+    def on(self, rule: Rule) -> tuple[Scored, float]:
+        """Return the rows on the axis of a rule, and its τ there."""
+        if isinstance(rule, AgainstClass):
+            return self.against_class, rule.tau
         if isinstance(rule, Share):
-            return lowest_share(self.scores, rule.share)
-        if rule is None:
-            return self.tau
-        return None if rule == BY_CLASS else float(rule)
+            return self, lowest_share(self.scores, rule.share)
+        if rule == BY_CLASS:
+            return self.against_class, ONE_BELOW
+        return self, self.tau if rule is None else float(rule)
 
     def flagged(self, rule: Rule, rows: Any = slice(None)) -> Bools:
         """Return which of some rows are flagged, by default of all.
 
         Parameters
         ----------
-        rule : float, "class", Share or None
-            The highest score that is flagged, the rule by class, the share with the lowest, or
-            where τ stands at first.
+        rule : float, "class", AgainstClass, Share or None
+            The highest score that is flagged, the rule by class, the highest score against its
+            class, the share with the lowest, or where τ stands at first.
         rows : index, optional
             Of the rows to judge.
 
@@ -174,14 +202,9 @@ class Scored:
         ValueError
             If the rule by class is asked and no class is known.
         """
-        tau = self.at(rule)
-        if tau is not None:
-            found: Bools = self.scores[rows] <= tau
-            return found
-        if self.below is None:
-            raise ValueError("the rule by class needs the class of each sample: give labels")
-        by_class: Bools = self.below[rows]
-        return by_class
+        on_axis, tau = self.on(rule)
+        found: Bools = on_axis.scores[rows] <= tau
+        return found
 
     @cached_property
     def judged(self) -> Bools:
@@ -217,15 +240,13 @@ class Scored:
 
     def close(self, rule: Rule, rows: Any = slice(None)) -> Bools:
         """Return which of some rows have a score less than two standard errors from τ."""
-        tau = self.at(rule)
-        if self.errors is None or tau is None:
-            none: Bools = np.zeros(len(self), dtype=np.bool_)[rows]
-            return none
-        found: Bools = np.abs(self.scores[rows] - tau) < 2 * self.errors[rows]
+        on_axis, tau = self.on(rule)
+        reach = 0.0 if on_axis.errors is None else 2 * on_axis.errors[rows]
+        found: Bools = np.abs(on_axis.scores[rows] - tau) < reach
         return found
 
-    def counts(self, rule: Rule, eta: float | None, among: Bools | None = None) -> dict[str, int]:
-        """Return how many rows a mask has, by default all, and how many of them are what.
+    def counts(self, rule: Rule, eta: float | None) -> dict[str, int]:
+        """Return how many rows there are, and how many of them are what.
 
         Returns
         -------
@@ -234,9 +255,6 @@ class Scored:
             ``flagged_only``, ``missed``.
         """
         n, flagged, memorized = len(self), self.flagged(rule), self.memorized(eta)
-        if among is not None:  # NumPy counts a mask faster than it takes samples out of one
-            n, flagged = int(np.count_nonzero(among)), flagged & among
-            memorized = None if memorized is None else memorized & among
         n_flagged = int(np.count_nonzero(flagged))
         if memorized is None:
             return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}

@@ -9,6 +9,7 @@ from memowidgets.checks import check_finite, plain_labels, real_number, real_num
 
 __all__ = ["OPENING_SHARE", "below_class", "lowest_share", "opening_tau"]
 
+ONE_BELOW = -1.0  # robust deviation from the median of the class: the rule by class
 OPENING_SHARE = 0.05  # of the samples, flagged at first where a score has no threshold of its own
 _ROUNDING = 1e-6  # relative to the median; float32 rounds to a sixteenth of it
 _GAUSSIAN = 1.4826  # standard deviation of a Gaussian, in median absolute deviations
@@ -75,15 +76,43 @@ def flagging(scores: ArrayLike, n: int) -> float:
     >>> flagging([0.3, -0.2, 0.1, 0.1], 2), flagging([0.3, -0.2, 0.1, 0.1], 3)
     (-0.2, 0.1)
     """
-    rising = np.sort(_checked(scores))
-    if n >= len(rising):
-        return float(rising[-1])
-    below = rising[rising < rising[n]]
-    return float(below[-1]) if len(below) else float(np.nextafter(rising[0], -np.inf))
+    values = _checked(scores)
+    if n >= len(values):
+        return float(values.max())
+    below = values[values < np.partition(values, n)[n]]
+    return float(below.max()) if len(below) else float(np.nextafter(values.min(), -np.inf))
+
+
+def class_spread(
+    scores: ArrayLike, labels: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the median of each sample's class, and the class's robust deviation.
+
+    The robust deviation is 1.4826 times the median absolute deviation. It is never 0: where most
+    scores of a class are equal, others may differ by rounding alone.
+    """
+    values, classes = _checked(scores), plain_labels(to_numpy(labels))
+    if classes.shape != values.shape:
+        raise ValueError(
+            f"labels must hold one label for each of {len(values)} scores, but has shape "
+            f"{classes.shape}"
+        )
+    _, codes, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    starts = np.cumsum(counts) - counts
+
+    def medians(of: NDArray[np.float64]) -> NDArray[np.float64]:
+        rising = of[np.lexsort((of, codes))]
+        low, high = rising[starts + (counts - 1) // 2], rising[starts + counts // 2]
+        found: NDArray[np.float64] = (low / 2 + high / 2)[codes]
+        return found
+
+    middle = medians(values)
+    rounding = _ROUNDING * np.where(middle == 0, 1.0, np.abs(middle))
+    return middle, _GAUSSIAN * np.maximum(medians(np.abs(values - middle)), rounding)
 
 
 def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
-    """Return which scores are more than one robust deviation below the median of their class.
+    """Return which scores are at least one robust deviation below the median of their class.
 
     The robust deviation is 1.4826 times the median absolute deviation from the class's median. The
     rule needs no ground truth, and suits every score and any number of classes. It flags about a
@@ -112,20 +141,9 @@ def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
     >>> below_class([0.0, 1.0, 1.1, 1.2, 5.0, 5.1, 5.2, 4.0], [0, 0, 0, 0, 1, 1, 1, 1]).tolist()
     [True, False, False, False, False, False, False, True]
     """
-    values, classes = _checked(scores), plain_labels(to_numpy(labels))
-    if classes.shape != values.shape:
-        raise ValueError(
-            f"labels must hold one label for each of {len(values)} scores, but has shape "
-            f"{classes.shape}"
-        )
-    flagged = np.zeros(len(values), dtype=np.bool_)
-    for label in np.unique(classes):
-        own = classes == label
-        middle = np.median(values[own])
-        distance = values[own] - middle
-        # where most scores of a class are equal, others may differ by rounding alone
-        spread = max(np.median(np.abs(distance)), _ROUNDING * abs(middle))
-        flagged[own] = distance < -_GAUSSIAN * spread
+    values = _checked(scores)
+    middle, deviation = class_spread(values, labels)
+    flagged: NDArray[np.bool_] = (values - middle) / deviation <= ONE_BELOW
     return flagged
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson
-from memowidgets.evaluation.scored import BY_CLASS, Rule, Scored
+from memowidgets.evaluation.scored import Scored
 from memowidgets.vocabulary import Note, at, truly, verb
 from memowidgets.widgets.explored import ErrorLevels
 
@@ -135,8 +135,6 @@ class Content:
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
         Digests of model, data and run.
-    by_class : bool
-        Whether the rule by class flags, in place of τ.
     others : mapping of str to array of shape (n,)
         Other scores of the same members, to compare.
     support : pair of arrays of shape (n,), optional
@@ -164,22 +162,20 @@ class Content:
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
-    by_class: bool = False
     others: Mapping[str, Floats] = field(default_factory=dict)
     support: tuple[Floats, NDArray[np.int64]] | None = None
 
     @property
     def at(self) -> str:
         """How samples are flagged, in words."""
-        return at(None if self.by_class else self.tau)
+        return at(self.tau)
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
         """Mask of the scored rows that are flagged."""
         if self.scored is None:
             return np.zeros(0, dtype=np.bool_)
-        rule: Rule = BY_CLASS if self.by_class else self.tau
-        return self.scored.flagged(rule)
+        return self.scored.flagged(self.tau)
 
     @cached_property
     def flagged_interval(self) -> tuple[float, float]:
@@ -189,7 +185,7 @@ class Content:
     @cached_property
     def undecided(self) -> int | None:
         """Number of scores less than two standard errors from τ."""
-        if self.scored is None or self.scored.errors is None or self.by_class:
+        if self.scored is None or self.scored.errors is None:
             return None
         levels = ErrorLevels.of(self.scored.errors)  # as the page counts
         return levels.undecided(self.scored.scores, self.tau)
@@ -243,14 +239,8 @@ class Content:
 
     @cached_property
     def point(self) -> OperatingPoint | None:
-        """The rates at τ or by class, or None if there is no ROC."""
-        if self.evaluation is None or self.scored is None:
-            return None
-        if not self.by_class:
-            return self.evaluation.at(self.tau)
-        counts = self.scored.only(self.scored.judged).counts(BY_CLASS, self.eta)
-        of_each = counts["found"], counts["flagged_only"], self.evaluation.n_memorized, counts["n"]
-        return OperatingPoint.from_counts(self.tau, *of_each)
+        """The rates at τ, or None if there is no ROC."""
+        return None if self.evaluation is None else self.evaluation.at(self.tau)
 
     @cached_property
     def by_risk(self) -> NDArray[np.int64]:

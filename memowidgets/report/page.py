@@ -91,9 +91,7 @@ def wire(content: Content) -> dict[str, Any]:
     figures = [
         {"caption": visible(f.caption), "svg": f.svg, "wide": f.is_wide} for f in content.figures
     ]
-    rule = "class" if content.by_class else ""
-    found: dict[str, Any] = {"tau": content.tau, "eta": content.eta, "rule": rule}
-    found["figures"] = figures
+    found: dict[str, Any] = {"tau": content.tau, "eta": content.eta, "figures": figures}
     if content.scored is not None:
         found["explorer"] = _explorer(content, content.scored)
         found["inspector"] = _inspector(content, content.scored)
@@ -105,7 +103,8 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     judged = Judged.of(replace(scored, title=readable(scored.title), canaries=None), content.eta)
     judged = replace(judged, version=1)
     others = {name: values[judged.counting] for name, values in content.others.items()}
-    found = {"data": judged.data, "truth": judged.wire, "log_lira": None}
+    data = {**judged.data, "axes": [scored.axis]}  # no kernel computes the other
+    found = {"data": data, "truth": judged.wire, "log_lira": None}
     found["late"] = {**judged.late(), "others": judged.compared(others)}
     if judged.scored.log_lira is not None:
         in_order = judged.sorted.rising(judged.scored.log_lira)
@@ -129,7 +128,6 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
     found = {
         "errors": scored.errors,
         "canaries": None if scored.canaries is None else scored.canaries.astype(int),
-        "below": None if scored.below is None else scored.below.astype(int),
         "right": None if scored.right is None else scored.right.astype(int),
     }
     columns |= {name: of[chosen].tolist() for name, of in found.items() if of is not None}
@@ -162,7 +160,7 @@ def _shown(
     makes = Items(reader, content.class_names, content.ids, smaller)
     pixels = bytearray()
     items = [
-        makes.item(rows, row, content.tau, decision, pixels)
+        makes.item(rows, row, "", decision, pixels)
         for row, decision in zip(chosen.tolist(), made, strict=True)
     ]
     labels = None if rows.scored.labels is None else rows.scored.labels[chosen]

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content
 
-BELOW = (
-    "more than one robust deviation (1.4826 times the median absolute deviation) below the median "
-    "of its class"
+OF_CLASS = (
+    "in robust deviations (1.4826 times the median absolute deviation) from the median of its class"
 )
 
 
@@ -420,10 +419,10 @@ def method(content: Content) -> list[Row]:
     scored = content.scored
     found = [("method", "each member has a score at a checkpoint: a low score means risk")]
     if scored is not None:
-        at_most = f"at most {threshold(content.tau)}"
+        unit = "" if scored.axis == "score" else f", {OF_CLASS}"
         found += [
-            ("score", scored.title),
-            ("flagged", f"members whose score is {BELOW if content.by_class else at_most}"),
+            ("score", f"{scored.title}{unit}"),
+            ("flagged", f"members whose score is at most {threshold(content.tau)}"),
         ]
     if content.memorized is not None:
         by = "as given by the user"

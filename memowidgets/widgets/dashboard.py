@@ -8,13 +8,14 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import anywidget
 import numpy as np
 import traitlets
 
 from memowidgets.checks import as_code
+from memowidgets.evaluation.scored import AXES, AgainstClass
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import without_advice
@@ -30,9 +31,9 @@ from memowidgets.widgets.threads import give_back, in_background, watch
 from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from memowidgets.evaluation.scored import Scored
+    from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
     from memowidgets.widgets.messages import Address, Export, Knock, Share
     from memowidgets.widgets.protocol import Choice, DashboardSource, Missing, SampleDetail
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
 PICKS = ("checkpoint", "layer", "metric")
 THRESHOLDS = ("tau", "eta")
 PARTS = tuple(State.__annotations__)
-PUBLISHED = ("tau_committed", "eta_committed", *PARTS[len(PICKS) + len(THRESHOLDS) :])
+PUBLISHED = tuple(f"{name}_committed" if name in THRESHOLDS else name for name in PARTS)
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
-_EARLY = "Too early: at {} the model is no better than guessing."
+_EARLY = "Too early: {} the model is no better than guessing."
 _OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 Pick = tuple[str, str, str]
@@ -72,9 +73,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         What is picked.
     computed : bool
         Whether the picked numbers are on show.
-    rule : str
-        ``"class"`` where, in place of those at most `tau`, the samples are flagged that
-        ``Audit.flagged(tau="class")`` has. Setting `tau` ends it.
+    axis : str
+        ``"score"``, or ``"class"``: then scores and `tau` are in robust deviations from the median
+        of each sample's class. There -1, where `tau` opens, flags what
+        ``Audit.flagged(tau="class")`` has.
     pinned : dict or None
         Of which ``checkpoint``, ``layer``, ``metric`` and ``eta`` the pinned ROC is.
     tau, tau_committed, eta, eta_committed, comparing, more, counts, evaluation, undecided
@@ -82,7 +84,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     page, page_size, filter, sort, decision, selected, decisions
         As in `SampleInspector`.
     state : dict
-        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``rule``, ``comparing``,
+        ``checkpoint``, ``layer``, ``metric``, ``axis``, ``tau``, ``eta``, ``comparing``,
         ``pinned``, ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``selected``: what
         restores this view, without any sample's id or text. Set all of it or a part; what is not
         computed yet is restored once it is. In Voila the address of the page holds it too, after
@@ -114,6 +116,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _button = traitlets.Unicode("Compute").tag(sync=True)
     _name = traitlets.Unicode("").tag(sync=True)
     _early = traitlets.Unicode("").tag(sync=True)
+    _unchecked = traitlets.Dict().tag(sync=True)
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
@@ -126,16 +129,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._unrestored: list[str] = []
         self._following = self._stale = self._closed = self._linked = False
         self._revision = self._newest_revision()
-        self._taus: dict[str, float] = {}
+        self._taus: dict[tuple[str, str], float] = {}  # by score and axis
         choices = _choices_of(source)
-        self._keep(
-            source.samples(),
-            None,
-            None,
-            source.decision_log,
-            self._detail_of,
-            self._pick_and_compute,
-        )
+        self._keep(source.samples(), None, None, source.decision_log, self._detail_of)
         super().__init__()
         self._count()
         self._offer(choices)
@@ -244,7 +240,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                     setattr(self, name, wanted.pop(name, getattr(self, name)))
             self._pending, self._unrestored = (self._choice, wanted), []
             if "tau" in wanted and not self._linked:
-                self._taus[self.metric] = wanted["tau"]
+                self._taus[self.metric, wanted.get("axis", self.axis)] = wanted["tau"]
             self._picked()
 
     @contextmanager
@@ -305,7 +301,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             text = f"{said['text']} Not restored: {'; '.join(problems)}.".strip()
             self._say(text, said["kind"] or "note")
 
-    @traitlets.observe(*PICKS, *PUBLISHED)
+    @traitlets.observe(*PUBLISHED)
     def _publish(self, _change: object) -> None:
         """Tell the page what is shown, so that its address says so too."""
         if self._following and not self._restoring:
@@ -315,6 +311,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _hear_compute(self, _content: object) -> None:
         self.compute()
+
+    def _hear_check(self, _content: object) -> None:
+        self._begin(self._source.unchecked().button, self._source.check)
 
     def _hear_cancel(self, _content: object) -> None:
         self.cancel()
@@ -333,12 +332,17 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             super()._hear_export(asked)
             return
         try:
-            place = *self._shown, self.rule or self.tau, self.eta_committed
+            place = *self._shown, self._rule, self.eta_committed
             text = self._source.export_text(*place, suffix, samples=samples)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
             self._reply(asked, _sentence(error), done=False)
             return
         self._reply(asked, "", file=f"flagged{suffix}", content=text)
+
+    @property
+    def _rule(self) -> Rule:
+        """What flags the samples."""
+        return self.tau if self.axis == AXES[0] else AgainstClass(self.tau)
 
     def _hear_share(self, asked: Share) -> None:
         in_background(partial(self._share_now, asked), "memowidgets-share")
@@ -355,8 +359,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                     for choice in self._choices[f"{name}s"]
                     if choice["value"] == getattr(self, name)
                 )
-                at: float | Literal["class"] = "class" if self.rule else self.tau
-                buffers = [self._source.report_page(self.metric, at if default else None)]
+                rule = self._rule if default else None
+                buffers = [self._source.report_page(self.metric, rule)]
                 answer["file"] = "report.html"
                 answer["text"] = "Saved. It shows no sample." + ("" if default else _OF_REPORT)
             else:
@@ -375,13 +379,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def compute(self) -> None:
         """Compute what is picked, in a thread. Show at once what is computed already."""
+        self._begin(f"{self._source.missing(*self._choice).cost}{self._old_view()}")
+
+    def _begin(self, said: str, check: Callable[[Progress], None] | None = None) -> None:
         with self._lock:
             if self._progress is not None:
                 return
             progress = self._progress = Progress(_throttled(self._show_step))
-            self._say(f"{self._source.missing(*self._choice).cost}{self._old_view()}", "wait")
+            self._say(said, "wait")
             self._work = NO_WORK | {"busy": True, "what": "starting"}
-            now = partial(self._compute_now, self._choice, progress)
+            now = partial(self._compute_now, self._choice, progress, check)
             self._computing = in_background(now, "memowidgets-compute")
 
     def cancel(self) -> None:
@@ -426,10 +433,15 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._source.let_go()
         give_back()
 
-    def _compute_now(self, pick: Pick, progress: Progress) -> None:
+    def _compute_now(
+        self, pick: Pick, progress: Progress, check: Callable[[Progress], None] | None
+    ) -> None:
         view: Scored | None = None
         said = ("", "note")
         try:
+            if check is not None:
+                self._stale = True
+                check(progress)
             view = self._source.view(*pick, progress)
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
@@ -444,8 +456,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._reread_choices()
             if view is not None and pick == self._choice:
                 self._show(pick, view)
-            elif pick == self._choice:  # it was cancelled, or failed: never begin again by itself
-                self._wait_for_compute()
+            elif pick == self._choice and check is None:
+                self._wait_for_compute()  # cancelled or failed: it never begins again by itself
             else:
                 self._picked()
             if said[0]:
@@ -521,7 +533,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self.computed = False
         self._dimmed = self._shown is not None
         missing = self._source.missing(*self._choice)
-        self._button = "" if missing.why_not else missing.button
+        self._button = missing.label
         said = f"Not scored yet. {missing.cost}".strip()
         if missing.why_not:
             said = f"Cannot be scored: {missing.why_not}."
@@ -545,15 +557,23 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         labels = [self._labels[name].get(value, value) for name, value in named.items()]
         return f" Below is still {', '.join(labels)}."
 
+    def _show_on_axis(self) -> None:
+        with self._lock:
+            if self._shown is not None:
+                self._show(self._shown, self._given)
+
     def _show(self, pick: Pick, found: Scored) -> None:
-        eta = self.eta_committed
+        eta, before = self.eta_committed, self._judged.scored.axis
+        self._given, found = found, self._on_axis(found)
         judged = replace(Judged.of(found, eta), pick=dict(zip(PICKS, reversed(pick), strict=True)))
         left_out = [judged.note] if judged.note else []
         judged = replace(judged, note="")  # it is one of the warnings
-        budget = None if self._shown is None else self.counts["flagged"]
-        first = found.tau if budget is None else flagging(found.scores, budget)
-        tau = self._taus.get(pick[0], first)
-        taus = self._taus | {pick[0]: tau}
+        tau = self._taus.get((pick[0], self.axis))
+        if tau is None and self._shown is not None and found.axis == before:
+            tau = flagging(found.scores, self.counts["flagged"])  # as many are looked at
+        elif tau is None:
+            tau = found.tau
+        taus = self._taus | {(pick[0], self.axis): tau}
         extras = self._extras(pick)
         others = partial(_of_all, extras, judged.scored.positions) if extras else None
         rows = Listed(judged.scored, eta if judged.has_log_lira else None, extras)
@@ -564,8 +584,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._show_rows(rows, found.title, tau)
             self._warnings = [*left_out, *found.warnings]
             self._notes = list(found.notes)
+            self._unchecked = {}
+            if judged.memorized is None:
+                missing = self._source.unchecked()
+                self._unchecked = {"button": missing.label, "why_not": missing.why_not}
             early = any(note.key == "not learned" for note in found.warnings)
-            self._early = _EARLY.format(self._labels["checkpoint"][pick[2]]) if early else ""
+            places = self._labels["checkpoint"]
+            where = f"at {places[pick[2]]}" if len(places) > 1 else "here"
+            self._early = _EARLY.format(where) if early else ""
             self._fresh()
         self._work_later()
 
@@ -596,20 +622,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         """Return all that is known of a sample, for what is shown."""
         return self._source.detail(position, *(self._shown or self._choice), self.eta_committed)
 
-    def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
-        """Pick a layer and a checkpoint, and compute there, unless that trains models."""
-        with self._lock:
-            with self._silently():
-                self.layer, self.checkpoint = layer or self.layer, checkpoint
-            self._picked()
-            missing = self._source.missing(*self._choice)
-            if not (self.computed or missing.trains or missing.why_not):
-                self.compute()
-
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:
         if self._shown is not None:  # of all others, the budget is another
-            self._taus = {self._shown[0]: self.tau}
+            self._taus = {(self._shown[0], self.axis): self.tau}
 
     # ---------------------------------------------------------------- without a page
 

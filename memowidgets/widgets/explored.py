@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
-from memowidgets.evaluation import Evaluation, below_class, compare, roc
-from memowidgets.evaluation.scored import Scored
+from memowidgets.checks import check_finite, check_same_order, plain_labels, real_numbers, to_numpy
+from memowidgets.evaluation import Evaluation, compare, roc
+from memowidgets.evaluation.scored import AXES, Scored
 from memowidgets.vocabulary import truly
 from memowidgets.widgets.widget import checked_tau
 
@@ -58,6 +58,15 @@ def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
             "as in log_lira >= 4"
         )
     return array.astype(np.bool_)
+
+
+def checked_classes(values: ArrayLike, n: int) -> Places:
+    """Return the class of each sample as a number."""
+    labels = plain_labels(to_numpy(values))
+    if labels.shape != (n,):
+        raise ValueError(f"labels has the shape {labels.shape} for {n} samples: give one for each")
+    found: Places = np.unique(labels, return_inverse=True)[1]
+    return found
 
 
 def checked_errors(values: ArrayLike, n: int) -> Floats:
@@ -348,7 +357,7 @@ class Judged:
         errors: dict[str, bytes | None] = {"levels": None, "codes": None}
         if self.levels is not None:
             errors = {**self.levels.packed(self.sorted)}
-        below, log_lira = self.scored.below, self.scored.log_lira
+        log_lira = self.scored.log_lira
         return {
             "version": self.version,
             "title": self.scored.title,
@@ -359,7 +368,7 @@ class Judged:
             "pick": None if self.pick is None else {**self.pick},
             "natural": self.scored.natural,
             "canary_tau": self.canary_tau,
-            "below": None if below is None else np.packbits(self.sorted.rising(below)).tobytes(),
+            "axes": [*axes_of(self.scored)],
             **errors,
             **self.sorted.packed(),
         }
@@ -380,7 +389,7 @@ class Judged:
         found = self.evaluation
         if found is None:
             return {"remarks": [], "truly": ""}
-        known = "" if found.n_truly is None else truly(found.n_truly)
+        known = "" if found.n_truly is None else truly(found.n_truly, found.n_memorized)
         return {"remarks": [*found.warnings], "truly": known}
 
     @property
@@ -390,14 +399,10 @@ class Judged:
 
     @property
     def wire(self) -> dict[str, Any]:
-        """The memorised samples, and in ``found`` those that the rule by class flags."""
+        """The memorised samples."""
         if not len(self.scored):
             return {}
-        below, memorized = self.scored.below, self.memorized
-        packed = self.sorted.packed_truth
-        of_class = None if below is None or memorized is None else packed(below & memorized)
-        found = of_class and [*of_class.values()]
-        return {**self.key, **packed(memorized), "found": found}
+        return {**self.key, **self.sorted.packed_truth(self.memorized)}
 
     def late(self) -> dict[str, Any]:
         """Return what takes a while: the band of the ROC, and remarks; no other scores yet."""
@@ -427,6 +432,11 @@ class Judged:
                 difference = [test.difference, *test.interval]
             found.append({"name": name, "difference": difference, **curve(other)})
         return found
+
+
+def axes_of(scored: Scored) -> tuple[str, ...]:
+    """Return the axes on which scores can be shown."""
+    return AXES[:1] if scored.labels is None else AXES
 
 
 def curve(evaluation: Evaluation) -> dict[str, Any]:
@@ -469,7 +479,7 @@ def checked_scores(
         errors=None if errors is None else checked_errors(errors, n),
         canaries=None if canaries is None else checked_flags("canaries", canaries, n),
         natural=None if natural is None else checked_tau(natural, "natural"),
-        by_class=None if labels is None else below_class(values, labels),
+        labels=None if labels is None else checked_classes(labels, n),
         title=title,
     )
 

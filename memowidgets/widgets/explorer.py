@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from memowidgets.evaluation.scored import BY_CLASS, Rule
+from memowidgets.evaluation.scored import AXES
 from memowidgets.vocabulary import at, counted_flagged, estimate, truly
 from memowidgets.widgets.explored import (
     NOTHING,
     Judged,
+    axes_of,
     checked_others,
     checked_scores,
     packed_log_lira,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from memowidgets.evaluation import Evaluation
+    from memowidgets.evaluation.scored import Scored
     from memowidgets.widgets.explored import Others
     from memowidgets.widgets.messages import AskLogLira
 
@@ -53,7 +55,7 @@ class Thresholds(AtThreshold):
     """
 
     tau_committed = traitlets.Float(0.0).tag(sync=True)
-    rule = traitlets.Unicode("").tag(sync=True)
+    axis = traitlets.Unicode(AXES[0]).tag(sync=True)
     eta = traitlets.Float(4.0).tag(sync=True)
     eta_committed = traitlets.Float(4.0).tag(sync=True)
     comparing = traitlets.Bool(default_value=False).tag(sync=True)
@@ -68,7 +70,7 @@ class Thresholds(AtThreshold):
         self._hand = threading.local()
         self._data_lock = threading.Lock()
         self._worker = Newest("memowidgets-explorer")
-        self._judged = NOTHING
+        self._judged, self._given = NOTHING, NOTHING.scored
         self._others: Others | None = None
         super().__init__(**traits)
 
@@ -118,7 +120,7 @@ class Thresholds(AtThreshold):
     def undecided(self) -> int | None:
         """Samples whose score is less than two standard errors from `tau`."""
         levels, scores = self._judged.levels, self._judged.scored.scores
-        if levels is None or self.rule:
+        if levels is None:
             return None
         return levels.undecided(scores, self.tau)
 
@@ -143,19 +145,25 @@ class Thresholds(AtThreshold):
     def _check_thresholds(self, proposal: Any) -> float:
         return checked_tau(proposal["value"], proposal["trait"].name)
 
-    @validate("rule")
-    def _check_rule(self, proposal: Any) -> str:
-        valid = ("", BY_CLASS) if self._judged.scored.below is not None else ("",)
-        return one_of("rule", str(proposal["value"]), valid)
+    @validate("axis")
+    def _check_axis(self, proposal: Any) -> str:
+        return one_of("axis", str(proposal["value"]), axes_of(self._judged.scored))
 
-    @traitlets.observe("rule")
-    def _ruled(self, _change: Any) -> None:
-        self._count()
+    @traitlets.observe("axis")
+    def _turn(self, change: Any) -> None:
+        """Show the scores that are on show on another axis."""
+        if change["new"] != self._judged.scored.axis:
+            self._show_on_axis()
+
+    def _on_axis(self, found: Scored) -> Scored:
+        """Return scores on the axis on show."""
+        return found if self.axis == AXES[0] else found.against_class
+
+    def _show_on_axis(self) -> None:
+        raise NotImplementedError
 
     @traitlets.observe("tau", "eta")
     def _moved(self, change: Any) -> None:
-        if change["name"] == "tau" and not getattr(self._hand, "moving", False):
-            self.rule = ""  # a page says so itself
         self._count()
         if not getattr(self._hand, "moving", False):
             setattr(self, f"{change['name']}_committed", change["new"])
@@ -179,13 +187,11 @@ class Thresholds(AtThreshold):
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
         compared = checked_others(others, judged)
-        rule = self.rule if judged.scored.below is not None else ""
         with self.hold_sync():
             self.tau = self.tau_committed = threshold
             self.eta = self.eta_committed = least
             self.comparing = self.comparing or isinstance(compared, Mapping)
             self._take(judged, compared)
-            self.rule = rule
             self._dimmed = False
 
     def _take(self, judged: Judged, others: Others | None) -> None:
@@ -209,24 +215,24 @@ class Thresholds(AtThreshold):
             self._worker.run(job)
 
     def _count(self) -> None:
-        rule: Rule = BY_CLASS if self.rule else self.tau
-        self.set_trait("counts", self._judged.scored.counts(rule, self.eta))
+        self.set_trait("counts", self._judged.scored.counts(self.tau, self.eta))
 
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
         with self._data_lock:
             self._judged, self._others = replace(NOTHING, eta=self.eta_committed), None
+            self._given = NOTHING.scored
             self._data, self._truth, self._late = {}, {}, {}
 
     def _in_words(self) -> str:
         counts, evaluation = self.counts, self.evaluation
         auc = "" if evaluation is None else f", {evaluation.areas_in_words}"
-        how = at(None if self.rule else self.tau)
-        return f"{counted_flagged(counts['flagged'], counts['n'])} {how}{auc}"
+        flagged = counted_flagged(counts["flagged"], counts["n"])
+        return f"{flagged} {at(self.tau)}{auc}"
 
     def _stand_in(self) -> str:
         judged, evaluation = self._judged, self.evaluation
-        rows = [("rule", at(None if self.rule else self.tau))]
+        rows = [("counts", at(self.tau))]
         if judged.has_log_lira:
             rows += [("η", f"{self.eta:g}")]
         if judged.note:
@@ -234,7 +240,7 @@ class Thresholds(AtThreshold):
         rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
         if evaluation is not None and evaluation.n_truly is not None:
             rows += [("memorised", f"{evaluation.n_memorized}, {truly(evaluation.n_truly)}")]
-        if evaluation is not None and not self.rule:
+        if evaluation is not None:
             point = evaluation.at(self.tau)
             rates: list[tuple[str, float | None, tuple[float, float] | None]] = [
                 ("TPR", point.tpr, point.tpr_interval),
@@ -243,8 +249,6 @@ class Thresholds(AtThreshold):
             ]
             rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
             rows += [(name, estimate(*of)) for name, of in evaluation.areas.items()]
-        if self.rule:  # the picture has one τ for all
-            return table("Threshold explorer", rows)
         memorized = judged.scored.memorized(self.eta)
         shown = judged.scored.scores, memorized, self.tau, evaluation, judged.positives
         still = picture(*shown)
@@ -285,7 +289,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         Samples that were planted to be memorised. They give a preset: the lowest τ that flags
         75 % of them.
     labels : array-like of shape (n,), optional
-        Class of each sample. They give a preset that sets `rule` to ``"class"``.
+        Class of each sample. With them `axis` can be ``"class"``.
     others : mapping of str to array-like of shape (n,), or a function that returns one, optional
         Other scores of the same samples, at most 8, whose ROCs are drawn over this one. A
         function is called in a thread of its own, and only while `comparing` is on.
@@ -296,9 +300,10 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         Follows the user's hand, at most some twelve times a second.
     tau_committed : float
         Follows when the hand rests; observe this one to start work.
-    rule : str
-        ``"class"`` where, in place of those at most `tau`, the samples are flagged that
-        `memowidgets.evaluation.below_class` has. Setting `tau` ends it.
+    axis : str
+        ``"score"``, or ``"class"``: then scores and `tau` are in robust deviations from the median
+        of each sample's class. There -1, where `tau` opens, flags what
+        `memowidgets.evaluation.below_class` has.
     eta, eta_committed : float
         Likewise for η.
     comparing : bool
@@ -366,7 +371,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         **traits: Any,
     ) -> None:
         least = checked_tau(eta, "eta")
-        judged, compared = NOTHING, None
+        judged, compared, found = NOTHING, None, NOTHING.scored
         if scores is not None:
             found = checked_scores(
                 scores, memorized, title, errors, log_lira, natural, canaries, labels
@@ -376,6 +381,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
             tau = found.tau if tau is None else tau
         first = checked_tau(tau or 0.0)
         super().__init__(**traits)
+        self._given = found
         with self.hold_sync():
             self.tau = self.tau_committed = first
             self.eta = self.eta_committed = least
@@ -407,7 +413,16 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         found = checked_scores(
             scores, memorized, title, errors, log_lira, natural, canaries, labels
         )
-        self._show_scores(Judged.of(found, positives=truth), others, tau, eta)
+        self._given = found
+        if self.axis not in axes_of(found):
+            self.axis = AXES[0]
+        self._show_scores(Judged.of(self._on_axis(found), positives=truth), others, tau, eta)
+        self._work_later()
+
+    def _show_on_axis(self) -> None:
+        found, before = self._on_axis(self._given), self._judged
+        judged = Judged.of(found, before.eta, before.positives)
+        self._show_scores(judged, self._others, found.tau, None)
         self._work_later()
 
     def close(self) -> None:

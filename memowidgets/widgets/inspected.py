@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order
-from memowidgets.evaluation.scored import Rule, Scored
+from memowidgets.evaluation.scored import Scored
 from memowidgets.visible import quoted
 from memowidgets.widgets.explored import checked_scores
 
@@ -78,7 +78,7 @@ class Listed:
     def filters(self) -> tuple[str, ...]:
         """Return the names of the filters that make sense here."""
         known = self.scored.is_scored, self.memorized is not None
-        return valid_filters(*known, self.looks_wrong is not None, self.scored.errors is not None)
+        return valid_filters(*known, self.knows_model, self.scored.errors is not None)
 
     def sorts(self) -> tuple[str, ...]:
         """Return the names of the orders that make sense here."""
@@ -86,7 +86,7 @@ class Listed:
             "risk": self.scored.is_scored,
             "safe": self.scored.is_scored,
             "log-lira": self.scored.log_lira is not None,
-            "disagreement": self.label_probability is not None,
+            "disagreement": self.knows_model,
             "label": self.scored.labels is not None,
             "order": True,
         }
@@ -99,15 +99,15 @@ class Listed:
             return SORTS[name]
         return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
-    def mask(self, name: str, rule: Rule) -> NDArray[np.bool_]:
+    def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
-        flagged = self.scored.flagged(rule)
+        flagged = self.scored.flagged(tau)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
         if name == LOOKS_WRONG and self.looks_wrong is not None:
             return self.looks_wrong
         if name == ON_THE_LINE and self.scored.errors is not None:
-            return self.scored.close(rule)
+            return self.scored.close(tau)
         if name == "flagged" or (name == "left alone" and self.memorized is None):
             return flagged if name == "flagged" else ~flagged
         if self.memorized is None:
@@ -117,13 +117,13 @@ class Listed:
         chosen &= self.memorized == wants_memorized
         return chosen
 
-    def counts(self, rule: Rule, among: NDArray[np.bool_]) -> dict[str, int]:
-        """Return how many of these rows each filter shows."""
-        found = self.scored.counts(rule, self.eta, among)
+    def counts(self, tau: float) -> dict[str, int]:
+        """Return how many rows each filter shows."""
+        found = self.scored.counts(tau, self.eta)
         found["all"] = found.pop("n")
         for name in (LOOKS_WRONG, ON_THE_LINE):
             if name in self.filters():
-                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, rule) & among))
+                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, tau)))
         return {name: found[name.replace(" ", "_")] for name in self.filters()}
 
     @cached_property
@@ -149,6 +149,11 @@ class Listed:
     def classes(self) -> NDArray[np.int64]:
         """Labels that occur, each once."""
         return classes_in(self.scored.labels)
+
+    @property
+    def knows_model(self) -> bool:
+        """Whether it is known what the model says of the labels."""
+        return self.scored.probabilities is not None and self.scored.labels is not None
 
     @cached_property
     def label_probability(self) -> NDArray[np.float64] | None:

@@ -12,7 +12,6 @@ import traitlets
 
 from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
-from memowidgets.evaluation.scored import BY_CLASS
 from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explorer import AtThreshold
@@ -36,12 +35,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from memowidgets.evaluation.scored import Rule
     from memowidgets.widgets.inspected import Extra, Listed
     from memowidgets.widgets.messages import (
         AskDetail,
         AskPage,
-        ComputeAt,
         Decide,
         Export,
         Shown,
@@ -83,13 +80,12 @@ class Inspection(AtThreshold):
         ids: Sequence[str] | None,
         decisions: DecisionLog | None,
         detail: Callable[[int], SampleDetail] | None,
-        compute_at: Callable[[str, str], None] | None,
     ) -> None:
         """Take the samples and what is known of them beside their scores."""
         self._reader = reader_for(samples)
         names = checked_names(ids, len(self._reader))
         self._items = Items(self._reader, class_names_of(samples, class_names), names)
-        self._title, self._detail, self._compute_at = "score", detail, compute_at
+        self._title, self._detail = "score", detail
         self._found: tuple[str, NDArray[np.bool_]] | None = None
         self._rows = rows_from(self._reader, *(None,) * 8)
         self._deciding = Deciding(
@@ -106,7 +102,7 @@ class Inspection(AtThreshold):
                 self.filter = rows.filters()[0]
             if self.sort not in rows.sorts() or not before.scored.is_scored:
                 self.sort = rows.sorts()[0]
-            self.tau = threshold
+            self.tau, self.page = threshold, 0
             self._dimmed = False
             self._version += 1
 
@@ -114,7 +110,7 @@ class Inspection(AtThreshold):
         """Forget all samples but no decision: a notebook remembers what its cells showed."""
         self._log.unlisten(self)
         log = self._log
-        self._keep([""], None, None, log, None, None)  # the least that there can be
+        self._keep([""], None, None, log, None)  # the least that there can be
 
     # ---------------------------------------------------------------- decisions
 
@@ -187,11 +183,6 @@ class Inspection(AtThreshold):
     def _hear_export(self, asked: Export) -> None:
         self._reply(asked, "", file="decisions.csv", content=self._deciding.csv())
 
-    def _hear_compute_at(self, asked: ComputeAt) -> None:
-        if self._compute_at is not None:
-            self._compute_at(asked["layer"], asked["checkpoint"])
-        self._reply(asked, "")
-
     def _reply(self, asked: Any, text: str, *, done: bool = True, **more: Any) -> None:
         """Tell the page that something was done, or why it was not."""
         request = asked.get("request")
@@ -208,13 +199,10 @@ class Inspection(AtThreshold):
     def _page(self, asked: AskPage) -> tuple[dict[str, Any], list[bytes]]:
         """Return one page of samples, with all its images in one buffer."""
         self._log.refresh()
-        rows, rule = self._rows, self._asked_rule(asked)
-        base, filtered = self._narrowed(rows, asked), rows.mask(self._filter(asked), rule)
-        shown = base & self._with_decision(rows, asked)
-        found = shown & filtered
+        rows, tau = self._rows, self._asked_tau(asked)
+        filtered = rows.mask(self._filter(asked), tau)
+        found = self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
         total = int(np.count_nonzero(found))
-        in_vain = bool(asked.get("search")) and not shown.any()
-        counted = ~shown if in_vain else shown  # a search without a match leaves the counts
         pages = max(1, -(-total // self.page_size))
         page = min(max(0, asked["page"]), pages - 1)
         start = page * self.page_size
@@ -232,14 +220,14 @@ class Inspection(AtThreshold):
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scored.scores),
             "eta": rows.eta,
-            "counts": rows.counts(rule, counted),
-            "items": self._made(rows, chosen, rule, pixels),
+            "counts": rows.counts(tau),
+            "items": self._made(rows, chosen, tau, pixels),
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
             "classes": self._items.classes(rows.classes),
             "decisions": self._deciding.status(),
-            "byDecision": self._by_decision(rows, base & filtered),
+            "byDecision": self._by_decision(rows, filtered),
         }
         return content, [bytes(pixels)] if pixels else []
 
@@ -247,22 +235,26 @@ class Inspection(AtThreshold):
         self,
         rows: Listed,
         chosen: NDArray[np.int64],
-        rule: Rule,
+        tau: float,
         pixels: bytearray,
         *,
         whole: bool = False,
     ) -> list[dict[str, Any]]:
         """Return some rows as items, with the decisions that were made on them."""
         table, items = self._log.table(), self._items
-        names = map(items.name, rows.scored.positions[chosen].tolist())
+        made = (table.get(items.name(p), UNDECIDED) for p in rows.scored.positions[chosen].tolist())
+        status = rows.scored.status(tau, rows.eta, chosen).tolist()
+        close = rows.scored.close(tau, chosen).tolist()
         return [
-            items.item(rows, row, rule, table.get(name, UNDECIDED), pixels, whole=whole)
-            for row, name in zip(chosen.tolist(), names, strict=True)
+            items.item(rows, row, is_called, decision, pixels, uncertain=is_close, whole=whole)
+            for row, is_called, is_close, decision in zip(
+                chosen.tolist(), status, close, made, strict=True
+            )
         ]
 
     def _found_by(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
         """Return a mask of the rows that the page asks for."""
-        filtered = rows.mask(self._filter(asked), self._asked_rule(asked))
+        filtered = rows.mask(self._filter(asked), self._asked_tau(asked))
         return self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
 
     def _identity(self, rows: Listed, found: NDArray[np.bool_]) -> str:
@@ -282,10 +274,8 @@ class Inspection(AtThreshold):
         order = self._order(rows, asked.get("sort"))
         return order[found[order]]
 
-    def _asked_rule(self, asked: Shown) -> Rule:
-        """Return what the page flags by. Its threshold may be newer than the trait."""
-        if asked.get("rule") == BY_CLASS and self._rows.scored.below is not None:
-            return BY_CLASS
+    def _asked_tau(self, asked: Shown) -> float:
+        """Return the threshold of the page, which may be newer than the trait."""
         return checked_tau(asked["tau"]) if "tau" in asked else self.tau
 
     def _filter(self, asked: Shown) -> str:
@@ -357,7 +347,7 @@ class Inspection(AtThreshold):
             return {**reply, "position": None}, []
         row, found = int(at[0]), self._in_order(rows, asked, self._found_by(rows, asked))
         position = int(rows.scored.positions[row])
-        [item] = self._made(rows, at[:1], self._asked_rule(asked), pixels, whole=True)
+        [item] = self._made(rows, at[:1], self._asked_tau(asked), pixels, whole=True)
         place = np.flatnonzero(found == row)
         reply |= {
             "position": position,
@@ -420,8 +410,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Where decisions go; by default they stay here.
     detail : callable, optional
         Gives the `SampleDetail` of the sample at a position; called in a thread of its own.
-    compute : callable, optional
-        Starts to compute the scores at a (layer, checkpoint) that `detail` has not.
 
     Attributes
     ----------
@@ -482,13 +470,12 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         extras: Mapping[str, Extra] | None = None,
         decisions: DecisionLog | None = None,
         detail: Callable[[int], SampleDetail] | None = None,
-        compute: Callable[[str, str], None] | None = None,
         **traits: Any,
     ) -> None:
         if labels is not None:
             known = class_names_of(samples, class_names) or None
             labels, class_names = numbered_labels(labels, known)
-        self._keep(samples, class_names, ids, decisions, detail, compute)
+        self._keep(samples, class_names, ids, decisions, detail)
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
         self._rows, self._title = rows_from(self._reader, *given), title
         # all is checked before there is a widget: a refused one leaves nothing behind
@@ -548,7 +535,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         displayed(self)
         rows = self._rows
-        everything = np.ones(len(rows), dtype=np.bool_)
-        counts = [(name, str(n)) for name, n in rows.counts(self.tau, everything).items()]
+        counts = [(name, str(n)) for name, n in rows.counts(self.tau).items()]
         stand_in = table("Samples", counts)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.decisions import Decision
-    from memowidgets.evaluation.scored import Rule
     from memowidgets.widgets.inspected import Listed
     from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps
     from memowidgets.widgets.samples import Value
@@ -98,13 +97,14 @@ class Items:
         self,
         rows: Listed,
         row: int,
-        rule: Rule,
+        status: str,
         made: Decision,
         pixels: bytearray,
         *,
+        uncertain: bool = False,
         whole: bool = False,
     ) -> dict[str, Any]:
-        """Return the sample of a row with its scores at τ. `whole` sends long texts too."""
+        """Return the sample of a row with its scores. `whole` sends long texts too."""
         scored = rows.scored
         position = int(scored.positions[row])
         card, most = self._reader.card(position), MOST_WHOLE if whole else MOST_CHARACTERS
@@ -115,10 +115,10 @@ class Items:
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
-            "status": str(scored.status(rule, rows.eta, row)),
+            "status": status,
             "score": score,
             "error": error,
-            "uncertain": bool(scored.close(rule, row)),
+            "uncertain": uncertain,
             "logLira": _of_row(scored.log_lira, row),
             "right": None if scored.right is None else bool(scored.right[row]),
             "decision": made.decision,
@@ -258,7 +258,7 @@ def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
         If the table of scores does not fit its checkpoints and layers.
     """
     shape = (len(detail.checkpoints), len(detail.layers))
-    if detail.scores.shape != shape or detail.computed.shape != shape:
+    if detail.scores.shape != shape:
         raise ValueError(
             f"the scores of a sample's detail have the shape {detail.scores.shape} for {shape[0]} "
             f"checkpoints and {shape[1]} layers"
@@ -268,7 +268,6 @@ def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
         "checkpoints": _choices(detail.checkpoints),
         "layers": _choices(detail.layers),
         "scores": [[_number(value) for value in row] for row in detail.scores.tolist()],
-        "computed": detail.computed.tolist(),
         "digits": digits_for(detail.scores[np.isfinite(detail.scores)]),
         "shadows": None if detail.shadows is None else _shadows(detail.shadows),
         "neighbours": [

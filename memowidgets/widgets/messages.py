@@ -34,7 +34,6 @@ class Shown(TypedDict, total=False):
     """What narrows and sorts the samples that a page shows. What is absent narrows nothing."""
 
     tau: float
-    rule: str
     filter: str
     sort: str
     decision: str
@@ -95,15 +94,6 @@ class Export(TypedDict):
     samples: NotRequired[bool]
 
 
-class ComputeAt(TypedDict):
-    """Compute the score at another layer and checkpoint."""
-
-    type: Literal["compute_at"]
-    request: NotRequired[str]
-    layer: str
-    checkpoint: str
-
-
 class AskLogLira(TypedDict):
     """Log-LiRA is wanted, because η moves."""
 
@@ -115,6 +105,12 @@ class Compute(TypedDict):
     """Compute what is picked."""
 
     type: Literal["compute"]
+
+
+class Check(TypedDict):
+    """Train the models that say which samples are memorised."""
+
+    type: Literal["check"]
 
 
 class Cancel(TypedDict):
@@ -158,9 +154,9 @@ FromPage = (
     | Decide
     | Undo
     | Export
-    | ComputeAt
     | AskLogLira
     | Compute
+    | Check
     | Cancel
     | Refresh
     | Knock
@@ -186,9 +182,9 @@ class State(TypedDict, total=False):
     checkpoint: str
     layer: str
     metric: str
+    axis: str
     tau: float
     eta: float
-    rule: str
     comparing: bool
     pinned: Pinned | None
     more: bool
@@ -222,8 +218,8 @@ def mismatch(value: Any, kind: Any, name: str) -> str:
 
     Examples
     --------
-    >>> mismatch({"type": "compute_at", "layer": 3}, ComputeAt, "the message")
-    "the message lacks 'checkpoint'"
+    >>> mismatch({"type": "share", "what": 3}, Share, "the message")
+    "the message lacks 'request'"
     >>> mismatch("x", int, "page")
     "page must be a whole number, not 'x'"
     """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
-    from memowidgets.evaluation.scored import Scored
+    from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Progress
 
 
@@ -62,6 +62,11 @@ class Missing:
     trains: bool = False
     why_not: str = ""
 
+    @property
+    def label(self) -> str:
+        """Label of the button, "" where there is none."""
+        return "" if self.why_not else self.button
+
 
 @dataclass(frozen=True)
 class ShadowGaps:
@@ -108,8 +113,6 @@ class SampleDetail:
         Columns of `scores`; one without a name for a score that has no layers.
     scores : array of shape (n_checkpoints, n_layers), float64
         NaN where it is not computed, or the sample has none.
-    computed : array of shape (n_checkpoints, n_layers), bool
-        Mask of the computed scores.
     shadows : ShadowGaps, optional
         None without shadow models.
     neighbours : sequence of (int, float)
@@ -124,7 +127,6 @@ class SampleDetail:
     checkpoints: Sequence[Choice]
     layers: Sequence[Choice]
     scores: NDArray[np.float64]
-    computed: NDArray[np.bool_]
     shadows: ShadowGaps | None = None
     neighbours: Sequence[tuple[int, float]] = ()
     notes: Sequence[str] = ()
@@ -172,6 +174,14 @@ class DashboardSource(Protocol):
         """Return at once what `view` makes before it answers, for a choice that is not computed."""
         ...
 
+    def unchecked(self) -> Missing:
+        """Return at once what `check` makes: what says which samples are memorised."""
+        ...
+
+    def check(self, progress: Progress) -> None:
+        """Make it. It trains, and never begins by itself."""
+        ...
+
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> Scored:
@@ -207,7 +217,7 @@ class DashboardSource(Protocol):
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float | str,
+        rule: Rule,
         eta: float,
         suffix: str,
         *,
@@ -219,8 +229,8 @@ class DashboardSource(Protocol):
         ----------
         score, layer, checkpoint : str
             What is shown.
-        tau : float or "class"
-            Threshold, or the rule by class.
+        rule : float or AgainstClass
+            Threshold of the score, or of the score against its class.
         eta : float
             Log-LiRA from which on a sample counts as memorised.
         suffix : str
@@ -235,8 +245,8 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
-        """Return the report as one page without samples; τ of None is the score's own."""
+    def report_page(self, score: str, rule: Rule) -> bytes:
+        """Return the report as one page without samples; a rule of None is the score's own τ."""
         ...
 
     def opened_by(self) -> str:

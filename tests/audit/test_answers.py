@@ -118,12 +118,12 @@ def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
     assert [c.value for c in found.checkpoints if c.marked] == [finished.prediction.record.name]
     assert [c.value for c in found.layers if c.marked] == [finished.layers[-1]]
     at = {choice.value: i for i, choice in enumerate(found.checkpoints)}
-    assert found.computed[at[finished.prediction.record.name], -1]
-    assert not found.computed[at["epoch-1"]].any()
-    for i, j in zip(*np.nonzero(found.computed), strict=True):
+    there = ~np.isnan(found.scores)
+    assert there[at[finished.prediction.record.name], -1]
+    assert not there[at["epoch-1"]].any()
+    for i, j in zip(*np.nonzero(there), strict=True):
         place = found.layers[j].value, found.checkpoints[i].value
         assert found.scores[i, j] == finished.score("psmi", *place).iloc[7]
-    assert np.isnan(found.scores[~found.computed]).all()
 
 
 def test_a_score_without_layers_has_one_column(finished, view):
@@ -204,7 +204,7 @@ def test_what_is_missing_is_said(tmp_path):
     found = detail(view, 0)
     assert found.shadows is None
     assert found.neighbours == []
-    assert not found.computed.any()
+    assert np.isnan(found.scores).all()
     assert any("no shadow models" in note for note in found.notes)
     assert any("nothing was scored" in note for note in found.notes)
 
@@ -306,3 +306,17 @@ def test_the_answers_of_arrays_are_not_known():
     rng = np.random.default_rng(0)
     audit = mw.Audit.from_arrays(labels=rng.integers(0, 3, 60), logits=rng.normal(size=(60, 3)))
     assert answered_rightly(audit.evidence) is None
+
+
+def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(view, tmp_path):
+    there = view.unchecked()
+    assert there.trains
+    assert "shadow models" in there.button
+    labels = np.arange(40) % 2
+    arrays = mw.Audit.from_arrays(labels=labels, logits=3 * np.eye(2)[labels])
+    practitioner = small_audit(tmp_path / "all", members="all")
+    untrained = small_audit(tmp_path / "half")
+    for audit, word in ((arrays, "no model"), (practitioner, "whole pool"), (untrained, "train")):
+        missing = AuditView(audit).unchecked()
+        assert (missing.button, missing.trains) == ("Compute", False)
+        assert word in missing.why_not

@@ -258,7 +258,7 @@ def test_the_dashboard_says_it_too(recorded):
     np.testing.assert_array_equal(calibrated, expected.calibrated)
     dashboard = recorded.dashboard()
     assert dashboard.wait(20)
-    assert dashboard._late["truly"] == "about 15 of them truly"
+    assert dashboard._late["truly"] == "about 15 of the 35 truly"
     assert dashboard._late["remarks"] == list(recorded.evaluate("psmi").warnings)
     dashboard.eta_committed = 8.0  # the number of another η, which a wheel turned to
     assert dashboard.wait(20)

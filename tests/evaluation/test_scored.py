@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import below_class, roc
-from memowidgets.evaluation.scored import Scored, Share
+from memowidgets.evaluation.scored import AgainstClass, Scored, Share
 
 numbers = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))  # many are equal
 truths = st.one_of(st.just(np.nan), numbers, st.just(np.inf), st.just(4.0))
@@ -63,12 +63,14 @@ def test_rows_that_are_picked_out_are_judged_as_among_all(found, mask, tau, eta)
     some = scored(found, doubt=lambda eta: (1.0, 4, np.arange(float(len(found)))))
     keep = np.array(mask[: len(found)])
     picked = some.only(keep)
-    for rule in (tau, "class"):
-        assert picked.flagged(rule).tolist() == some.flagged(rule)[keep].tolist()
-        assert picked.status(rule, eta).tolist() == some.status(rule, eta)[keep].tolist()
+    on_class = some.against_class.only(keep)
+    for rule, one in ((tau, picked), (-1.0, on_class)):
+        wanted = tau if one is picked else "class"
+        assert one.flagged(rule).tolist() == some.flagged(wanted)[keep].tolist()
+        assert one.status(rule, eta).tolist() == some.status(wanted, eta)[keep].tolist()
     assert picked.positions.tolist() == np.flatnonzero(keep).tolist()
     assert picked.doubt(eta)[2].tolist() == picked.positions.tolist()
-    assert picked.only(np.zeros(len(picked), dtype=bool)).flagged("class").tolist() == []
+    assert on_class.only(np.zeros(len(picked), dtype=bool)).flagged("class").tolist() == []
 
 
 def test_a_mask_needs_no_eta_and_a_sample_without_a_score_is_called_nothing():
@@ -99,3 +101,23 @@ def test_scores_are_evaluated_on_the_members_that_log_lira_knows():
 def test_the_rule_by_class_needs_classes():
     with pytest.raises(ValueError, match="labels"):
         Scored(np.arange(2), np.arange(2.0)).flagged("class")
+
+
+def test_scores_against_the_class_are_scores_like_any_other():
+    scores, labels = np.array([0.0, 1.0, 1.5, 2.0, 7.0, 9.0, 9.5, 11.0]), np.repeat([0, 1], 4)
+    log_lira = np.array([9.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0])
+    some = Scored(
+        np.arange(8), scores, np.full(8, 0.1), log_lira, labels, title="PSMI, layer 2", natural=0.0
+    )
+    found = some.against_class
+    each = 1.4826 * np.repeat([0.5, 1.0], 4)
+    assert found.scores == pytest.approx((scores - np.repeat([1.25, 9.25], 4)) / each)
+    assert found.errors == pytest.approx(0.1 / each)
+    assert found.title == "PSMI against its class, layer 2"
+    assert found.tau == -1.0
+    assert found.against_class is found
+    assert found.evaluated(4.0).auc == 1.0 > some.evaluated(4.0).auc
+    for tau in (-1.0, found.scores[4], 0.3):
+        rule = AgainstClass(float(tau))
+        assert some.flagged(rule).tolist() == found.flagged(tau).tolist()
+        assert some.close(rule).tolist() == found.close(tau).tolist()

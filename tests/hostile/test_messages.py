@@ -21,7 +21,7 @@ VALUES = [
     ["a", 1], {}, {"a": 1}, {"x": {}}, [0.1] * 50, "1", "nan", {"type": "page"},
 ]  # fmt: skip
 TYPES = [
-    "select", "page", "detail", "decide", "share", "undo", "export", "compute", "compute_at",
+    "select", "page", "detail", "decide", "share", "undo", "export", "compute", "check",
     "cancel", "refresh", "address", "log_lira", "said", "", None, 3, [], {}, "\x1b[31m",
 ]  # fmt: skip
 FIELDS = [

@@ -122,10 +122,10 @@ def partly_judged() -> Content:
 
 
 def by_class() -> Content:
-    """Each class has a threshold of its own; some samples have no log-LiRA, and scores tie."""
+    """Scores against the class; some samples have no log-LiRA, and scores tie."""
     content = partly_judged()
-    labels = np.arange(600) % 3
-    return replace(content, scored=replace(content.scored, labels=labels), by_class=True)
+    scored = replace(content.scored, labels=np.arange(600) % 3)
+    return replace(content, scored=scored.against_class, tau=-1.0)
 
 
 ALL = {

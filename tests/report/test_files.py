@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from memowidgets.audit.numbers.scores import SCORES
-from memowidgets.evaluation import clopper_pearson
+from memowidgets.evaluation import below_class, clopper_pearson
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
 from memowidgets.report.words import conclusion, definitions, paragraphs
@@ -71,8 +71,7 @@ def test_the_conclusion_is_three_sentences_that_follow_from_the_numbers(make, tm
             assert not re.search(r"\. [A-Z]", text)
     if content.scored is None:
         return
-    at_tau = content.scored.scores <= content.tau
-    rows = content.scored.below if content.by_class else at_tau
+    rows = content.scored.scores <= content.tau
     flagged = int(rows.sum())
     assert f"{flagged} of {len(content.scored.scores)} samples" in sentences[0]
     if not content.scored.judged.any():
@@ -116,20 +115,21 @@ def test_the_numbers_are_the_evaluations(tmp_path):
     assert found["checkpoints"][0]["test_accuracy"] is None
 
 
-def test_by_class_no_figure_is_that_of_a_threshold(tmp_path):
+def test_by_class_every_figure_is_of_the_score_against_its_class(tmp_path):
     content = by_class()
     page = write(content, tmp_path / "a.html").read_text("utf-8")
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     scored = content.scored
-    both = int((scored.below & (scored.log_lira >= 4)).sum())
-    assert (found["prediction"]["rule"], found["prediction"]["tau"]) == ("class", None)
-    assert found["prediction"]["flagged"] == int(scored.below.sum())
+    below = below_class(partly_judged().scored.scores, scored.labels)
+    both = int((below & (scored.log_lira >= 4)).sum())
+    assert (found["prediction"]["axis"], found["prediction"]["tau"]) == ("class", -1)
+    assert found["prediction"]["flagged"] == int(below.sum())
     assert found["truth"]["at_tau"]["found"] == both
     text = page.split("<script")[0]
-    assert "by class" in text.lower()
-    assert "below the median of its class" in text
-    assert "τ = " not in text
-    assert scored.below[content.by_risk[: int(scored.below.sum())]].all()
+    assert "against its class" in text
+    assert "from the median of its class" in text
+    assert "τ = −1" in text
+    assert below[content.by_risk[: int(below.sum())]].all()
 
 
 def test_without_truth_there_is_no_rate_anywhere(tmp_path):

@@ -102,21 +102,23 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
         assert page.locator(".mw-auc").text_content() == f"AUC {evaluation.auc:.2f}"
 
 
-def test_the_rule_by_class_flags_in_plots_and_samples_until_tau_moves(chromium, tmp_path):
+def test_scores_against_the_class_are_those_of_plots_and_samples(chromium, tmp_path):
     content = by_class()
     scored = content.scored
-    known = scored.below & scored.judged
+    below = scored.flagged("class")
+    known = below & scored.judged
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
         assert counts(page)["flagged"] == known.sum()
         for eta in (4.0, 5.5):  # no kernel counts: the page does
             type_in(page, "η", str(eta))
             assert counts(page)["found"] == (known & (scored.log_lira >= eta)).sum()
         chip = page.locator('.mw-chip[data-filter="flagged"] .mw-count')
-        chip.get_by_text(str(int(scored.below.sum())), exact=True).wait_for()
+        chip.get_by_text(str(int(below.sum())), exact=True).wait_for()
         preset(page, "lowest 5 %")
         assert counts(page)["flagged"] != known.sum()
-        preset(page, "one deviation below its class")
+        preset(page, "τ = −1")
         assert counts(page)["flagged"] == known.sum()
+        assert page.get_by_role("radio", name="against its class").count() == 0
 
 
 def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
@@ -148,7 +150,7 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
         page.get_by_role("button", name="search, order, select").click()
         page.get_by_label("filter by decision").select_option("remove")
         page.locator('[data-filter="all"]').click()
-        page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+        page.locator(".mw-range").get_by_text("1 of 600 match").wait_for()
         page.get_by_label("filter by decision").select_option("any")
         page.get_by_label("sort").select_option("log-lira")
         page.locator(".mw-card").first.get_by_text(f"member {int(log_lira.argmax())}").wait_for()

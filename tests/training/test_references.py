@@ -298,7 +298,7 @@ def test_the_dashboard_trains_them_on_a_click_alone(audit, referenced, monkeypat
     assert any("trainings on other samples" in note for note in dashboard._notes)
     dashboard.metric = metric
     dashboard.checkpoint = "epoch-2"
-    dashboard._pick_and_compute("", EPOCH)
+    dashboard.checkpoint = EPOCH
     assert dashboard._button.startswith(f"Check with {models} short trainings, ")
     dashboard.state = dashboard.state
     assert dashboard.wait(10)

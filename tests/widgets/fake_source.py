@@ -11,7 +11,7 @@ import numpy as np
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
-from memowidgets.evaluation.scored import Scored
+from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.progress import Progress
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import Choice, Missing, SampleDetail, ShadowGaps
@@ -65,7 +65,6 @@ def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> 
         ],
         layers=[Choice(str(i), f"layer {i}", marked=i == layers) for i in range(1, layers + 1)],
         scores=scores,
-        computed=computed,
         shadows=ShadowGaps(
             *(inside, outside, 4.4, (5.02, 1.08), (1.47, 1.39), 3.2 + position / 100, "epoch 5"),
             support=(41, 49),
@@ -119,13 +118,13 @@ class FakeSource:
         return "digits-like"
 
     def checkpoint_choices(self) -> Sequence[Choice]:
-        return [Choice(f"epoch-{i}", f"epoch {i} of 4", marked=i == 2) for i in range(1, 5)]
+        return [Choice(f"epoch-{i}", f"epoch {i}", marked=i == 2) for i in range(1, 5)]
 
     def layer_choices(self) -> Sequence[Choice]:
         return [
             Choice("1", "layer 1"),
             Choice("2", "layer 2"),
-            Choice("last", "layer 3 (last)", marked=True),
+            Choice("last", "layer 3", marked=True),
         ]
 
     def score_choices(self) -> Sequence[Choice]:
@@ -143,6 +142,15 @@ class FakeSource:
         del layer, checkpoint
         return self.missing_of.get(score, Missing())
 
+    def unchecked(self) -> Missing:
+        return self.missing_of.get("truth", Missing(why_not="these samples are made up"))
+
+    def check(self, progress: Progress) -> None:
+        progress.report(0, 2, "Training shadow models")
+        time.sleep(self.seconds / 20)
+        progress.report(1, 2, "Training shadow models")
+        self.truth = True
+
     def revision(self) -> object:
         return None
 
@@ -151,7 +159,7 @@ class FakeSource:
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float | str,
+        rule: Rule,
         eta: float,
         suffix: str,
         *,
@@ -160,12 +168,12 @@ class FakeSource:
         del layer, checkpoint, eta
         if self.fail:
             raise RuntimeError(self.fail)
-        return f"{suffix},{samples}\n{score},{tau}\n"
+        return f"{suffix},{samples}\n{score},{rule}\n"
 
-    def report_page(self, score: str, tau: float | str | None) -> bytes:
+    def report_page(self, score: str, rule: Rule) -> bytes:
         if self.fail:
             raise RuntimeError(self.fail)
-        return f"<!doctype html><p>{score} at {tau}</p>".encode()
+        return f"<!doctype html><p>{score} at {rule}</p>".encode()
 
     def opened_by(self) -> str:
         return "mw.Audit.open('/runs/a')"

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 
+import numpy as np
 import pytest
 
 DASHBOARD = """
@@ -204,27 +205,27 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     assert not page.get_by_text("its rates are optimistic").is_visible()
 
 
-def test_the_rule_by_class_is_a_preset_that_moving_tau_leaves(dashboard):
+def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     page = dashboard.page
     at_tau = counts(page)
     page.locator(".mw-tau-text").click()
-    preset = page.get_by_role("button", name="one deviation below its class")
-    preset.click()
-    dashboard.eventually("dashboard.rule", "class")
+    page.get_by_role("radio", name="against its class").click()
+    dashboard.eventually("dashboard.axis", "class")
+    page.locator(".mw-axis-title").get_by_text("against its class").wait_for()
+    page.locator('.mw-explorer[data-tau="-1"]').wait_for()
     agree(dashboard)
     found = counts(page)
     assert found != at_tau
-    assert found["flagged"] == dashboard.python("dashboard.counts['flagged']")
-    assert preset.get_attribute("aria-pressed") == "true"
-    assert page.locator(".mw-tau-knob").is_hidden()
     page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
     page.locator('.mw-chip[data-filter="found"]').get_by_text(str(found["found"])).wait_for()
     dashboard.screenshots("widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600])
     page.locator(".mw-histogram").press("ArrowRight")
-    dashboard.eventually("dashboard.rule", "")
     agree(dashboard)
-    assert preset.get_attribute("aria-pressed") == "false"
-    assert page.locator(".mw-tau-knob").is_visible()
+    assert counts(page)["flagged"] >= found["flagged"]
+    page.get_by_role("radio", name="the score", exact=True).click()
+    dashboard.eventually("dashboard.axis", "score")
+    page.locator('.mw-explorer[data-tau="0"]').wait_for()
+    assert counts(page) == at_tau
 
 
 def test_what_is_not_computed_waits_for_compute(dashboard):
@@ -281,7 +282,7 @@ def test_a_column_says_what_it_holds_and_a_click_shows_its_samples(dashboard):
     held = [int(part.split()[0]) for part in text.text_content().split(": ")[1].split(", ")]
     page.mouse.down()
     page.mouse.up()
-    page.locator(".mw-range").get_by_text(f"of {sum(held)}").wait_for()
+    page.locator(".mw-range").get_by_text(f"{sum(held)} of 600 match").wait_for()
     assert dashboard.python("dashboard.tau") == 0  # a click on samples moves nothing
     page.locator(".mw-between").click()
     page.locator(".mw-range").get_by_text("of 600").wait_for()
@@ -345,6 +346,30 @@ def test_too_early_leads_to_the_checkpoint_where_the_model_knows_something(dashb
     page.get_by_role("button", name="Go to epoch 2").click()
     dashboard.eventually("dashboard.checkpoint", "epoch-2")
     page.locator(".mw-early").wait_for(state="hidden")
+
+
+def test_another_score_begins_the_list_unless_it_has_the_open_sample(dashboard):
+    page = dashboard.page
+    dashboard.python("source.done.update({('psmi', 'last', 'epoch-1'), ('psmi', '2', 'epoch-1')})")
+    rows = page.locator(".mw-card")
+    opened = page.locator(".mw-opened .mw-whole-id")
+    for place in ("epoch-1", "epoch-2"):  # to where another sample is flagged, and back
+        rows.nth(8).click()
+        name = rows.nth(8).get_attribute("title").removeprefix("id ")
+        opened.get_by_text(name, exact=True).wait_for()
+        position = int(rows.nth(8).get_attribute("data-position"))
+        page.get_by_label("checkpoint").select_option(place)
+        page.locator(".mw-axis-title").get_by_text(place).wait_for()
+        dashboard.wait_until_idle()
+        flagged = dashboard.python("dashboard._rows.mask('flagged', dashboard.tau).tolist()")
+        page.locator(".mw-where").get_by_text(re.compile(r"^\d+ of \d+$")).wait_for()
+        first = int(np.argmin(dashboard.python("dashboard._rows.scored.scores.tolist()")))
+        wanted = position if flagged[position] else first
+        chosen = page.locator(f'.mw-card[data-position="{wanted}"][aria-selected="true"]')
+        chosen.wait_for()
+        view, row = page.locator(".mw-list-scroll").bounding_box(), chosen.bounding_box()
+        assert view["y"] - 1 <= row["y"]
+        assert row["y"] + row["height"] <= view["y"] + view["height"] + 1
 
 
 # With torch the bar names the CPU's threads, too.

@@ -12,9 +12,10 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 from memowidgets.evaluation import below_class, roc
+from memowidgets.evaluation.scored import AgainstClass
 from memowidgets.widgets import Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
-from tests.widgets.page import say
+from tests.widgets.page import say, say_all
 
 
 def told(dashboard, name):
@@ -42,7 +43,7 @@ def test_what_is_not_computed_is_not_until_compute(opened):
     dashboard.layer = "1"
     assert not dashboard.computed
     assert told(dashboard, "dimmed")
-    assert "Below is still PSMI, layer 3 (last), epoch 2" in told(dashboard, "message")["text"]
+    assert "Below is still PSMI, layer 3, epoch 2" in told(dashboard, "message")["text"]
     assert dashboard.counts == before
     dashboard.compute()
     dashboard.wait(60)
@@ -237,43 +238,73 @@ def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
     assert remembered[0].decisions.empty
 
 
-def marked(bits):
-    """How many samples or scores are marked; no two samples share a score here."""
-    return int(np.unpackbits(np.frombuffer(bits, np.uint8)).sum())
-
-
-def test_the_rule_by_class_flags_what_below_class_does_until_tau_moves(opened):
+def test_tau_of_minus_one_against_the_class_flags_what_below_class_does(opened):
     dashboard, source = opened()
     view = source.view("psmi", "last", "epoch-2")
-    dashboard.rule = "class"
-    below = below_class(view.scores, view.labels) & ~np.isnan(view.log_lira)
+    at_zero = dashboard.counts
+    below = below_class(view.scores, view.labels)
     found = int((below & (view.log_lira >= dashboard.eta)).sum())
-    assert dashboard.counts["flagged"] == int(below.sum()) != int((view.scores <= 0).sum())
+    dashboard.axis = "class"
+    assert (dashboard.tau, dashboard.tau_committed) == (-1.0, -1.0)
+    assert dashboard.counts["flagged"] == int(below.sum()) != at_zero["flagged"]
     assert dashboard.counts["found"] == found
-    assert marked(told(dashboard, "data")["below"]) == int(below.sum())
-    assert marked(told(dashboard, "truth")["found"][0]) == found
-    page = say(dashboard, "page", request="1", page=0, rule="class", filter="flagged")
+    page = say(dashboard, "page", request="1", page=0, tau=-1.0, filter="flagged")
     assert (page["total"], page["counts"]["found"]) == (int(below.sum()), found)
     flagged = set(view.positions[below].tolist())
     assert {item["position"] for item in page["items"]} <= flagged
-    assert {item["status"] for item in page["items"]} <= {"found", "flagged only"}
-    assert dashboard.undecided is None
-    assert "by class" in repr(dashboard)
-    assert "by class" in dashboard._repr_mimebundle_()[0]["text/html"]
-    dashboard.eta = 8.0
-    assert dashboard.counts["flagged"] == int(below.sum())
-    assert marked(told(dashboard, "truth")["found"][0]) == int((below & (view.log_lira >= 8)).sum())
-    assert say(dashboard, "export", request="1")["content"].endswith(",class\n")
-    dashboard.metric = "loss"  # not computed: the view stays
-    assert dashboard.rule == "class"
-    dashboard.metric = "psmi"
-    state = dict(reversed(dashboard.state.items()))
-    dashboard.tau = 0.1
-    assert dashboard.rule == ""
-    dashboard.state = state
-    assert dashboard.rule == "class"
-    with pytest.raises(ValueError, match=r"unknown rule 'sex'.*'class'"):
-        dashboard.state = {"rule": "sex"}
+    assert [item["score"] for item in page["items"]] == sorted(i["score"] for i in page["items"])
+    assert "against its class" in page["scoreName"]
+    assert say(dashboard, "export", request="1")["content"].endswith(f",{AgainstClass(-1.0)}\n")
+    dashboard.tau = -1.5
+    deviations = view.against_class.scores
+    assert dashboard.counts["flagged"] == int((deviations <= -1.5).sum())
+    assert dashboard.undecided == int(view.against_class.close(-1.5).sum())
+    state = dashboard.state
+    dashboard.axis = "score"
+    assert dashboard.counts == at_zero
+    dashboard.state = dict(reversed(state.items()))
+    assert (dashboard.axis, dashboard.tau) == ("class", -1.5)
+    with pytest.raises(ValueError, match=r"unknown axis 'sex'.*'class'"):
+        dashboard.state = {"axis": "sex"}
+
+
+def test_another_score_keeps_the_axis_and_the_number_of_flagged_samples(opened):
+    dashboard, _ = opened()
+    dashboard.axis = "class"
+    dashboard.tau = -1.5
+    flagged = dashboard.counts["flagged"]
+    dashboard.checkpoint = "epoch-1"
+    assert dashboard.wait(60)
+    assert (dashboard.axis, dashboard.tau) == ("class", -1.5)
+    dashboard.metric = "loss"
+    dashboard.compute()
+    assert dashboard.wait(60)
+    assert dashboard.axis == "class"
+    assert dashboard.counts["flagged"] == flagged
+
+
+def test_a_click_trains_what_draws_the_roc(opened):
+    offered = Missing("Train 2 shadow models", trains=True)
+    dashboard, source = opened(truth=False, missing_of={"truth": offered})
+    assert told(dashboard, "unchecked") == {"button": "Train 2 shadow models", "why_not": ""}
+    assert dashboard.evaluation is None
+    assert not source.truth
+    say_all(dashboard, "check")
+    assert dashboard.wait(60)
+    assert told(dashboard, "unchecked") == {}
+    assert dashboard.evaluation.auc > 0.5
+    assert dashboard.computed
+
+
+def test_what_cannot_be_checked_says_why_and_a_failure_leaves_the_view(opened):
+    dashboard, source = opened(truth=False)
+    assert told(dashboard, "unchecked") == {"button": "", "why_not": "these samples are made up"}
+    source.check = lambda progress: progress.cancel() or progress.report(0, 1, "training")
+    say_all(dashboard, "check")
+    assert dashboard.wait(60)
+    assert "Cancelled" in told(dashboard, "message")["text"]
+    assert dashboard.computed
+    assert dashboard.evaluation is None
 
 
 def test_the_export_is_that_of_the_source_for_what_is_shown(opened):

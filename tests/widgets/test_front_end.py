@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import clopper_pearson, roc
-from memowidgets.evaluation.scored import STATUSES, Scored
+from memowidgets.evaluation.scored import STATUSES, AgainstClass, Scored
 from memowidgets.widgets.explored import (
     ErrorLevels,
     Judged,
@@ -172,26 +172,27 @@ IN_COUNTS = {"flagged only": "flaggedOnly", "left alone": "leftAlone"}
 def test_both_sides_call_each_sample_the_same(ask, rows):
     scores, gaps, labels = (np.array(column) for column in zip(*rows, strict=True))
     found = Scored(np.arange(len(rows)), scores, log_lira=gaps, labels=labels)
-    columns = {"scores": scores.tolist(), "below": found.below.astype(int).tolist()}
-    columns["positions"] = found.positions.tolist()
     judged = [None if np.isnan(gap) else gap for gap in gaps.tolist()]
-    rules = [*around(scores[:3]), "class"]
-    standings = [{"tau": 0.0 if r == "class" else r, "rule": r, "eta": 4.1} for r in rules]
-    for one, more in ((found, {"log_lira": judged}), (replace(found, log_lira=None), {})):
-        answers = ask("statuses", columns=columns | more, standings=standings)
-        for rule, answer in zip(rules, answers, strict=True):
-            both = zip(one.status(rule, 4.1).tolist(), one.flagged(rule).tolist(), strict=True)
-            assert answer == [[*words] for words in both], rule
-    if not np.isnan(gaps).any():
-        plots = ask("counts", wire=on_wire(scores, gaps >= 4.1), taus=rules[:-1])
-        for tau, counts in zip(rules[:-1], plots, strict=True):
-            words = found.status(tau, 4.1).tolist()
+    for on_axis, rule in ((found, float), (found.against_class, AgainstClass)):
+        columns = {"scores": on_axis.scores.tolist(), "positions": found.positions.tolist()}
+        taus = [*around(on_axis.scores[:3]), -1.0]
+        standings = [{"tau": tau, "eta": 4.1} for tau in taus]
+        for one, more in ((found, {"log_lira": judged}), (replace(found, log_lira=None), {})):
+            answers = ask("statuses", columns=columns | more, standings=standings)
+            for tau, answer in zip(taus, answers, strict=True):
+                words, flags = one.status(rule(tau), 4.1), one.flagged(rule(tau))
+                assert answer == [[*both] for both in zip(words, flags, strict=True)], tau
+        if np.isnan(gaps).any():
+            continue
+        for tau, counts in zip(
+            taus, ask("counts", wire=on_wire(on_axis.scores, gaps >= 4.1), taus=taus), strict=True
+        ):
+            words = found.status(rule(tau), 4.1).tolist()
             for name in STATUSES:
                 assert counts[IN_COUNTS.get(name, name)] == words.count(name)
-            assert list(found.counts(tau, 4.1).values())[1:3] == [
-                counts["flagged"],
-                counts["found"],
-            ]
+            there = found.counts(rule(tau), 4.1)
+            assert (there["flagged"], there["found"]) == (counts["flagged"], counts["found"])
+    assert found.flagged("class").tolist() == found.flagged(AgainstClass(-1.0)).tolist()
 
 
 def undecided(scores, errors, tau):

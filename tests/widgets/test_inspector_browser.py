@@ -22,12 +22,11 @@ n = 300
 images, labels = digit_like(n)
 scores, errors, log_lira = scores_like_psmi(n)
 data = ImageDataset.from_arrays(images, labels).with_canaries(20)
-computed, log = [], DecisionLog(run)
+log = DecisionLog(run)
 inspector = SampleInspector(
     data, scores, log_lira >= 4, errors=errors, log_lira=log_lira, title="PSMI, last",
     decisions=log, page_size=12,
     detail=lambda position: detail_of(position, n),
-    compute=lambda layer, checkpoint: computed.append((layer, checkpoint)),
     extras={"loss": Extra("Loss", lambda: (np.arange(n), -scores))},
 )
 inspector
@@ -169,7 +168,7 @@ def test_decisions_by_key_and_button_are_saved_and_undone(images):
     cards(page).nth(1).locator(".mw-made-keep").wait_for()
     tools(page)
     page.get_by_label("filter by decision").select_option("keep")
-    page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+    page.locator(".mw-range").get_by_text("1 of 22 match").wait_for()
     page.locator(".mw-choice[data-decision=keep][aria-pressed=true]").wait_for()
     page.get_by_label("filter by decision").select_option("any")
     page.get_by_role("button", name="Undo").click()

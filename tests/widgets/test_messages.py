@@ -47,7 +47,6 @@ def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
         ("export", {"request": "4"}),
         ("log_lira", {"version": dashboard.get_state()["_data"]["version"]}),
         ("address", {"text": '{"tau": 0.2}'}),
-        ("compute_at", {"layer": "last", "checkpoint": "epoch-2"}),
     ):
         assert say_all(dashboard, kind, **content), kind  # each is compared with the list
     dashboard.comparing = True

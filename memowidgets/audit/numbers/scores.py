@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,7 @@ from memowidgets.audit.numbers.truth import (
     truth_needs,
 )
 from memowidgets.checks import warn_user
-from memowidgets.evaluation.scored import BY_CLASS, Scored
+from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.logits import FEWEST_CHECKPOINTS, checked_last
@@ -572,16 +572,16 @@ def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scored) -> tu
     return (Note("strict zero", strict, flagged=at_zero, by_class=by_class),)
 
 
-def checked_rule(tau: Any) -> float | Literal["class"] | None:
-    """Return what flags: a threshold as a number, the rule by class, or None as it is.
+def checked_rule(tau: Any) -> Rule:
+    """Return what flags: a threshold as a number; the rule by class and None as they are.
 
     Raises
     ------
     TypeError
         If it is not a number, such as a rule that `Evaluation.threshold` takes.
     """
-    if tau is None:
-        return None
+    if tau is None or isinstance(tau, AgainstClass):
+        return tau
     if isinstance(tau, str) and tau == BY_CLASS:
         return BY_CLASS
     if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):

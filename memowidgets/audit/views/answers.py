@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence
+from memowidgets.audit.evidence import LOGITS, OF_ARRAYS, REFERENCES, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
@@ -34,7 +34,7 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
-from memowidgets.evaluation.scored import Scored
+from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
@@ -56,6 +56,7 @@ NEIGHBOURS = 6
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _ROWS_AT_ONCE = 4096
 _REFERENCES = 2  # models for each member that a click trains
+_SHADOWS = 32  # that a click trains: enough on both sides for a verdict on a sample
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
@@ -92,10 +93,9 @@ class AuditView:
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, by their epoch."""
-        table, final = self._audit.evidence.table(), self._audit.evidence.names.final()
-        last = None if final is None else final.epoch
+        table = self._audit.evidence.table()
         return [
-            Choice(str(name), _when(row.epoch, last), bool(row.prediction and row.epoch >= 0))
+            Choice(str(name), _when(row.epoch), bool(row.prediction and row.epoch >= 0))
             for name, row in table[table["step"] != 0].iterrows()
         ]
 
@@ -104,10 +104,7 @@ class AuditView:
         layers = self._audit.evidence.names.layer_names
         if not layers:
             return [Choice("last", "none", marked=True)]
-        return [
-            Choice(name, layer_label(name, last=name == layers[-1]), name == layers[-1])
-            for name in layers
-        ]
+        return [Choice(name, layer_label(name), name == layers[-1]) for name in layers]
 
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and those that need reference models."""
@@ -167,6 +164,22 @@ class AuditView:
             said += ", a few seconds" if few else f", about {duration_in_words(n * each)}"
         return Missing(said, trains=True)
 
+    def unchecked(self) -> Missing:
+        """The shadow models that would say which members are memorised, or why there are none."""
+        if self._audit.evidence.given:
+            return Missing(why_not=OF_ARRAYS.format("train shadow models"))
+        run = self._audit.run
+        try:
+            n, each = run.shadows_to_train(_SHADOWS), run.seconds_of_a_shadow()
+        except (ValueError, StoreError) as error:
+            return Missing(why_not=without_advice(error))
+        about = "" if each is None else f", at most about {duration_in_words(max(n * each, 1))}"
+        return Missing(f"Train {n} shadow models{about}", trains=True)
+
+    def check(self, progress: Progress) -> None:
+        """Train the shadow models."""
+        self._audit.run_shadows(_SHADOWS, progress=progress)
+
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> Scored:
@@ -181,7 +194,7 @@ class AuditView:
         return replace(
             found,
             title=self._title(score, layer, checkpoint),
-            probabilities=None if of_classes is None else of_classes[found.positions],
+            probabilities=None if of_classes is None else _rows(of_classes, found.positions),
             warnings=(
                 *shared,
                 *found.notes,
@@ -213,8 +226,7 @@ class AuditView:
         evidence, checkpoints = self._audit.evidence, self.checkpoint_choices()
         n, per_layer = len(evidence.member_rows), score in PER_LAYER
         layers = self.layer_choices() if per_layer else [Choice("", "")]
-        values = np.full((len(checkpoints), len(layers)), np.nan)  # where it is computed
-        computed = np.zeros(values.shape, dtype=np.bool_)
+        values = np.full((len(checkpoints), len(layers)), np.nan)
         for i, at in enumerate(checkpoints):
             for j, of in enumerate(layers):
                 place = of.value or "last", at.value
@@ -223,7 +235,6 @@ class AuditView:
                 with suppress(StoreError, ValueError):  # the shadow models kept no gaps there
                     found = scores.score(evidence, score, *place)
                     values[i, j] = scores.of_members(found.scores, found.positions, n)[position]
-                    computed[i, j] = True
         shadows, why_none = self._shadows(evidence, position, eta)
         notes, near = [why_none] if why_none else [], []
         try:
@@ -238,7 +249,6 @@ class AuditView:
             checkpoints=_marked(checkpoints, checkpoint),
             layers=_marked(layers, layer if per_layer else ""),
             scores=values,
-            computed=computed,
             shadows=shadows,
             neighbours=near,
             notes=notes,
@@ -297,7 +307,7 @@ class AuditView:
         score: str,
         layer: str,
         checkpoint: str,
-        tau: float | str,
+        rule: Rule,
         eta: float,
         suffix: str,
         *,
@@ -311,7 +321,7 @@ class AuditView:
                 self._audit.evidence,
                 self._audit.decision_log,
                 *place,
-                tau,
+                rule,
                 None,
                 eta,
                 which="flagged or decided",
@@ -319,10 +329,10 @@ class AuditView:
             )
         return as_text(table, suffix)
 
-    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
-        """Return the report as one page without samples; τ of None is the score's own."""
+    def report_page(self, score: str, rule: Rule) -> bytes:
+        """Return the report as one page without samples; a rule of None is the score's own τ."""
         own = self._audit.evidence, self._audit.evidence_with, self._audit.decision_log
-        page = as_page(content_of(*own, tau, score, include_samples=False))
+        page = as_page(content_of(*own, rule, score, include_samples=False))
         return page.encode("utf-8", "replace")
 
     def opened_by(self) -> str:
@@ -353,7 +363,7 @@ class AuditView:
         return device_status(self._audit.evidence.device())
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
-        place = f", {layer_label(layer, last=False)}" if score in PER_LAYER else ""
+        place = f", {layer_label(layer)}" if score in PER_LAYER else ""
         return f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
 
     def _note_on_checking(self, evidence: Evidence) -> tuple[Note, ...]:
@@ -377,23 +387,25 @@ class AuditView:
         )
 
 
-def layer_label(name: str, *, last: bool) -> str:
-    """Return the label of a layer: "layer 30 (last)" for a number, else its name.
+def _rows(of_all: NDArray[np.float64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return some rows of an array, without a copy where they are all of them."""
+    return of_all if len(positions) == len(of_all) else of_all[positions]
+
+
+def layer_label(name: str) -> str:
+    """Return the label of a layer: "layer 30" for a number, else its name.
 
     Examples
     --------
-    >>> layer_label("30", last=True), layer_label("block1.conv2", last=False)
-    ('layer 30 (last)', 'block1.conv2')
+    >>> layer_label("30"), layer_label("block1.conv2")
+    ('layer 30', 'block1.conv2')
     """
-    shown = f"layer {name}" if name.isdecimal() else visible(name, 60)
-    return f"{shown} (last)" if last and shown != "last" else shown
+    return f"layer {name}" if name.isdecimal() else visible(name, 60)
 
 
-def _when(epoch: float, last: float | None) -> str:
-    """When a checkpoint was, and of how many epochs if training has ended."""
-    if np.isnan(epoch):
-        return "as given"
-    return f"epoch {epoch:g}" if last is None else f"epoch {epoch:g} of {last:g}"
+def _when(epoch: float) -> str:
+    """When a checkpoint was."""
+    return "as given" if np.isnan(epoch) else f"epoch {epoch:g}"
 
 
 def _written(file: Path) -> int:

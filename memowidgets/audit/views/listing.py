@@ -46,7 +46,7 @@ def listed_members(
     metric: str | Metric,
     layer: str | int,
     checkpoint: str | float,
-    tau: float | str | None,
+    tau: Rule | str,
     share: float | None,
     eta: float,
     *,
@@ -112,7 +112,7 @@ def judged(
     metric: str | Metric,
     layer: str | int,
     checkpoint: str | float,
-    tau: float | str | None,
+    tau: Rule | str,
     share: float | None,
 ) -> tuple[pd.DataFrame, Scored, Rule]:
     """Return a row for each member, those that have a score, and what flags them.
@@ -125,7 +125,7 @@ def judged(
     if isinstance(rule, float) and math.isnan(rule):
         raise ValueError("tau is NaN; it must be a number")
     found = scored_members(evidence, metric, layer, checkpoint)
-    on_zero = notes_on_zero(evidence, metric, found) if found.at(rule) == 0 else ()
+    on_zero = notes_on_zero(evidence, metric, found) if found.on(rule) == (found, 0) else ()
     notes = (*evidence.notes_at(checkpoint), *found.notes)
     for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
         warn_user(note)  # the caller of the audit's method

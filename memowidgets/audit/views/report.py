@@ -37,7 +37,7 @@ from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
 from memowidgets.decisions import FILE as DECISIONS
-from memowidgets.evaluation.scored import BY_CLASS, Scored
+from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.report import Content, Digest, Figure, Missing
@@ -67,7 +67,7 @@ def content_of(
     evidence: Evidence,
     evidence_with: Callable[[Iterable[Need]], Evidence],
     log: DecisionLog,
-    tau: float | str | None,
+    tau: Rule | str,
     metric: str | None,
     *,
     include_samples: bool,
@@ -85,7 +85,7 @@ def content_of(
         Its decisions.
     tau : float, "class" or None
         Where τ stands at first; None for the score's natural one, or the lowest 5 %. ``"class"``:
-        the rule by class flags.
+        the scores are those against the class, with τ at -1.
     metric : str or None
         The score, at the last layer and the prediction checkpoint; None for what is there.
     include_samples : bool
@@ -103,14 +103,12 @@ def content_of(
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
     rule = scores.checked_rule(tau)
-    at = None if rule == BY_CLASS else rule
-    if at is not None and not math.isfinite(at):
+    if isinstance(rule, float) and not math.isfinite(rule):
         raise ValueError(f"tau must be a finite number, not {tau}")
     with suppress(StoreError, ValueError):  # the part that needs it says why it is missing
         evidence = evidence_with(needs_of(evidence, metric))
     gathering = _Gathering(evidence, log)
-    content = gathering.content(at, metric, include_samples=include_samples, figures=figures)
-    return replace(content, by_class=rule == BY_CLASS)
+    return gathering.content(rule, metric, include_samples=include_samples, figures=figures)
 
 
 class _Gathering:
@@ -122,13 +120,10 @@ class _Gathering:
         self._missing: list[Missing] = []
         self._name = Path(evidence.path).name or "audit"
 
-    def content(
-        self, tau: float | None, metric: str, *, include_samples: bool, figures: bool
-    ) -> Content:
+    def content(self, rule: Rule, metric: str, *, include_samples: bool, figures: bool) -> Content:
         evidence = self._evidence
         scored = self._tried("scores", lambda: self._scored(metric, include_samples))
-        if tau is None:
-            tau = scored.tau if scored else 0.0
+        scored, tau = scored.on(rule) if scored else (None, 0.0)
         others = self._others(scored) if scored else {}
         what = "how many models memorised each"
         support = self._tried(what, lambda: self._support(scored)) if scored else None

@@ -10,7 +10,6 @@
  * @property {number[]} [errors]
  * @property {(number | null)[]} [log_lira]
  * @property {number[]} [canaries]
- * @property {number[]} [below]  1 where the rule by class flags
  * @property {number[]} [right]  1 where the finished model gives the label
  */
 
@@ -43,7 +42,7 @@ const REFUSED = "A report can't be changed: decide in the audit's own dashboard.
 export class Answers {
   /**
    * @param {Wire} wire
-   * @param {() => {tau: number, eta: number, rule: string, page_size: number}} standing  where τ and η are
+   * @param {() => {tau: number, eta: number, page_size: number}} standing  where τ and η are
    */
   constructor(wire, standing) {
     this.wire = wire;
@@ -72,12 +71,11 @@ export class Answers {
   }
 
   /**
-   * Whether a sample is flagged, at τ or by class.
+   * Whether a sample is flagged at τ.
    * @param {number} row
    */
   flagged(row) {
-    const { tau, rule } = this.standing();
-    return rule === "class" ? this.columns.below?.[row] === 1 : this.columns.scores[row] <= tau;
+    return this.columns.scores[row] <= this.standing().tau;
   }
 
   /**
@@ -98,9 +96,8 @@ export class Answers {
    * @param {number} row
    */
   isClose(row) {
-    const { tau, rule } = this.standing();
     const error = this.columns.errors?.[row] ?? 0;
-    return rule !== "class" && Math.abs(this.columns.scores[row] - tau) < 2 * error;
+    return Math.abs(this.columns.scores[row] - this.standing().tau) < 2 * error;
   }
 
   /**
@@ -150,17 +147,18 @@ export class Answers {
   }
 
   /**
+   * Returns the rows of the filter, and those of them that are shown, in order.
    * @param {Shown} asked
-   * @returns {{base: number[], shown: number[], found: number[]}}
+   * @returns {{filtered: number[], found: number[]}}
    */
   found(asked) {
-    const base = this.narrowed(asked);
-    const wanted = this.wire.choices.includes(asked.decision ?? "");
-    const shown = wanted ? base.filter((row) => this.decisionOf(row) === asked.decision) : base;
-    const { filters } = this.wire;
+    const { filters, choices } = this.wire;
     const filter = filters.find((name) => name === asked.filter) ?? filters[0];
-    const found = shown.filter((row) => this.isIn(row, filter));
-    return { base: base.filter((row) => this.isIn(row, filter)), shown, found: this.inOrder(found, asked.sort ?? "risk") };
+    const filtered = this.rows.filter((row) => this.isIn(row, filter));
+    const wanted = choices.includes(asked.decision ?? "");
+    const narrowed = new Set(this.narrowed(asked));
+    const found = filtered.filter((row) => narrowed.has(row) && (!wanted || this.decisionOf(row) === asked.decision));
+    return { filtered, found: this.inOrder(found, asked.sort ?? "risk") };
   }
 
   /**
@@ -188,14 +186,12 @@ export class Answers {
    * @returns {Answer}
    */
   page(asked) {
-    const { base, shown, found } = this.found(asked);
+    const { filtered, found } = this.found(asked);
     const size = this.standing().page_size;
     const pages = Math.max(1, Math.ceil(found.length / size));
     const page = Math.min(Math.max(0, asked.page), pages - 1);
     const chosen = found.slice(page * size, (page + 1) * size);
     const { items, buffers } = this.items(chosen);
-    const inVain = (asked.search ?? "") !== "" && shown.length === 0;
-    const counted = inVain ? this.rows : shown; // a search without a match leaves the counts
     /** @type {Page} */
     const content = {
       type: "page",
@@ -209,7 +205,7 @@ export class Answers {
       digits: this.wire.digits,
       eta: this.eta(),
       counts: Object.fromEntries(
-        this.wire.filters.map((name) => [name, counted.filter((row) => this.isIn(row, name)).length]),
+        this.wire.filters.map((name) => [name, this.rows.filter((row) => this.isIn(row, name)).length]),
       ),
       items,
       kind: this.wire.kind,
@@ -218,7 +214,7 @@ export class Answers {
       classes: this.wire.classes ?? [],
       decisions: NO_DECISIONS,
       byDecision: Object.fromEntries(
-        this.wire.choices.map((name) => [name, base.filter((row) => this.decisionOf(row) === name).length]),
+        this.wire.choices.map((name) => [name, filtered.filter((row) => this.decisionOf(row) === name).length]),
       ),
     };
     return { content, buffers };

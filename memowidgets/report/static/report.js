@@ -8,15 +8,14 @@ import { StandIn } from "./model.js";
 import { fromLogLira, unpack } from "./unpack.js";
 
 const PAGE_SIZE = 24;
-const FOLLOWED = /** @type {const} */ (["tau", "rule", "eta"]);
+const FOLLOWED = /** @type {const} */ (["tau", "eta"]);
 
 /** @param {any} content  what `wire` of page.py sends */
-function explorerModel({ tau, eta, rule, explorer: { data, truth, late, log_lira } }) {
+function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) {
   const others = late.others.length > 0;
   const traits = {
     tau,
     tau_committed: tau,
-    rule,
     eta,
     eta_committed: eta,
     comparing: false,
@@ -40,7 +39,7 @@ function explorerModel({ tau, eta, rule, explorer: { data, truth, late, log_lira
  * @param {any} content
  * @param {StandIn} beside  the explorer's model
  */
-function inspectorModel({ tau, eta, rule, inspector }, beside) {
+function inspectorModel({ tau, eta, inspector }, beside) {
   const traits = {
     page: 0,
     page_size: PAGE_SIZE,
@@ -49,7 +48,6 @@ function inspectorModel({ tau, eta, rule, inspector }, beside) {
     decision: "any",
     selected: null,
     tau,
-    rule,
     eta,
     _version: 0,
     _decided: 0,

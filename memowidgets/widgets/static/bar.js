@@ -3,7 +3,7 @@
 import { html, KERNEL_GONE, listeners, root, setAttributes, tell, throttle, write } from "./dom.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
-import { BEST, NO_LAYER, OTHER_CELL, OURS } from "./words.js";
+import { BEST, LAST, NO_LAYER, OTHER_CELL, OURS } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Picked} Choice */
@@ -185,7 +185,7 @@ export class Bar {
     const byLayer = metrics.filter((/** @type {Choice} */ metric) => metric.usesLayer);
     this.byLayer = new Set(byLayer.map((/** @type {Choice} */ metric) => metric.value));
     fillPicker(this.checkpoint, checkpoints, BEST);
-    fillPicker(this.layer, layers, "");
+    fillPicker(this.layer, layers, LAST);
     fillPicker(this.metric, metrics, "");
     this.showChosen();
   }
@@ -290,9 +290,11 @@ export class Bar {
 /**
  * @param {HTMLSelectElement} select
  * @param {Choice[]} choices
- * @param {string} mark  what is said of the recommended choice
+ * @param {string} mark  what is said of the recommended choice, above it
  */
 function fillPicker(select, choices, mark) {
-  const name = (/** @type {Choice} */ choice) => (choice.marked ? choice.label + mark : choice.label);
-  select.replaceChildren(...choices.map((choice) => new Option(name(choice), choice.value)));
+  select.replaceChildren(...choices.map(({ label, value, marked }) => {
+    const option = new Option(label, value);
+    return marked && mark !== "" ? html("optgroup", { label: mark }, option) : option;
+  }));
 }

@@ -1,6 +1,6 @@
 /** Controls of τ and η outside the plots, the sentences at τ, and what stands behind "i". */
 
-import { html, menu, setAttributes, svg, write } from "./dom.js";
+import { html, menu, segments, setAttributes, svg, write } from "./dom.js";
 import {
   clopperPearson, countUpTo, rankFprAtMost, rankShareAtMost, rankTprAtLeast, rankYouden, tauAtRank,
 } from "./maths.js";
@@ -23,17 +23,15 @@ export function neighbourTau(scores, tau, step) {
 }
 
 const LOWEST = [0.05, 0.2];
-const BELOW_CLASS = "more than one robust deviation (1.4826 times the median absolute deviation) below the median of its class";
 
 /**
  * Rules to choose τ, in words. `more` marks those for who knows their names.
  * @param {boolean} truth  whether both memorised and other samples are known
  * @param {number | null} natural  threshold that means the same for every model
  * @param {number | null} canaryTau  lowest τ that flags 75 % of the planted canaries
- * @param {boolean} byClass  whether there is a rule that has no one τ
  */
-export function presets(truth, natural, canaryTau, byClass) {
-  /** @type {{label: string, title: string, fitted: boolean, more?: boolean, rule?: string, tau: (scores: Scores) => number}[]} */
+export function presets(truth, natural, canaryTau) {
+  /** @type {{label: string, title: string, fitted: boolean, more?: boolean, tau: (scores: Scores) => number}[]} */
   const always = [];
   if (natural !== null) {
     const label = `τ = ${tickText(natural)}`;
@@ -47,10 +45,6 @@ export function presets(truth, natural, canaryTau, byClass) {
       more: truth && lowest !== LOWEST[0],
       tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, lowest)),
     });
-  }
-  if (byClass) {
-    const title = `flags samples whose score is ${BELOW_CLASS}; no truth is needed`;
-    always.push({ label: "one deviation below its class", title, fitted: false, more: truth, rule: "class", tau: () => NaN });
   }
   if (canaryTau !== null) {
     const title = "lowest τ that flags 75 % of the planted canaries";
@@ -80,6 +74,10 @@ export function presets(truth, natural, canaryTau, byClass) {
 export const SCORE_SCALES = [
   { value: "linear", label: "linear" },
   { value: "log", label: "±log" },
+];
+const AXES = [
+  { value: "score", label: "the score" },
+  { value: "class", label: "against its class" },
 ];
 export const ROC_SCALES = [
   { value: "linear", label: "linear" },
@@ -111,7 +109,8 @@ export class Answers {
     this.flagged.tell(whole(flagged), ` flagged of ${whole(n)}`);
     const many = settled ? whole(memorized) : "…";
     const doubt = settled && truly !== "" ? ` (${truly})` : "";
-    this.found.tell(settled ? whole(found) : "…", ` of ${many} ${positives}${doubt} are found`);
+    const are = settled && found === 1 ? "is" : "are";
+    this.found.tell(settled ? whole(found) : "…", ` of the ${many} ${positives} ${are} found${doubt}`);
     this.only.tell(settled ? whole(flaggedOnly) : "…", " flagged only");
     this.found.element.hidden = this.only.element.hidden = !known;
     write(this.onLine, close === 1 ? "One sits on the line" : `${this.show.hidden ? whole(close) : "Some"} sit on the line`);
@@ -182,9 +181,12 @@ function thresholdField(symbol, help) {
   return field;
 }
 
-/** The name of τ beside its line, which opens a menu: a field, and the presets in words. */
+/** The name of τ beside its line, which opens a menu: a field, the axis, and the presets in words. */
 export class TauMenu {
-  constructor() {
+  /** @param {(axis: string) => void} turn */
+  constructor(turn) {
+    this.axes = segments("Axis", AXES, turn);
+    this.axes.group.title = "against its class: in robust deviations (1.4826 times the median absolute deviation) from the median of the class; no truth is needed";
     this.field = thresholdField("τ", "Arrow keys move τ; with Shift, to the next score");
     this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
     this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
@@ -192,7 +194,7 @@ export class TauMenu {
     const help = "highest τ that flags at most this share of the samples";
     this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag the lowest");
     const most = html("span", { class: "mw-joined" }, this.flag, this.share, html("span", { class: "mw-unit" }, "%"));
-    this.element = menu("τ", html("label", { class: "mw-labelled" }, "τ =", this.field), this.presets, most);
+    this.element = menu("τ", html("label", { class: "mw-labelled" }, "τ =", this.field), this.axes.group, this.presets, most);
     this.element.classList.add("mw-tau-menu");
     this.text = /** @type {HTMLElement} */ (this.element.firstChild);
     this.text.classList.add("mw-tau-text");
@@ -213,8 +215,8 @@ export class TauMenu {
 /** The row of η: a slider, a field, and the paper's value. */
 export class EtaRow {
   constructor() {
-    const help = "a sample is memorised if its log-LiRA is at least η. Arrow keys move η; with Shift, until one sample more or less is memorised";
-    this.slider = html("input", { type: "range", class: "mw-slider", step: "any", title: help, "aria-label": "memorised from log-LiRA η" });
+    const help = "a sample is memorised if its log-LiRA is at least η";
+    this.slider = html("input", { type: "range", class: "mw-slider", step: 0.1, title: help, "aria-label": "memorised from log-LiRA η" });
     this.field = thresholdField("η", help);
     this.reset = html("button", { type: "button", class: "mw-button", title: "what the paper takes" }, "η = 4");
     const label = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, "η");

@@ -5,12 +5,12 @@ import {
   arrowStep, html, KERNEL_GONE, listeners, menu, onWidth, root, segments, setAttributes, tell, throttle, write,
 } from "./dom.js";
 import {
-  aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
-  symmetricLog, tauAtRank, undecidedAt, withMemorized,
+  aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, rankShareAtMost,
+  symmetricLog, tauAtRank, undecidedAt,
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
-import { floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from "./wire.js";
+import { asSentence, floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from "./wire.js";
 import { OPTIMISTIC, UNCHECKED, WAITING } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -45,10 +45,7 @@ export class Explorer {
     this.judgedEta = this.eta;
     /** @type {Float32Array | Float64Array | null} */
     this.logLira = null;
-    /** Memorised samples that the rule by class flags, as `memorizedUpTo`. @type {Float64Array | null} */
-    this.foundUpTo = null;
-    /** @type {(() => void) | null} */
-    this.whenLogLira = null;
+    this.asksLogLira = false;
     /** @type {Auc | null} */
     this.auc = null;
     /** @type {Late | null} */
@@ -63,8 +60,6 @@ export class Explorer {
     this.typing = false;
     this.fitted = false;
     this.ways = "";
-    /** @type {HTMLElement | null} */
-    this.classButton = null;
     /** Presets that are marks on the axis. @type {ReturnType<typeof presets>} */
     this.onAxis = [];
     this.heard = true;
@@ -80,7 +75,9 @@ export class Explorer {
     this.root = root(el, "explorer", "Threshold explorer", this.ears);
     this.histogram = new HistogramPlot();
     this.roc = new RocPlot();
-    this.noRoc = html("p", { class: "mw-no-roc", hidden: true });
+    this.whyNoRoc = html("p");
+    this.check = html("button", { type: "button", class: "mw-button mw-check-now" });
+    this.noRoc = html("div", { class: "mw-no-roc", hidden: true }, this.whyNoRoc, this.check);
     this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
     this.pin = html("button", { type: "button", class: "mw-button mw-pin" });
@@ -90,7 +87,7 @@ export class Explorer {
     this.says = html("div", { class: "mw-bar-text", hidden: true });
     this.answers = new Answers();
     this.rates = new Rates();
-    this.chosen = new TauMenu();
+    this.chosen = new TauMenu((axis) => this.turn(axis));
     this.etaRow = new EtaRow();
     this.hint = html("p", { class: "mw-hint", role: "status" });
     this.cautions = html("ul", { class: "mw-cautions", "aria-label": "Cautions" });
@@ -142,6 +139,11 @@ export class Explorer {
       toggle.focus();
     });
     this.ears.on(this.pin, "click", () => this.pinOrNot());
+    this.ears.on(this.check, "click", () => {
+      this.heard = tell(this.model, { type: "check" });
+      this.showHint();
+    });
+    for (const name of ["_unchecked", "_work"]) this.ears.onModel(`change:${name}`, () => this.showParts());
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
     this.ears.onModel("change:_late", () => this.hearLate());
@@ -150,7 +152,6 @@ export class Explorer {
     this.ears.onModel("change:comparing", () => this.hearLate());
     this.ears.onModel("change:_pinned", () => this.hearPinned());
     this.ears.onModel("change:tau", () => this.hearTau());
-    this.ears.onModel("change:rule", () => this.hearRule());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
     for (const name of ["_warnings", "_notes", "_status", "_early"]) this.ears.onModel(`change:${name}`, () => this.showCautions());
@@ -158,8 +159,11 @@ export class Explorer {
     this.listenToBars();
     this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
     this.ears.on(this.histogram.element, "keydown", (event) => this.key(event));
-    this.listenToField(chosen.field, () => this.tauText(), (event) => this.key(event), (value) => this.choose(value, false));
-    this.listenToField(etaRow.field, () => this.etaText(), (event) => this.etaKey(event), (value) => this.chooseEta(value));
+    this.listenToField(chosen.field, () => this.tauText(), (value) => this.choose(value, false));
+    this.listenToField(etaRow.field, () => this.etaText(), (value) => this.chooseEta(value));
+    this.ears.on(chosen.field, "keydown", (event) => {
+      if (event.key === "ArrowUp" || event.key === "ArrowDown") this.key(event);
+    });
     this.ears.on(etaRow.slider, "pointerdown", () => (this.dragging = true));
     this.ears.on(etaRow.slider, "input", () => this.moveEta(Number(etaRow.slider.value)));
     this.ears.on(etaRow.slider, "change", () => {
@@ -169,7 +173,6 @@ export class Explorer {
     for (const name of ["pointerup", "pointercancel", "blur"]) {
       this.ears.on(etaRow.slider, name, () => (this.dragging = false));
     }
-    this.ears.on(etaRow.slider, "keydown", (event) => this.etaKey(event));
     this.ears.on(etaRow.reset, "click", () => this.chooseEta(4));
     this.ears.on(chosen.flag, "click", () => this.flagShare());
     this.ears.on(chosen.share, "keydown", (event) => {
@@ -187,10 +190,9 @@ export class Explorer {
   /**
    * @param {HTMLInputElement} field
    * @param {() => string} text  what it shows
-   * @param {(event: KeyboardEvent) => void} key
    * @param {(value: number) => void} choose
    */
-  listenToField(field, text, key, choose) {
+  listenToField(field, text, choose) {
     const typed = () => {
       if (!this.typing) return;
       this.typing = false;
@@ -208,38 +210,7 @@ export class Explorer {
         this.typing = false;
         field.value = text();
       }
-      if (event.key === "ArrowUp" || event.key === "ArrowDown") key(event);
     });
-  }
-
-  /** Whether each class has a threshold of its own, in place of τ. */
-  get byClass() {
-    return this.data.below !== null && this.model.get("rule") === "class";
-  }
-
-  /**
-   * The scores with what the rule by class flags in place of memorised samples; then with the memorised ones of those.
-   * @returns {[Scores, Scores]}
-   */
-  flaggedByClass() {
-    const { data, logLira } = this;
-    if (this.foundUpTo === null && logLira !== null) {
-      const within = logLira.map((value, i) => (data.below?.[i] ? value : -Infinity));
-      this.foundUpTo = judgedAt(data.scores, within, this.judgedEta).memorizedUpTo;
-    }
-    return [withMemorized(data.scores, data.belowUpTo), withMemorized(data.scores, this.foundUpTo)];
-  }
-
-  /**
-   * The counts at τ, or by class.
-   * @returns {Counts}
-   */
-  counted() {
-    if (!this.byClass) return countsAt(this.scores, this.tau);
-    const [flagged, found] = this.flaggedByClass().map(({ memorized }) => memorized);
-    const { n, memorized } = this.scores;
-    const missed = memorized - found;
-    return { flagged, found, flaggedOnly: flagged - found, missed, leftAlone: n - flagged - missed };
   }
 
   get known() {
@@ -264,15 +235,17 @@ export class Explorer {
     this.root.hidden = !wire.values;
     if (!wire.values || truth.version !== wire.version) return;
     this.data = unpack(wire);
-    this.logLira = this.whenLogLira = null;
+    this.logLira = null;
+    this.asksLogLira = false;
     this.late = null;
     if (!this.dragging) {
       this.tau = this.model.get("tau");
       this.eta = this.model.get("eta");
     }
     this.fitted = false;
+    this.dim();
     this.takeTruth(truth);
-    if (!this.settled) this.withLogLira(() => this.judge());
+    if (!this.settled) this.askLogLira();
   }
 
   /** Takes a truth for the current η or for new scores. One for an earlier η is of no use. */
@@ -282,18 +255,9 @@ export class Explorer {
     else if (truth.eta === this.eta && !this.settled) this.takeTruth(truth);
   }
 
-  /** Shows the counts at τ or by class, whoever chose the rule. */
-  hearRule() {
-    if (this.root.hidden) return;
-    this.moved();
-    this.speak();
-  }
-
   /** @param {import("./messages.js").TruthShown} truth */
   takeTruth(truth) {
     this.judgedEta = truth.eta ?? this.eta;
-    const [bits, ofShared] = truth.found ?? [null, null];
-    this.foundUpTo = unpackTruth(this.data, { bits, of_shared: ofShared }).memorizedUpTo;
     this.showTruth(unpackTruth(this.data, truth));
   }
 
@@ -301,7 +265,6 @@ export class Explorer {
   judge() {
     if (this.logLira === null || this.settled) return;
     this.judgedEta = this.eta;
-    this.foundUpTo = null;
     this.showTruth(judgedAt(this.data.scores, this.logLira, this.eta));
   }
 
@@ -332,21 +295,11 @@ export class Explorer {
     this.showCompared();
   }
 
-  /**
-   * Calls an action with log-LiRA, which is sent when it is first needed.
-   * @param {() => void} action  the last one counts
-   */
-  withLogLira(action) {
-    if (this.logLira !== null) {
-      action();
-      return;
-    }
-    const asked = this.whenLogLira !== null;
-    this.whenLogLira = action;
-    if (asked) return;
-    this.heard = tell(this.model, { type: "log_lira", version: this.data.version });
+  /** Asks for log-LiRA when it is first needed. */
+  askLogLira() {
+    if (this.logLira !== null || this.asksLogLira) return;
+    this.heard = this.asksLogLira = tell(this.model, { type: "log_lira", version: this.data.version });
     if (this.heard) return;
-    this.whenLogLira = null;
     this.eta = this.judgedEta;
     this.draw();
   }
@@ -358,9 +311,7 @@ export class Explorer {
   receive(content, buffers) {
     if (content.type !== "log_lira" || content.version !== this.data.version) return;
     this.logLira = /** @type {Float32Array | Float64Array} */ (floats(buffers[0], content.wide));
-    const action = this.whenLogLira;
-    this.whenLogLira = null;
-    action?.();
+    this.nextFrame();
   }
 
   /** Takes a τ that Python set, unless the user is dragging. */
@@ -395,9 +346,13 @@ export class Explorer {
     this.noRoc.hidden = hasRoc;
     const none = this.scores.memorized === 0;
     const which = this.data.truth === "" ? "memorised" : `among the ${this.data.truth}`;
-    this.noRoc.textContent = known
+    const { button = "", why_not: why = "" } = this.model.get("_unchecked") ?? {};
+    write(this.whyNoRoc, known
       ? `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`
-      : UNCHECKED;
+      : [UNCHECKED, why === "" ? "" : asSentence(why)].join(" ").trim());
+    write(this.check, button);
+    this.check.hidden = known || button === "";
+    this.check.disabled = this.model.get("_work")?.busy === true;
     const range = this.data.etaRange;
     this.etaRow.element.hidden = range === null;
     if (range === null) return;
@@ -506,20 +461,18 @@ export class Explorer {
   /** Offers the ways to choose τ: those for everybody are marks on the axis, too. */
   showPresets() {
     const { hasRoc, data } = this;
-    const byClass = data.below !== null;
-    const all = presets(hasRoc, data.natural, data.canaryTau, byClass);
-    this.onAxis = all.filter((preset) => !preset.more && !preset.rule);
-    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau, byClass]);
+    const all = presets(hasRoc, data.natural, data.canaryTau);
+    this.onAxis = all.filter((preset) => !preset.more);
+    this.chosen.axes.group.hidden = data.axes.length < 2;
+    this.chosen.axes.show(this.model.get("axis"));
+    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau]);
     if (ways === this.ways) return;
     this.ways = ways;
-    this.classButton = null;
     this.chosen.presets.replaceChildren(...all.map((preset) => {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
-        if (preset.rule) this.chooseRule(preset.rule);
-        else if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
+        if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
       });
-      if (preset.rule) this.classButton = button;
       return button;
     }));
   }
@@ -582,16 +535,14 @@ export class Explorer {
 
   /** Moves what depends on τ. Everything else stays as it is drawn. */
   moved() {
-    const { byClass, settled, scores, histogram } = this;
-    const counts = this.counted();
+    const { settled, scores, histogram } = this;
+    const counts = countsAt(scores, this.tau);
     const text = this.tauText();
     const rank = countUpTo(scores.values, this.tau);
-    if (byClass) histogram.moveByClass(...this.flaggedByClass());
-    const x = byClass ? 0 : histogram.move(scores, this.tau, rank);
+    const x = histogram.move(scores, this.tau, rank);
     const beyond = histogram.axis.to(this.tau) > histogram.high ? " →" : histogram.axis.to(this.tau) < histogram.low ? " ←" : "";
-    this.chosen.show(byClass ? "by class" : `τ = ${text}${beyond}`, x, histogram.element.clientWidth);
-    this.classButton?.setAttribute("aria-pressed", String(byClass));
-    const close = this.data.bounds && !byClass ? undecidedAt(this.data.bounds, this.tau) : 0;
+    this.chosen.show(`τ = ${text}${beyond}`, x, histogram.element.clientWidth);
+    const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
     this.answers.tell(counts, scores, close, this.positives, this.late?.truly ?? "", settled);
     this.onMoved(this.tau, this.known && !settled ? null : counts);
     if (this.hasRoc) {
@@ -602,7 +553,7 @@ export class Explorer {
       if (!this.more.hidden && settled) this.rates.show(counts, scores);
     }
     const preset = histogram.marks.find((mark) => mark.tau === this.tau);
-    const name = byClass ? "by class" : preset === undefined ? text : `${text}, ${preset.label}`;
+    const name = preset === undefined ? text : `${text}, ${preset.label}`;
     const says = `${name}, ${whole(counts.flagged)} samples flagged`;
     setAttributes(histogram.element, { "aria-valuenow": this.tau, "aria-valuetext": says });
     if (!this.typing) this.chosen.field.value = text;
@@ -649,7 +600,6 @@ export class Explorer {
    */
   move(tau, fitted = false) {
     if (!Number.isFinite(tau)) return;
-    if (this.byClass) this.model.set("rule", "");
     this.tau = tau;
     this.fitted = fitted;
     this.unsent.add("tau");
@@ -666,7 +616,7 @@ export class Explorer {
     this.sync();
     this.redraw = true;
     this.nextFrame();
-    this.withLogLira(() => this.nextFrame());
+    this.askLogLira();
   }
 
   nextFrame() {
@@ -709,11 +659,14 @@ export class Explorer {
     this.commit("tau");
   }
 
-  /** @param {string} rule */
-  chooseRule(rule) {
-    this.fitted = false;
-    this.model.set("rule", rule);
+  /**
+   * Asks for the scores on another axis; those on show are dimmed until they come.
+   * @param {string} axis
+   */
+  turn(axis) {
+    this.model.set("axis", axis);
     this.heard = tell(this.model);
+    this.root.classList.toggle("mw-dimmed", this.heard);
     this.showHint();
   }
 
@@ -752,28 +705,6 @@ export class Explorer {
     this.commit("tau");
   }
 
-  /** @param {KeyboardEvent} event */
-  etaKey(event) {
-    const { slider } = this.etaRow;
-    const step = arrowStep(event.key);
-    const pages = { PageUp: 1, PageDown: -1 }[event.key];
-    /** @type {number | null} */
-    let eta = null;
-    if (step !== 0 && !event.shiftKey) eta = Math.round(10 * this.eta + step) / 10;
-    else if (pages) eta = this.eta + pages;
-    else if (event.key === "Home") eta = Number(slider.min);
-    else if (event.key === "End") eta = Number(slider.max);
-    if (eta === null && step === 0) return;
-    event.preventDefault();
-    if (eta !== null) {
-      this.chooseEta(eta);
-      return;
-    }
-    this.withLogLira(() => {
-      if (this.logLira !== null) this.chooseEta(neighbourEta(this.logLira, this.eta, step));
-    });
-  }
-
   /** Columns say what they hold to the pointer; a click shows their samples. */
   listenToBars() {
     const plot = this.histogram.element;
@@ -807,8 +738,7 @@ export class Explorer {
     const [from, to] = [bar, bar + 1].map((i) => scoreText(axis.from(bins.start + i * bins.width), bins.width));
     const others = whole(bins.others[bar]);
     const held = this.known ? `${whole(bins.memorized[bar])} ${this.positives}, ${others} others` : `${others} samples`;
-    const flagged = this.byClass ? `; ${whole(this.histogram.flaggedIn(bar))} flagged` : "";
-    return `${from} to ${to}: ${held}${flagged}`;
+    return `${from} to ${to}: ${held}`;
   }
 
   /** Shows the samples of the bar at hand; τ stays. */
@@ -894,8 +824,8 @@ export class Explorer {
 
   /** The result at τ and η in words. */
   result() {
-    const counts = this.counted();
-    let text = `${this.byClass ? "by class" : `τ ${this.tauText()}`}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
+    const counts = countsAt(this.scores, this.tau);
+    let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
     if (this.hasRoc) {
       const [fpr, tpr] = this.ratesAt(counts);
       text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;

@@ -11,7 +11,7 @@ import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Reply */
-/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "undo" | "export" | "compute_at"}>} Asked */
+/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "undo" | "export"}>} Asked */
 
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
@@ -45,6 +45,7 @@ export class Inspector {
     /** Position of the sample that is open. @type {number | null} */
     this.open = null;
     this.turning = false; // whether the page that is to come has the sample to open
+    this.carried = false; // whether the open sample is of the list before
     this.looked = 0; // when the open sample was asked for, 0 where its answer is there
     this.lookedAt = { position: /** @type {number | null} */ (null), known: false };
     this.wanted = { again: false, known: false }; // what is asked for after that answer
@@ -90,8 +91,7 @@ export class Inspector {
     this.opened = new Opened({
       go: (position) => this.choose(position),
       note: (note) => this.decideOne({ note }),
-      compute: (layer, checkpoint) => this.request({ type: "compute_at", layer, checkpoint }),
-      tau: () => (model.get("rule") === "class" ? null : this.tau),
+      tau: () => (model.get("axis") === "class" ? null : this.tau),
     }, this.bar.element);
     this.build(led);
     this.listen(led);
@@ -123,14 +123,11 @@ export class Inspector {
   /** @param {boolean} led */
   listen(led) {
     const { ears } = this;
-    for (const trait of ["rule", "page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
+    for (const trait of ["page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
       ears.onModel(`change:${trait}`, () => this.ask());
     }
     if (!led) ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
-    ears.onModel("change:_version", () => {
-      this.between = null; // of another score
-      this.open = null; // what is known of the sample is of another score too
-    });
+    ears.onModel("change:_version", () => this.beginAgain());
     ears.onModel("change:_dimmed", () => this.dim());
     ears.onModel("change:selected", () => this.showChosen());
     ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
@@ -191,6 +188,17 @@ export class Inspector {
     }
     this.between = between;
     this.change(between === null ? { page: 0 } : { filter: "all", page: 0 });
+  }
+
+  /** Begins the list of another score at its top. The open sample stays open if it is in that list. */
+  beginAgain() {
+    this.between = null; // of another score
+    const { open, model } = this;
+    this.carried = open !== null && model.get("page") === 0 && [null, open].includes(model.get("selected"));
+    this.turning = true;
+    if (this.carried) model.set("selected", open);
+    this.open = null; // what is known of the sample is of another score too
+    this.at = this.scroll.scrollTop = 0;
   }
 
   /**
@@ -255,7 +263,6 @@ export class Inspector {
   shown() {
     return {
       tau: this.tau,
-      rule: this.model.get("rule") ?? "",
       filter: this.model.get("filter"),
       sort: this.model.get("sort"),
       decision: this.model.get("decision"),
@@ -384,26 +391,27 @@ export class Inspector {
     this.on.disabled = reply.page >= reply.pages - 1;
   }
 
-  /** Whether a class, a text or a decision narrows what a filter shows. */
+  /** Whether a class, a text or a decision narrows the list. */
   isNarrowed() {
     return this.label !== "" || this.search !== "" || this.model.get("decision") !== "any";
   }
 
   /**
-   * Shows how many samples each filter has. They are counted here unless something else narrows
-   * them.
+   * Shows how many samples each filter has, as the sentences at τ do, and which of them the list shows.
    * @param {Reply} reply
    */
   showCounts(reply) {
-    const live = this.between === null && !this.isNarrowed() ? this.live : null;
-    const counts = { ...reply.counts, ...live };
+    const counts = { ...reply.counts, ...this.live };
     for (const [name, { count }] of Object.entries(this.filter)) {
       write(count, name in reply.counts ? whole(counts[name]) : "");
     }
-    const total = counts[this.model.get("filter")] ?? reply.total;
-    const last = Math.min(total, reply.first + reply.items.length - 1);
-    const none = total === 0 || reply.items.length === 0;
-    write(this.range, none ? "none" : `${whole(reply.first)}–${whole(last)} of ${whole(total)}`);
+    const { first, items, total } = reply;
+    const all = counts[this.model.get("filter")] ?? total;
+    const narrowed = this.between !== null || this.isNarrowed();
+    const of = narrowed ? `${whole(total)} of ${whole(all)} match` : `of ${whole(all)}`;
+    const last = Math.min(narrowed ? total : all, first + items.length - 1);
+    const shown = narrowed && reply.pages < 2 ? "" : `${whole(first)}–${whole(last)}${narrowed ? "," : ""} `;
+    write(this.range, items.length === 0 && !narrowed ? "none" : `${items.length > 0 ? shown : ""}${of}`);
   }
 
   showDeciding() {
@@ -509,7 +517,7 @@ export class Inspector {
     this.open = chosen;
     if (here >= 0) this.at = here;
     this.markCards();
-    if (other) this.opened.start(chosen);
+    if (other || chosen === null) this.opened.start(chosen);
     if (other) this.bar.relabelling.element.hidden = true;
     const { first, total } = this.reply;
     if (here >= 0) this.showItem(items[here], { number: first + here, total }, this.bytes, false);
@@ -558,6 +566,8 @@ export class Inspector {
       if (now) this.opened.showKnown(content.known, content.problem, buffers);
     } else if (content.position === null) {
       if (now) this.change({});
+    } else if (now && this.carried && content.place === null) {
+      this.change({ page: 0 });
     } else if (now && this.reply !== null) {
       this.showItem(content.item, content.place, bytesIn(buffers), true);
       this.opened.showKept(content.kept);
@@ -565,6 +575,7 @@ export class Inspector {
     }
     if (content.type === "opened" && content.position !== null && content.more && this.lookedAt.known) return;
     this.looked = 0;
+    this.carried = false;
     if (this.wanted.again) this.look(this.wanted.known);
   }
 

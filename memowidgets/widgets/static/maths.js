@@ -182,28 +182,6 @@ export function judgedAt(scores, logLira, eta) {
   return withMemorized(scores, memorizedUpTo);
 }
 
-/**
- * The next eta that changes who is memorised: up, beyond the lowest log-LiRA that is still
- * memorised; down, the highest that is not.
- * @param {ArrayLike<number>} logLira
- * @param {number} eta
- * @param {number} step  +1 or −1
- */
-export function neighbourEta(logLira, eta, step) {
-  let below = -Infinity;
-  let lowest = Infinity;
-  let second = Infinity;
-  for (let i = 0; i < logLira.length; i++) {
-    const value = logLira[i];
-    if (value < eta) below = Math.max(below, value);
-    else if (value < lowest) [lowest, second] = [value, lowest];
-    else if (value > lowest && value < second) second = value;
-  }
-  if (step < 0) return Number.isFinite(below) ? below : eta;
-  if (Number.isFinite(second)) return second;
-  return Number.isFinite(lowest) ? lowest + Math.max(Math.abs(lowest) * 1e-6, 1e-9) : eta;
-}
-
 const Z95 = 1.959963984540054;
 
 /**

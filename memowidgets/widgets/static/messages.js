@@ -12,7 +12,6 @@
  * What narrows and sorts the samples that a page shows. What is absent narrows nothing.
  * @typedef {object} Shown
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -25,7 +24,6 @@
  * Samples are wanted; only the answer to the newest request is shown.
  * @typedef {object} AskPage
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -41,7 +39,6 @@
  * One sample is opened; `known` asks for its scores, shadows and neighbours too.
  * @typedef {object} AskDetail
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -58,7 +55,6 @@
  * A decision or a note, on these positions or on all samples that the filter shows.
  * @typedef {object} Decide
  * @property {number} [tau]
- * @property {string} [rule]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
@@ -91,15 +87,6 @@
  */
 
 /**
- * Compute the score at another layer and checkpoint.
- * @typedef {object} ComputeAt
- * @property {"compute_at"} type
- * @property {string} [request]
- * @property {string} layer
- * @property {string} checkpoint
- */
-
-/**
  * Log-LiRA is wanted, because η moves.
  * @typedef {object} AskLogLira
  * @property {"log_lira"} type
@@ -110,6 +97,12 @@
  * Compute what is picked.
  * @typedef {object} Compute
  * @property {"compute"} type
+ */
+
+/**
+ * Train the models that say which samples are memorised.
+ * @typedef {object} Check
+ * @property {"check"} type
  */
 
 /**
@@ -282,19 +275,17 @@
  */
 
 /**
- * What the source knows of an opened sample; `fixed` where nothing can be computed.
+ * What the source knows of an opened sample.
  * @typedef {object} Known
  * @property {string} title
  * @property {Named[]} checkpoints
  * @property {Named[]} layers
  * @property {((number | null)[])[]} scores
- * @property {boolean[][]} computed
  * @property {number} digits
  * @property {Shadows | null} shadows
  * @property {Glimpse[]} neighbours
  * @property {string[]} notes
  * @property {number | null} [guess]
- * @property {boolean} [fixed]
  */
 
 /**
@@ -385,9 +376,9 @@
  * @property {string} [checkpoint]
  * @property {string} [layer]
  * @property {string} [metric]
+ * @property {string} [axis]
  * @property {number} [tau]
  * @property {number} [eta]
- * @property {string} [rule]
  * @property {boolean} [comparing]
  * @property {Pinned | null} [pinned]
  * @property {boolean} [more]
@@ -435,7 +426,7 @@
  * @property {Record<string, string> | null} [pick]
  * @property {number | null} natural
  * @property {number | null} canary_tau
- * @property {Bytes | null} [below]
+ * @property {string[]} [axes]
  * @property {Bytes | null} levels
  * @property {Bytes | null} codes
  * @property {Bytes} values
@@ -452,7 +443,6 @@
  * @property {number | null} eta
  * @property {Bytes | null} bits
  * @property {Bytes | null} of_shared
- * @property {[Bytes, Bytes] | null} [found]
  */
 
 /**
@@ -495,6 +485,13 @@
  */
 
 /**
+ * Trait `_unchecked`: what would say which samples are memorised. Empty where that is known.
+ * @typedef {object} Unchecked
+ * @property {string} button  "" where nothing can be trained
+ * @property {string} why_not
+ */
+
+/**
  * Trait `_work`: how far the work is.
  * @typedef {object} Work
  * @property {boolean} busy
@@ -504,7 +501,7 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Knock | Share | Address} FromPage */
+/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | AskLogLira | Compute | Check | Cancel | Refresh | Knock | Share | Address} FromPage */
 
 /** @typedef {Said | Page | Opened | NotThere | KnownNow | LogLira | Heard | Shared | StateNow} FromKernel */
 

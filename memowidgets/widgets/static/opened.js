@@ -22,8 +22,7 @@ import { MEMORIZED, NOT_MEMORIZED, NOUNS, ONION, PREDICTED } from "./words.js";
  * @typedef {object} OpenedActions
  * @property {(position: number) => void} go
  * @property {(note: string) => void} note
- * @property {(layer: string, checkpoint: string) => void} compute
- * @property {() => number | null} tau  null where the rule by class flags
+ * @property {() => number | null} tau  null where it is no score: of the score against its class
  */
 
 const ROOM = 112; // screen pixels for the longer side of an image
@@ -198,11 +197,7 @@ export class Opened {
       body.append(row);
     });
     table.append(html("thead", {}, top), body);
-    const buttons = [...table.querySelectorAll("button")];
-    buttons.forEach((button, i) => (button.tabIndex = i === 0 ? 0 : -1));
-    table.addEventListener("keydown", (event) => moveInTable(event, table));
-    const scroll = html("div", { class: "mw-scroll", tabindex: 0, role: "group", "aria-label": "scores" }, table);
-    return scroll;
+    return html("div", { class: "mw-scroll", tabindex: 0, role: "group", "aria-label": "scores" }, table);
   }
 
   /**
@@ -219,21 +214,7 @@ export class Opened {
       cell.style.setProperty("--mw-heat", `${(35 * shade(value)).toFixed(0)}%`);
       return cell;
     }
-    if (known.computed[i][j]) {
-      cell.append(html("span", { title: "its class has too few members" }, "none"));
-      return cell;
-    }
-    if (known.fixed) {
-      cell.append(html("span", { title: "not on this page" }, "–"));
-      return cell;
-    }
-    const [checkpoint, layer] = [known.checkpoints[i], known.layers[j]];
-    const button = html("button", { type: "button", class: "mw-compute-cell" }, "compute");
-    const place = layer.value === "" ? checkpoint.label : `${layer.label}, ${checkpoint.label}`;
-    button.setAttribute("aria-label", `not computed: compute ${known.title} at ${place}`);
-    button.title = "not computed yet";
-    button.addEventListener("click", () => this.actions.compute(layer.value, checkpoint.value));
-    cell.append(button);
+    cell.append(html("span", { title: "not computed, or its class has too few members" }, "–"));
     return cell;
   }
 }
@@ -497,21 +478,4 @@ function showChosen(known) {
   if (at.right > view.right || at.left < left) scroll.scrollLeft += at.left - (left + view.right - at.width) / 2;
   const top = view.top + fixed.height;
   if (at.bottom > view.bottom || at.top < top) scroll.scrollTop += at.top - (top + view.bottom - at.height) / 2;
-}
-
-/**
- * Arrow keys go from one button of a table to the next; Tab leaves it.
- * @param {KeyboardEvent} event
- * @param {HTMLTableElement} table
- */
-function moveInTable(event, table) {
-  const buttons = [...table.querySelectorAll("button")];
-  const at = buttons.findIndex((button) => button === focused(table));
-  if (at < 0 || !event.key.startsWith("Arrow")) return;
-  event.preventDefault();
-  event.stopPropagation();
-  const back = event.key === "ArrowLeft" || event.key === "ArrowUp";
-  const next = buttons[Math.min(buttons.length - 1, Math.max(0, at + (back ? -1 : 1)))];
-  buttons.forEach((button) => (button.tabIndex = button === next ? 0 : -1));
-  next.focus();
 }

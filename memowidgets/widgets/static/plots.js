@@ -46,8 +46,6 @@ export class HistogramPlot {
     this.high = 1;
     /** @type {Mark[]} */
     this.marks = [];
-    /** What of each column is flagged. @type {{others: Float64Array, memorized: Float64Array} | null} */
-    this.flagged = null;
     this.rank = -1;
     /** @type {Axis} */
     this.axis = LINEAR;
@@ -156,26 +154,6 @@ export class HistogramPlot {
     return nearest !== undefined && away(nearest) <= SNAP ? nearest : null;
   }
 
-  /** @param {number} bar */
-  flaggedIn(bar) {
-    return this.flagged === null ? 0 : this.flagged.others[bar] + this.flagged.memorized[bar];
-  }
-
-  /**
-   * Shows what is flagged where each class has a threshold of its own: there is no line.
-   * @param {Scores} flagged  with the flagged samples in place of the memorised ones
-   * @param {Scores} found  with those that are memorised, too
-   */
-  moveByClass(flagged, found) {
-    const { bins } = this;
-    if (bins === null) return;
-    const [all, kept] = [flagged, found].map((scores) => countsPerBin(scores, bins.ranks, scores.values.length).memorized);
-    this.rank = -1;
-    this.mark({ others: all.map((count, bar) => count - kept[bar]), memorized: kept });
-    setAttributes(this.region, { width: 0 });
-    this.tau.style.visibility = "hidden";
-  }
-
   /**
    * @param {Scores} scores
    * @param {number} tau
@@ -186,7 +164,6 @@ export class HistogramPlot {
     const { frame, bins } = this;
     if (bins !== null && rank !== this.rank) this.mark(countsPerBin(scores, bins.ranks, rank));
     this.rank = rank;
-    this.tau.style.visibility = "visible";
     const x = this.x(this.axis.to(tau));
     setAttributes(this.region, { width: Math.max(0, x - frame.left) });
     setAttributes(this.tau, { transform: `translate(${x} 0)` });
@@ -197,7 +174,6 @@ export class HistogramPlot {
   mark(flagged) {
     const { bins } = this;
     if (bins === null) return;
-    this.flagged = flagged;
     const edges = Float64Array.from(bins.ranks, (_, i) => this.x(bins.start + i * bins.width));
     this.others.draw(edges, bins.others, flagged.others);
     this.memorized.draw(edges, bins.memorized, flagged.memorized);

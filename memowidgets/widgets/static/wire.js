@@ -1,7 +1,7 @@
 /** What the kernel sends of scores and their truth, unpacked. */
 
 import { bytesOf } from "./dom.js";
-import { boundsOf, cumulative, judgedAt, makeScores, withMemorized } from "./maths.js";
+import { boundsOf, cumulative, makeScores, withMemorized } from "./maths.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Bounds} Bounds */
@@ -20,8 +20,7 @@ import { boundsOf, cumulative, judgedAt, makeScores, withMemorized } from "./mat
  * @property {Record<string, string> | null} pick  by which a dashboard names the scores
  * @property {number | null} natural  threshold that means the same for every model
  * @property {number | null} canaryTau  lowest threshold that flags 75 % of the planted canaries
- * @property {Uint32Array | null} below  whether the rule by class flags each sample, in the order of the scores
- * @property {Float64Array | null} belowUpTo  samples that it flags, with a score of at most each value
+ * @property {string[]} axes  "score", and "class" where it can be shown against its class
  */
 
 /**
@@ -56,7 +55,6 @@ export function unpack(wire) {
   const bounds = wire.levels && wire.codes
     ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
     : null;
-  const below = wire.below ? unpackBits(new Uint8Array(bytesOf(wire.below)), scores.n) : null;
   return {
     version: wire.version,
     scores,
@@ -69,8 +67,7 @@ export function unpack(wire) {
     pick: wire.pick ?? null,
     natural: wire.natural,
     canaryTau: wire.canary_tau,
-    below,
-    belowUpTo: below && judgedAt(scores, below, 1).memorizedUpTo,
+    axes: wire.axes ?? ["score"],
   };
 }
 
@@ -111,7 +108,7 @@ export function unpackLate(wire) {
 }
 
 /** @param {string} text */
-function asSentence(text) {
+export function asSentence(text) {
   const sentence = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(sentence) ? sentence : `${sentence}.`;
 }

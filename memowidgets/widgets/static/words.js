@@ -3,11 +3,12 @@
 export const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 export const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
 export const NO_LAYER = "This score is the same at every layer";
-export const BEST = ", best time to predict";
+export const BEST = "best time to predict";
+export const LAST = "last layer";
 export const OTHER_CELL = "Waiting for the kernel: another cell is running.";
 export const OURS = "Waiting for the kernel: it reads the numbers.";
 /** Where the ROC would be. */
-export const UNCHECKED = "Nobody has checked yet which of these samples are memorised in the end. Shadow models, which trained on others of them, would say so, and draw the ROC here.";
+export const UNCHECKED = "Nobody has checked yet. Shadow models, trained on other halves of the data, say which of these samples are memorised, and draw the ROC here.";
 export const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
 
 /** Each filter's word and what it shows. The last two have no tab unless they are chosen. */

@@ -35,13 +35,6 @@ test("scores are unpacked with their ties and their truth", () => {
   assert.equal(scores.memorized, 4);
 });
 
-test("the rule by class marks samples, also of those that share a score", () => {
-  const data = wires.unpack(wire({ below: bytes(new Uint8Array([0b01011000])) }));
-  assert.deepEqual([...data.below], [0, 1, 0, 1, 1, 0]);
-  assert.deepEqual([...data.belowUpTo], [0, 1, 3]);
-  assert.equal(wires.unpack(wire()).belowUpTo, null);
-});
-
 test("without ground truth nothing is known of memorised samples", () => {
   const data = wires.unpack(wire());
   const scores = wires.unpackTruth(data, { bits: null, of_shared: null });

@@ -162,18 +162,6 @@ test("η decides who is memorised, ties of the scores included", () => {
   assert.equal(scores.memorizedUpTo, null);
 });
 
-test("Shift and an arrow on η make one sample more or less memorised", () => {
-  const logLira = [5, 4, 4, 3.5, -1, -Infinity];
-  const memorized = (eta) => logLira.filter((value) => value >= eta).length;
-  assert.equal(maths.neighbourEta(logLira, 4, 1), 5);
-  assert.equal(maths.neighbourEta(logLira, 3.7, 1), 5);
-  assert.equal(memorized(maths.neighbourEta(logLira, 5, 1)), 0);
-  assert.equal(maths.neighbourEta(logLira, 4, -1), 3.5);
-  assert.equal(maths.neighbourEta(logLira, 99, -1), 5);
-  assert.equal(maths.neighbourEta(logLira, -1, -1), -1);
-  assert.equal(maths.neighbourEta(logLira, 99, 1), 99);
-});
-
 test("the AUC counts pairs, ties a half", () => {
   const { rows, scores } = sample(40, 120, 30);
   const [hits, others] = [rows.filter((r) => r.memorized), rows.filter((r) => !r.memorized)];

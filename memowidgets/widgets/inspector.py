@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from memowidgets.evaluation.scored import Rule
+    from memowidgets.widgets.compared import Compared
     from memowidgets.widgets.inspected import Extra, Listed
     from memowidgets.widgets.messages import (
         AskDetail,
@@ -91,6 +92,7 @@ class Inspection(AtThreshold):
         self._items = Items(self._reader, class_names_of(samples, class_names), names)
         self._title, self._detail, self._compute_at = "score", detail, compute_at
         self._found: tuple[str, NDArray[np.bool_]] | None = None
+        self._parts: Compared | None = None
         self._rows = rows_from(self._reader, *(None,) * 8)
         self._deciding = Deciding(
             DecisionLog() if decisions is None else decisions, self._reader, self._items
@@ -302,7 +304,7 @@ class Inspection(AtThreshold):
             return rows.order(first)
 
     def _narrowed(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
-        """Return the rows of a class, or of a bar of scores, that contain a text."""
+        """Return the rows of a class, a bar, or a part of two scores, that contain a text."""
         label, search = asked.get("label"), asked.get("search", "")
         base = np.ones(len(rows), dtype=np.bool_)
         if label is not None and rows.scored.labels is not None:
@@ -310,6 +312,9 @@ class Inspection(AtThreshold):
         between = asked.get("between")
         if between is not None and rows.scored.is_scored:
             base &= (rows.scored.scores >= between[0]) & (rows.scored.scores <= between[1])
+        part = asked.get("part")
+        if part is not None and self._parts is not None:
+            base &= np.isin(rows.scored.positions, self._parts.part(part))
         wanted = search.casefold().strip()
         if wanted:
             base &= self._matches(rows, wanted)

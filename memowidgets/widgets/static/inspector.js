@@ -57,6 +57,9 @@ export class Inspector {
     this.label = "";
     /** Lowest and highest score of the bar whose samples are shown. @type {[number, number] | null} */
     this.between = null;
+    /** The part of two compared scores whose samples are shown. @type {import("./messages.js").Part | null} */
+    this.part = null;
+    this.partName = "";
     /** @type {Record<string, ReturnType<typeof setTimeout>>} */
     this.timers = {};
     /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
@@ -128,7 +131,7 @@ export class Inspector {
     }
     if (!led) ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
     ears.onModel("change:_version", () => {
-      this.between = null; // of another score
+      this.between = this.part = null; // of another score
       this.open = null; // what is known of the sample is of another score too
     });
     ears.onModel("change:_dimmed", () => this.dim());
@@ -190,7 +193,18 @@ export class Inspector {
       return;
     }
     this.between = between;
+    this.part = null;
     this.change(between === null ? { page: 0 } : { filter: "all", page: 0 });
+  }
+
+  /**
+   * Shows the samples that some of two compared scores flag, and the other does not.
+   * @param {import("./messages.js").Part} part
+   * @param {string} name
+   */
+  showPart(part, name) {
+    Object.assign(this, { part, partName: name, between: null });
+    this.change({ filter: "all", page: 0 });
   }
 
   /**
@@ -262,6 +276,7 @@ export class Inspector {
       label: this.label === "" ? null : Number(this.label),
       search: this.search,
       between: this.between,
+      part: this.part,
     };
   }
 
@@ -371,7 +386,8 @@ export class Inspector {
     this.classes.hidden = reply.classes.length === 0;
     this.query.hidden = reply.kind === "image";
     if (this.isNarrowed()) this.showTools(true);
-    this.barChip.hidden = this.between === null;
+    this.barChip.hidden = this.between === null && this.part === null;
+    if (this.part !== null) this.barChip.textContent = `${this.partName} ✕`;
     if (this.between !== null) {
       const [low, high] = this.between.map((score) => fixed(score, reply.digits));
       this.barChip.textContent = `${reply.scoreName} ${low} to ${high} ✕`;
@@ -395,7 +411,7 @@ export class Inspector {
    * @param {Reply} reply
    */
   showCounts(reply) {
-    const live = this.between === null && !this.isNarrowed() ? this.live : null;
+    const live = this.between === null && this.part === null && !this.isNarrowed() ? this.live : null;
     const counts = { ...reply.counts, ...live };
     for (const [name, { count }] of Object.entries(this.filter)) {
       write(count, name in reply.counts ? whole(counts[name]) : "");

@@ -137,8 +137,6 @@ class Content:
         Digests of model, data and run.
     by_class : bool
         Whether the rule by class flags, in place of τ.
-    others : mapping of str to array of shape (n,)
-        Other scores of the same members, to compare.
     support : pair of arrays of shape (n,), optional
         Number of models that memorised each of them, NaN for unknown, of those that trained on it.
     """
@@ -165,7 +163,6 @@ class Content:
     truth_given: bool = False
     digests: Sequence[Digest] = ()
     by_class: bool = False
-    others: Mapping[str, Floats] = field(default_factory=dict)
     support: tuple[Floats, NDArray[np.int64]] | None = None
 
     @property

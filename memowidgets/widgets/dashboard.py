@@ -200,7 +200,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         for name in PICKS:
             for pick in picks:
                 self._check(name, pick[name])
-        return picks
+        return [_as_pick((each["metric"], each["layer"], each["checkpoint"])) for each in picks]
 
     def _say(self, text: str, kind: str = "note") -> None:
         """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""

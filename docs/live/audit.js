@@ -307,6 +307,7 @@ export class Recorded {
     const by = first === null || second === null ? "" : fixed(first[0] - second[0], 2);
     const said = by && `The AUC of ${names[0]} less that of ${names[1]} is ${by}. ${PAIRED}`;
     this.compared = comparedOf(views, logLira, eta);
+    model.set("_beside", picks[1]);
     const truly = eta === this.content.eta ? this.view.truly : "";
     model.set("_compared", { version: this.version, eta, names, ...this.compared, truly, said, areas });
   }

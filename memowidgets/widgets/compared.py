@@ -11,7 +11,6 @@ import numpy as np
 
 from memowidgets.evaluation import Evaluation, compare, roc
 from memowidgets.vocabulary import verb, whole
-from memowidgets.widgets.inspected import aligned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +45,7 @@ class Compared:
         cls, first: Scored, memorized: NDArray[np.bool_] | None, others: Sequence[Scored]
     ) -> Compared:
         """Take the samples of the first score that have each other one too."""
-        beside = [aligned(each.positions, each.scores, first.positions) for each in others]
+        beside = [_aligned(each.positions, each.scores, first.positions) for each in others]
         scores = np.stack([first.scores, *beside])
         there = ~np.isnan(scores).any(axis=0)
         if not there.any():
@@ -67,7 +66,8 @@ class Compared:
         """Return the positions of the samples that some scores flag at a budget, and others not."""
         wanted = np.array(asked["flagged"], dtype=np.bool_)[:, None]
         flagged = self.ranks[: len(wanted)] <= asked["budget"]
-        return self.positions[(flagged == wanted).all(axis=0)]
+        chosen: NDArray[np.int64] = self.positions[(flagged == wanted).all(axis=0)]
+        return chosen
 
     @cached_property
     def evaluations(self) -> list[Evaluation]:
@@ -90,10 +90,12 @@ class Compared:
         found = compare(first, second)
         low, high = found.interval
         unclear = low <= 0 <= high
-        ends = f"{_signed(low)} to {_signed(high)}"
+        digits = next((d for d in (2, 3) if round(low, d) and round(high, d)), 4)
+        shown = [f"{round(x, digits) + 0.0:.{digits}f}" for x in (found.difference, low, high)]
+        by, *ends = (text.replace("-", "−") for text in shown)
         so = "includes 0: this audit can't tell them apart" if unclear else "leaves out 0"
-        by = f"The AUC of {names[0]} less that of {names[1]} is {_signed(found.difference)}"
-        return f"{left_out}{by}. Its paired 95 % interval, {ends}, {so}."
+        between = f"Its paired 95 % interval, {' to '.join(ends)}, {so}."
+        return f"{left_out}The AUC of {names[0]} less that of {names[1]} is {by}. {between}"
 
     @property
     def wire(self) -> dict[str, Any]:
@@ -106,5 +108,10 @@ class Compared:
         }
 
 
-def _signed(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+def _aligned(
+    at: NDArray[np.int64], scores: NDArray[np.float64], positions: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the scores of these positions, NaN for one that has none."""
+    everywhere = np.full(int(max(at.max(initial=0), positions.max(initial=0))) + 1, np.nan)
+    everywhere[at] = scores
+    return everywhere[positions]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-import weakref
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ from memowidgets.widgets.compared import Compared
 from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.inspected import Extra, Listed
+from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pick, State, fields, mismatch
 from memowidgets.widgets.standin import bundle
@@ -106,8 +105,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     metric = traitlets.Unicode("").tag(sync=True)
     computed = traitlets.Bool(default_value=False).tag(sync=True)
     outdated = traitlets.Bool(default_value=False).tag(sync=True)
-    comparing = traitlets.List().tag(sync=True)
-    _beside = traitlets.Dict().tag(sync=True)
+    comparing: Any = traitlets.List().tag(sync=True)
+    _beside: Any = traitlets.Dict().tag(sync=True)
     _compared = traitlets.Dict().tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
     _share = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -197,10 +196,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         problem = mismatch(picks, list[Pick], "comparing")
         if problem or len(picks) > MOST_OTHERS:
             raise ValueError(problem or f"comparing has {len(picks)} scores, not 1 or 2")
-        for name in PICKS:
-            for pick in picks:
-                self._check(name, pick[name])
-        return [_as_pick((each["metric"], each["layer"], each["checkpoint"])) for each in picks]
+        for place in map(_as_place, picks):
+            for name, value in zip(ORDER, place, strict=True):
+                self._check(name, value)
+        return [_as_pick(_as_place(pick)) for pick in picks]
 
     def _say(self, text: str, kind: str = "note") -> None:
         """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
@@ -557,8 +556,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         first = found.tau if budget is None else flagging(found.scores, budget)
         tau = self._taus.get(pick[0], first)
         taus = self._taus | {pick[0]: tau}
-        extras = self._extras(pick)
-        rows = Listed(judged.scored, eta if judged.has_log_lira else None, extras)
+        rows = Listed(judged.scored, eta if judged.has_log_lira else None)
         with self.hold_sync():  # one message for the whole view
             self._follow(pick)
             self._shown, self._stale, self._parts = pick, False, None
@@ -580,27 +578,12 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if rows.scored.log_lira is not None:
                 self._show_rows(replace(rows, eta=self.eta_committed), self._title, None)
 
-    def _extras(self, pick: Place) -> dict[str, Extra]:
-        """Return the other scores that are computed at this layer and checkpoint, to sort by."""
-        score, layer, checkpoint = pick
-        return {
-            other.value: Extra(
-                other.label, partial(self._read_score, (other.value, layer, checkpoint))
-            )
-            for other in self._source.score_choices()
-            if other.value != score and self._source.is_computed(other.value, layer, checkpoint)
-        }
-
-    def _read_score(self, pick: Place) -> Any:
-        view = self._source.view(*pick)
-        return view.positions, view.scores
-
     # ---------------------------------------------------------------- comparing
 
     @property
     def _others(self) -> list[Place]:
         """What is compared with the score on show."""
-        return [(each["metric"], each["layer"], each["checkpoint"]) for each in self.comparing]
+        return [_as_place(pick) for pick in self.comparing]
 
     def _lacking(self) -> Place | None:
         """Return the first of what is picked and compared that is not computed."""
@@ -642,51 +625,57 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         with self._lock:
             if self._restoring or not self.comparing or self._shown != self._choice:
                 return
-            lacking = self._lacking()
+            lacking, self._beside = self._lacking(), self.comparing[0]
             if lacking is None:
-                self._comparer.run(partial(_compare_now, weakref.ref(self)))
+                self._comparer.run(self._compare_now)
             elif self._wait_for(lacking).short:
                 self.compute()
 
-    def _compare_in_thread(self) -> None:
+    def _compare_now(self) -> None:
         """Send the page the comparison of what is on show."""
         with self._lock:
             judged, shown, others = self._judged, self._shown, self._others
         if shown is None or self._closed or not others:
             return
         try:
-            self._send_comparison(judged, [shown, *others])
+            found, sent = self._comparison(judged, shown, others)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar
             self._say(_sentence(error), "error")
-
-    def _send_comparison(self, judged: Judged, places: list[Place]) -> None:
-        _, layer, checkpoint = places[0]
-        first, memorized = judged.scored, judged.memorized
-        found = Compared.of(first, memorized, [self._source.view(*each) for each in places[1:]])
-        differ = [name for i, name in enumerate(ORDER) if len({each[i] for each in places}) > 1]
-        names = [self._label(each, differ) or self._label(each) for each in places]
-        listed = {self._label(each): each for each in places}
-        for metric in self._labels["metric"]:
-            listed.setdefault(self._label((metric, layer, checkpoint)), (metric, layer, checkpoint))
-        areas = []
-        for place in listed.values() if found.evaluations else ():
-            at = places.index(place) if place in places else -1
-            name = names[at] if at >= 0 else self._labels["metric"][place[0]]
-            area = self._area(judged, place)
-            areas.append({"name": name, "auc": area, "marked": at >= 0})
-        areas.sort(key=lambda row: -row["auc"][0] if row["auc"] else 0)
+            return
         with self._lock:
-            if judged is self._judged and places == [self._shown, *self._others]:
-                self._parts = found
-                said = {**judged.key, "names": names, "truly": judged.said["truly"]}
-                self._compared = {**said, **found.wire, "said": found.said(names), "areas": areas}
+            if judged is self._judged and others == self._others:
+                self._parts, self._compared = found, sent
+
+    def _comparison(
+        self, judged: Judged, shown: Place, others: list[Place]
+    ) -> tuple[Compared, dict[str, Any]]:
+        """Return the compared scores, and what the page is told of them and of all others."""
+        places, views = [shown, *others], [self._source.view(*other) for other in others]
+        found = Compared.of(judged.scored, judged.memorized, views)
+        differ = [name for name, each in zip(ORDER, zip(*places)) if len({*each}) > 1]  # noqa: B905
+        labels = [self._label(each) for each in places]
+        called = [self._label(each, differ) or self._label(each) for each in places]
+        names = dict(zip(labels, called, strict=True))
+        beside = [*places, *((metric, *shown[1:]) for metric in self._labels["metric"])]
+        areas: list[dict[str, Any]] = [
+            {
+                "name": names.get(label, self._labels["metric"][place[0]]),
+                "auc": self._area(judged, place),
+                "marked": label in names,
+            }
+            for label, place in {self._label(place): place for place in beside}.items()
+            if found.evaluations
+        ]
+        areas.sort(key=lambda row: -row["auc"][0] if row["auc"] else 0)
+        known = {**judged.key, "truly": judged.said["truly"], "areas": areas}
+        return found, {**known, "names": called, **found.wire, "said": found.said(called)}
 
     def _area(self, judged: Judged, place: Place) -> list[float] | None:
         """Return a score's AUC with its interval, if it is computed."""
         if not self._source.is_computed(*place):
             return None
-        scored = self._source.view(*place)
-        found = Compared.of(judged.scored, judged.memorized, [scored]).evaluations
+        views = [self._source.view(*place)]
+        found = Compared.of(judged.scored, judged.memorized, views).evaluations
         return [found[1].auc, *found[1].auc_interval] if found else None
 
     def _detail_of(self, position: int) -> SampleDetail:
@@ -787,16 +776,13 @@ def _choices_of(source: DashboardSource) -> dict[str, Sequence[Choice]]:
     }
 
 
+def _as_place(pick: Pick) -> Place:
+    return pick["metric"], pick["layer"], pick["checkpoint"]
+
+
 def _as_pick(place: Place) -> Pick:
     metric, layer, checkpoint = place
     return {"checkpoint": checkpoint, "layer": layer, "metric": metric}
-
-
-def _compare_now(reference: weakref.ref[Dashboard]) -> None:
-    """Compare what is on show by now, in a thread that does not keep the dashboard alive."""
-    dashboard = reference()
-    if dashboard is not None:
-        dashboard._compare_in_thread()  # noqa: SLF001 - its own worker
 
 
 def _throttled(show: Any) -> Any:

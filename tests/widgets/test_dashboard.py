@@ -140,7 +140,7 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     assert told(dashboard, "data")["title"] == "PSMI, layer last, epoch-2"
     assert dashboard.computed
     dashboard.layer = "1"
-    assert told(dashboard, "data")["pick"]["layer"] == "1"
+    assert told(dashboard, "data")["title"] == "PSMI, layer 1, epoch-2"
 
 
 def test_another_score_flags_as_many_samples_until_tau_moves(opened):

@@ -14,7 +14,7 @@ from pathlib import Path
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.store import RunDirectory
-from memowidgets.widgets import Extra, SampleInspector
+from memowidgets.widgets import SampleInspector
 from tests.widgets.fake_source import detail_of
 from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
 run = RunDirectory(Path(tempfile.mkdtemp()) / "run")
@@ -28,7 +28,6 @@ inspector = SampleInspector(
     decisions=log, page_size=12,
     detail=lambda position: detail_of(position, n),
     compute=lambda layer, checkpoint: computed.append((layer, checkpoint)),
-    extras={"loss": Extra("Loss", lambda: (np.arange(n), -scores))},
 )
 inspector
 """

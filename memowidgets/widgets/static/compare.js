@@ -1,7 +1,7 @@
 /** Two scores, or three, at one budget: rank against rank, whom each flags and finds, and their ROCs over each other. */
 
 import { PICKS } from "./bar.js";
-import { bytesOf, html, listeners, onTheme, onWidth, root, setAttributes, svg, tell, write } from "./dom.js";
+import { bytesOf, html, listeners, onTheme, onWidth, root, setAttributes, svg, write } from "./dom.js";
 import { countsAt, countUpTo, makeScores, tauAtRank } from "./maths.js";
 import { estimateText, whole } from "./numbers.js";
 import { RocPlot } from "./plots.js";
@@ -44,8 +44,8 @@ export class Compare {
     this.memorized = null;
     /** @type {Scores[]} */
     this.scores = [];
-    /** What was compared last. @type {Pick[]} */
-    this.last = [];
+    /** Of each ROC. @type {import("./maths.js").RocPoint[][]} */
+    this.points = [];
     const button = (/** @type {string} */ text, label = text) => html("button", { type: "button", class: "mw-button", "aria-label": label }, text);
     this.button = button("Compare");
     this.swap = button("Swap");
@@ -76,7 +76,7 @@ export class Compare {
 
   listen() {
     const { ears, model, explorer } = this;
-    ears.on(this.button, "click", () => this.compare(this.isOpen ? [] : this.last.length > 0 ? this.last : [model.get("_beside")]));
+    ears.on(this.button, "click", () => this.compare(model.get("comparing").length > 0 ? [] : [model.get("_beside")]));
     ears.on(this.close, "click", () => this.compare([]));
     ears.on(this.swap, "click", () => {
       const [other] = model.get("comparing");
@@ -97,27 +97,23 @@ export class Compare {
     onTheme(ears, () => requestAnimationFrame(() => this.draw()));
   }
 
-  get isOpen() {
-    return this.model.get("comparing").length > 0;
-  }
-
   /** @param {Pick[]} picks  none closes the panel */
   compare(picks) {
     this.model.set("comparing", picks);
-    tell(this.model);
+    this.bar.tell();
     if (picks.length === 0) this.button.focus();
   }
 
   show() {
-    const { model, isOpen, root: panel } = this;
+    const { model, root: panel } = this;
     const picks = /** @type {Pick[]} */ (model.get("comparing"));
+    const isOpen = picks.length > 0;
     this.button.hidden = model.get("_beside").metric === undefined;
     this.button.setAttribute("aria-expanded", String(isOpen));
     if (isOpen && panel.hidden) this.budget = Math.max(1, this.explorer.counted().flagged);
     panel.hidden = !isOpen;
     this.box.classList.toggle("mw-comparing", isOpen);
     if (!isOpen) return;
-    this.last = picks;
     this.selects.forEach((select, i) => this.offer(select, picks[i]));
     const wire = /** @type {Wire} */ (model.get("_compared"));
     const fits = wire.version === model.get("_data").version && (wire.eta ?? model.get("eta_committed")) === model.get("eta_committed") && wire.names.length === picks.length + 1;
@@ -162,7 +158,10 @@ export class Compare {
     if (this.wire === null || this.plot.clientWidth === 0) return;
     this.side = Math.min(this.plot.clientWidth - LEFT - 8, LARGEST);
     this.drawRanks(this.ranks, this.memorized);
-    if (this.wire.areas.length > 0) this.roc.draw(this.scores[0], null, false);
+    if (this.wire.areas.length > 0) {
+      this.roc.draw(this.scores[0], null, false);
+      this.points = this.scores.map((scores) => this.roc.pointsOf(scores));
+    }
     this.move();
   }
 
@@ -243,17 +242,14 @@ export class Compare {
     const { budget, side } = this;
     const [at, end, right] = [LEFT + this.place(budget), TOP + side, LEFT + side];
     const line = TOP + right - at;
-    const rect = (/** @type {string} */ kind, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ width, /** @type {number} */ height) =>
-      svg("rect", { class: kind, x, y, width, height });
     const text = (/** @type {string} */ words, /** @type {number} */ x, /** @type {number} */ y, anchor = "middle", kind = "") =>
       svg("text", { x, y, "text-anchor": anchor, class: kind }, words);
     const upright = text(`rank by ${names[1]}`, 0, 0);
     upright.setAttribute("transform", `translate(12 ${TOP + side / 2}) rotate(-90)`);
     this.over.replaceChildren(
-      rect("mw-both", LEFT, line, at - LEFT, end - line),
-      rect("mw-one", LEFT, TOP, at - LEFT, line - TOP),
-      rect("mw-one", at, line, right - at, end - line),
-      svg("path", { d: `M${at} ${TOP}V${end}M${LEFT} ${line}H${right}` }),
+      svg("path", { class: "mw-both", d: `M${LEFT} ${line}H${at}V${end}H${LEFT}z` }),
+      svg("path", { class: "mw-one", d: `M${LEFT} ${TOP}H${at}V${line}H${LEFT}zM${at} ${line}H${right}V${end}H${at}z` }),
+      svg("path", { class: "mw-budget-line", d: `M${at} ${TOP}V${end}M${LEFT} ${line}H${right}` }),
       text(parts[0].name, LEFT + 5, end - 6, "start", "mw-part"),
       text(parts[1].name, LEFT + 5, TOP + 14, "start", "mw-part"),
       text(parts[2].name, right - 4, end - 6, "end", "mw-part"),
@@ -276,7 +272,7 @@ export class Compare {
     write(roc.fpr, "FPR");
     write(roc.tpr, "TPR");
     this.curves.replaceChildren(...counts.flatMap(({ found, flaggedOnly }, i) => {
-      const points = roc.pointsOf(this.scores[i]);
+      const points = this.points[i];
       const height = 0.7 - 0.22 * i; // where its name stands
       const [x, y] = [roc.x(points.find(({ tpr }) => tpr >= height)?.fpr ?? 0), roc.y(height)];
       const kind = `mw-curve-${i + 1}`;

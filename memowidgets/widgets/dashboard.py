@@ -16,7 +16,7 @@ import traitlets
 from memowidgets.checks import as_code
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.store import without_advice
+from memowidgets.store import StoreError, without_advice
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.compared import Compared
 from memowidgets.widgets.explored import Judged
@@ -674,8 +674,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         """Return a score's AUC with its interval, if it is computed."""
         if not self._source.is_computed(*place):
             return None
-        views = [self._source.view(*place)]
-        found = Compared.of(judged.scored, judged.memorized, views).evaluations
+        try:
+            views = [self._source.view(*place)]
+            found = Compared.of(judged.scored, judged.memorized, views).evaluations
+        except (StoreError, ValueError):  # it is not defined here
+            return None
         return [found[1].auc, *found[1].auc_interval] if found else None
 
     def _detail_of(self, position: int) -> SampleDetail:

@@ -150,6 +150,7 @@ def test_a_mean_that_is_not_defined_is_a_sentence_and_has_no_place_among_all_sco
         dashboard.wait(60)
         place = {"checkpoint": "epoch-1", "layer": dashboard.layer}
         dashboard.comparing = [place | {"metric": "loss"}]
+        dashboard.compute()
         dashboard.wait(60)
         areas = {row["name"]: row["auc"] for row in dashboard._compared["areas"]}
         assert areas["Log-probability"]

@@ -344,7 +344,7 @@ def linked(chromium, tmp_path_factory):
             page.goto("about:blank")  # another fragment alone would not load it anew
             page.goto(address if "://" in address else f"{file.as_uri()}#{address}")
             page.wait_for_selector("body[data-ready]")
-            page.locator(".mw-card").first.wait_for()
+            page.locator(".mw-card").first.wait_for(state="attached")  # hidden while comparing
             return page
 
         yield go

@@ -70,6 +70,7 @@ export class Compare {
     this.root.append(head, budget, html("div", { class: "mw-compare-body" }, ...columns));
     this.size = onWidth(this.root, () => this.draw());
     this.ears.later(this.size.stop);
+    this.root.hidden = true; // so that a page that opens with it takes its budget from τ
     this.listen();
     this.show();
   }

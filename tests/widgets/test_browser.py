@@ -112,7 +112,7 @@ def test_without_ground_truth_two_scores_are_compared_by_whom_both_flag(widget_p
     budget = shown.python("dashboard.counts['flagged']")
     assert page.locator(".mw-budget").inner_text().startswith(f"{budget} of 600; both flag")
     assert page.locator(".mw-parts th").all_inner_texts() == ["flagged by", "samples"]
-    assert page.locator(".mw-compare .mw-roc").is_hidden()
+    assert page.locator(".mw-rocs").is_hidden()
     shown.screenshots("widgets-compare-unchecked", of=".mw-dashboard", widths=[960])
 
 

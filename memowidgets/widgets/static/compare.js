@@ -62,7 +62,8 @@ export class Compare {
     this.said = html("p", { role: "status" });
     this.roc = new RocPlot();
     this.curves = svg("g");
-    this.roc.element.append(this.curves);
+    this.roc.element.setAttribute("class", "mw-rocs");
+    this.roc.element.replaceChildren(this.roc.lines, this.roc.chance, this.curves, this.roc.fpr, this.roc.tpr);
     this.areas = html("table", { class: "mw-areas" });
     const head = html("div", { class: "mw-row" }, this.first, "or", ...this.selects, html("span", { class: "mw-gap" }), this.swap, this.close);
     const budget = html("label", { class: "mw-row mw-budget-row" }, "look at", this.slider, this.says);

@@ -47,7 +47,7 @@ function parsed(text) {
  */
 function problem(name, value, known) {
   if (!known) return `unknown part of a state: ${short(name)}`;
-  if (name === "pinned") return "this page does not hold the pinned curve";
+  if (name === "comparing") return "this page does not hold the scores that are compared";
   if (name === "selected" && isWhole(value)) return `there is no sample at position ${value} here`;
   return `unknown ${name} ${short(JSON.stringify(value))}`;
 }

@@ -3,15 +3,17 @@
 import { Answers } from "../../memowidgets/report/static/answers.js";
 import { StandIn } from "../../memowidgets/report/static/model.js";
 import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/maths.js";
+import { fixed } from "../../memowidgets/widgets/static/numbers.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
 import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
 import { bandOf } from "./band.js";
 import { detailOf } from "./details.js";
-import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
+import { areaOf, comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
 /** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
 /** @typedef {"metric" | "layer" | "checkpoint"} Pick */
+/** @typedef {import("../../memowidgets/widgets/static/messages.js").Pick} PickOf */
 
 /**
  * @typedef {object} More  what a whole audit has beside its views
@@ -41,9 +43,29 @@ const SORTS = [
   ["order", "as in the dataset"],
 ];
 /** What changes the view that the address names. */
-const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "pinned", "more", "filter", "sort", "decision", "page", "selected"];
+const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "more", "filter", "sort", "decision", "page", "selected"];
+const PAIRED = "Its paired interval takes the kernel of a dashboard.";
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
+
+/** Answers that can be narrowed to what two compared scores flag. */
+class Parts extends Answers {
+  /**
+   * @param {() => ReturnType<typeof comparedOf> | null} compared
+   * @param {ConstructorParameters<typeof Answers>} rest
+   */
+  constructor(compared, ...rest) {
+    super(...rest);
+    this.compared = compared;
+  }
+
+  /** @param {import("../../memowidgets/widgets/static/messages.js").Shown} asked */
+  narrowed(asked) {
+    const [rows, part, compared] = [super.narrowed(asked), asked.part, this.compared()];
+    if (!part || compared === null) return rows;
+    return rows.filter((row) => part.flagged.every((flagged, i) => compared.ranks[i][row] <= part.budget === flagged));
+  }
+}
 
 /** One recorded audit. */
 export class Recorded {
@@ -66,7 +88,7 @@ export class Recorded {
         computed: true, outdated: false, _work: { busy: false }, _status: "",
         _message: { kind: "", text: "" }, _warnings: [], _notes: [],
         tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
-        comparing: false, pinned: null, _pinned: {}, more: false, _comparable: true, _dimmed: false,
+        comparing: [], _beside: {}, _compared: {}, more: false, _dimmed: false,
         page: 0, page_size: size, filter: "flagged", sort: "risk", decision: "any",
         _version: 0, _decided: 0, selected: null, _has_address: true,
       },
@@ -86,12 +108,14 @@ export class Recorded {
     this.wire;
     /** @type {Answers} */
     this.answers;
+    /** @type {ReturnType<typeof comparedOf> | null} */
+    this.compared = null;
     this.show(this.view);
     for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
     this.model.on("change:tau_committed", () => (this.taus = new Map([[this.view.metric, this.model.get("tau_committed")]])));
-    for (const name of ["eta_committed", "comparing"]) this.model.on(`change:${name}`, () => this.tellLate());
+    this.model.on("change:eta_committed", () => this.tellLate());
+    this.model.on("change:comparing", () => this.compare());
     this.model.on("change:eta_committed", () => this.model.set("_version", this.model.get("_version") + 1));
-    this.model.on("change:pinned", () => this.model.set("_pinned", this.curveOf(this.model.get("pinned")) ?? {}));
     for (const name of PUBLISHED) this.model.on(`change:${name}`, () => this.publish());
   }
 
@@ -195,26 +219,17 @@ export class Recorded {
     const named = (/** @type {Choice[]} */ offered) => oneOf(offered.map(({ value }) => value));
     return {
       checkpoint: named(choices.checkpoints), layer: named(choices.layers), metric: named(choices.metrics),
-      tau: isNumber, eta: isNumber, comparing: isFlag, more: isFlag, page: isWhole,
+      tau: isNumber, eta: isNumber, comparing: (picks) => this.areComparable(picks), more: isFlag, page: isWhole,
       filter: oneOf(FILTERS), sort: oneOf(SORTS.map(([name]) => name)), decision: oneOf(["any"]),
-      pinned: (value) => value === null || this.curveOf(value) !== null,
       selected: (value) => value === null || (isWhole(value) && value < ids.length),
     };
   }
 
-  /**
-   * The ROC that is pinned, as the kernel sends it; null where this page does not hold it.
-   * @param {any} pinned  of an address, so from anywhere
-   * @returns {import("../../memowidgets/widgets/static/messages.js").PinnedCurve | null}
-   */
-  curveOf(pinned) {
-    if (pinned === null || typeof pinned !== "object") return null;
-    const view = this.found(pinned.metric, pinned.layer, pinned.checkpoint);
-    /** @type {unknown} */
-    const eta = pinned.eta ?? this.content.eta;
-    if (view === undefined || typeof eta !== "number" || !isNumber(eta)) return null;
-    const compared = comparedOf(view, view.title, this.logLira, eta);
-    return compared && { title: view.title, eta, auc: compared.auc, points: compared.points };
+  /** @param {unknown} picks  of an address, so from anywhere */
+  areComparable(picks) {
+    const isHeld = (/** @type {any} */ pick) =>
+      pick !== null && typeof pick === "object" && this.found(pick.metric, pick.layer, pick.checkpoint) !== undefined;
+    return Array.isArray(picks) && picks.length <= 2 && picks.every(isHeld);
   }
 
   /** @param {View} view */
@@ -222,6 +237,7 @@ export class Recorded {
     const { model } = this;
     const tau = this.tauFor(view);
     const taus = new Map(this.taus).set(view.metric, tau);
+    const before = this.view;
     this.view = view;
     this.version += 1;
     this.wire = this.wireOf(view);
@@ -230,6 +246,8 @@ export class Recorded {
     model.set("tau_committed", tau);
     this.taus = taus;
     model.set("_truth", truthOf(this.wire, model.get("eta")));
+    this.compared = null;
+    this.follow(before, view);
     this.tellLate();
     model.set("_data", this.wire.data);
     model.set("_warnings", view.warnings);
@@ -240,10 +258,7 @@ export class Recorded {
 
   /** @param {View} view */
   wireOf(view) {
-    const wire = wireOf(view, this.logLira, this.content.eta_range, this.version);
-    const { metric, checkpoint, layer } = view;
-    const pick = { checkpoint, layer: layer === "" ? this.model.get("layer") : layer, metric };
-    return { ...wire, data: { ...wire.data, pick } };
+    return wireOf(view, this.logLira, this.content.eta_range, this.version);
   }
 
   /**
@@ -258,30 +273,69 @@ export class Recorded {
     return tauAtRank(scores, rankShareAtMost(scores, before.filter((score) => score <= at).length / before.length));
   }
 
-  /** Sends the other scores of this checkpoint, if they are to be compared, and soon the band. */
+  /** Sends what is known at η, and soon the band. */
   tellLate() {
     const { model, view } = this;
     const eta = model.get("eta_committed");
     const asRecorded = eta === this.content.eta;
-    const compared = model.get("comparing") ? this.others() : [];
-    const others = compared.map((other) => comparedOf(other, this.labelOf(other.metric), this.logLira, eta));
-    const late = {
-      version: this.version, eta, band: null, failed: "",
-      remarks: asRecorded ? view.remarks : [],
-      truly: asRecorded ? view.truly : "",
-      others: others.filter((other) => other !== null),
-    };
+    const late = { version: this.version, eta, band: null, remarks: asRecorded ? view.remarks : [], truly: asRecorded ? view.truly : "" };
     model.set("_late", late);
     clearTimeout(this.banding);
     this.banding = setTimeout(() => model.set("_late", { ...late, band: bandOf(judgedOf(this.wire, eta)) }), AFTER_PAINT);
+    this.compare();
   }
 
-  others() {
+  /** Compares the score on show with the others that are wanted. */
+  compare() {
+    const { model, logLira } = this;
+    const eta = model.get("eta_committed");
+    const picks = /** @type {PickOf[]} */ ([this.view, ...model.get("comparing")]);
+    const views = picks.flatMap((pick) => this.found(pick.metric, pick.layer, pick.checkpoint) ?? []);
+    if (views.length < picks.length) {
+      model.set("_message", { kind: "note", text: "This page does not hold that score." });
+      model.set("comparing", []);
+    }
+    if (views.length < 2 || views.length < picks.length) return;
+    const differ = PICKS.filter((name) => new Set(views.map((view) => this.pickOf(view)[name])).size > 1);
+    const names = views.map((view) => differ.map((name) => view[name]).filter(Boolean).map((value) => this.labelOf(value)).join(", ") || view.title);
+    const { checkpoint } = this.view;
+    const beside = this.content.choices.metrics.flatMap(({ value }) => this.found(value, model.get("layer"), checkpoint) ?? []);
+    const areas = [...new Set([...views, ...beside])].map((view) => ({
+      name: names[views.indexOf(view)] ?? this.labelOf(view.metric), auc: areaOf(view, logLira, eta), marked: views.includes(view),
+    })).filter(({ auc }) => auc !== null).sort((a, b) => (b.auc?.[0] ?? 0) - (a.auc?.[0] ?? 0));
+    const [first, second] = views.map((view) => areaOf(view, logLira, eta));
+    const by = first === null || second === null ? "" : fixed(first[0] - second[0], 2);
+    const said = by && `The AUC of ${names[0]} less that of ${names[1]} is ${by}. ${PAIRED}`;
+    this.compared = comparedOf(views, logLira, eta);
+    model.set("_beside", picks[1]);
+    const truly = eta === this.content.eta ? this.view.truly : "";
+    model.set("_compared", { version: this.version, eta, names, ...this.compared, truly, said, areas });
+  }
+
+  /**
+   * Another score is compared with the same ones; one of these changes places with the old.
+   * @param {View} before
+   * @param {View} view  the one to show
+   */
+  follow(before, view) {
+    const moved = /** @type {PickOf[]} */ (this.model.get("comparing")).map((other) => {
+      const there = { ...other };
+      for (const name of PICKS) if (other[name] === before[name]) there[name] = view[name];
+      const same = this.found(there.metric, there.layer, there.checkpoint) === view;
+      return same ? this.pickOf(before) : there;
+    });
+    this.model.set("comparing", moved);
     const layer = this.model.get("layer");
-    const there = this.content.views.filter((view) => view.checkpoint === this.view.checkpoint);
-    return there.filter(
-      (view) => view.metric !== this.view.metric && (view.layer === "" || view.layer === layer),
-    );
+    const other = this.content.views.find((one) => one.checkpoint === view.checkpoint && one.metric !== view.metric && (one.layer === "" || one.layer === layer));
+    this.model.set("_beside", other === undefined ? {} : this.pickOf(other));
+  }
+
+  /**
+   * @param {View} view
+   * @returns {PickOf}
+   */
+  pickOf({ checkpoint, layer, metric }) {
+    return { checkpoint, layer: layer || this.model.get("layer"), metric };
   }
 
   /**
@@ -293,7 +347,8 @@ export class Recorded {
     const scores = Array.from(scoresOf(view));
     /** @type {[number, string][]} */
     const classes = content.classes.map((name, i) => [i, name]);
-    return new Answers(
+    return new Parts(
+      () => this.compared,
       {
         columns: {
           positions: scores.map((_, i) => i),

@@ -1,7 +1,7 @@
 /** Views of a recorded audit in the form that the explorer takes from a kernel. No DOM. */
 
 import { fromLogLira } from "../../memowidgets/report/static/unpack.js";
-import { aucOf, judgedAt, rocPoints } from "../../memowidgets/widgets/static/maths.js";
+import { aucOf, judgedAt } from "../../memowidgets/widgets/static/maths.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
 
 /**
@@ -32,8 +32,6 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
  * @property {[string, string, string]} first  score, layer and checkpoint
  * @property {View[]} views
  */
-
-const CURVE = 300; // points of another score's curve, which is some 300 pixels wide
 
 /** @param {View} view */
 export function scoresOf({ scores, wide }) {
@@ -132,19 +130,39 @@ export function judgedOf(wire, eta) {
 }
 
 /**
- * Another score's curve and AUC, at the same η.
- * @param {View} view
- * @param {string} name  of the score
+ * How many members score at most as high as each.
+ * @param {ArrayLike<number>} scores
+ */
+export function ranksOf(scores) {
+  const order = risingOrder(scores);
+  const ranks = new Uint32Array(order.length);
+  for (let end = order.length, at = end - 1; at >= 0; at--) {
+    if (scores[order[at]] !== scores[order[end - 1]]) end = at + 1;
+    ranks[order[at]] = end;
+  }
+  return ranks;
+}
+
+/**
+ * Scores of the same members in the form that a comparison takes from a kernel.
+ * @param {View[]} views  the one on show first
  * @param {ArrayLike<number>} logLira
  * @param {number} eta
  */
-export function comparedOf(view, name, logLira, eta) {
-  const scores = judgedOf(wireOf(view, logLira, [0, 0], 1), eta);
-  const auc = aucOf(scores);
-  if (auc === null) return null;
-  const points = rocPoints(scores, (rate) => rate * CURVE, (rate) => rate * CURVE);
-  const rates = [...points.map(({ fpr }) => fpr), ...points.map(({ tpr }) => tpr)];
-  /** @type {[number, number, number]} */
-  const area = [auc.area, ...auc.interval];
-  return { name, auc: area, difference: null, points: Float32Array.from(rates) };
+export function comparedOf(views, logLira, eta) {
+  const n = logLira.length;
+  const bits = new Uint8Array(Math.ceil(n / 8));
+  for (let i = 0; i < n; i++) if (logLira[i] >= eta) bits[i >> 3] |= 128 >> (i & 7);
+  return { n, ranks: views.map((view) => ranksOf(scoresOf(view))), bits };
+}
+
+/**
+ * @param {View} view
+ * @param {ArrayLike<number>} logLira
+ * @param {number} eta
+ * @returns {[number, number, number] | null}  AUC and its interval
+ */
+export function areaOf(view, logLira, eta) {
+  const auc = aucOf(judgedOf(wireOf(view, logLira, [0, 0], 1), eta));
+  return auc && [auc.area, ...auc.interval];
 }

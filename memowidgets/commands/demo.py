@@ -88,7 +88,7 @@ def guess_of(audit: Audit) -> dict[str, Any]:
     from memowidgets.teaching.guess import guess_content
 
     evidence, truth = audit.evidence, audit.log_lira().dropna()
-    data = evidence.member_data
+    data: Any = evidence.member_data  # questions
     rows = [data.ids.tolist().index(name) for name in truth.index]
     now, last = (
         int(audit.checkpoints.epoch[name])

@@ -135,8 +135,6 @@ class Content:
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
         Digests of model, data and run.
-    others : mapping of str to array of shape (n,)
-        Other scores of the same members, to compare.
     support : pair of arrays of shape (n,), optional
         Number of models that memorised each of them, NaN for unknown, of those that trained on it.
     """
@@ -162,7 +160,6 @@ class Content:
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
-    others: Mapping[str, Floats] = field(default_factory=dict)
     support: tuple[Floats, NDArray[np.int64]] | None = None
 
     @property

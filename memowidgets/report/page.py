@@ -102,10 +102,8 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     """Return the traits that `ThresholdExplorer` sends its page, and log-LiRA."""
     judged = Judged.of(replace(scored, title=readable(scored.title), canaries=None), content.eta)
     judged = replace(judged, version=1)
-    others = {name: values[judged.counting] for name, values in content.others.items()}
     data = {**judged.data, "axes": [scored.axis]}  # no kernel computes the other
-    found = {"data": data, "truth": judged.wire, "log_lira": None}
-    found["late"] = {**judged.late(), "others": judged.compared(others)}
+    found = {"data": data, "truth": judged.wire, "late": judged.late(), "log_lira": None}
     if judged.scored.log_lira is not None:
         in_order = judged.sorted.rising(judged.scored.log_lira)
         short = thousandths(in_order)

@@ -2,7 +2,6 @@
 
 from memowidgets.widgets.dashboard import Dashboard
 from memowidgets.widgets.explorer import ThresholdExplorer
-from memowidgets.widgets.inspected import Extra
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.protocol import (
     Choice,
@@ -16,7 +15,6 @@ __all__ = [
     "Choice",
     "Dashboard",
     "DashboardSource",
-    "Extra",
     "Missing",
     "SampleDetail",
     "SampleInspector",

@@ -11,23 +11,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
-import numpy as np
 import traitlets
 
 from memowidgets.checks import as_code
 from memowidgets.evaluation.scored import AXES, AgainstClass
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.store import without_advice
+from memowidgets.store import StoreError, without_advice
 from memowidgets.visible import quoted, visible
-from memowidgets.widgets.explored import MOST_OTHERS, Judged, curve
+from memowidgets.widgets.compared import Compared
+from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.inspected import Extra, Listed, aligned
+from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
-from memowidgets.widgets.messages import Pinned, State, fields, mismatch
+from memowidgets.widgets.messages import Pick, State, fields, mismatch
 from memowidgets.widgets.standin import bundle
-from memowidgets.widgets.threads import give_back, in_background, watch
+from memowidgets.widgets.threads import Newest, give_back, in_background, watch
 from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
@@ -40,16 +40,18 @@ if TYPE_CHECKING:
 
 
 PICKS = ("checkpoint", "layer", "metric")
+ORDER = PICKS[::-1]  # as a source takes them
 THRESHOLDS = ("tau", "eta")
 PARTS = tuple(State.__annotations__)
 PUBLISHED = tuple(f"{name}_committed" if name in THRESHOLDS else name for name in PARTS)
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
+MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
 _EARLY = "Too early: {} the model is no better than guessing."
 _OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
-Pick = tuple[str, str, str]
+Place = tuple[str, str, str]
 
 
 class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
@@ -77,16 +79,17 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         ``"score"``, or ``"class"``: then scores and `tau` are in robust deviations from the median
         of each sample's class. There -1, where `tau` opens, flags what
         ``Audit.flagged(tau="class")`` has.
-    pinned : dict or None
-        Of which ``checkpoint``, ``layer``, ``metric`` and ``eta`` the pinned ROC is.
-    tau, tau_committed, eta, eta_committed, comparing, more, counts, evaluation, undecided
+    comparing : list of dict
+        ``checkpoint``, ``layer`` and ``metric`` of each score that is compared with the one on
+        show, at most 2. Empty: none is.
+    tau, tau_committed, eta, eta_committed, more, counts, evaluation, undecided
         As in `ThresholdExplorer`.
     page, page_size, filter, sort, decision, selected, decisions
         As in `SampleInspector`.
     state : dict
         ``checkpoint``, ``layer``, ``metric``, ``axis``, ``tau``, ``eta``, ``comparing``,
-        ``pinned``, ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``selected``: what
-        restores this view, without any sample's id or text. Set all of it or a part; what is not
+        ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``selected``: what restores this
+        view, without any sample's id or text. Set all of it or a part; what is not
         computed yet is restored once it is. In Voila the address of the page holds it too, after
         ``#memowidgets=``.
 
@@ -104,8 +107,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     metric = traitlets.Unicode("").tag(sync=True)
     computed = traitlets.Bool(default_value=False).tag(sync=True)
     outdated = traitlets.Bool(default_value=False).tag(sync=True)
-    pinned = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
-    _pinned = traitlets.Dict().tag(sync=True)
+    comparing: Any = traitlets.List().tag(sync=True)
+    _beside: Any = traitlets.Dict().tag(sync=True)
+    _compared = traitlets.Dict().tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
     _share = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _work: Any = traitlets.Dict(NO_WORK).tag(sync=True)
@@ -113,7 +117,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    _button = traitlets.Unicode("Compute").tag(sync=True)
+    _button = traitlets.Unicode("").tag(sync=True)
     _name = traitlets.Unicode("").tag(sync=True)
     _early = traitlets.Unicode("").tag(sync=True)
     _unchecked = traitlets.Dict().tag(sync=True)
@@ -123,9 +127,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._lock = threading.RLock()
         self._progress: Progress | None = None
         self._computing: threading.Event | None = None
-        self._shown: Pick | None = None
+        self._shown: Place | None = None
         self._restoring = True
-        self._pending: tuple[Pick, dict[str, Any]] | None = None
+        self._pending: tuple[Place, dict[str, Any]] | None = None
+        self._comparer = Newest("memowidgets-compare")
         self._unrestored: list[str] = []
         self._following = self._stale = self._closed = self._linked = False
         self._revision = self._newest_revision()
@@ -147,7 +152,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- what can be picked
 
     @property
-    def _choice(self) -> Pick:
+    def _choice(self) -> Place:
         """The picked metric, layer and checkpoint."""
         return self.metric, self.layer, self.checkpoint
 
@@ -181,28 +186,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _check_choice(self, proposal: Any) -> str:
         return self._check(proposal["trait"].name, str(proposal["value"]))
 
-    @validate("pinned")
-    def _check_pinned(self, proposal: Any) -> Pinned | None:
-        """Send the page the pinned curve, which it may not have."""
-        wanted: Pinned | None = proposal["value"]
-        if wanted is None:
-            self._pinned = {}
-            return None
-        problem = mismatch(wanted, Pinned, "pinned")
-        if problem:
-            raise ValueError(problem)
-        pick = wanted["metric"], wanted["layer"], wanted["checkpoint"]
-        for name, value in zip(reversed(PICKS), pick, strict=True):
-            self._check(name, value)
-        if not self._source.is_computed(*pick):
-            raise ValueError(f"the pinned curve ({', '.join(pick)}) is not computed yet")
-        eta = 4.0 if wanted["eta"] is None else checked_tau(wanted["eta"], "pinned.eta")
-        found = self._source.view(*pick)
-        evaluation = found.evaluated(eta)
-        if evaluation is None:
-            raise ValueError("there is no ROC to pin: some samples must be memorised, and some not")
-        self._pinned = {"title": found.title, "eta": eta, **curve(evaluation)}
-        return {**wanted, "eta": eta}
+    @validate("comparing")
+    def _check_comparing(self, proposal: Any) -> list[Pick]:
+        picks: list[Pick] = proposal["value"]
+        problem = mismatch(picks, list[Pick], "comparing")
+        if problem or len(picks) > MOST_OTHERS:
+            raise ValueError(problem or f"comparing has {len(picks)} scores, not 1 or 2")
+        for place in map(_as_place, picks):
+            for name, value in zip(ORDER, place, strict=True):
+                self._check(name, value)
+        return [_as_pick(_as_place(pick)) for pick in picks]
 
     def _say(self, text: str, kind: str = "note") -> None:
         """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
@@ -386,9 +379,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if self._progress is not None:
                 return
             progress = self._progress = Progress(_throttled(self._show_step))
-            self._say(said, "wait")
+            pick = self._lacking() or self._choice
+            self._say(said or f"{self._source.missing(*pick).cost}{self._old_view()}", "wait")
             self._work = NO_WORK | {"busy": True, "what": "starting"}
-            now = partial(self._compute_now, self._choice, progress, check)
+            now = partial(self._compute_now, pick, progress, check)
             self._computing = in_background(now, "memowidgets-compute")
 
     def cancel(self) -> None:
@@ -406,7 +400,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             Seconds to wait at most, for the numbers and then for what is drawn of them.
         """
         computing = self._computing
-        return (computing is None or computing.wait(timeout)) and super().wait(timeout)
+        done = (computing is None or computing.wait(timeout)) and super().wait(timeout)
+        return done and self._comparer.wait(timeout)
 
     def refresh(self) -> None:
         """Show what came since: new checkpoints, scores, and shadow models."""
@@ -434,7 +429,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         give_back()
 
     def _compute_now(
-        self, pick: Pick, progress: Progress, check: Callable[[Progress], None] | None
+        self, pick: Place, progress: Progress, check: Callable[[Progress], None] | None
     ) -> None:
         view: Scored | None = None
         said = ("", "note")
@@ -454,10 +449,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._work = NO_WORK
             self._status = self._source.device_status()
             self._reread_choices()
-            if view is not None and pick == self._choice:
+            if view is None and pick == self._lacking():  # never begin again by itself
+                self._wait_for(pick)
+            elif view is not None and pick == self._choice:
                 self._show(pick, view)
-            elif pick == self._choice and check is None:
-                self._wait_for_compute()  # cancelled or failed: it never begins again by itself
             else:
                 self._picked()
             if said[0]:
@@ -507,16 +502,17 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._pending = None
             if pick == self._shown and not self._stale:
                 self._fresh()
+                self._compare()
                 return
             if not self._source.is_computed(*pick):
-                if self._wait_for_compute().short:
+                if self._wait_for(pick).short:
                     self.compute()
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it
                 in_background(partial(self._fetch, pick), "memowidgets-fetch")
 
-    def _fetch(self, pick: Pick) -> None:
+    def _fetch(self, pick: Place) -> None:
         """Show what is computed already."""
         try:
             view = self._source.view(*pick)
@@ -528,44 +524,50 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if pick == self._choice and not self._closed:
                 self._show(pick, view)
 
-    def _wait_for_compute(self) -> Missing:
-        """Say what is missing, which is returned."""
-        self.computed = False
-        self._dimmed = self._shown is not None
-        missing = self._source.missing(*self._choice)
+    def _wait_for(self, pick: Place) -> Missing:
+        """Say what is missing of a choice, or of a score to compare with. It is returned."""
+        other = pick in self._others and pick != self._choice
+        what = f"To compare with {self._label(pick)}: " if other else ""
+        self.computed = other
+        self._dimmed = self._shown is not None and not other
+        missing = self._source.missing(*pick)
         self._button = missing.label
         said = f"Not scored yet. {missing.cost}".strip()
         if missing.why_not:
             said = f"Cannot be scored: {missing.why_not}."
         elif self._progress is not None:
             said = "Not scored yet: other work is under way."
-        self._say(f"{said}{self._old_view()}", "wait")
+        self._say(f"{what}{said}{self._old_view()}", "wait")
         return missing
 
     def _fresh(self) -> None:
         self.computed = True
         self._dimmed = False
+        self._button = ""
         self._say("")
         self._restore_rest()
 
     def _old_view(self) -> str:
-        if self._shown is None:
+        if self._shown is None or self._shown == self._choice:
             return ""
-        named = dict(zip(("metric", "layer", "checkpoint"), self._shown, strict=True))
-        if named["metric"] not in self._by_layer:
-            del named["layer"]
-        labels = [self._labels[name].get(value, value) for name, value in named.items()]
-        return f" Below is still {', '.join(labels)}."
+        return f" Below is still {self._label(self._shown)}."
 
     def _show_on_axis(self) -> None:
         with self._lock:
             if self._shown is not None:
                 self._show(self._shown, self._given)
 
-    def _show(self, pick: Pick, found: Scored) -> None:
+    def _label(self, place: Place, parts: Sequence[str] = PICKS) -> str:
+        """Name a score by some of its metric, layer and checkpoint."""
+        named = {name: place[i] for i, name in enumerate(ORDER) if name in parts}
+        if place[0] not in self._by_layer:
+            named.pop("layer", None)
+        return ", ".join(self._labels[name].get(value, value) for name, value in named.items())
+
+    def _show(self, pick: Place, found: Scored) -> None:
         eta, before = self.eta_committed, self._judged.scored.axis
         self._given, found = found, self._on_axis(found)
-        judged = replace(Judged.of(found, eta), pick=dict(zip(PICKS, reversed(pick), strict=True)))
+        judged = Judged.of(found, eta)
         left_out = [judged.note] if judged.note else []
         judged = replace(judged, note="")  # it is one of the warnings
         tau = self._taus.get((pick[0], self.axis))
@@ -574,12 +576,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         elif tau is None:
             tau = found.tau
         taus = self._taus | {(pick[0], self.axis): tau}
-        extras = self._extras(pick)
-        others = partial(_of_all, extras, judged.scored.positions) if extras else None
-        rows = Listed(judged.scored, eta if judged.has_log_lira else None, extras)
+        rows = Listed(judged.scored, eta if judged.has_log_lira else None)
         with self.hold_sync():  # one message for the whole view
-            self._shown, self._stale = pick, False
-            self._show_scores(judged, others, tau, eta)
+            self._follow(pick)
+            self._shown, self._stale, self._parts = pick, False, None
+            self._show_scores(judged, tau, eta)
             self._taus = taus
             self._show_rows(rows, found.title, tau)
             self._warnings = [*left_out, *found.warnings]
@@ -603,20 +604,108 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if rows.scored.log_lira is not None:
                 self._show_rows(replace(rows, eta=self.eta_committed), self._title, None)
 
-    def _extras(self, pick: Pick) -> dict[str, Extra]:
-        """Return the other scores that are computed at this layer and checkpoint, to sort by."""
-        score, layer, checkpoint = pick
-        return {
-            other.value: Extra(
-                other.label, partial(self._read_score, (other.value, layer, checkpoint))
-            )
-            for other in self._source.score_choices()
-            if other.value != score and self._source.is_computed(other.value, layer, checkpoint)
-        }
+    # ---------------------------------------------------------------- comparing
 
-    def _read_score(self, pick: Pick) -> Any:
-        view = self._source.view(*pick)
-        return view.positions, view.scores
+    @property
+    def _others(self) -> list[Place]:
+        """What is compared with the score on show."""
+        return [_as_place(pick) for pick in self.comparing]
+
+    def _lacking(self) -> Place | None:
+        """Return the first of what is picked and compared that is not computed."""
+        wanted = self._choice, *self._others
+        return next((pick for pick in wanted if not self._source.is_computed(*pick)), None)
+
+    def _follow(self, pick: Place) -> None:
+        """Compare another score with the same ones; one of these changes places with the old."""
+        before = self._shown or pick
+        moved = []
+        for other in self._others:
+            each = zip(other, before, pick, strict=True)
+            metric, layer, checkpoint = (new if one == old else one for one, old, new in each)
+            there = metric, layer, checkpoint
+            moved.append(before if self._label(there) == self._label(pick) else there)
+        with self._silently():
+            self.comparing = [_as_pick(other) for other in moved]
+        self._beside = _as_pick(self._one_beside(pick))
+
+    def _one_beside(self, pick: Place) -> Place:
+        """Return what differs in one thing: the first that is computed, or else the first."""
+        apart: list[Place] = [
+            (*pick[:i], value, *pick[i + 1 :])  # type: ignore[misc]
+            for i, name in enumerate(ORDER)
+            for value in self._labels[name]
+            if value != pick[i] and (name != "layer" or pick[0] in self._by_layer)
+        ]
+        return next(
+            (other for other in apart if self._source.is_computed(*other)), [*apart, pick][0]
+        )
+
+    def _work_later(self) -> None:
+        super()._work_later()
+        self._compare()
+
+    @traitlets.observe("comparing")
+    def _compare(self, _change: object = None) -> None:
+        """Compare what is on show with other scores, once all of them are computed."""
+        with self._lock:
+            if self._restoring or not self.comparing or self._shown != self._choice:
+                return
+            lacking, self._beside = self._lacking(), self.comparing[0]
+            if lacking is None:
+                self._comparer.run(self._compare_now)
+            elif self._wait_for(lacking).short:
+                self.compute()
+
+    def _compare_now(self) -> None:
+        """Send the page the comparison of what is on show."""
+        with self._lock:
+            judged, shown, others = self._judged, self._shown, self._others
+        if shown is None or self._closed or not others:
+            return
+        try:
+            found, sent = self._comparison(judged, shown, others)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar
+            self._say(_sentence(error), "error")
+            return
+        with self._lock:
+            if judged is self._judged and others == self._others:
+                self._parts, self._compared = found, sent
+
+    def _comparison(
+        self, judged: Judged, shown: Place, others: list[Place]
+    ) -> tuple[Compared, dict[str, Any]]:
+        """Return the compared scores, and what the page is told of them and of all others."""
+        places, views = [shown, *others], [self._source.view(*other) for other in others]
+        found = Compared.of(judged.scored, judged.memorized, views)
+        differ = [name for name, each in zip(ORDER, zip(*places)) if len({*each}) > 1]  # noqa: B905
+        labels = [self._label(each) for each in places]
+        called = [self._label(each, differ) or self._label(each) for each in places]
+        names = dict(zip(labels, called, strict=True))
+        beside = [*places, *((metric, *shown[1:]) for metric in self._labels["metric"])]
+        areas: list[dict[str, Any]] = [
+            {
+                "name": names.get(label, self._labels["metric"][place[0]]),
+                "auc": self._area(judged, place),
+                "marked": label in names,
+            }
+            for label, place in {self._label(place): place for place in beside}.items()
+            if found.evaluations
+        ]
+        areas.sort(key=lambda row: -row["auc"][0] if row["auc"] else 0)
+        known = {**judged.key, "truly": judged.said["truly"], "areas": areas}
+        return found, {**known, "names": called, **found.wire, "said": found.said(called)}
+
+    def _area(self, judged: Judged, place: Place) -> list[float] | None:
+        """Return a score's AUC with its interval, if it is computed."""
+        if not self._source.is_computed(*place):
+            return None
+        try:
+            views = [self._source.view(*place)]
+            found = Compared.of(judged.scored, judged.memorized, views).evaluations
+        except (StoreError, ValueError):  # it is not defined here
+            return None
+        return [found[1].auc, *found[1].auc_interval] if found else None
 
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""
@@ -706,6 +795,15 @@ def _choices_of(source: DashboardSource) -> dict[str, Sequence[Choice]]:
     }
 
 
+def _as_place(pick: Pick) -> Place:
+    return pick["metric"], pick["layer"], pick["checkpoint"]
+
+
+def _as_pick(place: Place) -> Pick:
+    metric, layer, checkpoint = place
+    return {"checkpoint": checkpoint, "layer": layer, "metric": metric}
+
+
 def _throttled(show: Any) -> Any:
     """Return a listener that passes on at most ten steps a second, and always the last one."""
     last = [0.0]
@@ -723,13 +821,3 @@ def _sentence(error: Exception) -> str:
     """Return an error as one line."""
     text = " ".join(without_advice(error).split()) or f"{type(error).__name__}, without a message"
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _of_all(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:
-    """Return other scores by name. A score that lacks one of these positions is left out."""
-    found: dict[str, Any] = {}
-    for extra in list(extras.values())[:MOST_OTHERS]:
-        scores = aligned(*extra.read(), positions)
-        if not np.isnan(scores).any():
-            found[extra.label] = scores
-    return found

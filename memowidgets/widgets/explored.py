@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order, plain_labels, real_numbers, to_numpy
-from memowidgets.evaluation import Evaluation, compare, roc
+from memowidgets.evaluation import Evaluation
 from memowidgets.evaluation.scored import AXES, Scored
 from memowidgets.vocabulary import truly
 from memowidgets.widgets.widget import checked_tau
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
     Places = NDArray[np.int64]
-    Others = Mapping[str, ArrayLike] | Callable[[], Mapping[str, ArrayLike]]
 
 
 MOST_LEVELS = 65_536  # distinct errors that are sent as they are
 MOST_EXACT = 500_000  # samples for which two bytes of error each are no burden
-CURVE_STEPS = 300  # a curve drawn some 300 pixels wide and high needs no more
 
 
 def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats:
@@ -250,28 +247,6 @@ def packed_log_lira(rising: Floats) -> tuple[bytes, bool]:
     return (rising if wide else narrow).tobytes(), wide
 
 
-def thinned_curve(fpr: Floats, tpr: Floats) -> bytes:
-    """Return the corners of a ROC that a drawing can tell apart, linear or log-log, as float32.
-
-    Parameters
-    ----------
-    fpr, tpr : array of shape (m,)
-        Neither ever falls.
-
-    Returns
-    -------
-    bytes
-        All kept values of `fpr`, then all of `tpr`; some hundreds, whatever `m` is.
-    """
-    keep = np.zeros(len(fpr), dtype=np.bool_)
-    keep[[0, -1]] = True
-    for rate in (fpr, tpr):
-        magnitude = np.log10(np.maximum(rate, 1e-6))
-        for place in (rate * CURVE_STEPS, magnitude * (CURVE_STEPS / 6)):
-            keep[1:] |= np.diff(np.floor(place)) > 0
-    return np.concatenate([fpr[keep], tpr[keep]]).astype(np.float32).tobytes()
-
-
 def _smallest(counts: Places, most: int | None = None) -> bytes:
     """Return whole numbers in the smallest unsigned type that holds them and `most`."""
     largest = max(int(counts.max(initial=0)), most or 0)
@@ -279,7 +254,6 @@ def _smallest(counts: Places, most: int | None = None) -> bytes:
 
 
 BAND_RESAMPLES = 300  # enough for a drawing
-MOST_OTHERS = 8  # more lines can't be told apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,8 +278,6 @@ class Judged:
         What the truth marks, as in ``"canaries"``; by default memorised samples.
     version : int
         Goes up with each other array of scores.
-    pick : mapping, optional
-        By which a dashboard names these scores.
     """
 
     scored: Scored
@@ -316,7 +288,6 @@ class Judged:
     note: str = ""
     positives: str = ""
     version: int = 0
-    pick: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, found: Scored, eta: float = 4.0, positives: str = "") -> Judged:
@@ -365,7 +336,6 @@ class Judged:
             "has_log_lira": self.has_log_lira,
             "eta_range": None if log_lira is None else eta_range(log_lira),
             "note": self.note,
-            "pick": None if self.pick is None else {**self.pick},
             "natural": self.scored.natural,
             "canary_tau": self.canary_tau,
             "axes": [*axes_of(self.scored)],
@@ -405,45 +375,18 @@ class Judged:
         return {**self.key, **self.sorted.packed_truth(self.memorized)}
 
     def late(self) -> dict[str, Any]:
-        """Return what takes a while: the band of the ROC, and remarks; no other scores yet."""
-        late = {**self.key, "band": None, "others": [], "failed": "", **self.said}
+        """Return what takes a while: the band of the ROC, and remarks."""
+        late = {**self.key, "band": None, **self.said}
         if self.evaluation is not None:
             frame = self.evaluation.band(BAND_RESAMPLES)
             columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
             late["band"] = np.concatenate(columns).astype(np.float32).tobytes()
         return late
 
-    def compared(self, others: Others | None) -> list[dict[str, Any]]:
-        """Return each other score's ROC, its AUC, and how much that is above this one's.
-
-        The AUC and the difference come with their 95 % intervals.
-        """
-        evaluation = self.evaluation
-        if evaluation is None:
-            return []
-        if callable(others):
-            others = _checked_mapping(others(), self.counting)
-        found = []
-        for name, scores in (others or {}).items():
-            other = roc(scores, evaluation.memorized)
-            difference = None
-            if min(evaluation.n_memorized, evaluation.n - evaluation.n_memorized) > 1:
-                test = compare(other, evaluation)
-                difference = [test.difference, *test.interval]
-            found.append({"name": name, "difference": difference, **curve(other)})
-        return found
-
 
 def axes_of(scored: Scored) -> tuple[str, ...]:
     """Return the axes on which scores can be shown."""
     return AXES[:1] if scored.labels is None else AXES
-
-
-def curve(evaluation: Evaluation) -> dict[str, Any]:
-    """Return a ROC as it is drawn, and its AUC with the interval."""
-    rates = evaluation.roc
-    points = thinned_curve(rates["fpr"].to_numpy(), rates["tpr"].to_numpy())
-    return {"auc": [evaluation.auc, *evaluation.auc_interval], "points": points}
 
 
 NOTHING = Judged.of(Scored(np.empty(0, dtype=np.int64), np.empty(0)))
@@ -482,24 +425,3 @@ def checked_scores(
         labels=None if labels is None else checked_classes(labels, n),
         title=title,
     )
-
-
-def checked_others(others: Others | None, judged: Judged) -> Others | None:
-    """Return other scores of the samples that count; a function is checked when it is called."""
-    if others is None or callable(others):
-        return others
-    if judged.memorized is None:
-        raise ValueError("without ground truth there is no ROC to compare: give memorized")
-    return _checked_mapping(others, judged.counting)
-
-
-def _checked_mapping(others: Mapping[str, ArrayLike], counting: Bools) -> Mapping[str, Floats]:
-    """Return scores by name, of the samples that count."""
-    if len(others) > MOST_OTHERS:
-        raise ValueError(
-            f"others has {len(others)} scores: at most {MOST_OTHERS} can be told apart"
-        )
-    return {
-        str(name): checked_floats(f"others[{name!r}]", scores, len(counting))[counting]
-        for name, scores in others.items()
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from memowidgets.widgets.explored import (
     NOTHING,
     Judged,
     axes_of,
-    checked_others,
     checked_scores,
     packed_log_lira,
 )
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation import Evaluation
     from memowidgets.evaluation.scored import Scored
-    from memowidgets.widgets.explored import Others
     from memowidgets.widgets.messages import AskLogLira
 
 
@@ -58,48 +55,18 @@ class Thresholds(AtThreshold):
     axis = traitlets.Unicode(AXES[0]).tag(sync=True)
     eta = traitlets.Float(4.0).tag(sync=True)
     eta_committed = traitlets.Float(4.0).tag(sync=True)
-    comparing = traitlets.Bool(default_value=False).tag(sync=True)
     more = traitlets.Bool(default_value=False).tag(sync=True)
     counts = traitlets.Dict(read_only=True)
     _data = traitlets.Dict().tag(sync=True)
     _truth = traitlets.Dict().tag(sync=True)
     _late = traitlets.Dict().tag(sync=True)
-    _comparable = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
         self._hand = threading.local()
         self._data_lock = threading.Lock()
         self._worker = Newest("memowidgets-explorer")
         self._judged, self._given = NOTHING, NOTHING.scored
-        self._others: Others | None = None
         super().__init__(**traits)
-
-    def compare_with(self, others: Others | None) -> None:
-        """Draw the ROCs of other scores of the same samples over this one.
-
-        Parameters
-        ----------
-        others : mapping of str to array-like of shape (n,), a function that returns one, or None
-            By name, at most 8; they take the place of those before. None takes them away.
-
-        Raises
-        ------
-        ValueError
-            If there is no ground truth, or a score has NaN or another length.
-
-        Examples
-        --------
-        >>> explorer = ThresholdExplorer([-0.4, 0.1, 0.3], [True, False, False])
-        >>> explorer.compare_with({"loss": [-2.0, -0.1, -3.0]})
-        >>> explorer.comparing
-        True
-        >>> explorer.close()
-        """
-        self._others = checked_others(others, self._judged)
-        with self.hold_sync():
-            self._comparable = self.comparing = self._others is not None
-            self._judge()
-        self._work_later()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until no work is running, for scripts and tests. Return whether that is so.
@@ -173,31 +140,26 @@ class Thresholds(AtThreshold):
         if not getattr(self._hand, "moving", False):
             setattr(self, change["name"].removesuffix("_committed"), change["new"])
 
-    @traitlets.observe("eta_committed", "comparing")
+    @traitlets.observe("eta_committed")
     def _settled(self, _change: Any) -> None:
         self._judge()
         self._work_later()
 
     # ---------------------------------------------------------------- what the page is told
 
-    def _show_scores(
-        self, judged: Judged, others: Others | None, tau: float | None, eta: float | None
-    ) -> None:
+    def _show_scores(self, judged: Judged, tau: float | None, eta: float | None) -> None:
         """Show other scores in the same view; None leaves τ or η where it is."""
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
-        compared = checked_others(others, judged)
         with self.hold_sync():
             self.tau = self.tau_committed = threshold
             self.eta = self.eta_committed = least
-            self.comparing = self.comparing or isinstance(compared, Mapping)
-            self._take(judged, compared)
+            self._take(judged)
             self._dimmed = False
 
-    def _take(self, judged: Judged, others: Others | None) -> None:
+    def _take(self, judged: Judged) -> None:
         with self._data_lock:
             self._judged = replace(judged, version=self._judged.version + 1)
-        self._others, self._comparable = others, others is not None
         self._data = self._judged.data
         self._judge()
         self._count()
@@ -220,7 +182,7 @@ class Thresholds(AtThreshold):
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
         with self._data_lock:
-            self._judged, self._others = replace(NOTHING, eta=self.eta_committed), None
+            self._judged = replace(NOTHING, eta=self.eta_committed)
             self._given = NOTHING.scored
             self._data, self._truth, self._late = {}, {}, {}
 
@@ -290,9 +252,6 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         75 % of them.
     labels : array-like of shape (n,), optional
         Class of each sample. With them `axis` can be ``"class"``.
-    others : mapping of str to array-like of shape (n,), or a function that returns one, optional
-        Other scores of the same samples, at most 8, whose ROCs are drawn over this one. A
-        function is called in a thread of its own, and only while `comparing` is on.
 
     Attributes
     ----------
@@ -306,8 +265,6 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         `memowidgets.evaluation.below_class` has.
     eta, eta_committed : float
         Likewise for η.
-    comparing : bool
-        Whether the ROCs of `others` are shown; the user's checkbox.
     more : bool
         Whether cautions, rates with their intervals, η and scales are shown, behind "i".
     counts : dict
@@ -323,8 +280,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     ------
     ValueError
         If a score is NaN or infinite (the message counts them and names the first row), if
-        there is no sample, if lengths differ, if τ or η is not finite, if both `memorized` and
-        `log_lira` are given, or if there are `others` but no truth.
+        there is no sample, if lengths differ, if τ or η is not finite, or if both `memorized`
+        and `log_lira` are given.
     TypeError
         If the scores are not numbers or `memorized` is not true or false.
 
@@ -364,20 +321,18 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         truth: str = "",
         log_lira: ArrayLike | None = None,
         eta: float = 4.0,
-        others: Others | None = None,
         natural: float | None = 0.0,
         canaries: ArrayLike | None = None,
         labels: ArrayLike | None = None,
         **traits: Any,
     ) -> None:
         least = checked_tau(eta, "eta")
-        judged, compared, found = NOTHING, None, NOTHING.scored
+        judged, found = NOTHING, NOTHING.scored
         if scores is not None:
             found = checked_scores(
                 scores, memorized, title, errors, log_lira, natural, canaries, labels
             )
             judged = Judged.of(found, least, truth)
-            compared = checked_others(others, judged)
             tau = found.tau if tau is None else tau
         first = checked_tau(tau or 0.0)
         super().__init__(**traits)
@@ -385,8 +340,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         with self.hold_sync():
             self.tau = self.tau_committed = first
             self.eta = self.eta_committed = least
-            self.comparing = isinstance(compared, Mapping)
-            self._take(judged, compared)
+            self._take(judged)
         self._work_later()
         created(self)
 
@@ -401,7 +355,6 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         truth: str = "",
         log_lira: ArrayLike | None = None,
         eta: float | None = None,
-        others: Others | None = None,
         natural: float | None = 0.0,
         canaries: ArrayLike | None = None,
         labels: ArrayLike | None = None,
@@ -416,13 +369,13 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         self._given = found
         if self.axis not in axes_of(found):
             self.axis = AXES[0]
-        self._show_scores(Judged.of(self._on_axis(found), positives=truth), others, tau, eta)
+        self._show_scores(Judged.of(self._on_axis(found), positives=truth), tau, eta)
         self._work_later()
 
     def _show_on_axis(self) -> None:
         found, before = self._on_axis(self._given), self._judged
         judged = Judged.of(found, before.eta, before.positives)
-        self._show_scores(judged, self._others, found.tau, None)
+        self._show_scores(judged, found.tau, None)
         self._work_later()
 
     def close(self) -> None:
@@ -442,18 +395,11 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
 
 def _work_out(widget: weakref.ref[Thresholds], judged: Judged) -> None:
-    """Send the page what takes longer: the band of the ROC, and the other scores' ROCs.
+    """Send the page what takes longer: the band of the ROC.
 
     The job holds the widget weakly until it needs it, so that a closed one can be freed.
     """
     late = judged.late()
     explorer = widget()
-    if explorer is None or explorer._judged is not judged:  # noqa: SLF001 - its own worker
-        return
-    if explorer.comparing:
-        try:
-            late["others"] = judged.compared(explorer._others)  # noqa: SLF001
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it
-            late["failed"] = f"The other scores can't be compared: {error}"
-    if explorer._judged is judged:  # noqa: SLF001
+    if explorer is not None and explorer._judged is judged:  # noqa: SLF001 - its own worker
         explorer._late = late  # noqa: SLF001

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,24 +29,6 @@ SORTS = {
     "order": "as in the dataset",
 }
 LOOKS_WRONG, ON_THE_LINE = "label looks wrong", "on the line"
-EXTRA = "score:"
-
-
-@dataclass(frozen=True)
-class Extra:
-    """Another score to sort by.
-
-    Attributes
-    ----------
-    label : str
-        Label for the user.
-    read : callable
-        Returns the positions of the samples that have the score, and their scores. It is called
-        when a user first sorts by the score.
-    """
-
-    label: str
-    read: Callable[[], tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +41,10 @@ class Listed:
         The samples of the rows.
     eta : float or None
         Log-LiRA from which on a sample is memorised; None if that is known without.
-    extras : mapping of str to Extra
-        Other scores to sort by, lowest first. Their names in `sorts` begin with ``score:``.
     """
 
     scored: Scored
     eta: float | None = None
-    extras: Mapping[str, Extra] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.scored)
@@ -90,14 +69,11 @@ class Listed:
             "label": self.scored.labels is not None,
             "order": True,
         }
-        known = [name for name in SORTS if there[name]]
-        return (*known, *(EXTRA + name for name in self.extras))
+        return tuple(name for name in SORTS if there[name])
 
     def sort_label(self, name: str) -> str:
         """Return the label of an order."""
-        if name in SORTS:
-            return SORTS[name]
-        return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
+        return SORTS[name]
 
     def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
@@ -212,8 +188,6 @@ def valid_filters(scores: bool, truth: bool, model: bool, errors: bool) -> tuple
 def _keys(rows: Listed, name: str) -> NDArray[np.float64]:
     """Return the values by which an order sorts, lowest first."""
     scored = rows.scored
-    if name.startswith(EXTRA):
-        return aligned(*rows.extras[name.removeprefix(EXTRA)].read(), scored.positions)
     if name == "log-lira" and scored.log_lira is not None:
         return -scored.log_lira
     if name == "disagreement" and rows.label_probability is not None:
@@ -225,15 +199,6 @@ def _keys(rows: Listed, name: str) -> NDArray[np.float64]:
     return scored.positions.astype(np.float64)
 
 
-def aligned(
-    at: NDArray[np.int64], scores: NDArray[np.float64], positions: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the scores of these positions, NaN for one that has none. NaN sorts last."""
-    everywhere = np.full(int(max(at.max(initial=0), positions.max(initial=0))) + 1, np.nan)
-    everywhere[at] = scores
-    return everywhere[positions]
-
-
 def rows_from(
     reader: SampleReader,
     scores: ArrayLike | None,
@@ -243,7 +208,6 @@ def rows_from(
     errors: ArrayLike | None,
     log_lira: ArrayLike | None,
     probabilities: ArrayLike | None,
-    extras: Mapping[str, Extra] | None = None,
 ) -> Listed:
     """Check everything that is known of the samples, and return it as rows."""
     check_same_order(scores=scores, labels=labels)
@@ -257,7 +221,7 @@ def rows_from(
         labels=_checked_labels(labels, reader, places),
         probabilities=_checked_probabilities(probabilities, n),
     )
-    return Listed(found, extras=extras or {})
+    return Listed(found)
 
 
 def _checked_positions(positions: ArrayLike | None, n: int) -> NDArray[np.int64]:

@@ -30,12 +30,13 @@ from memowidgets.widgets.threads import in_background
 from memowidgets.widgets.widget import checked_tau, created, displayed, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from memowidgets.widgets.inspected import Extra, Listed
+    from memowidgets.widgets.compared import Compared
+    from memowidgets.widgets.inspected import Listed
     from memowidgets.widgets.messages import (
         AskDetail,
         AskPage,
@@ -87,7 +88,8 @@ class Inspection(AtThreshold):
         self._items = Items(self._reader, class_names_of(samples, class_names), names)
         self._title, self._detail = "score", detail
         self._found: tuple[str, NDArray[np.bool_]] | None = None
-        self._rows = rows_from(self._reader, *(None,) * 8)
+        self._parts: Compared | None = None
+        self._rows = rows_from(self._reader, *(None,) * 7)
         self._deciding = Deciding(
             DecisionLog() if decisions is None else decisions, self._reader, self._items
         )
@@ -283,16 +285,10 @@ class Inspection(AtThreshold):
         return asked["filter"] if asked.get("filter") in valid else valid[0]
 
     def _order(self, rows: Listed, sort: Any) -> NDArray[np.int64]:
-        first = rows.sorts()[0]
-        try:
-            return rows.order(sort if sort in rows.sorts() else first)
-        except Exception as error:  # noqa: BLE001 - another score, which its source reads only now
-            text = f"This sort is not to be had: {error}"
-            self.send({"type": "said", "request": None, "done": False, "text": readable(text)})
-            return rows.order(first)
+        return rows.order(sort if sort in rows.sorts() else rows.sorts()[0])
 
     def _narrowed(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
-        """Return the rows of a class, or of a bar of scores, that contain a text."""
+        """Return the rows of a class, a bar, or a part of two scores, that contain a text."""
         label, search = asked.get("label"), asked.get("search", "")
         base = np.ones(len(rows), dtype=np.bool_)
         if label is not None and rows.scored.labels is not None:
@@ -300,6 +296,9 @@ class Inspection(AtThreshold):
         between = asked.get("between")
         if between is not None and rows.scored.is_scored:
             base &= (rows.scored.scores >= between[0]) & (rows.scored.scores <= between[1])
+        part = asked.get("part")
+        if part is not None and self._parts is not None:
+            base &= np.isin(rows.scored.positions, self._parts.part(part))
         wanted = search.casefold().strip()
         if wanted:
             base &= self._matches(rows, wanted)
@@ -404,8 +403,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Names of the samples, by default those they carry, else their positions.
     title : str
         What the scores are.
-    extras : mapping of str to Extra, optional
-        Other scores to sort by.
     decisions : DecisionLog, optional
         Where decisions go; by default they stay here.
     detail : callable, optional
@@ -421,8 +418,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         model's class is not the label; with errors ``"on the line"``, where the score is less
         than two standard errors from `tau`.
     sort : str
-        ``"risk"``, ``"safe"``, ``"log-lira"``, ``"disagreement"``, ``"label"``, ``"order"``,
-        and ``"score:<name>"`` for each of `extras`.
+        ``"risk"``, ``"safe"``, ``"log-lira"``, ``"disagreement"``, ``"label"``, ``"order"``.
     decision : str
         Show the samples with this decision only: ``"any"``, ``"undecided"``, ``"keep"``,
         ``"anonymise"``, ``"remove"``, ``"relabel"``.
@@ -467,7 +463,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         class_names: Sequence[str] | None = None,
         ids: Sequence[str] | None = None,
         title: str = "score",
-        extras: Mapping[str, Extra] | None = None,
         decisions: DecisionLog | None = None,
         detail: Callable[[int], SampleDetail] | None = None,
         **traits: Any,
@@ -476,7 +471,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
             known = class_names_of(samples, class_names) or None
             labels, class_names = numbered_labels(labels, known)
         self._keep(samples, class_names, ids, decisions, detail)
-        given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
+        given = (scores, memorized, labels, positions, errors, log_lira, probabilities)
         self._rows, self._title = rows_from(self._reader, *given), title
         # all is checked before there is a widget: a refused one leaves nothing behind
         filters, sorts = self._rows.filters(), self._rows.sorts()
@@ -504,7 +499,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         log_lira: ArrayLike | None = None,
         probabilities: ArrayLike | None = None,
         title: str = "score",
-        extras: Mapping[str, Extra] | None = None,
     ) -> None:
         """Show the same samples by other scores; parameters as for the constructor.
 
@@ -513,7 +507,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         """
         if labels is not None:
             labels, _ = numbered_labels(labels, self._items.class_names or None)
-        given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
+        given = (scores, memorized, labels, positions, errors, log_lira, probabilities)
         rows = rows_from(self._reader, *given)
         self._show_rows(rows, title, tau)
 

@@ -30,6 +30,13 @@ class Saved(TypedDict):
     type: Literal["saved"]
 
 
+class Part(TypedDict):
+    """Samples that each of two compared scores flags at a budget, or does not."""
+
+    budget: int
+    flagged: list[bool]
+
+
 class Shown(TypedDict, total=False):
     """What narrows and sorts the samples that a page shows. What is absent narrows nothing."""
 
@@ -40,6 +47,7 @@ class Shown(TypedDict, total=False):
     label: int | None
     search: str
     between: tuple[float, float] | None
+    part: Part | None
 
 
 class AskPage(Shown):
@@ -167,13 +175,12 @@ FromPage = (
 # -------------------------------------------------------------------- what both sides keep
 
 
-class Pinned(TypedDict):
-    """The curve that stays while others are chosen: of which score, and at which η."""
+class Pick(TypedDict):
+    """A score, layer and checkpoint."""
 
     checkpoint: str
     layer: str
     metric: str
-    eta: float | None
 
 
 class State(TypedDict, total=False):
@@ -185,8 +192,7 @@ class State(TypedDict, total=False):
     axis: str
     tau: float
     eta: float
-    comparing: bool
-    pinned: Pinned | None
+    comparing: list[Pick]
     more: bool
     filter: str
     sort: str

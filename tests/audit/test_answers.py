@@ -242,9 +242,6 @@ def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
         ]
         assert dashboard.decisions.equals(finished.decisions)
         assert str(finished.members[0]) not in finished.kept().ids
-        assert "score:loss" in dashboard._rows.sorts()
-        order = dashboard._rows.order("score:loss")
-        assert order[0] == int(np.argmin(finished.score("loss").to_numpy()))
     finally:
         say(dashboard, "undo")
         dashboard.close()

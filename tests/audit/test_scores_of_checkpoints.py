@@ -142,15 +142,19 @@ def test_the_dashboard_offers_the_ways_to_a_threshold_that_mean_something(finish
         dashboard.close()
 
 
-def test_scores_to_compare_leave_out_what_is_not_defined(finished):
-    """At the first checkpoint the other scores are compared without the means."""
+def test_a_mean_that_is_not_defined_is_a_sentence_and_has_no_place_among_all_scores(finished):
     dashboard = finished.dashboard()
     try:
         dashboard.checkpoint = "epoch-1"
         dashboard.compute()
         dashboard.wait(60)
-        assert not {"csl", "psmi+csl"} & set(dashboard._extras(("psmi", "last", "epoch-1")))
-        assert "csl" in dashboard._extras(("psmi", "last", "epoch-3"))
+        place = {"checkpoint": "epoch-1", "layer": dashboard.layer}
+        dashboard.comparing = [place | {"metric": "loss"}]
+        dashboard.compute()
+        dashboard.wait(60)
+        areas = {row["name"]: row["auc"] for row in dashboard._compared["areas"]}
+        assert areas["Log-probability"]
+        assert areas["Mean log-probability"] is None
         dashboard.metric = "csl"
         dashboard.compute()
         dashboard.wait(60)

@@ -78,7 +78,6 @@ def test_a_recorded_audit(recorded, of_the_recorded):
     assert [row["drop"] for row in found["checkpoints"]] == audit.checkpoints["drop"].tolist()
     assert {f["name"] for f in found["figures"]} >= {"training", "roc", "auc_by_eta"}
     assert len(head["figures"]) == len(found["figures"])
-    assert {other["name"] for other in head["explorer"]["late"]["others"]} >= {"Log-probability"}
     assert found["samples"] is None
 
 

@@ -64,35 +64,57 @@ def dashboard(widget_page):
     return shown
 
 
-def test_a_pinned_curve_stays_while_another_layer_is_chosen(dashboard):
+def test_two_scores_are_compared_in_one_click_and_a_part_of_them_is_listed(dashboard):
     page = dashboard.page
-    page.get_by_text("Compare", exact=True).click()
-    pin = page.locator(".mw-pin")
-    pin.click()
-    assert pin.get_attribute("aria-pressed") == "true"
-    names = page.locator(".mw-curves .mw-curve-name")
-    first = names.all_inner_texts()
-    assert len(first) == 1  # it is the one on show
-    areas = page.locator(".mw-curves .mw-curve-auc")
-    area = areas.inner_text()
-    dashboard.python("source.done.add(('psmi', '1', 'epoch-2'))")
-    page.get_by_label("layer", exact=True).select_option("1")
-    names.get_by_text("(pinned)").wait_for()
-    shown = names.all_inner_texts()
-    assert shown[1] == f"{first[0]} (pinned)"
-    assert shown[0] == "PSMI, layer 1, epoch-2"
-    kept = page.locator(".mw-roc .mw-pinned-curve")
-    assert kept.get_attribute("d") != page.locator(".mw-roc .mw-curve").get_attribute("d")
-    assert [text == area for text in areas.all_inner_texts()] == [False, True]
-    dashboard.screenshots("widgets-pinned", of=".mw-dashboard", widths=[1440, 960, 600])
-    dashboard.python("globals().update(state=dashboard.state)")
-    pin.click()
-    kept.wait_for(state="detached")
-    assert page.locator(".mw-curves").is_hidden()
-    dashboard.eventually("dashboard.pinned", None)
-    dashboard.python("setattr(dashboard, 'state', state)")  # what a link or Python restores
-    names.get_by_text(shown[1], exact=True).wait_for()
-    assert areas.all_inner_texts()[1] == area
+    compare = page.get_by_role("button", name="Compare", exact=True)
+    panel = page.get_by_role("region", name="Compare scores")
+    compare.click()
+    panel.locator(".mw-parts tr").nth(5).wait_for()
+    dashboard.eventually("[one['metric'] for one in dashboard.comparing]", ["loss"])
+    assert page.locator(".mw-card").first.is_hidden()
+    assert panel.locator(".mw-curve-name").all_text_contents() == ["PSMI", "Loss"]
+    slider = panel.get_by_role("slider", name="how many samples to look at")
+    budget = dashboard.python("dashboard.counts['flagged']")
+    assert slider.get_attribute("aria-valuetext") == f"{budget} of 600"
+    slider.press("ArrowRight")
+    slider.press("ArrowRight")
+    dashboard.eventually("dashboard.counts['flagged']", budget + 2)
+    assert slider.get_attribute("aria-valuetext") == f"{budget + 2} of 600"
+    dashboard.screenshots("widgets-compare", of=".mw-dashboard", widths=[960, 765, 390])
+
+    dashboard.python("source.done.add(('psmi', 'last', 'epoch-1'))")
+    panel.get_by_label("second score").select_option("epoch 1 of 4")
+    panel.locator(".mw-curve-name", has_text="epoch 1 of 4").wait_for()
+    only = panel.get_by_role("button", name="epoch 2 of 4 only")
+    n = int(only.get_attribute("aria-label").split()[-2])
+    assert 0 < n < budget
+    only.press("Enter")
+    page.locator(".mw-range").get_by_text(f"of {n}", exact=False).wait_for()
+    chip = page.locator(".mw-between")
+    assert chip.inner_text().startswith(f"epoch 2 of 4 only, at {budget + 2}")
+    assert panel.is_hidden()
+    compare.click()  # where it was left
+    panel.locator(".mw-curve-name", has_text="epoch 1 of 4").wait_for()
+    panel.get_by_label("third score").select_option("Loss")
+    panel.locator(".mw-curve-name").nth(2).wait_for()
+    slider.press("Escape")
+    page.locator(".mw-card").first.wait_for()
+    dashboard.eventually("dashboard.comparing", [])
+    assert compare.evaluate("one => one === document.activeElement")
+    chip.click()
+    page.locator(".mw-range").get_by_text("of 600", exact=False).wait_for()
+
+
+def test_without_ground_truth_two_scores_are_compared_by_whom_both_flag(widget_page):
+    shown = widget_page([DASHBOARD.replace("seconds=1.5", "seconds=1.5, truth=False")])
+    page = shown.page
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.locator(".mw-parts tr").nth(5).wait_for()
+    budget = shown.python("dashboard.counts['flagged']")
+    assert page.locator(".mw-budget").inner_text().startswith(f"{budget} of 600; both flag")
+    assert page.locator(".mw-parts th").all_inner_texts() == ["flagged by", "samples"]
+    assert page.locator(".mw-rocs").is_hidden()
+    shown.screenshots("widgets-compare-unchecked", of=".mw-dashboard", widths=[960])
 
 
 def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashboard, tmp_path):

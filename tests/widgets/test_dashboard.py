@@ -138,10 +138,10 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     dashboard.layer = "last"
     dashboard.wait(60)
     assert ("psmi", "1", "epoch-2") in source.done
-    assert told(dashboard, "data")["pick"]["layer"] == "last"
+    assert told(dashboard, "data")["title"] == "PSMI, layer last, epoch-2"
     assert dashboard.computed
     dashboard.layer = "1"
-    assert told(dashboard, "data")["pick"]["layer"] == "1"
+    assert told(dashboard, "data")["title"] == "PSMI, layer 1, epoch-2"
 
 
 def test_another_score_flags_as_many_samples_until_tau_moves(opened):
@@ -190,17 +190,78 @@ def test_eta_moves_the_inspector_too_and_stays_for_other_scores(opened):
     assert n_memorized(dashboard) == wanted
 
 
-def test_other_scores_are_read_only_to_be_compared(opened):
+PSMI = ("psmi", "last", "epoch-2")
+
+
+def place(metric="loss", layer="last", checkpoint="epoch-2"):
+    return {"checkpoint": checkpoint, "layer": layer, "metric": metric}
+
+
+def test_the_score_on_show_is_compared_with_one_that_is_ready(opened):
     dashboard, source = opened()
     assert dashboard.wait(30)
-    assert told(dashboard, "comparable")
-    assert len(source.threads) == 1
-    dashboard.comparing = True
+    assert len(source.threads) == 1  # no other score is read before
+    assert told(dashboard, "beside") == place()
+    dashboard.comparing = [place()]
     assert dashboard.wait(30)
-    (other,) = told(dashboard, "late")["others"]
+    sent = told(dashboard, "compared")
     view = source.view("loss", "last", "epoch-2")
-    assert other["name"] == "Loss"
-    assert other["auc"][0] == roc(view.scores, view.log_lira >= 4).auc
+    assert sent["names"] == ["PSMI", "Loss"]
+    assert {row["name"]: row["auc"] and row["auc"][0] for row in sent["areas"]} == {
+        "PSMI": dashboard.evaluation.auc, "Loss": roc(view.scores, view.log_lira >= 4).auc,
+        "Logit gap": None, "Mahalanobis": None,
+    }  # fmt: skip
+    budget = dashboard.counts["flagged"]
+    asked = {"request": "1", "page": 0, "filter": "all"}
+    both = say(dashboard, "page", **asked, part={"budget": budget, "flagged": [True, True]})
+    lowest = np.sort(view.scores)[budget - 1]
+    wanted = (view.scores <= lowest) & (source.view(*PSMI).scores <= dashboard.tau)
+    assert both["total"] == wanted.sum() > 0
+    dashboard.eta = 8.0
+    assert dashboard.wait(30)
+    assert marked(told(dashboard, "compared")["bits"]) == (view.log_lira >= 8).sum()
+
+
+def test_a_score_that_is_compared_follows_the_one_on_show_or_changes_places_with_it(opened):
+    dashboard, _ = opened()
+    dashboard.comparing = [place()]
+    dashboard.metric = "loss"
+    assert dashboard.comparing == [place("psmi")]
+    dashboard.checkpoint = "epoch-3"
+    dashboard.compute()
+    assert dashboard.wait(60)
+    assert dashboard.comparing == [place("psmi", checkpoint="epoch-3")]
+
+
+def test_what_is_compared_is_computed_before_as_anything_else(opened):
+    train = Missing("Check with 2 short trainings", trains=True)
+    dashboard, source = opened(missing_of={"logit_gap": Missing(short=True), "mahalanobis": train})
+    dashboard.comparing = [place("logit_gap")]
+    assert dashboard.wait(60)
+    assert told(dashboard, "compared")["names"] == ["PSMI", "Logit gap"]
+    dashboard.comparing = [place(checkpoint="epoch-1"), place("mahalanobis")]
+    assert "Loss, layer 3 (last), epoch 1 of 4" in told(dashboard, "message")["text"]
+    assert not source.is_computed("loss", "last", "epoch-1")
+    dashboard.compute()
+    assert dashboard.wait(60)
+    assert told(dashboard, "button") == "Check with 2 short trainings"
+    assert dashboard.computed
+    dashboard.compute()
+    assert dashboard.wait(60)
+    assert told(dashboard, "button") == ""
+    names = ["PSMI, epoch 2 of 4", "Loss, epoch 1 of 4", "Mahalanobis, epoch 2 of 4"]
+    assert told(dashboard, "compared")["names"] == names
+
+
+def test_a_comparison_that_fails_is_a_sentence(opened):
+    dashboard, source = opened()
+    dashboard.comparing = [place("logit_gap")]
+    source.fail = "the disk is full"
+    dashboard.compute()
+    assert dashboard.wait(60)
+    assert "the disk is full" in told(dashboard, "message")["text"]
+    assert dashboard.computed
+    assert told(dashboard, "compared") == {}
 
 
 def test_fifty_reruns_leave_nothing_behind():

@@ -56,11 +56,12 @@ def in_the_bar(dashboard):
     return dashboard.get_state()["_message"]["text"]
 
 
+PSMI = {"checkpoint": "epoch-2", "layer": "last", "metric": "psmi"}
 VIEW = {
     "metric": "loss",
     "tau": -0.7,
     "eta": 6.0,
-    "comparing": True,
+    "comparing": [PSMI],
     "more": True,
     "filter": "missed",
     "sort": "label",
@@ -106,7 +107,9 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
         ({"tau": float("nan")}, "tau must be a finite number, not nan"),
         ({"eta": 10**400}, "eta must be a finite number"),
         ({"page": True}, "page must be a whole number, not 'True'"),
-        ({"comparing": 1}, "comparing must be true or false, not '1'"),
+        ({"comparing": 1}, "comparing must be a list, not '1'"),
+        ({"comparing": [PSMI | {"metric": "x"}]}, "unknown metric 'x'; valid: 'psmi', 'loss'"),
+        ({"comparing": [PSMI] * 3}, "comparing has 3 scores, not 1 or 2"),
         ({"filter": "all " * 99}, "unknown filter"),
         ({"decision": "burn"}, "burn"),
         ({"selected": 200}, "no sample at position 200"),

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memowidgets.evaluation import compare, roc
+from memowidgets.evaluation import roc
 from memowidgets.vocabulary import between, percent
 from memowidgets.widgets import SampleInspector, ThresholdExplorer
 from memowidgets.widgets.standin import picture
@@ -90,9 +90,6 @@ REFUSED = [  # scores, options, and facts of the message
     (GOOD, {"log_lira": [1, 5, 9], **TRUTH}, ValueError, "not both"),
     (GOOD, {"errors": [0.1, -0.1, 0.2]}, ValueError, "1 of 3 .* row 1"),
     (GOOD, {"errors": [0.1, 0.1]}, ValueError, "2 entries for 3 samples"),
-    (GOOD, {"others": {"loss": [1, 2, 3]}}, ValueError, "no ROC to compare"),
-    (GOOD, {**TRUTH, "others": {"loss": [1.0, np.nan, 3]}}, ValueError, "'loss'.* 1 of 3 .* row 1"),
-    (GOOD, {**TRUTH, "others": {str(i): GOOD for i in range(9)}}, ValueError, "at most 8"),
 ]
 
 
@@ -183,42 +180,11 @@ def test_log_lira_is_sent_once_it_is_asked_for(judged):
 def test_samples_without_log_lira_are_left_out_and_counted():
     scores, errors, log_lira = scores_like_psmi()
     log_lira[[3, 5]] = np.nan
-    others = {"loss": scores**3}
-    widget = ThresholdExplorer(scores, log_lira=log_lira, errors=errors, others=others)
+    widget = ThresholdExplorer(scores, log_lira=log_lira, errors=errors)
     keep = np.isfinite(log_lira)
     assert widget.counts["n"] == 598
     assert widget.evaluation.auc == roc(scores[keep], log_lira[keep] >= 4).auc
     assert told(widget, "data")["note"] == "2 samples have no log-LiRA and are left out."
-    assert told(widget, "late")["others"][0]["auc"][0] == widget.evaluation.auc
-
-
-def test_other_scores_come_with_their_auc_and_how_much_it_differs(explorer):
-    scores, _, log_lira = scores_like_psmi()
-    truth = log_lira >= 4
-    worse = scores + np.random.default_rng(0).normal(0, 0.3, len(scores))
-    explorer.compare_with({"worse": worse, "<b>same</b>": scores})
-    first, second = told(explorer, "late")["others"]
-    evaluation = roc(worse, truth)
-    assert first["name"] == "worse"
-    assert first["auc"] == [evaluation.auc, *evaluation.auc_interval]
-    difference = compare(evaluation, explorer.evaluation)
-    assert first["difference"] == [difference.difference, *difference.interval]
-    assert second["difference"][0] == 0
-    assert len(first["points"]) < 10_000
-    assert explorer.comparing
-    explorer.comparing = False
-    assert told(explorer, "late")["others"] == []
-    explorer.compare_with(None)
-    assert not told(explorer, "comparable")
-
-
-def test_other_scores_that_fail_are_a_sentence(explorer):
-    scores, _, log_lira = scores_like_psmi()
-    explorer.update(scores, log_lira >= 4, others=lambda: {"loss": scores[:-1]})
-    explorer.comparing = True
-    late = told(explorer, "late")
-    assert "others['loss'] has 599 entries for 600 samples" in late["failed"]
-    assert late["band"] is not None
 
 
 def test_the_band_that_is_sent_is_that_of_the_evaluation(explorer):

@@ -21,7 +21,6 @@ from memowidgets.widgets.explored import (
     SortedScores,
     checked_scores,
     packed_log_lira,
-    thinned_curve,
 )
 from memowidgets.widgets.frontend import script, style
 from tests.javascript import asking
@@ -282,17 +281,3 @@ def test_log_lira_is_sent_as_fine_as_it_must_be():
     exact = np.array([4.0, -1.5, np.inf])
     assert packed_log_lira(exact) == (exact.astype(np.float32).tobytes(), False)
     assert packed_log_lira(np.array([4.1])) == (np.array([4.1]).tobytes(), True)
-
-
-@pytest.mark.parametrize("n", [2, 300, 200_000])
-def test_a_thinned_curve_is_the_curve_to_the_eye(n):
-    rng = np.random.default_rng(n)
-    memorized = np.arange(n) % 50 == 0
-    memorized[:2] = True, False
-    curve = roc(rng.normal(size=n) - memorized, memorized).roc
-    fpr, tpr = (curve[name].to_numpy() for name in ("fpr", "tpr"))
-    points = np.frombuffer(thinned_curve(fpr, tpr), dtype=np.float32).reshape(2, -1)
-    assert points.shape[1] < 1300
-    assert points[:, 0].tolist() == [0, 0]
-    assert points[:, -1].tolist() == [1, 1]
-    assert np.abs(np.interp(fpr, *points) - tpr).max() < 1 / 150 + 2 * np.diff(tpr).max()

@@ -13,7 +13,7 @@ import pytest
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.evaluation.scored import Scored
-from memowidgets.widgets import Extra, SampleInspector
+from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.inspected import Listed, first_of
 from memowidgets.widgets.threads import in_background
 from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
@@ -323,21 +323,6 @@ def test_a_source_that_fails_says_why(monkeypatch):
     next(answers)
     [known] = next(answers)
     assert known["problem"] == "the disk is gone"
-
-
-def test_another_score_sorts_and_puts_those_without_last(monkeypatch):
-    extras = {
-        "loss": Extra("Loss", lambda: (np.array([0, 2]), np.array([5.0, 1.0]))),
-        "baseline": Extra("Baseline", lambda: 1 / 0),
-    }
-    widget = SampleInspector(["a", "b", "c"], extras=extras)
-    content, _ = page(widget, sort="score:loss")
-    assert [item["position"] for item in content["items"]] == [2, 0, 1]
-    assert ["score:loss", "Loss, lowest first"] in content["sorts"]
-    question = {"request": "r", "page": 0, "filter": "all"}
-    (refused, _), (content, _) = say_all(widget, "page", **question, sort="score:baseline")
-    assert [item["position"] for item in content["items"]] == [0, 1, 2]
-    assert "This sort is not to be had" in refused["text"]
 
 
 def test_two_inspectors_share_a_log_and_a_closed_one_hears_no_more():

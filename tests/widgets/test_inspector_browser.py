@@ -14,7 +14,7 @@ from pathlib import Path
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.store import RunDirectory
-from memowidgets.widgets import Extra, SampleInspector
+from memowidgets.widgets import SampleInspector
 from tests.widgets.fake_source import detail_of
 from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
 run = RunDirectory(Path(tempfile.mkdtemp()) / "run")
@@ -27,7 +27,6 @@ inspector = SampleInspector(
     data, scores, log_lira >= 4, errors=errors, log_lira=log_lira, title="PSMI, last",
     decisions=log, page_size=12,
     detail=lambda position: detail_of(position, n),
-    extras={"loss": Extra("Loss", lambda: (np.arange(n), -scores))},
 )
 inspector
 """

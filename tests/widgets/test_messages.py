@@ -10,7 +10,8 @@ from tests.widgets.page import LISTED, SENT, SPELLED, read, say_all
 
 
 def test_both_lists_have_the_same_messages_of_a_page_with_the_same_parts(monkeypatch):
-    monkeypatch.setitem(LISTED, "Pinned", messages.Pinned)  # it is a part of State
+    for name in ("Pick", "Part"):  # they are parts of others
+        monkeypatch.setitem(LISTED, name, getattr(messages, name))
     here = [kind for kind in vars(messages).values() if is_typeddict(kind)]
     assert {kind.__name__ for kind in get_args(FromPage)} < {kind.__name__ for kind in here}
     assert [kind.__name__ for kind in get_args(FromPage)] == SENT["FromPage"]
@@ -49,11 +50,13 @@ def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
         ("address", {"text": '{"tau": 0.2}'}),
     ):
         assert say_all(dashboard, kind, **content), kind  # each is compared with the list
-    dashboard.comparing = True
+    dashboard.comparing = [dashboard.get_state()["_beside"]]
     assert dashboard.wait(30)
     kept = dashboard.get_state()
-    traits = {"_data": "ScoresShown", "_truth": "TruthShown", "_late": "Late", "_work": "Work"}
+    traits = {"_data": "ScoresShown", "_truth": "TruthShown", "_late": "Late", "_work": "Work",
+              "_compared": "Compared"}  # fmt: skip
     parts = [(kept[name], LISTED[kind]) for name, kind in traits.items()]
+    parts += [(one, LISTED["Area"]) for one in kept["_compared"]["areas"]]
     parts += [(one, LISTED["Picked"]) for choices in kept["_choices"].values() for one in choices]
     for value, kind in parts:
         assert mismatch(value, kind, kind.__name__) == ""

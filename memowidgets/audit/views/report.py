@@ -26,7 +26,6 @@ from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
 from memowidgets.audit.numbers.scores import (
-    EARLY,
     SCORES,
     metrics_of,
     probabilities,
@@ -124,7 +123,6 @@ class _Gathering:
         evidence = self._evidence
         scored = self._tried("scores", lambda: self._scored(metric, include_samples))
         scored, tau = scored.on(rule) if scored else (None, 0.0)
-        others = self._others(scored) if scored else {}
         what = "how many models memorised each"
         support = self._tried(what, lambda: self._support(scored)) if scored else None
         self._note_truth()
@@ -161,7 +159,6 @@ class _Gathering:
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
-            others=others,
             support=support,
         )
 
@@ -210,23 +207,6 @@ class _Gathering:
         """How many models memorised each of these members, of how many."""
         counts, rows = support(self._evidence, ETA), scored.positions
         return counts and (counts.memorized[rows], counts.models[rows])
-
-    def _others(self, scored: Scored) -> dict[str, NDArray[np.float64]]:
-        """The other scores that are computed already, of the same members."""
-        evidence, checkpoint = self._evidence, scored.checkpoint
-        found = {}
-        for name in EARLY if evidence.has_ground_truth else ():
-            if name == scored.metric or not scores.is_computed(evidence, name, "last", checkpoint):
-                continue
-            try:
-                other = scores.score(evidence, name, "last", checkpoint)
-            except (StoreError, ValueError):  # from arrays: what it is made of was not given
-                continue
-            values = scores.of_members(other.scores, other.positions, len(evidence.members))
-            values = values[scored.positions]
-            if np.isfinite(values).all():
-                found[spoken(name)] = values
-        return found
 
     def _note_truth(self) -> None:
         """In the audit's own words why there is no truth, and what would give one."""

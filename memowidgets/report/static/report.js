@@ -12,15 +12,12 @@ const FOLLOWED = /** @type {const} */ (["tau", "eta"]);
 
 /** @param {any} content  what `wire` of page.py sends */
 function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) {
-  const others = late.others.length > 0;
   const traits = {
     tau,
     tau_committed: tau,
     eta,
     eta_committed: eta,
-    comparing: false,
     more: false,
-    _comparable: others,
     _dimmed: false,
     _data: data,
     _truth: truth,
@@ -31,7 +28,6 @@ function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) 
     const values = fromLogLira(log_lira.values, log_lira.thousandths);
     return { content: { ...asked, wide: true }, buffers: [values.buffer] };
   });
-  model.on("change:eta", () => model.set("_comparable", others && model.get("eta") === eta));
   return model;
 }
 

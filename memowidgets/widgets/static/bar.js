@@ -9,7 +9,7 @@ import { BEST, LAST, NO_LAYER, OTHER_CELL, OURS } from "./words.js";
 /** @typedef {import("./messages.js").Picked} Choice */
 
 const ADDRESS = "memowidgets=";
-const PICKS = /** @type {const} */ (["checkpoint", "layer", "metric"]);
+export const PICKS = /** @type {const} */ (["checkpoint", "layer", "metric"]);
 const SOON = 400; // milliseconds in which a free kernel answers
 const AGAIN = 200;
 const BETWEEN_ADDRESSES = 400; // a browser refuses more than a hundred in half a minute
@@ -231,11 +231,10 @@ export class Bar {
     const work = this.model.get("_work");
     const busy = work !== null && work !== undefined && work.busy === true;
     const asked = this.box.classList.contains("mw-asked");
-    const computed = this.model.get("computed") && !asked;
     this.refresh.hidden = busy || !this.model.get("outdated");
-    const label = this.model.get("_button") ?? "Compute"; // "" where nothing can be computed
+    const label = this.model.get("_button") ?? ""; // where nothing is left to compute, or can be
     this.compute.textContent = label;
-    this.compute.hidden = busy || computed || asked || label === "";
+    this.compute.hidden = busy || asked || label === "";
     this.cancel.hidden = !busy;
     this.root.classList.toggle("mw-busy", busy);
     this.work.hidden = !busy;

@@ -1,6 +1,6 @@
 /** Controls of τ and η outside the plots, the sentences at τ, and what stands behind "i". */
 
-import { html, menu, segments, setAttributes, svg, write } from "./dom.js";
+import { html, menu, segments, setAttributes, write } from "./dom.js";
 import {
   clopperPearson, countUpTo, rankFprAtMost, rankShareAtMost, rankTprAtLeast, rankYouden, tauAtRank,
 } from "./maths.js";
@@ -222,24 +222,4 @@ export class EtaRow {
     const label = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, "η");
     this.element = html("div", { class: "mw-row mw-tau-row" }, label, this.slider, this.field, this.reset);
   }
-}
-
-/**
- * One line of the list of curves.
- * @param {string} kind
- * @param {string} name
- * @param {number} area
- * @param {Interval} interval
- * @param {[number, number, number] | null} difference
- */
-export function curveEntry(kind, name, area, interval, difference) {
-  const line = svg("line", { x1: 1, x2: 27, y1: 6, y2: 6, class: kind });
-  const swatch = svg("svg", { width: 28, height: 12, "aria-hidden": "true", class: "mw-curve-swatch" }, line);
-  const label = html("span", { class: "mw-curve-name", title: name, dir: "auto" }, name);
-  const number = html("span", { class: "mw-curve-auc" }, `${rateText(area)} (${intervalText(interval)})`);
-  if (difference !== null) {
-    const [by, low, high] = difference.map((x) => scoreText(x, 0.01));
-    number.title = `AUC; less that of the score shown: ${by} (${low} to ${high}, paired 95 % interval)`;
-  }
-  return html("li", { class: "mw-curve-entry" }, swatch, label, number);
 }

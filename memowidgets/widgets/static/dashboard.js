@@ -1,6 +1,7 @@
 /** The dashboard: bar, explorer and inspector as one view of one model. */
 
 import { Bar } from "./bar.js";
+import { Compare } from "./compare.js";
 import { html } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { Inspector } from "./inspector.js";
@@ -19,7 +20,8 @@ export default {
     const explorer = new Explorer(
       model, box, (tau, counts) => inspector?.follow(tau, counts), (what) => inspector?.showBetween(what),
     );
-    bar.tools.prepend(explorer.comparing);
+    const compare = new Compare(model, box, bar, explorer, (part, name) => inspector?.showPart(part, name));
+    bar.tools.prepend(compare.button);
     bar.tools.append(explorer.toggle);
     const inspect = () => {
       if (inspector !== null || !model.get("_data").values) return;
@@ -31,7 +33,7 @@ export default {
     inspect();
     return () => {
       model.off("change:_data", inspect);
-      for (const part of [bar, explorer, inspector]) part?.destroy();
+      for (const part of [bar, explorer, compare, inspector]) part?.destroy();
       frame.remove();
     };
   },

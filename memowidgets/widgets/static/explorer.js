@@ -1,8 +1,8 @@
 /** The τ explorer: dots along the score, ROC and sentences that follow τ and η without the kernel. */
 
-import { Answers, curveEntry, EtaRow, neighbourTau, presets, Rates, ROC_SCALES, SCORE_SCALES, TauMenu } from "./controls.js";
+import { Answers, EtaRow, neighbourTau, presets, Rates, ROC_SCALES, SCORE_SCALES, TauMenu } from "./controls.js";
 import {
-  arrowStep, html, KERNEL_GONE, listeners, menu, onWidth, root, segments, setAttributes, tell, throttle, write,
+  arrowStep, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle, write,
 } from "./dom.js";
 import {
   aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, rankShareAtMost,
@@ -10,7 +10,7 @@ import {
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
-import { asSentence, floats, NOTHING, unpack, unpackCurve, unpackLate, unpackTruth } from "./wire.js";
+import { asSentence, floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
 import { OPTIMISTIC, UNCHECKED, WAITING } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -50,8 +50,6 @@ export class Explorer {
     this.auc = null;
     /** @type {Late | null} */
     this.late = null;
-    /** A curve that stays while others are chosen: of this page's scores, or as the kernel sends it. @type {{title: string, eta: number | null, auc: Auc, scores?: Scores, points?: {fpr: number, tpr: number}[]} | null} */
-    this.pinned = null;
     /** @type {Axis} */
     this.axis = LINEAR;
     this.scoreScale = "";
@@ -79,11 +77,6 @@ export class Explorer {
     this.check = html("button", { type: "button", class: "mw-button mw-check-now" });
     this.noRoc = html("div", { class: "mw-no-roc", hidden: true }, this.whyNoRoc, this.check);
     this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
-    this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
-    this.pin = html("button", { type: "button", class: "mw-button mw-pin" });
-    this.compare = html("input", { type: "checkbox" });
-    this.compareBox = html("label", { class: "mw-check", hidden: true }, this.compare, "compare metrics");
-    this.comparing = menu("Compare", this.pin, this.compareBox);
     this.says = html("div", { class: "mw-bar-text", hidden: true });
     this.answers = new Answers();
     this.rates = new Rates();
@@ -99,14 +92,13 @@ export class Explorer {
     this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
     this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
     /** What a dashboard has in its bar. */
-    this.tools = html("div", { class: "mw-row mw-tools" }, this.comparing, this.toggle);
+    this.tools = html("div", { class: "mw-row mw-tools" }, this.toggle);
     this.compose();
 
     this.size = onWidth(this.root, () => this.draw());
     this.ears.later(this.size.stop);
     this.listen();
     this.load();
-    this.hearPinned();
     this.dim();
   }
 
@@ -118,12 +110,12 @@ export class Explorer {
     const about = html("div", { class: "mw-about" }, this.cautions, this.rates.element);
     this.more.append(about, this.etaRow.element, scales, this.device);
     this.rocScales.show(this.rocScale);
-    this.root.append(this.tools, plots, this.curves, this.hint, this.more, this.spoken);
+    this.root.append(this.tools, plots, this.hint, this.more, this.spoken);
     this.showMore();
   }
 
   listen() {
-    const { chosen, etaRow, compare, toggle } = this;
+    const { chosen, etaRow, toggle } = this;
     this.ears.onModel("change:more", () => {
       this.showMore();
       if (!this.root.hidden) this.moved();
@@ -138,7 +130,6 @@ export class Explorer {
       toggle.click();
       toggle.focus();
     });
-    this.ears.on(this.pin, "click", () => this.pinOrNot());
     this.ears.on(this.check, "click", () => {
       this.heard = tell(this.model, { type: "check" });
       this.showHint();
@@ -148,9 +139,6 @@ export class Explorer {
     this.ears.onModel("change:_truth", () => this.hearTruth());
     this.ears.onModel("change:_late", () => this.hearLate());
     this.ears.onModel("change:_dimmed", () => this.dim());
-    this.ears.onModel("change:_comparable", () => this.hearLate());
-    this.ears.onModel("change:comparing", () => this.hearLate());
-    this.ears.onModel("change:_pinned", () => this.hearPinned());
     this.ears.onModel("change:tau", () => this.hearTau());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
@@ -180,11 +168,6 @@ export class Explorer {
     });
     this.ears.on(this.answers.show, "click", () => this.onPicked?.("line"));
     this.answers.show.hidden = this.onPicked === null;
-    this.ears.on(compare, "change", () => {
-      this.model.set("comparing", compare.checked);
-      this.heard = tell(this.model);
-      this.hearLate();
-    });
   }
 
   /**
@@ -286,13 +269,12 @@ export class Explorer {
     this.draw();
   }
 
-  /** Takes the band and the other scores, if they belong to what is shown. */
+  /** Takes the band and the remarks, if they belong to what is shown. */
   takeLate() {
     const late = this.model.get("_late");
     const fits =
       late?.version === this.data.version && (late.eta === null || late.eta === this.judgedEta);
     this.late = fits ? unpackLate(late) : null;
-    this.showCompared();
   }
 
   /** Asks for log-LiRA when it is first needed. */
@@ -382,82 +364,6 @@ export class Explorer {
     write(this.device, device === "" ? "" : `Computed on ${device}.`);
   }
 
-  /** Keeps the curve on show, or lets the kept one go. */
-  pinOrNot() {
-    const { data, auc } = this;
-    if (this.pinned !== null) this.pinned = null;
-    else if (auc !== null && this.settled) {
-      const eta = data.etaRange && this.judgedEta;
-      this.pinned = { title: data.title, eta, scores: this.scores, auc };
-    }
-    if (data.pick !== null) {
-      this.model.set("pinned", this.pinned && { ...data.pick, eta: this.pinned.eta });
-      this.heard = tell(this.model);
-    }
-    this.showCompared();
-    this.draw();
-  }
-
-  /** Takes the pinned curve of a state that was restored. */
-  hearPinned() {
-    const { title, eta, auc, points } = this.model.get("_pinned") ?? {};
-    if (points === undefined) this.pinned = null;
-    else this.pinned = { title, eta, auc: { area: auc[0], interval: [auc[1], auc[2]] }, points: unpackCurve(points) };
-    this.hearLate();
-  }
-
-  /** The pinned curve, if it is another than the one on show. */
-  get beside() {
-    const { pinned, scores } = this;
-    if (!this.hasRoc || pinned === null) return null;
-    const same = pinned.title === this.data.title && pinned.eta === (this.data.etaRange && this.judgedEta);
-    return same && (pinned.scores?.values ?? scores.values) === scores.values ? null : pinned;
-  }
-
-  /** Names the curve on show and the pinned one, with η where they differ in it. */
-  showPinned() {
-    this.comparing.hidden = !this.hasRoc;
-    this.pin.textContent = this.pinned === null ? "Pin curve" : "Unpin";
-    this.pin.setAttribute("aria-pressed", String(this.pinned !== null));
-    this.pin.title = this.pinned === null
-      ? "keep this curve while you choose another score, layer or checkpoint"
-      : `let the curve of ${this.pinned.title} go`;
-    const { beside } = this;
-    if (beside === null) return [];
-    const eta = beside.eta === null || beside.eta === this.judgedEta ? "" : `, η = ${beside.eta}`;
-    const { area, interval } = beside.auc;
-    return [curveEntry("mw-pinned-curve", `${beside.title}${eta} (pinned)`, area, interval, null)];
-  }
-
-  /** The checkbox, and the list of curves with their AUCs. */
-  showCompared() {
-    const pinned = this.showPinned();
-    const comparing = this.model.get("comparing");
-    this.compareBox.hidden = !(this.model.get("_comparable") && this.hasRoc);
-    this.compare.checked = comparing;
-    const shown = comparing && !this.compareBox.hidden;
-    const names = shown || this.pinned !== null; // a pinned curve names the one on show, too
-    this.curves.hidden = !names;
-    if (!names) {
-      this.curves.replaceChildren();
-      return;
-    }
-    if (shown && this.late === null) {
-      this.curves.classList.add("mw-waiting");
-      for (const number of this.curves.querySelectorAll(".mw-curve-auc")) number.textContent = "…";
-      if (!this.curves.hasChildNodes()) this.curves.append(html("li", {}, "comparing …"));
-      return;
-    }
-    this.curves.classList.remove("mw-waiting");
-    const others = (shown && this.late !== null ? this.late.others : []).map((other, i) => {
-      const [area, low, high] = other.auc;
-      return curveEntry(`mw-other-curve mw-other-${i + 1}`, other.name, area, [low, high], other.difference);
-    });
-    const { auc } = this;
-    const own = auc === null ? [] : [curveEntry("mw-curve", this.data.title, auc.area, auc.interval, null)];
-    this.curves.replaceChildren(...own, ...pinned, ...others);
-  }
-
   /** Offers the ways to choose τ: those for everybody are marks on the axis, too. */
   showPresets() {
     const { hasRoc, data } = this;
@@ -509,8 +415,7 @@ export class Explorer {
     const marks = settled ? this.onAxis.map(({ label, fitted, tau }) => ({ label, fitted, tau: tau(scores) })) : [];
     this.histogram.draw(scores, this.axis, this.data.title, this.positives, marks);
     if (this.hasRoc) {
-      const others = this.model.get("comparing") && late ? late.others.map((other) => other.points) : [];
-      this.roc.draw(scores, late ? late.band : null, others, this.beside, this.rocScale === "log");
+      this.roc.draw(scores, late ? late.band : null, this.rocScale === "log");
     }
     setAttributes(this.histogram.element, { "aria-valuemin": this.axis.from(this.histogram.low), "aria-valuemax": this.axis.from(this.histogram.high) });
     this.showEta();

@@ -58,6 +58,9 @@ export class Inspector {
     this.label = "";
     /** Lowest and highest score of the bar whose samples are shown. @type {[number, number] | null} */
     this.between = null;
+    /** The part of two compared scores whose samples are shown. @type {import("./messages.js").Part | null} */
+    this.part = null;
+    this.partName = "";
     /** @type {Record<string, ReturnType<typeof setTimeout>>} */
     this.timers = {};
     /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
@@ -187,18 +190,29 @@ export class Inspector {
       return;
     }
     this.between = between;
+    this.part = null;
     this.change(between === null ? { page: 0 } : { filter: "all", page: 0 });
   }
 
   /** Begins the list of another score at its top. The open sample stays open if it is in that list. */
   beginAgain() {
-    this.between = null; // of another score
+    this.between = this.part = null; // of another score
     const { open, model } = this;
     this.carried = open !== null && model.get("page") === 0 && [null, open].includes(model.get("selected"));
     this.turning = true;
     if (this.carried) model.set("selected", open);
     this.open = null; // what is known of the sample is of another score too
     this.at = this.scroll.scrollTop = 0;
+  }
+
+  /**
+   * Shows the samples that some of two compared scores flag, and the other does not.
+   * @param {import("./messages.js").Part} part
+   * @param {string} name
+   */
+  showPart(part, name) {
+    Object.assign(this, { part, partName: name, between: null });
+    this.change({ filter: "all", page: 0 });
   }
 
   /**
@@ -269,6 +283,7 @@ export class Inspector {
       label: this.label === "" ? null : Number(this.label),
       search: this.search,
       between: this.between,
+      part: this.part,
     };
   }
 
@@ -378,7 +393,8 @@ export class Inspector {
     this.classes.hidden = reply.classes.length === 0;
     this.query.hidden = reply.kind === "image";
     if (this.isNarrowed()) this.showTools(true);
-    this.barChip.hidden = this.between === null;
+    this.barChip.hidden = this.between === null && this.part === null;
+    if (this.part !== null) this.barChip.textContent = `${this.partName} ✕`;
     if (this.between !== null) {
       const [low, high] = this.between.map((score) => fixed(score, reply.digits));
       this.barChip.textContent = `${reply.scoreName} ${low} to ${high} ✕`;

@@ -9,6 +9,13 @@
  */
 
 /**
+ * Samples that each of two compared scores flags at a budget, or does not.
+ * @typedef {object} Part
+ * @property {number} budget
+ * @property {boolean[]} flagged
+ */
+
+/**
  * What narrows and sorts the samples that a page shows. What is absent narrows nothing.
  * @typedef {object} Shown
  * @property {number} [tau]
@@ -18,6 +25,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {Part | null} [part]
  */
 
 /**
@@ -30,6 +38,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {Part | null} [part]
  * @property {"page"} type
  * @property {string} request
  * @property {number} page
@@ -45,6 +54,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {Part | null} [part]
  * @property {"detail"} type
  * @property {string} request
  * @property {number} position
@@ -61,6 +71,7 @@
  * @property {number | null} [label]
  * @property {string} [search]
  * @property {[number, number] | null} [between]
+ * @property {Part | null} [part]
  * @property {"decide"} type
  * @property {string} [request]
  * @property {number[]} [positions]
@@ -362,12 +373,11 @@
  */
 
 /**
- * The curve that stays while others are chosen: of which score, and at which η.
- * @typedef {object} Pinned
+ * A score, layer and checkpoint.
+ * @typedef {object} Pick
  * @property {string} checkpoint
  * @property {string} layer
  * @property {string} metric
- * @property {number | null} eta
  */
 
 /**
@@ -379,8 +389,7 @@
  * @property {string} [axis]
  * @property {number} [tau]
  * @property {number} [eta]
- * @property {boolean} [comparing]
- * @property {Pinned | null} [pinned]
+ * @property {Pick[]} [comparing]
  * @property {boolean} [more]
  * @property {string} [filter]
  * @property {string} [sort]
@@ -423,7 +432,6 @@
  * @property {boolean} has_log_lira
  * @property {[number, number] | null} eta_range
  * @property {string} note
- * @property {Record<string, string> | null} [pick]
  * @property {number | null} natural
  * @property {number | null} canary_tau
  * @property {string[]} [axes]
@@ -446,21 +454,25 @@
  */
 
 /**
- * ROC of another score, its AUC, and how much that is above the one shown.
- * @typedef {object} Compared
+ * One of all scores: its AUC with the interval, or null where there is none, and whether it is compared.
+ * @typedef {object} Area
  * @property {string} name
- * @property {[number, number, number]} auc
- * @property {[number, number, number] | null} difference
- * @property {Bytes} points
+ * @property {[number, number, number] | null} auc
+ * @property {boolean} marked
  */
 
 /**
- * Trait `_pinned`: the pinned ROC. Empty if there is none.
- * @typedef {object} PinnedCurve
- * @property {string} title
+ * Trait `_compared`: the scores that are compared, the one on show first. Empty before they are there.
+ * @typedef {object} Compared
+ * @property {number} version
  * @property {number | null} eta
- * @property {[number, number, number]} auc
- * @property {Bytes} points
+ * @property {string[]} names
+ * @property {number} n
+ * @property {Bytes[]} ranks  four bytes for each sample: how many score at most as high
+ * @property {Bytes | null} bits  who is memorised; null without ground truth
+ * @property {string} truly
+ * @property {string} said  how much the AUCs of the first two differ
+ * @property {Area[]} areas
  */
 
 /**
@@ -471,8 +483,6 @@
  * @property {Bytes | null} band
  * @property {string[]} remarks
  * @property {string} truly  how many of the memorised samples truly are
- * @property {Compared[]} others
- * @property {string} failed
  */
 
 /**

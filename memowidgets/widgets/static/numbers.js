@@ -105,6 +105,14 @@ export function intervalText(interval) {
 }
 
 /**
+ * A rate with its interval.
+ * @param {[number, number, number]} estimate
+ */
+export function estimateText([rate, ...interval]) {
+  return `${rateText(rate)} (${intervalText(interval)})`;
+}
+
+/**
  * A share as a percentage, which no line break parts from its sign.
  * @param {number} share
  */

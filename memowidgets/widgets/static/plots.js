@@ -254,18 +254,12 @@ class Side {
   }
 }
 
-/**
- * The ROC of another score, as it is drawn.
- * @typedef {{fpr: number, tpr: number}[]} OtherCurve
- */
-
-/** The ROC with its band, the ROCs of other scores, and the point of τ. */
+/** The ROC with its band, and the point of τ. */
 export class RocPlot {
   constructor() {
     this.element = svg("svg", { class: "mw-roc", role: "img" });
     this.lines = svg("g", { class: "mw-axis" });
     this.chance = svg("path", { class: "mw-chance" });
-    this.others = svg("g");
     this.band = svg("path", { class: "mw-band" });
     this.curve = svg("path", { class: "mw-curve" });
     this.cross = svg("path", { class: "mw-cross" });
@@ -275,7 +269,7 @@ export class RocPlot {
     this.area = svg("text", { class: "mw-auc", "text-anchor": "end" });
     this.areaInterval = svg("text", { class: "mw-auc-interval", "text-anchor": "end" });
     this.element.append(
-      this.lines, this.chance, this.band, this.others, this.curve, this.area, this.areaInterval, this.cross, this.point,
+      this.lines, this.chance, this.band, this.curve, this.area, this.areaInterval, this.cross, this.point,
       this.fpr, this.tpr,
     );
     this.frame = emptyFrame();
@@ -288,16 +282,14 @@ export class RocPlot {
   /**
    * @param {Scores} scores
    * @param {Float32Array | null} band  fpr, low, high, one after the other
-   * @param {OtherCurve[]} others
-   * @param {{scores?: Scores, points?: OtherCurve} | null} pinned  the curve that stays
    * @param {boolean} log
    */
-  draw(scores, band, others, pinned, log) {
+  draw(scores, band, log) {
     this.frame = frameOf(this.element, { left: 24, right: 6, top: 8, bottom: 22 });
     this.xDecades = log ? decadesFor(scores.n - scores.memorized) : 0;
     this.yDecades = log ? decadesFor(scores.memorized) : 0;
     const { frame } = this;
-    this.points = rocPoints(scores, (fpr) => this.x(fpr), (tpr) => this.y(tpr));
+    this.points = this.pointsOf(scores);
     const { left, right, top, bottom } = frame;
     this.lines.replaceChildren(
       svg("path", { class: "mw-box", d: `M${left} ${top}H${right}V${bottom}H${left}z` }),
@@ -319,14 +311,11 @@ export class RocPlot {
     this.chance.setAttribute("d", this.path(chanceRates(log)));
     this.curve.setAttribute("d", this.path(this.points));
     this.band.setAttribute("d", band === null ? "" : `${this.path(outline(band))}z`);
-    const curves = others.map((points, i) =>
-      svg("path", { class: `mw-other-curve mw-other-${i + 1}`, d: this.path(points) }),
-    );
-    if (pinned !== null) {
-      const points = pinned.scores ? rocPoints(pinned.scores, (fpr) => this.x(fpr), (tpr) => this.y(tpr)) : pinned.points ?? [];
-      curves.push(svg("path", { class: "mw-pinned-curve", d: this.path(points) }));
-    }
-    this.others.replaceChildren(...curves);
+  }
+
+  /** @param {Scores} scores */
+  pointsOf(scores) {
+    return rocPoints(scores, (fpr) => this.x(fpr), (tpr) => this.y(tpr));
   }
 
   /** @param {number} fpr */

@@ -4,7 +4,7 @@ import { download } from "./decide.js";
 import { bytesOf, html, KERNEL_GONE, menu, tell } from "./dom.js";
 
 const WORKING = "Writing the report …";
-const LINK = "The address of this page holds checkpoint, layer, score, τ, η, the pinned curve, filter, sort, page and the opened sample's position; no sample's id and no token.";
+const LINK = "The address of this page holds checkpoint, layer, score, τ, η, the scores compared, filter, sort, page and the opened sample's position; no sample's id and no token.";
 
 /**
  * Returns an address without a token, wherever it has one.

@@ -17,7 +17,6 @@ import { boundsOf, cumulative, makeScores, withMemorized } from "./maths.js";
  * @property {string} truth  what counts as memorised; "" where η says it, or without ground truth
  * @property {[number, number] | null} etaRange  where its slider ends; null where η says nothing
  * @property {string} note  on samples that are left out
- * @property {Record<string, string> | null} pick  by which a dashboard names the scores
  * @property {number | null} natural  threshold that means the same for every model
  * @property {number | null} canaryTau  lowest threshold that flags 75 % of the planted canaries
  * @property {string[]} axes  "score", and "class" where it can be shown against its class
@@ -27,18 +26,8 @@ import { boundsOf, cumulative, makeScores, withMemorized } from "./maths.js";
  * What takes the kernel longer to compute.
  * @typedef {object} Late
  * @property {Float32Array | null} band  fpr, low, high, one after the other
- * @property {Other[]} others
  * @property {string[]} remarks
  * @property {string} truly  how many of the memorised samples truly are, "" where nobody knows
- */
-
-/**
- * Another score of the same samples.
- * @typedef {object} Other
- * @property {string} name
- * @property {[number, number, number]} auc  AUC and its interval
- * @property {[number, number, number] | null} difference  by how much it is above the one shown
- * @property {{fpr: number, tpr: number}[]} points
  */
 
 /**
@@ -64,7 +53,6 @@ export function unpack(wire) {
     truth: wire.truth,
     etaRange: wire.eta_range,
     note: wire.note,
-    pick: wire.pick ?? null,
     natural: wire.natural,
     canaryTau: wire.canary_tau,
     axes: wire.axes ?? ["score"],
@@ -86,25 +74,12 @@ export function unpackTruth(data, wire) {
 }
 
 /**
- * @param {import("./messages.js").Bytes} bytes  all FPRs, then all TPRs
- */
-export function unpackCurve(bytes) {
-  const rates = floats(bytes, false);
-  const half = rates.length / 2;
-  return Array.from({ length: half }, (_, i) => ({ fpr: rates[i], tpr: rates[half + i] }));
-}
-
-/**
  * @param {import("./messages.js").Late} wire
  * @returns {Late}
  */
 export function unpackLate(wire) {
-  const others = wire.others.map((other) => {
-    return { name: other.name, auc: other.auc, difference: other.difference, points: unpackCurve(other.points) };
-  });
-  const remarks = wire.failed ? [wire.failed, ...wire.remarks] : wire.remarks;
   const band = wire.band ? new Float32Array(bytesOf(wire.band)) : null;
-  return { band, others, remarks: remarks.map(asSentence), truly: wire.truly };
+  return { band, remarks: wire.remarks.map(asSentence), truly: wire.truly };
 }
 
 /** @param {string} text */

@@ -2,6 +2,9 @@
 
 export const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 export const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
+export const TIED = "Samples that tie are flagged together or not at all.";
+/** Where two AUCs would be compared. */
+export const NO_OTHERS = "Without samples that are known to be memorised, and others that are not, nobody can say which score finds more.";
 export const NO_LAYER = "This score is the same at every layer";
 export const BEST = "best time to predict";
 export const LAST = "last layer";

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { load } from "./load.mjs";
 
 const { bandOf } = await load("docs/live/band.js");
-const { comparedOf, judgedOf, wireOf } = await load("docs/live/views.js");
+const { areaOf, comparedOf, judgedOf, wireOf } = await load("docs/live/views.js");
 const { normals } = await load("memowidgets/teaching/static/chance.js");
 const { countsAt, makeScores } = await load("memowidgets/widgets/static/maths.js");
 
@@ -55,5 +55,7 @@ test("a view counts equal scores once each, whoever is memorised", () => {
   assert.deepEqual([...wire.data.ties], [2, 3]);
   const { flagged, found, missed } = countsAt(judgedOf(wire, 4), 0.5);
   assert.deepEqual([flagged, found, missed], [5, 3, 0]);
-  assert.equal(comparedOf(view, "PSMI", [0, 0, 0, 0, 0, 0], 4), null);
+  assert.equal(areaOf(view, [0, 0, 0, 0, 0, 0], 4), null);
+  const { ranks, bits } = comparedOf([view], [5, 5, 0, 0, 0, 5], 4);
+  assert.deepEqual([[...ranks[0]], [...bits]], [[5, 2, 5, 6, 2, 5], [0b11000100]]);
 });

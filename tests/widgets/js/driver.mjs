@@ -5,8 +5,9 @@ import { load } from "./load.mjs";
 
 const maths = { ...(await load("maths")), ...(await load("numbers")) };
 const controls = await load("controls");
+const { partsAt, scoresOf } = await load("compare");
 const { Answers } = await load("answers");
-const { unpack: unpacked, unpackTruth } = await load("wire");
+const { unpack: unpacked, unpackBits, unpackTruth } = await load("wire");
 
 const PARTS = ["values", "shared", "ties", "levels", "codes", "bits", "of_shared"];
 
@@ -61,6 +62,17 @@ const answers = {
       const page = new Answers({ columns }, () => standing);
       return page.rows.map((row) => [page.status(row), page.flagged(row)]);
     }),
+  // What two scores flag at a budget, by their ranks as the kernel sends them.
+  compared: ({ ranks, bits, n, budget }) => {
+    const each = ranks.map((bytes) => new Uint32Array(decoded(bytes).buffer));
+    const memorized = unpackBits(new Uint8Array(decoded(bits).buffer), n);
+    const scores = each.map((one) => scoresOf(one, memorized));
+    return {
+      parts: partsAt(budget, each, memorized, ["A", "B"]).map(({ flagged, n, found }) => ({ flagged, n, found })),
+      counts: scores.map((one) => maths.countsAt(one, budget)),
+      areas: scores.map((one) => maths.aucOf(one)?.area ?? null),
+    };
+  },
   auc: ({ wire }) => maths.aucOf(unpack(wire)),
   undecided: ({ wire, taus }) => {
     const [{ bounds }] = data(wire);

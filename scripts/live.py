@@ -335,7 +335,7 @@ class _Recorded:
 
     def _shadows(self) -> dict[str, Any]:
         """Return what the picture of LiRA needs of every member, one member after the other."""
-        fitted = self.view.fits()
+        fitted = self.view.fits(self.evidence)
         gaps = np.clip(fitted.gaps[:, self.rows], -MOST_GAP, MOST_GAP)
         return {
             "models": len(gaps),
@@ -381,7 +381,8 @@ def _opened(name: str) -> tuple[Evidence, AuditView]:
 
     try:
         audit = open_recorded(name)
-        return audit.evidence, AuditView(audit)
+        own = audit.evidence_with, lambda: audit.run, audit.run_references, audit.decision_log
+        return audit.evidence, AuditView(*own)
     except (StoreError, ValueError, OSError) as error:
         raise UnknownPartError(f"the recorded audit {name!r} cannot be shown: {error}") from error
 

@@ -562,8 +562,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._show_scores(judged, others, tau, eta)
             self._taus = taus
             self._show_rows(rows, found.title, tau)
-            self._warnings = [*left_out, *found.warnings]
-            self._notes = list(found.notes)
+            self._warnings = [*left_out, *map(str, found.warnings)]  # marimo sends a note's numbers
+            self._notes = list(map(str, found.notes))
             early = any(note.key == "not learned" for note in found.warnings)
             self._early = _EARLY.format(self._labels["checkpoint"][pick[2]]) if early else ""
             self._fresh()

@@ -286,11 +286,12 @@ def mean_rank(scores: ArrayLike) -> Floats:
     array([0.375, 0.375, 0.75 , 1.   ])
     """
     table = _checked(scores, "scores", "scores")
-    ranks: Floats = np.zeros(table.shape[1])
+    ranks = np.zeros(table.shape[1])
     for row in table:  # as scipy.stats.rankdata, which takes half a second to import
         _, value, equal = np.unique(row, return_inverse=True, return_counts=True)
         ranks += (np.cumsum(equal) - (equal - 1) / 2)[value]
-    return ranks / len(table) / table.shape[1]
+    mean: Floats = ranks / len(table) / table.shape[1]
+    return mean
 
 
 def checked_last(last: int) -> int:

@@ -305,7 +305,8 @@ def come_back_into_view(notebook):
 def wait_for_a_slow_kernel(notebook, lab):
     """From the click until the answer nothing of the old view looks as if it were the new one's."""
     page, asked = notebook.page, notebook.page.locator(".mw-dashboard.mw-asked")
-    parts = [page.locator(part).first for part in (".mw-histogram", ".mw-roc", ".mw-card [role=img]")]
+    shown = ".mw-histogram", ".mw-roc", ".mw-card [role=img]"
+    parts = [page.locator(part).first for part in shown]
     (lab.root / "go").unlink()
     page.evaluate(RUN, 13)
     page.wait_for_function(f"() => {SESSION}.kernel.status === 'busy'")

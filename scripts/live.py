@@ -353,7 +353,7 @@ class _Recorded:
 
     def _shadows(self) -> dict[str, Any]:
         """Return what the picture of LiRA needs of every member, one member after the other."""
-        fitted = self.view.fits()
+        fitted = self.view.fits(self.evidence)
         gaps = np.clip(fitted.gaps[:, self.rows], -MOST_GAP, MOST_GAP)
         return {
             "models": len(gaps),
@@ -399,7 +399,8 @@ def _opened(name: str) -> tuple[Evidence, AuditView]:
 
     try:
         audit = open_recorded(name)
-        return audit.evidence, AuditView(audit)
+        own = audit.run_references, audit.run_shadows, audit.decision_log
+        return audit.evidence, AuditView(audit.evidence_with, lambda: audit.run, *own)
     except (StoreError, ValueError, OSError) as error:
         raise UnknownPartError(f"the recorded audit {name!r} cannot be shown: {error}") from error
 

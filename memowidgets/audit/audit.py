@@ -341,7 +341,9 @@ class Audit:
             return self._run.evidence()
         return self._run.evidence(self._key).as_target(self._index)
 
-    def evidence_with(self, needs: Iterable[Need], progress: Progress | None = None) -> Evidence:
+    def evidence_with(
+        self, needs: Iterable[Need] = (), progress: Progress | None = None
+    ) -> Evidence:
         """Return the evidence after what is missing of `needs` was made, if it can be."""
         evidence = self.evidence
         missing = evidence.missing(needs)
@@ -1483,7 +1485,8 @@ class Audit:
         from memowidgets.audit.views.answers import AuditView
         from memowidgets.widgets import Dashboard
 
-        return Dashboard(AuditView(self))
+        own = self.run_references, self.run_shadows, self._log
+        return Dashboard(AuditView(self.evidence_with, lambda: self.run, *own))
 
     def report(
         self,
@@ -1541,7 +1544,7 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        own = self.evidence, self.evidence_with, self._log, tau, metric
+        own = self.evidence_with, self._log, tau, metric
         content = content_of(*own, include_samples=include_samples, figures=figures)
         return write(content, path, overwrite=overwrite)
 

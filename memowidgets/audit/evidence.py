@@ -69,6 +69,9 @@ class Arrays(Mapping[str, NDArray[Any]]):
         """Return the array of that name, or why there is none."""
         return self[name] if self._absent is None or name in self else self._absent(name)
 
+    def __contains__(self, name: object) -> bool:
+        return f"{self._start}{name}" in self._opened()  # without reading it
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._opened()[self._start + name]
 

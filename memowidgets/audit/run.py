@@ -29,13 +29,7 @@ from memowidgets.audit.evidence import (
     Need,
     OneModel,
 )
-from memowidgets.audit.kept import (
-    Cache,
-    KeptScores,
-    ScorePlace,
-    StoredPass,
-    warn_of,
-)
+from memowidgets.audit.kept import Cache, KeptScores, ScorePlace, StoredPass, warn_of
 from memowidgets.audit.names import Names
 from memowidgets.checks import several, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
@@ -133,6 +127,7 @@ class Run:
         self._device = None if self._anywhere else device_of(model, device)
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
         self._key: str | None = None  # of the shadow models chosen here; None: as the folder says
+        self.config = config_digest(manifest)
         self.references = References(self)
         self._lock, self.loaded = threading.RLock(), Loaded()
         self._taken: dict[str, tuple[Any, Evidence]] = {}
@@ -318,7 +313,8 @@ class Run:
         why = self.cannot("train shadow models")
         if why is None and self.design.all_members:
             why = Absent(NOTHING_LEFT_OUT)
-        return shadow_set(self.run, key or self._key, self.precision, why)
+        chosen = key or self._key or chosen_key(self.run)
+        return ShadowSet(self.run, chosen, self.config, self.precision, none=why)
 
     def _evidence(self, shadows: ShadowSet) -> Evidence:
         names, noise = self.names, noise_of(self.data, self.design, self.manifest)
@@ -365,7 +361,7 @@ class Run:
         """Return what is there of a checkpoint."""
         name = record.name
         try:
-            made, kept = self.kept_forward(record), self._outputs(record)
+            made, kept = self.kept_forward(record), self.kept_forward(record, outputs_of(name))
         except StoreError as error:  # it was trained in another precision than the run
             why = Absent(str(error))
             return Checkpoint(record, why, why)
@@ -408,14 +404,12 @@ class Run:
             do if self.cannot(_AGAIN) is None else "",
         )
 
-    def kept_forward(self, record: Record) -> StoredPass:
-        """The forward pass of a checkpoint as the run directory holds it, or will."""
-        made_in = precision_at(self.run, record, self.precision)
-        return StoredPass(self.run, record.name, made_in, record.weights)
+    def kept_forward(self, record: Record, place: str = "") -> StoredPass:
+        """The forward pass of a checkpoint as the run directory holds it, or will.
 
-    def _outputs(self, record: Record) -> StoredPass:
-        """Logits and losses of a checkpoint as training kept them, or did not."""
-        made_in, place = precision_at(self.run, record, self.precision), outputs_of(record.name)
+        At another `place` are logits and losses as training kept them, or did not.
+        """
+        made_in = precision_at(self.run, record, self.precision)
         return StoredPass(self.run, record.name, made_in, record.weights, place)
 
     def _kept_first(self, record: Record) -> NDArray[np.float32] | None:
@@ -556,7 +550,7 @@ class Run:
             steps,
             {record.name: record.step for record in self.names.found},
             plan,
-            self.references.config if plan.kind is REFERENCE else config_digest(self.manifest),
+            self.references.config if plan.kind is REFERENCE else self.config,
             forward,
             self.manifest.get("probe", {}),
         )
@@ -729,24 +723,16 @@ def config_digest(manifest: Mapping[str, Any]) -> str:
     return digest([kept, manifest["data"]["labels"]])
 
 
-def shadow_set(
-    run: RunDirectory,
-    key: str | None = None,
-    precision: str = "",
-    none: Absent | None = None,
-) -> ShadowSet:
-    """Return the shadow models of a design, by the key of the set.
-
-    By default those that `Run.use_shadows` chose last, and random halves if it never did.
-    """
-    key = str(read_choice(run).get("key", "halves")) if key is None else key
-    return ShadowSet(run, key, config_digest(run.manifest), precision, none=none)
+def chosen_key(run: RunDirectory) -> str:
+    """Return the set that `Run.use_shadows` chose last, or random halves if it never did."""
+    return str(read_choice(run).get("key", "halves"))
 
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Return the sets with at least one shadow model, by key."""
     folders = [name for name in run.names("shadows", "") if run.names(f"shadows/{name}")]
-    found = {key: shadow_set(run, key) for key in ("halves", *folders)}
+    config = config_digest(run.manifest)
+    found = {key: ShadowSet(run, key, config) for key in ("halves", *folders)}
     return {key: kept for key, kept in found.items() if len(kept)}
 
 
@@ -780,7 +766,7 @@ class References:
 
     def __init__(self, of: Run) -> None:
         self._of, self.plan = of, ReferenceDesign.of(of.design)
-        self.config = digest([config_digest(of.manifest), of.manifest.get("members")])
+        self.config = digest([of.config, of.manifest.get("members")])
         own = of.run, self.plan.key, self.config, of.precision
         self.files = ShadowSet(*own, none=of.cannot("train reference models"), kind=REFERENCE)
 

@@ -72,7 +72,7 @@ def checked_run(path: Path) -> tuple[str, ...]:
     if not path.is_dir():
         raise CommandError(f"{path} is not a folder; pass the folder of a run")
     with refusing(path):
-        from memowidgets.audit.run import read_names, shadow_set
+        from memowidgets.audit.run import chosen_key, read_names, shadow_sets
         from memowidgets.audit.runs import identity
         from memowidgets.audit.runs.given import n_given_shadows
 
@@ -95,7 +95,7 @@ def checked_run(path: Path) -> tuple[str, ...]:
             f"{members} of {len(manifest['ids'])}",
             f"{names.found[-1].epoch:g}" if names.found else "–",
             drop,
-            str(len(shadow_set(run))),
+            str(len(shadow_sets(run).get(chosen_key(run), ()))),
         )
 
 

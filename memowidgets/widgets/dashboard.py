@@ -583,8 +583,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._show_scores(judged, tau, eta)
             self._taus = taus
             self._show_rows(rows, found.title, tau)
-            self._warnings = [*left_out, *found.warnings]
-            self._notes = list(found.notes)
+            self._warnings = [*left_out, *map(str, found.warnings)]  # marimo sends a note's numbers
+            self._notes = list(map(str, found.notes))
             self._unchecked = {}
             if judged.memorized is None:
                 missing = self._source.unchecked()

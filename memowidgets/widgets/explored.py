@@ -360,7 +360,7 @@ class Judged:
         if found is None:
             return {"remarks": [], "truly": ""}
         known = "" if found.n_truly is None else truly(found.n_truly, found.n_memorized)
-        return {"remarks": [*found.warnings], "truly": known}
+        return {"remarks": [str(note) for note in found.warnings], "truly": known}
 
     @property
     def key(self) -> dict[str, Any]:

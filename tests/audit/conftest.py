@@ -10,6 +10,7 @@ from filelock import FileLock
 
 import memowidgets as mw
 from memowidgets.audit.runs.opening import recording_in
+from memowidgets.audit.views.answers import AuditView
 from tests.training.small import Inline
 
 TRAINING = mw.TrainingConfig(epochs=4, batch_size=8, lr=6e-3)
@@ -29,6 +30,12 @@ def small_audit(path, **changes) -> mw.Audit:
 def recording_at(folder, data=None) -> mw.Audit:
     """The audit in a folder that `export` wrote."""
     return mw.Audit.of(recording_in(folder, data))
+
+
+def view_of(audit: mw.Audit) -> AuditView:
+    """What the dashboard of an audit asks."""
+    own = audit.run_references, audit.run_shadows, audit.decision_log
+    return AuditView(audit.evidence_with, lambda: audit.run, *own)
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import answered_rightly
-from memowidgets.audit.views.answers import AuditView, distances, nearest
-from tests.audit.conftest import small_audit
+from memowidgets.audit.views.answers import distances, nearest
+from tests.audit.conftest import small_audit, view_of
 from tests.javascript import asking
 from tests.widgets.page import say
 
@@ -30,7 +30,7 @@ RECORDED = {
 
 @pytest.fixture(scope="module")
 def view(finished):
-    return AuditView(finished)
+    return view_of(finished)
 
 
 def test_the_view_says_which_scores_have_layers(view):
@@ -66,7 +66,7 @@ def test_what_a_score_says_of_small_classes_is_shown(small):
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(small + 1), [5] * small + [60])
     features, logits = rng.normal(size=(len(labels), 4)), rng.normal(size=(len(labels), small + 1))
-    view = AuditView(mw.Audit.from_arrays(labels, features, logits))
+    view = view_of(mw.Audit.from_arrays(labels, features, logits))
     choice = view.layer_choices()[-1].value, view.checkpoint_choices()[-1].value
     said = view.view("psmi", *choice).warnings
     small_ones = [note for note in said if "20" in note or "5 samples" in note]
@@ -103,7 +103,7 @@ def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished
 
 
 def detail(view, position, score="psmi", layer=None, checkpoint=None):
-    names = view._audit.evidence.names
+    names = view._take().names
     chosen = checkpoint or names.prediction().record.name
     return view.detail(position, score, layer or names.layer_names[-1], chosen)
 
@@ -113,7 +113,7 @@ def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
     finished.score("psmi", layer=1, checkpoint=1)
     shutil.copytree(finished.path, tmp_path / "run")
     shutil.rmtree(tmp_path / "run/scores/epoch-1")
-    found = detail(AuditView(small_audit(tmp_path / "run")), 7)
+    found = detail(view_of(small_audit(tmp_path / "run")), 7)
     assert found.scores.shape == (len(found.checkpoints), len(finished.layers))
     assert [c.value for c in found.checkpoints if c.marked] == [finished.prediction.record.name]
     assert [c.value for c in found.layers if c.marked] == [finished.layers[-1]]
@@ -191,16 +191,16 @@ def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
     members, logits = rng.random((12, 80)) < 0.5, rng.normal(size=(80, 2))
     shadows = {"shadow_gaps": rng.normal(size=(12, 80)), "shadow_members": members}
     audit = mw.Audit.from_arrays(labels, states, **shadows, final_logits=logits)
-    said = [i for i in range(80) if "Near-dup" in " ".join(detail(AuditView(audit), i).notes)]
+    said = [i for i in range(80) if "Near-dup" in " ".join(detail(view_of(audit), i).notes)]
     assert said == [0, 2]
-    unjudged = AuditView(mw.Audit.from_arrays(labels, states))
+    unjudged = view_of(mw.Audit.from_arrays(labels, states))
     assert "Near-dup" not in " ".join(detail(unjudged, 0).notes)
 
 
 def test_what_is_missing_is_said(tmp_path):
     audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
     audit.train()
-    view = AuditView(audit)
+    view = view_of(audit)
     found = detail(view, 0)
     assert found.shadows is None
     assert found.neighbours == []
@@ -214,7 +214,7 @@ def test_compute_says_what_it_takes(tmp_path):
     training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
     audit = mw.Audit(mw.models.ConvNet(8), data, tmp_path / "run", training, device="cpu")
     audit.train()
-    view, layer = AuditView(audit), audit.layers[-1]
+    view, layer = view_of(audit), audit.layers[-1]
     n = len(audit.members)
     first = view.missing("psmi", layer, "epoch-1")
     assert first.cost == f"Scoring {n} samples."
@@ -260,7 +260,7 @@ def ask(node):
 def recorded(request):
     """The name of a recording and its first view."""
     audit = mw.open_recorded(request.param)
-    return request.param, AuditView(audit).view("psmi", "last", audit.prediction.record.name)
+    return request.param, view_of(audit).view("psmi", "last", audit.prediction.record.name)
 
 
 def sides(texts):
@@ -314,6 +314,6 @@ def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(vi
     practitioner = small_audit(tmp_path / "all", members="all")
     untrained = small_audit(tmp_path / "half")
     for audit, word in ((arrays, "no model"), (practitioner, "whole pool"), (untrained, "train")):
-        missing = AuditView(audit).unchecked()
+        missing = view_of(audit).unchecked()
         assert (missing.button, missing.trains) == ("Compute", False)
         assert word in missing.why_not

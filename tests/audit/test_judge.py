@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import roc
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
+from tests.audit.conftest import view_of
 from tests.training.small import tiny_audit, trained
 
 
@@ -117,7 +117,7 @@ def test_an_opened_sample_follows_the_design(audit, tmp_path):
     own = tiny_audit(tmp_path / "run")
     own.use_shadows("halves")
     own.run_shadows(6)
-    view = AuditView(own)
+    view = view_of(own)
     sets = [key for key, n in own.shadow_sets.items() if n == 6]
     known = []
     for key in sets:
@@ -249,7 +249,7 @@ def test_less_than_half_a_sample_is_probably_none():
 
 
 def test_the_dashboard_says_it_too(recorded):
-    view = AuditView(recorded)
+    view = view_of(recorded)
     shown = view.view("loss", "last", recorded.prediction.record.name)
     assert shown.warnings == ()
     expected = recorded.evaluate("loss")

@@ -12,12 +12,11 @@ from benchmarks.recording import export
 from memowidgets.audit.kept import METHODS
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation.scored import Scored
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.vocabulary import Note
-from tests.audit.conftest import recording_at
+from tests.audit.conftest import recording_at, view_of
 from tests.hostile.forged import held
 from tests.training.small import Inline, tiny_audit, trained
 
@@ -138,7 +137,7 @@ def test_arrays_of_a_file_that_was_replaced_are_not_read_with_the_old_header(tmp
 @pytest.mark.parametrize("of_target", [False, True])
 def test_log_lira_follows_a_shadow_model_that_was_replaced(audit, of_target):
     judged = audit.as_target(0) if of_target else audit
-    view = AuditView(judged)
+    view = view_of(judged)
     place = "psmi", judged.layers[-1], judged.prediction.record.name
     before, seen = judged.log_lira(), view.view(*place)
     revision = view.revision()
@@ -156,7 +155,7 @@ def test_log_lira_follows_a_shadow_model_that_was_replaced(audit, of_target):
 
 def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
     before = audit.log_lira()
-    view = AuditView(audit)
+    view = view_of(audit)
     place = "psmi", audit.layers[-1], audit.prediction.record.name
     seen = view.view(*place).probabilities
     run, name = held(audit.path), f"forward/{audit.evidence.names.final().name}"

@@ -11,12 +11,11 @@ import pytest
 import torch
 
 import memowidgets as mw
-from memowidgets.audit.views.answers import AuditView
 from memowidgets.audit.views.report import content_of
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.seeds import RandomStates
-from tests.audit.conftest import small_audit, small_data
+from tests.audit.conftest import small_audit, small_data, view_of
 from tests.hostile.forged import held
 from tests.training.small import Inline
 
@@ -61,8 +60,8 @@ def test_shadow_models_that_are_all_lost_or_damaged_are_not_taken_for_none(copie
     with pytest.raises(StoreError, match=said):
         audit.log_lira()
     assert said in audit._repr_html_()
-    assert any(said in note for note in AuditView(audit).view("psmi", "last", "final").warnings)
-    of_audit = audit.evidence, audit.evidence_with, audit.decision_log
+    assert any(said in note for note in view_of(audit).view("psmi", "last", "final").warnings)
+    of_audit = audit.evidence_with, audit.decision_log
     content = content_of(*of_audit, None, "psmi", include_samples=False, figures=False)
     assert any(said in note for note in content.cautions)
 

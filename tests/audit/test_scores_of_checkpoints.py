@@ -11,12 +11,11 @@ from scipy.stats import rankdata
 
 import memowidgets as mw
 from benchmarks.recording import export
-from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import below_class
 from memowidgets.store import NotThereError, RunDirectory, StoreError
 from memowidgets.training import target
 from memowidgets.training.learner import Learner
-from tests.audit.conftest import recording_at, small_audit, small_data
+from tests.audit.conftest import recording_at, small_audit, small_data, view_of
 from tests.audit.test_watching import mlp, samples, trained
 from tests.training.small import Inline
 
@@ -254,7 +253,7 @@ def test_the_dashboard_shows_the_probabilities_of_a_checkpoint_that_was_made_aga
     training = mw.TrainingConfig(epochs=3, batch_size=64, precision="float32")
     audit = small_audit(tmp_path / "run", training=training)
     audit.train()
-    view = AuditView(audit)
+    view = view_of(audit)
     before = view.view("csl", audit.layers[-1], "epoch-2").probabilities
     record = audit.evidence.names.record("epoch-2")
     kept = audit.run.run.read_tensors(target.outputs_of("epoch-2"), record.weights)
@@ -273,7 +272,7 @@ def test_a_mean_that_needs_passes_is_not_quick(finished, tmp_path):
         shutil.rmtree(tmp_path / "run" / "scores" / name, ignore_errors=True)
         RunDirectory.existing(audit.path).forget(f"forward/{name}")
     audit.score("psmi", checkpoint="final")
-    view, layer = AuditView(audit), audit.layers[-1]
+    view, layer = view_of(audit), audit.layers[-1]
     is_short = lambda score: view.missing(score, layer, "epoch-4").short  # noqa: E731
     assert is_short("psmi")
     assert is_short("psmi+csl")

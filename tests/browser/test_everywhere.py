@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
-from tests.browser.harness import in_view
+from tests.browser.harness import SESSION, in_view, pixels_of, settled
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard
@@ -27,6 +28,40 @@ LIVING = (
     " if type(w).__module__.startswith('memowidgets')])"
 )
 GONE = "is gone: run its cell again"
+
+# JupyterLab keeps the models of closed widgets as long as their kernel runs.
+KEEP_MODEL = """async (id) => {
+    const { rendermime } = window.jupyterapp.shell.currentWidget.content;
+    const renderer = rendermime.createRenderer('application/vnd.jupyter.widget-view+json');
+    window.mwKept = await (await renderer._manager.promise).get_model(id);
+    return null;
+}"""
+KEPT = """() => [
+    window.mwKept.get('_esm').length, Object.keys(window.mwKept.get('_data')).length,
+]"""
+
+OTHER_SETTINGS = {
+    "notebook-extension/tracker": {"windowingMode": "full"},
+    "apputils-extension/kernels-settings": {"commsOverSubshells": "disabled"},
+}
+LONG = "for i in range(60):\n    print(i)"
+HELD = """
+import time
+from pathlib import Path
+while not Path("go").exists():
+    time.sleep(0.05)
+"""
+RUN = """(i) => {
+    const { content } = window.jupyterapp.shell.currentWidget;
+    content.activeCellIndex = i;
+    window.jupyterapp.commands.execute('notebook:run-cell');
+}"""
+SCROLL = "(i) => { window.jupyterapp.shell.currentWidget.content.scrollToItem(i, 'start'); }"
+OPACITY = """(e) => {
+    let seen = 1;
+    for (let at = e; at !== null; at = at.parentElement) seen *= getComputedStyle(at).opacity;
+    return seen;
+}"""
 
 # Every socket that the page opens can be cut, and no new one gets through while it is offline.
 OFFLINE = """(() => {
@@ -166,13 +201,16 @@ def lose_the_connection(notebook):
 
 
 def run_the_cell_again(notebook):
-    """The new view takes the old one's place, on the page and in the kernel."""
+    """The new view takes the old one's place, on the page and in the kernel, and its memory."""
     before = notebook.python(LIVING)
+    notebook.page.evaluate(KEEP_MODEL, notebook.python("dashboard.model_id"))
+    assert all(notebook.page.evaluate(KEPT))
     for _ in range(2):
         notebook.run_all()
     notebook.page.locator(".mw-card").first.wait_for()
     assert notebook.page.locator(".mw-explorer").count() == 1
     assert notebook.python(LIVING) == before
+    notebook.page.wait_for_function(f"() => !({KEPT})().some(Boolean)")
 
 
 def reload_the_page(notebook):
@@ -221,6 +259,65 @@ def test_jupyterlab(notebook_page):
     run_the_cell_again(notebook)
     reload_the_page(notebook)
     restart_the_kernel(notebook)
+
+
+@pytest.fixture
+def other_settings(lab):
+    """JupyterLab that draws only cells in view, and whose kernel hears no widget while it works."""
+    written = []
+    for plugin, settings in OTHER_SETTINGS.items():
+        file = lab.home / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(settings))
+        written.append(file)
+    yield
+    for file in written:
+        file.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("other_settings")
+def test_jupyterlab_with_other_settings(notebook_page, lab):
+    (lab.root / "go").touch()
+    notebook = notebook_page([DASHBOARD, *[LONG] * 12, HELD])
+    come_back_into_view(notebook)
+    wait_for_a_slow_kernel(notebook, lab)
+
+
+def come_back_into_view(notebook):
+    """What was taken off the page while it was out of view looks as it did."""
+    page = notebook.page
+    page.evaluate(SCROLL, 0)
+    page.locator(".mw-card").first.wait_for()
+    parts = [page.locator(part).first for part in (".mw-histogram", ".mw-roc", ".mw-card")]
+    settled(page, "document.querySelector('.mw-histogram').getBoundingClientRect().top")
+    before = [pixels_of(part) for part in parts]
+    page.evaluate(SCROLL, 12)
+    page.locator(".mw-dashboard").wait_for(state="hidden")
+    page.evaluate(SCROLL, 0)
+    page.locator(".mw-dashboard").wait_for()
+    settled(page, "document.querySelector('.mw-histogram').getBoundingClientRect().top")
+    for part, pixels in zip(parts, before, strict=True):
+        assert np.array_equal(pixels_of(part), pixels)
+
+
+def wait_for_a_slow_kernel(notebook, lab):
+    """From the click until the answer nothing of the old view looks as if it were the new one's."""
+    page, asked = notebook.page, notebook.page.locator(".mw-dashboard.mw-asked")
+    shown = ".mw-histogram", ".mw-roc", ".mw-card [role=img]"
+    parts = [page.locator(part).first for part in shown]
+    (lab.root / "go").unlink()
+    page.evaluate(RUN, 13)
+    page.wait_for_function(f"() => {SESSION}.kernel.status === 'busy'")
+    page.evaluate(SCROLL, 0)
+    page.get_by_label("metric", exact=True).select_option("loss")
+    asked.wait_for()
+    assert all(part.evaluate(OPACITY) < 0.5 for part in parts)
+    (lab.root / "go").touch()
+    asked.wait_for(state="detached")
+    assert notebook.python("dashboard.metric") == "loss"
+    assert all(part.evaluate(OPACITY) == 1 for part in parts)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import memowidgets as mw
 from benchmarks.recording import export
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError
-from tests.audit.conftest import small_audit, small_data
+from tests.audit.conftest import small_audit, small_data, view_of
 
 LINK = "through a symbolic link"
 
@@ -123,11 +123,10 @@ def test_a_recording_takes_no_file_from_behind_a_link(copied, victim, tmp_path):
 
 
 def test_the_dashboard_does_not_walk_behind_a_link(copied, victim):
-    from memowidgets.audit.views.answers import AuditView
 
     audit = opened(copied)
     relinked(copied / "scores", victim)
-    assert not any("epoch-3/last" in str(name) for name, _ in AuditView(audit).revision())
+    assert not any("epoch-3/last" in str(name) for name, _ in view_of(audit).revision())
 
 
 def test_a_run_directory_may_itself_be_reached_through_a_link(copied, tmp_path):

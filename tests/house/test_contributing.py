@@ -67,7 +67,6 @@ def test_the_examples_of_the_examples(extended):
 @pytest.mark.slow
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
     code = """
-from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics.neighbours import neighbours
 data = mw.data.make_stripes(300, seed=1)
 training = mw.TrainingConfig(epochs=2)
@@ -80,7 +79,7 @@ found = again.evaluate(score, truth="canaries", checkpoint="final")
 print(scores.name, len(scores) == len(audit.members), found.auc > 0.9)
 named = again.score("neighbours", checkpoint="final")
 print(named.equals(scores), "neighbours" in again.metrics)
-print(*(c.value for c in AuditView(again).score_choices() if c.value == "neighbours"))
+print(*(c["value"] for c in again.dashboard().metrics if c["value"] == "neighbours"))
 try:
     neighbours(np.zeros((3, 1)), [0, 1, 1])
 except ValueError as error:

@@ -14,7 +14,6 @@ import pytest
 import memowidgets as mw
 from benchmarks.recording import export
 from memowidgets.audit.run import Run
-from memowidgets.audit.views.answers import AuditView
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
@@ -23,7 +22,7 @@ from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
 from memowidgets.training.learner import Learner
 from memowidgets.training.rho import StopRule
 from memowidgets.training.seeds import derived_seed
-from tests.audit.conftest import recording_at
+from tests.audit.conftest import recording_at, view_of
 from tests.hostile.forged import held
 from tests.training.small import Inline, tiny_audit
 
@@ -233,7 +232,7 @@ def test_sums_are_the_mean_ranks_of_their_parts(referenced, name, parts):
     assert (np.argsort(found, kind="stable") == np.argsort(by_hand, kind="stable")).mean() > 0.9
     assert np.corrcoef(found, by_hand)[0, 1] > 1 - 1e-9
     assert name in referenced.compare(truth="canaries")["metric"].tolist()
-    assert not AuditView(referenced).is_computed(name, referenced.layers[-1], "final")
+    assert not view_of(referenced).is_computed(name, referenced.layers[-1], "final")
     with pytest.raises(StoreError, match="epoch-2"):
         referenced.score(name, checkpoint="final")
 
@@ -264,7 +263,7 @@ def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
 
 
 def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
-    view = AuditView(audit)
+    view = view_of(audit)
     choices = {choice.value for choice in view.score_choices()}
     assert {"reference", "reference+csl", "reference+psmi+csl"} <= choices, "they can be trained"
     before = view.revision()
@@ -343,10 +342,10 @@ def test_the_time_is_that_of_the_targets_own_steps(audit, monkeypatch):
     assert audit.run.seconds_of_a_reference() == pytest.approx(2 * reached * share)
     monkeypatch.setattr(Run, "seconds_of_a_reference", lambda _: 20.0)
     models = 2 * per_round(audit)
-    said = AuditView(audit).missing("reference", "", EPOCH).button
+    said = view_of(audit).missing("reference", "", EPOCH).button
     assert said == f"Check with {models} short trainings, about {20 * models} s"
     monkeypatch.setattr(Run, "seconds_of_a_reference", lambda _: None)
-    assert AuditView(audit).missing("reference", "", EPOCH).button.endswith("trainings")
+    assert view_of(audit).missing("reference", "", EPOCH).button.endswith("trainings")
 
 
 @pytest.mark.parametrize("why", ["another checkpoint", "nothing left", "no data"])
@@ -367,7 +366,7 @@ def test_where_none_can_be_trained_the_score_is_listed_with_the_reason(audit, tm
         reason = "reference model 0 would train on"
     else:
         audit, reason = mw.Audit.open(audit.path), "needs the model and the data"
-    view = AuditView(audit)
+    view = view_of(audit)
     assert "reference" in {choice.value for choice in view.score_choices()}
     found = view.missing("reference", "", checkpoint)
     assert reason in found.why_not

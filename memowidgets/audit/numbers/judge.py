@@ -74,7 +74,7 @@ def evaluate(
         memorized = memorized_members(evidence, truth, eta, variance)
     both = values.index.intersection(memorized.index, sort=False)
     notes = [*evidence.notes_at(checkpoint), *found.notes]
-    notes += notes_on_zero(evidence, metric, found)
+    notes += notes_on_zero(metric, found)
     if is_log_lira(truth):
         notes += notes_on_shape(evidence)
     if metric == BASELINE and is_log_lira(truth):

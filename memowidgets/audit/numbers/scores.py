@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets import evaluation
 from memowidgets.audit.evidence import (
     LAYER,
     LOGITS,
@@ -409,7 +408,8 @@ def score(
 
         found = _kept(evidence, str(metric), name, record, compute)
     on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
-    return replace(found, notes=(*on_classes, *found.notes))
+    labels = evidence.labels[found.positions]
+    return replace(found, labels=labels, notes=(*on_classes, *found.notes))
 
 
 def scored_members(
@@ -555,16 +555,16 @@ def of_members(values: Floats, rows: Any, n: int) -> Floats:
     return of_all
 
 
-def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scored) -> tuple[Note, ...]:
+def notes_on_zero(metric: str | Metric, found: Scored) -> tuple[Note, ...]:
     """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags.
 
     It is a reader's sentence, the same wherever a τ is answered.
     """
     known = _known(metric)
-    if not known or not known.per_class:
+    if not known or not known.per_class or found.labels is None:
         return ()
     at_zero = int((found.scores <= 0).sum())
-    by_class = int(evaluation.below_class(found.scores, evidence.labels[found.positions]).sum())
+    by_class = int(evaluation.below_class(found.scores, found.labels).sum())
     if 2 * at_zero >= by_class:
         return ()
     said = f"{counted_flagged(at_zero, len(found))}, and {whole(by_class)} by class"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import LOGITS, OF_ARRAYS, REFERENCES, Evidence
+from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Evidence
 from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
-from memowidgets.audit.numbers.scores import (
-    BASELINE,
-    PER_LAYER,
-    metrics_of,
-    probabilities,
-)
+from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     member_gaps,
@@ -41,13 +36,13 @@ from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
-from memowidgets.store import Absent, PackedRun, StoreError, without_advice
+from memowidgets.store import Absent, StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.vocabulary import Note, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
 
 if TYPE_CHECKING:
-    from memowidgets.audit.audit import Audit
+    from memowidgets.audit.run import Run
     from memowidgets.decisions import DecisionLog
 
 _QUICK_VALUES = 2_000_000
@@ -77,38 +72,53 @@ class AuditView:
 
     Parameters
     ----------
-    audit : Audit
-        The audit on show. Each answer is from its evidence as it is then.
+    take : callable
+        `Audit.evidence_with`. Each answer is from the evidence as it is then.
+    run : callable
+        Function that returns the run behind the audit, or raises where there is none.
+    train, check : callable
+        `Audit.run_references` and `Audit.run_shadows`.
+    log : DecisionLog
+        The audit's decisions.
     """
 
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
+    def __init__(
+        self,
+        take: Callable[..., Evidence],
+        run: Callable[[], Run],
+        train: Callable[..., None],
+        check: Callable[..., None],
+        log: DecisionLog,
+    ) -> None:
+        self._take, self._run, self.decision_log = take, run, log
+        self._train, self._check = train, check
         self._cache = Cache()
 
     @property
     def name(self) -> str:
         """Name of the run's folder; "" for an audit in memory."""
-        path = Path(self._audit.evidence.path)
+        path = Path(self._take().path)
         return path.name if path.is_dir() else ""
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, by their epoch."""
-        table = self._audit.evidence.table()
+        names = self._take().names
+        later = names.some_records("all")
+        chosen = names.prediction().record if later else None
         return [
-            Choice(str(name), _when(row.epoch), bool(row.prediction and row.epoch >= 0))
-            for name, row in table[table["step"] != 0].iterrows()
+            Choice(one.name, _when(one.epoch), one == chosen and one.epoch >= 0) for one in later
         ]
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by name; the last is the recommended one."""
-        layers = self._audit.evidence.names.layer_names
+        layers = self._take().names.layer_names
         if not layers:
             return [Choice("last", "none", marked=True)]
         return [Choice(name, layer_label(name), name == layers[-1]) for name in layers]
 
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and those that need reference models."""
-        evidence = self._audit.evidence
+        evidence = self._take()
         can_list = evidence.whole is None and not evidence.given
         more = (REFERENCES,) if can_list and evidence.manifest.get("recording") is None else ()
         first = scores.opening_metric(evidence)
@@ -119,21 +129,14 @@ class AuditView:
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
-        return scores.is_computed(self._audit.evidence, score, layer, checkpoint)
-
-    def _is_small(self, layer: str, checkpoint: str) -> bool:
-        """Whether a score of a layer takes about a second or less."""
-        try:
-            return scores.states(self._audit.evidence, layer, checkpoint).size <= _QUICK_VALUES
-        except (StoreError, ValueError):
-            return False
+        return scores.is_computed(self._take(), score, layer, checkpoint)
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """What `view` has to make: reference models, or forward passes, as long as the last one."""
-        evidence = self._audit.evidence
+        evidence = self._take()
         record = evidence.names.record(checkpoint)
         if scores.lacks_references(evidence, score, record):
-            return self._missing_references(record.name)
+            return self._missing_references(evidence, record.name)
         wanted = scores.needs(evidence, score, record)
         n = len(evidence.missing(wanted))
         doing = f"Scoring {whole(len(evidence.members))} samples"
@@ -141,17 +144,17 @@ class AuditView:
             at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
             lacking = [held.made for one, held in at if not held.has(one)]
             why_not = "".join(x.what for x in lacking[:1] if isinstance(x, Absent))
-            short = score in PER_LAYER and not lacking and self._is_small(layer, checkpoint)
+            short = score in PER_LAYER and not lacking and _is_small(evidence, layer, checkpoint)
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
-        seconds, size = self._audit.run.pass_cost()
+        seconds, size = self._run().pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""
         doing += "" if seconds is None else f", about {duration_in_words(max(n * seconds, 1))}"
         doing += "" if size is None else f", {size_in_words(n * size)} of disk"
         return Missing(cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT)
 
-    def _missing_references(self, checkpoint: str) -> Missing:
+    def _missing_references(self, evidence: Evidence, checkpoint: str) -> Missing:
         """The short trainings that check a prediction, or why there are none."""
-        run, predicted = self._audit.run, self._audit.evidence.names.prediction().record.name
+        run, predicted = self._run(), evidence.names.prediction().record.name
         try:
             n = run.references_to_train(_REFERENCES)
         except (ValueError, StoreError) as error:
@@ -166,9 +169,9 @@ class AuditView:
 
     def unchecked(self) -> Missing:
         """The shadow models that would say which members are memorised, or why there are none."""
-        if self._audit.evidence.given:
+        if self._take().given:
             return Missing(why_not=OF_ARRAYS.format("train shadow models"))
-        run = self._audit.run
+        run = self._run()
         try:
             n, each = run.shadows_to_train(_SHADOWS), run.seconds_of_a_shadow()
         except (ValueError, StoreError) as error:
@@ -178,22 +181,26 @@ class AuditView:
 
     def check(self, progress: Progress) -> None:
         """Train the shadow models."""
-        self._audit.run_shadows(_SHADOWS, progress=progress)
+        self._check(_SHADOWS, progress=progress)
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> Scored:
         """Return the numbers behind a choice, computed if need be."""
-        if self.missing(score, layer, checkpoint).trains:
-            self._audit.run_references(_REFERENCES, progress=progress or Progress())
-        needs = needs_of(self._audit.evidence, score, checkpoint, answers=True)
-        evidence = self._audit.evidence_with(needs, progress)
+        needs = needs_of(self._take(), score, checkpoint, answers=True)
+        evidence = self._take(needs, progress)
+        record = evidence.names.record(checkpoint)
+        lacks = scores.lacks_references(evidence, score, record)
+        if lacks and self._missing_references(evidence, record.name).trains:
+            self._train(_REFERENCES, progress=progress or Progress())
+            evidence = self._take()
         found = scores.scored_members(evidence, score, layer, checkpoint, progress)
         of_classes = self._probabilities(evidence, checkpoint)
+        place = f", {layer_label(layer)}" if score in PER_LAYER else ""
         shared = (SHARED_NOISE,) if score == BASELINE else ()
         return replace(
             found,
-            title=self._title(score, layer, checkpoint),
+            title=f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}",
             probabilities=None if of_classes is None else _rows(of_classes, found.positions),
             warnings=(
                 *shared,
@@ -202,28 +209,29 @@ class AuditView:
                 *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(
-                *scores.notes_on_zero(evidence, score, found),
+                *scores.notes_on_zero(score, found),
                 *self._note_on_checking(evidence),
             ),
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:
         """A value that changes with any new checkpoint, score, shadow model or ground truth."""
-        run = Path(self._audit.evidence.path)
+        evidence = self._take()
+        run = Path(evidence.path)
         folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
         files = (file for folder in folders for file in folder.rglob("*.safetensors"))
         there = {(str(file.relative_to(run)), _written(file)) for file in files}
-        return frozenset(there | {truth_version(self._audit.evidence)})
+        return frozenset(there | {truth_version(evidence)})
 
     def samples(self) -> Dataset:
         """The target's members, in the order that positions count."""
-        return self._audit.evidence.member_data
+        return self._take().member_data
 
     def detail(
         self, position: int, score: str, layer: str, checkpoint: str, eta: float = 4.0
     ) -> SampleDetail:
         """Return all that is known of one member; it is memorised from a log-LiRA of η on."""
-        evidence, checkpoints = self._audit.evidence, self.checkpoint_choices()
+        evidence, checkpoints = self._take(), self.checkpoint_choices()
         n, per_layer = len(evidence.member_rows), score in PER_LAYER
         layers = self.layer_choices() if per_layer else [Choice("", "")]
         values = np.full((len(checkpoints), len(layers)), np.nan)
@@ -255,9 +263,8 @@ class AuditView:
             guess=_final_guess(evidence, position),
         )
 
-    def fits(self) -> Fits:
+    def fits(self, evidence: Evidence) -> Fits:
         """Return both Gaussians of all members, fitted again once there are other shadow models."""
-        evidence = self._audit.evidence
 
         def fitted() -> Fits:
             name, members, gaps, target = member_gaps(evidence)
@@ -274,7 +281,7 @@ class AuditView:
         if not evidence.has_ground_truth:
             return None, "There are no shadow models to compare with."
         try:
-            fits = self.fits()
+            fits = self.fits(evidence)
         except StoreError as error:  # log-LiRA may be there without the gaps behind it
             return None, f"No picture of LiRA: {without_advice(error)}."
         inside = fits.members[:, position]
@@ -318,8 +325,8 @@ class AuditView:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the bar shows them
             table = listed_members(
-                self._audit.evidence,
-                self._audit.decision_log,
+                self._take(),
+                self.decision_log,
                 *place,
                 rule,
                 None,
@@ -331,21 +338,18 @@ class AuditView:
 
     def report_page(self, score: str, rule: Rule) -> bytes:
         """Return the report as one page without samples; a rule of None is the score's own τ."""
-        own = self._audit.evidence, self._audit.evidence_with, self._audit.decision_log
-        page = as_page(content_of(*own, rule, score, include_samples=False))
+        own = self._take, self.decision_log, rule, score
+        page = as_page(content_of(*own, include_samples=False))
         return page.encode("utf-8", "replace")
 
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""
-        index = self._audit.evidence.index
-        path = Path(self._audit.evidence.path)
-        if index is not None:
-            path = Path(self._audit.run.run.path)
+        evidence = self._take()
+        index, path = evidence.index, Path((evidence.whole or evidence).path)
         if not (path / "manifest.json").is_file():
             return ""
         named = f"mw.Audit.open({str(path.resolve())!r})"
-        recorded = self._audit.evidence.manifest.get("recording") is not None
-        if recorded and isinstance(self._audit.run.run, PackedRun):
+        if evidence.manifest.get("recording") is not None:
             named = f"mw.open_recorded({path.name!r})"
         return named if index is None else f"{named}.as_target({index})"
 
@@ -353,18 +357,9 @@ class AuditView:
         """Forget what is kept to answer faster."""
         self._cache.clear()
 
-    @property
-    def decision_log(self) -> DecisionLog:
-        """The audit's decisions."""
-        return self._audit.decision_log
-
     def device_status(self) -> str:
         """The device and its memory in a few words."""
-        return device_status(self._audit.evidence.device())
-
-    def _title(self, score: str, layer: str, checkpoint: str) -> str:
-        place = f", {layer_label(layer)}" if score in PER_LAYER else ""
-        return f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
+        return device_status(self._take().device())
 
     def _note_on_checking(self, evidence: Evidence) -> tuple[Note, ...]:
         """How a prediction is checked, where neither a truth nor reference models do."""
@@ -372,7 +367,7 @@ class AuditView:
             return ()
         if evidence.whole is not None or evidence.given:
             return ()
-        if not self._missing_references(evidence.names.prediction().record.name).trains:
+        if not self._missing_references(evidence, evidence.names.prediction().record.name).trains:
             return ()
         said = "short trainings on other samples check this prediction"
         return (Note("unchecked", f"{said}: choose “{spoken('reference')}”"),)
@@ -380,7 +375,7 @@ class AuditView:
     def _probabilities(self, evidence: Evidence, checkpoint: str) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""
         at = evidence.checkpoints[evidence.names.record(checkpoint).name]
-        if LOGITS not in evidence.kinds or not at.has_logits:
+        if not at.has_logits:
             return None
         return self._cache.of(
             "probabilities", at.state, lambda: probabilities(evidence, checkpoint)
@@ -390,6 +385,14 @@ class AuditView:
 def _rows(of_all: NDArray[np.float64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return some rows of an array, without a copy where they are all of them."""
     return of_all if len(positions) == len(of_all) else of_all[positions]
+
+
+def _is_small(evidence: Evidence, layer: str, checkpoint: str) -> bool:
+    """Whether a score of a layer takes about a second or less."""
+    try:
+        return scores.states(evidence, layer, checkpoint).size <= _QUICK_VALUES
+    except (StoreError, ValueError):
+        return False
 
 
 def layer_label(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from memowidgets.audit.numbers.scores import (
     SCORES,
     is_computed,
     is_defined,
+    lacks_references,
     needs,
 )
 from memowidgets.audit.numbers.truth import (
@@ -41,7 +42,6 @@ from memowidgets.visible import listed
 from memowidgets.vocabulary import memorised
 
 if TYPE_CHECKING:
-    from memowidgets.audit.audit import Audit
     from memowidgets.evaluation import Evaluation
 
 NAMES = (
@@ -65,6 +65,13 @@ _MOST_NAMED = 4
 _FEWEST = 2  # samples of a kind: with one the AUC has no interval
 Truth = str | ArrayLike
 Reason = str | Exception
+
+
+class HasEvidence(Protocol):
+    """An audit, as far as figures need one."""
+
+    @property
+    def evidence(self) -> Evidence: ...  # noqa: D102
 
 
 def audit_figures(
@@ -101,7 +108,7 @@ def audit_figures(
 
 
 def figures_by_setting(
-    audits: Mapping[str, Audit],
+    audits: Mapping[str, HasEvidence],
     eta: float = 4.0,
     truth: Truth = "log_lira",
     compute: bool = False,
@@ -225,15 +232,11 @@ class _Desk(_Drawn):
         columns = ["epoch", "step", "median_loss", "drop", "prediction"]
         self.tables["drops"] = self.checkpoints[columns]
 
-    def _name(self, checkpoint: str) -> str:
-        """Return a checkpoint's own name."""
-        return self.evidence.names.record(checkpoint).name
-
     def _label(self, name: str) -> str:
         """Return the label of a checkpoint."""
         epoch = self._epochs[name]
         label = name if math.isnan(epoch) else f"epoch {epoch:g}"
-        chosen = len(self.names) > 1 and name == self._name("prediction")
+        chosen = len(self.names) > 1 and self.checkpoints["prediction"][name]
         return f"{label}, predict here" if chosen else label
 
     # The numbers
@@ -289,13 +292,11 @@ class _Desk(_Drawn):
             self.reasons.append(error)
             return {}
         for metric in metrics:
-            of_references = REFERENCES in SCORES[metric].needs
-            if of_references and REFERENCES not in evidence.kinds:
+            lacks = lacks_references(evidence, metric, record)
+            without = lacks and REFERENCES not in evidence.kinds
+            if without or not is_defined(evidence, metric, record):
                 continue
-            if not is_defined(evidence, metric, record):
-                continue
-            asked = not of_references or record.name in evidence.references.checkpoints
-            if metric != BASELINE and asked and (work := self._work(metric, layer, record)):
+            if metric != BASELINE and not lacks and (work := self._work(metric, layer, record)):
                 undone.setdefault(work, []).append(metric)
                 continue
             try:
@@ -398,8 +399,8 @@ class _Desk(_Drawn):
         if len(names) <= _MOST_PANELS:
             return names
         spread = np.linspace(0, len(names) - 1, _MOST_PANELS - 1).round().astype(int)
-        chosen = {names[i] for i in spread} | {self._name("prediction")}
-        return [name for name in names if name in chosen]
+        chosen = {names[i] for i in spread}
+        return [name for name in names if name in chosen or self.checkpoints["prediction"][name]]
 
     def over_training(self) -> None:
         """AUC, median loss, PSMI and log-LiRA at every checkpoint."""

@@ -125,7 +125,7 @@ def judged(
     if isinstance(rule, float) and math.isnan(rule):
         raise ValueError("tau is NaN; it must be a number")
     found = scored_members(evidence, metric, layer, checkpoint)
-    on_zero = notes_on_zero(evidence, metric, found) if found.on(rule) == (found, 0) else ()
+    on_zero = notes_on_zero(metric, found) if found.on(rule) == (found, 0) else ()
     notes = (*evidence.notes_at(checkpoint), *found.notes)
     for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
         warn_user(note)  # the caller of the audit's method

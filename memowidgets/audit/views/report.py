@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from memowidgets.audit.evidence import Evidence, Need
+from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
@@ -63,8 +63,7 @@ _BESIDE_WEIGHTS = ("outputs", "resume")  # other tensors in the folder of a chec
 
 
 def content_of(
-    evidence: Evidence,
-    evidence_with: Callable[[Iterable[Need]], Evidence],
+    evidence_with: Callable[..., Evidence],
     log: DecisionLog,
     tau: Rule | str,
     metric: str | None,
@@ -76,10 +75,8 @@ def content_of(
 
     Parameters
     ----------
-    evidence : Evidence
-        Of the audit.
     evidence_with : callable
-        Function that returns the evidence after what is missing of some needs was made.
+        As `Audit.evidence_with`.
     log : DecisionLog
         Its decisions.
     tau : float, "class" or None
@@ -97,6 +94,7 @@ def content_of(
     ValueError
         If τ is no number, or the score is unknown.
     """
+    evidence = evidence_with()
     if metric is None:
         metric = scores.opening_metric(evidence)
     if metric not in SCORES:
@@ -199,7 +197,7 @@ class _Gathering:
             found,
             title=", ".join([spoken(metric), *where]),
             probabilities=None if of_classes is None else of_classes[found.positions],
-            notes=(*found.notes, *scores.notes_on_zero(evidence, metric, found)),
+            notes=(*found.notes, *scores.notes_on_zero(metric, found)),
             doubt=lambda _eta: known,
         )
 

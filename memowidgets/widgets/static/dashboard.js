@@ -2,13 +2,14 @@
 
 import { Bar } from "./bar.js";
 import { Compare } from "./compare.js";
-import { html } from "./dom.js";
+import { emptied, html } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { Inspector } from "./inspector.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 
 export default {
+  initialize: emptied,
   /** @param {{model: Model, el: HTMLElement}} context */
   render({ model, el }) {
     const box = html("div", { class: "mw-dashboard" });

@@ -362,3 +362,15 @@ export function root(el, name, label, ears) {
   el.append(element);
   return element;
 }
+
+/**
+ * Empties the model of a widget that was closed, which JupyterLab keeps as long as its kernel runs.
+ * @param {{model: Model}} context
+ */
+export function emptied({ model }) {
+  const empty = () => {
+    for (const name of ["_esm", "_css"]) model.set(name, "");
+    for (const name of ["_data", "_truth", "_late"]) model.set(name, {});
+  };
+  return () => setTimeout(empty); // its views go first
+}

@@ -2,7 +2,7 @@
 
 import { Answers, EtaRow, neighbourTau, presets, Rates, ROC_SCALES, SCORE_SCALES, TauMenu } from "./controls.js";
 import {
-  arrowStep, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle, write,
+  arrowStep, emptied, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle, write,
 } from "./dom.js";
 import {
   aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, rankShareAtMost,
@@ -749,6 +749,7 @@ export class Explorer {
 }
 
 export default {
+  initialize: emptied,
   /** @param {{model: Model, el: HTMLElement}} context */
   render({ model, el }) {
     const view = new Explorer(model, el);

@@ -3,7 +3,7 @@
 import { Sheets } from "./bitmap.js";
 import { card, enlargement, imageKey, nameText } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
-import { arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, setAttributes, tell, write } from "./dom.js";
+import { arrowStep, become, bytesOf, emptied, focused, html, KERNEL_GONE, listeners, root, setAttributes, tell, write } from "./dom.js";
 import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
@@ -775,6 +775,7 @@ function fillSelect(select, entries, value) {
 }
 
 export default {
+  initialize: emptied,
   /** @param {{model: Model, el: HTMLElement}} context */
   render({ model, el }) {
     const view = new Inspector(model, el);

@@ -1493,8 +1493,13 @@ class Audit:
         tau: float | Literal["class"] | None = None,
         metric: str | None = None,
         figures: bool = True,
+        layer: str = "last",
+        checkpoint: str = "prediction",
     ) -> Path:
-        """Write one page that opens offline, with a τ that moves, for readers who run nothing.
+        """Write one page that opens offline and prints, for readers who run nothing.
+
+        It begins with the result: how many samples were flagged, and how many of the memorised
+        ones are among them. Below it τ moves, and settings, digests and figures are an appendix.
 
         A ``.json`` file for programs goes beside it, by the schema of
         `memowidgets.report.schema`.
@@ -1513,11 +1518,12 @@ class Audit:
             ``"class"`` flags by class, as in `flagged`. Default: 0 for PSMI and the logit gap, −4
             for the baseline, and the lowest 5 % for every other score.
         metric : str, optional
-            The score, as in `score`, at the last layer and the prediction checkpoint. Default:
-            as in `flagged`.
+            The score, as in `score`. Default: as in `flagged`.
         figures : bool
-            Whether to draw the figures of `figures` into an annex. They take most of the time, and
-            the extra ``figures``; without it, the report says that they are missing.
+            Whether to draw the figures of `figures` into the appendix. They take most of the time,
+            and the extra ``figures``; without it, the report says that they are missing.
+        layer, checkpoint
+            As in `score`.
 
         Returns
         -------
@@ -1541,7 +1547,7 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        own = self.evidence, self.evidence_with, self._log, tau, metric
+        own = self.evidence, self.evidence_with, self._log, tau, metric, layer, checkpoint
         content = content_of(*own, include_samples=include_samples, figures=figures)
         return write(content, path, overwrite=overwrite)
 

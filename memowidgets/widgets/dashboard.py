@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import anywidget
 import numpy as np
@@ -46,7 +47,6 @@ SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
 _EARLY = "Too early: at {} the model is no better than guessing."
-_OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 Pick = tuple[str, str, str]
 
@@ -349,16 +349,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         buffers: list[bytes] = []
         try:
             if asked["what"] == "report":
-                default = all(
-                    choice["marked"]
-                    for name in ("checkpoint", "layer")
-                    for choice in self._choices[f"{name}s"]
-                    if choice["value"] == getattr(self, name)
-                )
-                at: float | Literal["class"] = "class" if self.rule else self.tau
-                buffers = [self._source.report_page(self.metric, at if default else None)]
-                answer["file"] = "report.html"
-                answer["text"] = "Saved. It shows no sample." + ("" if default else _OF_REPORT)
+                shown = zip(reversed(PICKS), self._shown or self._choice, strict=True)
+                state = self.state | dict(shown)
+                buffers = [self._source.report_page(state)]
+                answer["file"] = file = self._named(state)
+                answer["text"] = f"Saved as {file}, at this view. No sample is in it."
             else:
                 answer["code"] = (
                     "import memowidgets as mw\n"
@@ -370,6 +365,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             answer["text"] = _sentence(error)
         if self.comm is not None:
             self.send(answer, buffers)
+
+    def _named(self, state: dict[str, Any]) -> str:
+        """Return the name of a file that shows a state."""
+        layer = state["layer"] if state["metric"] in self._by_layer else ""
+        how = "by class" if state["rule"] else f"tau={state['tau']:.3g}"
+        parts = self._name or "audit", state["metric"], layer, state["checkpoint"], how
+        return re.sub(r"[^\w.+=-]+", "-", " ".join(filter(None, parts))) + ".html"
 
     # ---------------------------------------------------------------- work
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,8 +235,8 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
-        """Return the report as one page without samples; τ of None is the score's own."""
+    def report_page(self, state: Mapping[str, Any]) -> bytes:
+        """Return the report as one page without samples, which opens as `Dashboard.state` says."""
         ...
 
     def opened_by(self) -> str:

@@ -22,7 +22,6 @@ EVIL = (
 def plain(n: int = 600, seed: int = 0, **changes) -> Content:
     """Scores with errors and a truth, decisions on some; no samples."""
     scores, errors, log_lira = scores_like_psmi(n, seed=seed)
-    rng = np.random.default_rng(seed)
     known = {
         "name": "digits",
         "created": "2026-01-02T03:04:05Z",
@@ -36,13 +35,12 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
             {"name": "epoch-2", "epoch": 2.0, "step": 9, "median_loss": 0.1, "drop": 0.96,
              "test_accuracy": float("nan"), "prediction": True, "learned": True},
         ],
-        "tau": 0.0,
+        "rule": 0.0,
         "eta": 4.0,
         "scored": Scored(
             np.arange(n), scores, errors, log_lira, title="PSMI, layer fc, epoch 2",
             metric="psmi", layer="fc", checkpoint="epoch-2", natural=0.0,
         ),
-        "others": {"Loss": scores + rng.normal(0, 0.2, n)},
         "ids": [f"id-{i:05d}" for i in range(n)],
         "decisions": {"id-00001": Decision("remove", "names a patient"), "gone": Decision("keep")},
         "figures": (Figure("roc", "The curve.", SVG),),
@@ -76,7 +74,6 @@ def hostile() -> Content:
         checkpoints=[{"name": EVIL, "epoch": 1.0, "step": 1, "median_loss": 0.1, "drop": 0.9,
                       "prediction": True}],
         scored=scored,
-        others={"Loss": rng.normal(size=n)},
         ids=ids,
         samples=samples,
         class_names=[EVIL, "<b>B</b>", "C", "D"],
@@ -100,16 +97,14 @@ def without_truth() -> Content:
     """A practitioner's audit: scores alone."""
     content = plain()
     alone = replace(content.scored, log_lira=None)
-    return plain(scored=alone, others={}, numbers=content.numbers | {"shadow_models": 0})
+    return plain(scored=alone, numbers=content.numbers | {"shadow_models": 0})
 
 
 def one_kind() -> Content:
     """No sample is memorised: there is no ROC."""
     scored = plain().scored
     low = np.minimum(scored.log_lira, 3.0)
-    return plain(
-        scored=replace(scored, errors=None, log_lira=low, layer="", title="PSMI"), others={}
-    )
+    return plain(scored=replace(scored, errors=None, log_lira=low, layer="", title="PSMI"))
 
 
 def partly_judged() -> Content:
@@ -118,14 +113,14 @@ def partly_judged() -> Content:
     log_lira = np.where(np.arange(600) % 7 == 0, np.nan, scored.log_lira)
     scores = np.round(scored.scores, 2)
     loss = {"metric": "loss", "title": "Loss", "layer": "", "errors": None}
-    return plain(scored=replace(scored, scores=scores, log_lira=log_lira, **loss), others={})
+    return plain(scored=replace(scored, scores=scores, log_lira=log_lira, **loss))
 
 
 def by_class() -> Content:
     """Each class has a threshold of its own; some samples have no log-LiRA, and scores tie."""
     content = partly_judged()
     labels = np.arange(600) % 3
-    return replace(content, scored=replace(content.scored, labels=labels), by_class=True)
+    return replace(content, scored=replace(content.scored, labels=labels), rule="class")
 
 
 ALL = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
-from memowidgets.evaluation.scored import Scored
+from memowidgets.evaluation.scored import BY_CLASS, Scored
 from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
@@ -319,11 +319,13 @@ class AuditView:
             )
         return as_text(table, suffix)
 
-    def report_page(self, score: str, tau: float | Literal["class"] | None) -> bytes:
-        """Return the report as one page without samples; τ of None is the score's own."""
+    def report_page(self, state: Mapping[str, Any]) -> bytes:
+        """Return the report as one page without samples, which opens as `Dashboard.state` says."""
         own = self._audit.evidence, self._audit.evidence_with, self._audit.decision_log
-        page = as_page(content_of(*own, tau, score, include_samples=False))
-        return page.encode("utf-8", "replace")
+        pick = state["metric"], state["layer"], state["checkpoint"]
+        tau = BY_CLASS if state["rule"] else state["tau"]
+        content = content_of(*own, tau, *pick, include_samples=False, figures=False, eta=state["eta"], view=state)
+        return as_page(content).encode("utf-8", "replace")
 
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memowidgets.evaluation import clopper_pearson
@@ -81,7 +82,7 @@ def lead(content: Content) -> str:
     """Return what was audited, by which score, and what checked it."""
     scored, shadows = content.scored, content.numbers["shadow_models"]
     what = content.facts.get("recorded audit") or content.facts.get("model") or "A model"
-    text = f"{what.split(';')[0]}, trained on {whole(content.numbers['members'])} {content.noun}."
+    text = f"{re.split('[,;]', what)[0]}, trained on {whole(content.numbers['members'])} {content.noun}."
     if scored is None:
         return text
     layer = f" at layer {scored.layer}" if scored.layer not in ("", *content.layers[-1:]) else ""

@@ -324,7 +324,9 @@ class AuditView:
         own = self._audit.evidence, self._audit.evidence_with, self._audit.decision_log
         pick = state["metric"], state["layer"], state["checkpoint"]
         tau = BY_CLASS if state["rule"] else state["tau"]
-        content = content_of(*own, tau, *pick, include_samples=False, figures=False, eta=state["eta"], view=state)
+        content = content_of(
+            *own, tau, *pick, include_samples=False, figures=False, eta=state["eta"], view=state
+        )
         return as_page(content).encode("utf-8", "replace")
 
     def opened_by(self) -> str:

@@ -175,7 +175,7 @@ class _Axis(NamedTuple):
             knee = 10.0 ** math.floor(math.log10(middle))
         low, high = (_place(end, knee) for end in (low, high))
         around = 0.0 if high > low else max(abs(low), 1.0) * 0.1
-        width = (high - low + 2 * around) / ((_RIGHT - _LEFT) // _COLUMN)
+        width = (high - low + 2 * around) / ((_RIGHT - _LEFT) // _COLUMN) or 1.0
         first = math.ceil(low / width) - 1
         return cls(knee, first * width, width, max(1, math.ceil(high / width) - first))
 

@@ -1441,7 +1441,6 @@ class Audit:
         truth: str | ArrayLike = "log_lira",
         etas: Iterable[float] | None = None,
         compute: bool = False,
-        theme: str = "light",
         targets: str = "own",
     ) -> Figures:
         """Draw every figure of the paper that the computed numbers allow.
@@ -1455,8 +1454,6 @@ class Audit:
         compute : bool
             Whether to compute scores from forward passes that are on disk. Nothing is ever
             trained, and no forward pass is made.
-        theme : {"light", "dark"}
-            Colours.
         targets : {"own", "all"}
             Whose members the figures by η compare with the truth. "own": this target's. "all":
             those of every shadow model in its turn, pooled as `evaluate_pooled` does, without
@@ -1466,17 +1463,17 @@ class Audit:
         -------
         Figures
             Charts by name, ``tables``, ``missing`` (what was not drawn, why, and the call that
-            computes it), ``notes`` and ``save()``. In a notebook it shows them all.
+            computes it), ``notes``. In a notebook it shows them all.
 
         Raises
         ------
         ValueError, TypeError
-            If the theme or the targets are unknown, or η is not a number.
+            If the targets are unknown, or η is not a number.
         """
         from memowidgets.audit.views.figures import audit_figures
 
         evidence = self._with_first() if targets == "all" else self.evidence
-        return audit_figures(evidence, eta, truth, etas, compute, theme, targets)
+        return audit_figures(evidence, eta, truth, etas, compute, targets)
 
     def dashboard(self) -> Dashboard:
         """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide."""

@@ -82,7 +82,8 @@ def lead(content: Content) -> str:
     """Return what was audited, by which score, and what checked it."""
     scored, shadows = content.scored, content.numbers["shadow_models"]
     what = content.facts.get("recorded audit") or content.facts.get("model") or "A model"
-    text = f"{re.split('[,;]', what)[0]}, trained on {whole(content.numbers['members'])} {content.noun}."
+    what, members = re.split("[,;]", what)[0], whole(content.numbers["members"])
+    text = f"{what}, trained on {members} {content.noun}."
     if scored is None:
         return text
     layer = f" at layer {scored.layer}" if scored.layer not in ("", *content.layers[-1:]) else ""

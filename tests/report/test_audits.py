@@ -70,7 +70,7 @@ def test_it_says_how_many_memorised_samples_are_answered_wrongly(of_the_recorded
 
 def test_a_recorded_audit(recorded, of_the_recorded):
     audit = recorded
-    found, head = of_the_recorded
+    found, _ = of_the_recorded
     point = audit.evaluate("psmi").at(-0.02)
     assert found["truth"]["at_tau"]["found"] == point.found
     assert found["truth"]["at_tau"]["fpr_interval"] == list(point.fpr_interval)

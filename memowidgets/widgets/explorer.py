@@ -225,7 +225,8 @@ class Thresholds(AtThreshold):
         return f"{counted_flagged(counts['flagged'], counts['n'])} {how}{auc}"
 
     def _stand_in(self) -> str:
-        judged, rule = self._judged, BY_CLASS if self.rule else self.tau
+        judged = self._judged
+        rule: Rule = BY_CLASS if self.rule else self.tau
         return still(judged.scored, rule, self.eta, judged.positives or "memorised")
 
 

@@ -117,7 +117,7 @@ def styled(
     drawn_as = {"symbolType": "stroke", "symbolSize": 500} if "strokeDash" in marks else {}
     shown = alt.Legend(**{"title": None, "symbolOpacity": 1, **drawn_as, **legend})
     kinds = {"color": alt.Color, "strokeDash": alt.StrokeDash, "shape": alt.Shape}
-    own = {"color": {"range": list(colors.values())}}
+    own: dict[str, dict[str, Any]] = {"color": {"range": list(colors.values())}}
     return {
         mark: kinds[mark](
             f"{field}:N", scale=alt.Scale(domain=domain, **own.get(mark, {})), legend=shown
@@ -178,7 +178,7 @@ def unvalidated() -> Iterator[None]:
 
 _WORDS = {"labelColor": MUTED, "titleColor": TEXT, "titleFontWeight": "normal"}
 _SIZES = {"labelFontSize": 11, "titleFontSize": 12}
-_CONFIGURATION = {
+_CONFIGURATION: dict[str, Any] = {
     "font": _FONT,
     "axis": {
         **_WORDS,

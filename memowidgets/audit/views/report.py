@@ -47,6 +47,7 @@ from memowidgets.stamps import array_digest
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed, visible
 from memowidgets.vocabulary import Note, percent, spoken
+from memowidgets.widgets.standin import still
 from memowidgets.widgets.standin import table as html_table
 
 if TYPE_CHECKING:
@@ -443,9 +444,19 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
 
 
 def summary_html(evidence: Evidence) -> str:
-    """Return the main facts of an audit as a small HTML table of escaped text."""
+    """Return the dots and the main facts of an audit as HTML in which all text is escaped."""
     is_trained = len(evidence.names.found) > 1 or bool(evidence.given)
     notes = evidence.notes_at("prediction") if is_trained else ()
     rows = [(name, visible(text, 100)) for name, text in facts_of(evidence).items()]
     rows += [("warning", note) for note in notes]
-    return html_table(f"Audit of {evidence.path}", rows)
+    return _picture(evidence) + html_table(f"Audit of {evidence.path}", rows)
+
+
+def _picture(evidence: Evidence) -> str:
+    """Return the dots of the score that a dashboard opens with, or "" if it is not computed."""
+    with suppress(StoreError, ValueError):
+        metric = scores.opening_metric(evidence)
+        if scores.is_computed(evidence, metric, "last", "prediction"):
+            found = scored_members(evidence, metric, truth=evidence.has_ground_truth)
+            return still(replace(found, title=spoken(metric)), None, ETA)
+    return ""

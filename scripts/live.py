@@ -369,7 +369,7 @@ class _Recorded:
     def still(self) -> str:
         """Return a picture and a table, for a reader without JavaScript."""
         from memowidgets.evaluation import roc
-        from memowidgets.widgets.standin import picture
+        from memowidgets.widgets.standin import still
 
         found = self._scored(*self.first)
         memorized = self.truth >= ETA
@@ -387,8 +387,7 @@ class _Recorded:
             ("FPR: others that are flagged", percent(point.fpr), between(point.fpr_interval)),
             ("AUC", f"{evaluation.auc:.2f}", f"{low:.2f} to {high:.2f}"),
         ]
-        image = picture(found.scores, memorized, self.tau, evaluation)
-        return image + _table(f"{found.title}, {at(self.tau)}", rows)
+        return still(found, self.tau, ETA) + _table(f"{found.title}, {at(self.tau)}", rows)
 
 
 @cache

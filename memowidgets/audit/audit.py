@@ -1443,7 +1443,6 @@ class Audit:
         truth: str | ArrayLike = "log_lira",
         etas: Iterable[float] | None = None,
         compute: bool = False,
-        theme: str = "light",
         targets: str = "own",
     ) -> Figures:
         """Draw every figure of the paper that the computed numbers allow.
@@ -1457,8 +1456,6 @@ class Audit:
         compute : bool
             Whether to compute scores from forward passes that are on disk. Nothing is ever
             trained, and no forward pass is made.
-        theme : {"light", "dark"}
-            Colours.
         targets : {"own", "all"}
             Whose members the figures by η compare with the truth. "own": this target's. "all":
             those of every shadow model in its turn, pooled as `evaluate_pooled` does, without
@@ -1468,17 +1465,17 @@ class Audit:
         -------
         Figures
             Charts by name, ``tables``, ``missing`` (what was not drawn, why, and the call that
-            computes it), ``notes`` and ``save()``. In a notebook it shows them all.
+            computes it), ``notes``. In a notebook it shows them all.
 
         Raises
         ------
         ValueError, TypeError
-            If the theme or the targets are unknown, or η is not a number.
+            If the targets are unknown, or η is not a number.
         """
         from memowidgets.audit.views.figures import audit_figures
 
         evidence = self._with_first() if targets == "all" else self.evidence
-        return audit_figures(evidence, eta, truth, etas, compute, theme, targets)
+        return audit_figures(evidence, eta, truth, etas, compute, targets)
 
     def dashboard(self) -> Dashboard:
         """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide."""
@@ -1496,8 +1493,13 @@ class Audit:
         tau: float | Literal["class"] | None = None,
         metric: str | None = None,
         figures: bool = True,
+        layer: str = "last",
+        checkpoint: str = "prediction",
     ) -> Path:
-        """Write one page that opens offline, with a τ that moves, for readers who run nothing.
+        """Write one page that opens offline and prints, for readers who run nothing.
+
+        It begins with the result: how many samples were flagged, and how many of the memorised
+        ones are among them. Below it τ moves, and settings, digests and figures are an appendix.
 
         A ``.json`` file for programs goes beside it, by the schema of
         `memowidgets.report.schema`.
@@ -1516,11 +1518,12 @@ class Audit:
             ``"class"`` flags by class, as in `flagged`. Default: 0 for PSMI and the logit gap, −4
             for the baseline, and the lowest 5 % for every other score.
         metric : str, optional
-            The score, as in `score`, at the last layer and the prediction checkpoint. Default:
-            as in `flagged`.
+            The score, as in `score`. Default: as in `flagged`.
         figures : bool
-            Whether to draw the figures of `figures` into an annex. They take most of the time, and
-            the extra ``figures``; without it, the report says that they are missing.
+            Whether to draw the figures of `figures` into the appendix. They take most of the time,
+            and the extra ``figures``; without it, the report says that they are missing.
+        layer, checkpoint
+            As in `score`.
 
         Returns
         -------
@@ -1544,7 +1547,7 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        own = self.evidence_with, self._log, tau, metric
+        own = self.evidence_with, self._log, tau, metric, layer, checkpoint
         content = content_of(*own, include_samples=include_samples, figures=figures)
         return write(content, path, overwrite=overwrite)
 

@@ -1,7 +1,7 @@
 """Altair figures: functions that turn a data frame into a chart."""
 
-from memowidgets.charts.gallery import FORMATS, Figures
-from memowidgets.charts.learning import loss_and_accuracy, over_training, training_curves
+from memowidgets.charts.gallery import Figures
+from memowidgets.charts.learning import loss_and_accuracy, over_training
 from memowidgets.charts.memorized import (
     histograms_of_log_lira,
     memorization_scatter,
@@ -18,7 +18,6 @@ from memowidgets.charts.predictions import (
 )
 
 __all__ = [
-    "FORMATS",
     "Figures",
     "auc_by_eta",
     "auc_by_layer",
@@ -32,5 +31,4 @@ __all__ = [
     "roc_panels",
     "roc_table",
     "shadow_curves",
-    "training_curves",
 ]

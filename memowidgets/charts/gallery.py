@@ -1,23 +1,18 @@
-"""Collection of several figures, which a notebook shows and `save` writes to a folder."""
+"""Collection of several figures, which a notebook shows."""
 
 from __future__ import annotations
 
 import base64
 import html
 import io
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from memowidgets.extras import pip_install
-from memowidgets.files import check_outside_runs, write_whole
-
-FORMATS = ("png", "svg", "pdf")
 
 
 class Figures(Mapping[str, Any]):
@@ -75,67 +70,6 @@ class Figures(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._charts)
 
-    def save(
-        self,
-        folder: str | os.PathLike[str],
-        formats: str | Iterable[str] = FORMATS,
-        overwrite: bool = False,
-        scale: float = 3.0,
-    ) -> list[Path]:
-        """Write every figure in every format, and every table as CSV, without a network request.
-
-        Parameters
-        ----------
-        folder : path-like
-            Folder to write to. It is created if it does not exist.
-        formats : {"png", "svg", "pdf"}, or several
-            Formats of the charts.
-        overwrite : bool
-            Whether to replace existing files.
-        scale : float
-            Pixels of a PNG per CSS pixel. 3 gives about 290 dots per inch on a page.
-
-        Returns
-        -------
-        list of Path
-            Files that were written.
-
-        Raises
-        ------
-        ValueError
-            If a format is unknown, `scale` is not above 0, or the folder lies in a run directory.
-        FileExistsError
-            If a file exists and `overwrite` is false. Then nothing is written.
-        """
-        formats = [formats] if isinstance(formats, str) else list(formats)
-        unknown = [name for name in formats if name not in FORMATS]
-        if unknown or not formats:
-            said = ", ".join(map(repr, unknown)) or "none"
-            raise ValueError(f"unknown format {said}; valid: {', '.join(FORMATS)}")
-        if not scale > 0:
-            raise ValueError(f"scale must be above 0, not {scale}")
-        check_outside_runs(folder)
-        place = Path(folder)
-        files = [place / f"{name}.{kind}" for name in self for kind in formats]
-        files += [place / f"{name}.csv" for name in self.tables]
-        there = [] if overwrite else [file for file in files if file.exists()]
-        if there:
-            raise FileExistsError(
-                f"cannot overwrite {there[0]}"
-                f"{f' and {len(there) - 1} more' if len(there) > 1 else ''}; choose another "
-                "folder, or pass overwrite=True"
-            )
-        place.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            write_whole(file, self._rendered(file, scale), mode=0o666)
-        return files
-
-    def _rendered(self, file: Path, scale: float) -> bytes:
-        kind = file.suffix[1:]
-        if kind == "csv":
-            return self.tables[file.stem].to_csv().encode()
-        return rendered(self._charts[file.stem], kind, scale)
-
     def __repr__(self) -> str:
         lines = [f"Figures: {', '.join(self._charts) or 'none'}"]
         if self.tables:
@@ -171,7 +105,9 @@ class Figures(Mapping[str, Any]):
 
     def _picture(self, name: str) -> str:
         chart = self._charts[name]
-        picture = base64.b64encode(rendered(chart, "svg", 1.0)).decode()
+        drawn = io.StringIO()
+        chart.save(drawn, format="svg")  # in this process, by vl-convert
+        picture = base64.b64encode(drawn.getvalue().encode()).decode()
         words = html.escape(str(chart.description))
         notes = "".join(f"<br>{html.escape(note)}" for note in self.notes.get(name, ()))
         return (
@@ -179,20 +115,6 @@ class Figures(Mapping[str, Any]):
             f'src="data:image/svg+xml;base64,{picture}" style="max-width:100%">'
             f"<figcaption><b>{html.escape(name)}</b>. {words}{notes}</figcaption></figure>"
         )
-
-
-def rendered(chart: Any, kind: str, scale: float) -> bytes:
-    """Return the content of a chart's file, drawn in this process."""
-    import vl_convert  # noqa: F401 - Altair draws with it, and names no extra if it is missing
-
-    if kind == "svg":
-        text = io.StringIO()
-        chart.save(text, format="svg")
-        return text.getvalue().encode()
-    content = io.BytesIO()
-    more = {"scale_factor": scale} if kind == "png" else {}
-    chart.save(content, format=kind, **more)
-    return content.getvalue()
 
 
 def _table(name: str, table: pd.DataFrame) -> str:

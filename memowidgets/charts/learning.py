@@ -8,125 +8,50 @@ import numpy as np
 import pandas as pd
 
 from memowidgets.charts.look import (
-    MOST_ROWS,
-    Theme,
+    MEMORIZED,
+    MUTED,
+    OTHER,
+    TEST,
+    TRAIN,
     banded,
     checked,
     finished,
-    layered,
     ruled,
     styled,
-    theme_named,
-    thinned,
 )
 from memowidgets.vocabulary import percent, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import altair as alt
 
 
-_CURVES = {
-    "drop": "median loss, share dropped",
-    "train_accuracy": "training accuracy",
-    "test_accuracy": "held-out accuracy",
-}
-_DASHES = ([1, 0], [6, 3], [2, 2])
 _SIDES = {"train": "training", "test": "held out"}
 _WIDTH, _HEIGHT = 270, 170
 
 
-def training_curves(checkpoints: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
-    """Draw the drop of the median loss, and accuracy, by epoch.
-
-    Parameters
-    ----------
-    checkpoints : DataFrame
-        Table of `Audit.checkpoints`: ``epoch``, ``drop``, ``train_accuracy``, ``test_accuracy``
-        (may be NaN), ``prediction``.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
-
-    Returns
-    -------
-    altair.LayerChart
-        Curves with a vertical rule at the checkpoint that the ρ rule chose, the first at which the
-        median loss has dropped by ρ (paper, Figure 3). A notebook shows the chart as a picture,
-        without a network request.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, or the table is empty.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame(
-    ...     {
-    ...         "epoch": [0, 1],
-    ...         "drop": [0.0, 0.96],
-    ...         "train_accuracy": [0.1, 0.9],
-    ...         "test_accuracy": [0.1, 0.8],
-    ...         "prediction": [False, True],
-    ...     }
-    ... )
-    >>> len(training_curves(table).layer)
-    3
-    """
-    import altair as alt
-
-    colors = theme_named(theme)
-    numbers = ("epoch", "drop", "train_accuracy")
-    checked(checkpoints, "the table of checkpoints", (*_CURVES, "prediction"), numbers)
-    # beside the plot, a browser with a wider font would cut the longest entry
-    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolType="stroke", symbolSize=500)
-    lines = _curves(
-        checkpoints,
-        _CURVES,
-        ("curve", "share"),
-        alt.Y("share:Q", title="share", scale=alt.Scale(domainMax=1)),
-        (colors.accent, colors.train, colors.test),
-        legend,
-        MOST_ROWS - 2,
-    )
-    return layered(
-        [lines, *marked_prediction(checkpoints, colors, 208)],
-        colors,
-        f"Drop of the median loss and accuracy at {len(checkpoints)} checkpoints.",
-        width=420,
-        height=220,
-    )
-
-
 def _curves(
-    checkpoints: pd.DataFrame,
-    names: Mapping[str, str],
-    columns: tuple[str, str],
-    y: alt.Y,
-    palette: Sequence[str],
-    legend: alt.Legend,
-    most: int,
+    checkpoints: pd.DataFrame, kind: str, y: alt.Y, palette: Sequence[str], legend: alt.Legend
 ) -> alt.Chart:
-    """Return a line by epoch for each column of `names`; `columns` are those of name and value."""
+    """Return a line by epoch for members and for held-out samples."""
     import altair as alt
 
-    (kind, value), domain = columns, list(names.values())
-    curves = checkpoints.melt("epoch", list(names), kind, value).dropna()
-    curves[kind] = curves[kind].map(names)
-    curves, _ = thinned(curves, "epoch", [value], [kind], most)
-    looks: dict[str, Sequence[Any]] = {"color": palette, "strokeDash": _DASHES[: len(domain)]}
-    scales = {name: alt.Scale(domain=domain, range=list(of)) for name, of in looks.items()}
+    names = {f"{side}_{kind}": name for side, name in _SIDES.items()}
+    curves = checkpoints.melt("epoch", list(names), "samples", kind).dropna()
+    curves["samples"] = curves["samples"].map(names)
+    scale = alt.Scale(domain=list(names.values()))
+    color = alt.Scale(domain=list(names.values()), range=list(palette))
     lines: alt.Chart = alt.Chart(curves).mark_line()
     return lines.encode(
         x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
         y=y,
-        color=alt.Color(f"{kind}:N", scale=scales["color"], legend=legend),
-        strokeDash=alt.StrokeDash(f"{kind}:N", scale=scales["strokeDash"], legend=legend),
+        color=alt.Color("samples:N", scale=color, legend=legend),
+        strokeDash=alt.StrokeDash("samples:N", scale=scale, legend=legend),
     )
 
 
-def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str | Theme = "light") -> alt.HConcatChart:
+def loss_and_accuracy(checkpoints: pd.DataFrame) -> alt.HConcatChart:
     """Draw loss and accuracy of members and held-out samples, and mark the best epoch.
 
     Parameters
@@ -134,8 +59,6 @@ def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str | Theme = "light") -
     checkpoints : DataFrame
         Table of `Audit.checkpoints`: ``epoch``, ``train_loss``, ``train_accuracy``, ``test_loss``
         and ``test_accuracy`` (NaN if nothing was held out), ``prediction``.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -165,16 +88,14 @@ def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str | Theme = "light") -
         columns,
         ("epoch", "train_loss", "train_accuracy"),
     )
-    colors = theme_named(theme)
-    panels = [_both_sides(checkpoints, kind, colors) for kind in ("loss", "accuracy")]
+    panels = [_both_sides(checkpoints, kind) for kind in ("loss", "accuracy")]
     return finished(
         alt.HConcatChart(hconcat=panels, spacing=28),
-        colors,
         f"Loss and accuracy of members and held-out samples at {len(checkpoints)} checkpoints.",
     )
 
 
-def _both_sides(checkpoints: pd.DataFrame, kind: str, colors: Theme) -> alt.LayerChart:
+def _both_sides(checkpoints: pd.DataFrame, kind: str) -> alt.LayerChart:
     """Return one panel with members and held-out samples."""
     import altair as alt
 
@@ -186,19 +107,15 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str, colors: Theme) -> alt.Laye
         axis=alt.Axis() if is_loss else alt.Axis(format="%"),
     )
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=500)
-    names = {f"{side}_{kind}": name for side, name in _SIDES.items()}
-    palette = colors.train, colors.test
-    lines = _curves(checkpoints, names, ("samples", kind), y, palette, legend, MOST_ROWS // 2 - 4)
+    lines = _curves(checkpoints, kind, y, (TRAIN, TEST), legend)
     best = _best(checkpoints, kind)
-    ring = alt.Chart(best).mark_point(size=90, color=colors.test, strokeWidth=2, filled=False)
+    ring = alt.Chart(best).mark_point(size=90, color=TEST, strokeWidth=2, filled=False)
     layers = [
         lines,
-        *marked_prediction(checkpoints, colors, 12 if is_loss else _HEIGHT - 12),
+        *marked_prediction(checkpoints, 12 if is_loss else _HEIGHT - 12),
         ring.encode(x="epoch:Q", y=f"{kind}:Q"),
     ]
-    return alt.LayerChart(
-        layer=layers, width=_WIDTH, height=_HEIGHT, title=_titled(best, kind, colors)
-    )
+    return alt.LayerChart(layer=layers, width=_WIDTH, height=_HEIGHT, title=_titled(best, kind))
 
 
 def _best(checkpoints: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -208,7 +125,7 @@ def _best(checkpoints: pd.DataFrame, kind: str) -> pd.DataFrame:
     return pd.DataFrame(held_out[held_out[kind] == best].head(1))
 
 
-def _titled(best: pd.DataFrame, kind: str, colors: Theme) -> alt.Title:
+def _titled(best: pd.DataFrame, kind: str) -> alt.Title:
     """Return a panel's title with the best held-out value."""
     import altair as alt
 
@@ -218,23 +135,23 @@ def _titled(best: pd.DataFrame, kind: str, colors: Theme) -> alt.Title:
     epoch, value = best.iloc[0]
     shown = percent(value) if kind == "accuracy" else f"{value:.3f}"
     said = f"best held out: {shown} at epoch {epoch:g}"
-    return alt.Title(name, subtitle=said, subtitleColor=colors.test)
+    return alt.Title(name, subtitle=said, subtitleColor=TEST)
 
 
-def marked_prediction(checkpoints: pd.DataFrame, colors: Theme, y: int) -> list[alt.Chart]:
+def marked_prediction(checkpoints: pd.DataFrame, y: int) -> list[alt.Chart]:
     """Return a labelled vertical rule at the checkpoint that the ρ rule chose."""
     import altair as alt
 
     chosen = checkpoints.loc[checkpoints["prediction"].astype(bool), ["epoch"]]
     late = bool(len(chosen)) and chosen["epoch"].iloc[0] > checkpoints["epoch"].mean()
-    rule = alt.Chart(chosen).mark_rule(strokeDash=[4, 3], color=colors.muted).encode(x="epoch:Q")
+    rule = alt.Chart(chosen).mark_rule(strokeDash=[4, 3], color=MUTED).encode(x="epoch:Q")
     label = (
         alt.Chart(chosen)
         .mark_text(
             align="right" if late else "left",
             dx=-6 if late else 6,
             y=y,
-            color=colors.muted,
+            color=MUTED,
         )
         .encode(x="epoch:Q", text=alt.value("ρ: predict here"))
     )
@@ -249,7 +166,6 @@ def over_training(
     auc: pd.DataFrame | None = None,
     groups: pd.DataFrame | None = None,
     positives: str = "memorised at the end",
-    theme: str | Theme = "light",
 ) -> alt.ConcatChart:
     """Draw AUCs, the loss, and the scores of memorised and other samples over training.
 
@@ -265,8 +181,6 @@ def over_training(
         ``median`` and ``high``: the quartiles of both groups.
     positives : str
         Name of the memorised samples in the legend.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -287,32 +201,28 @@ def over_training(
     """
     import altair as alt
 
-    colors = theme_named(theme)
     checked(checkpoints, "the table of checkpoints", ["prediction"], ["epoch", "median_loss"])
-    panels = [] if auc is None else [_auc_panel(auc, checkpoints, colors)]
-    panels.append(_loss_panel(checkpoints, colors))
+    panels = [] if auc is None else [_auc_panel(auc, checkpoints)]
+    panels.append(_loss_panel(checkpoints))
     if groups is not None:
         numbers = ["epoch", "low", "median", "high"]
         checked(groups, "the table of groups", ["quantity", "memorized"], numbers)
         panels += [
-            _group_panel(rows, str(quantity), positives, checkpoints, colors)
+            _group_panel(rows, str(quantity), positives, checkpoints)
             for quantity, rows in groups.groupby("quantity", sort=False)
         ]
     chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=2, spacing=24)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", shape="independent"))
     return finished(
         chart,
-        colors,
         f"What can be predicted, and what is memorised, at {len(checkpoints)} checkpoints.",
     )
 
 
-def _panel(
-    layers: list[Any], checkpoints: pd.DataFrame, colors: Theme, title: str
-) -> alt.LayerChart:
+def _panel(layers: list[Any], checkpoints: pd.DataFrame, title: str) -> alt.LayerChart:
     import altair as alt
 
-    rule = marked_prediction(checkpoints, colors, _HEIGHT)[0]
+    rule = marked_prediction(checkpoints, _HEIGHT)[0]
     return alt.LayerChart(
         layer=[rule, *layers], width=_WIDTH, height=_HEIGHT, title=alt.Title(title)
     )
@@ -327,71 +237,62 @@ def _epochs(checkpoints: pd.DataFrame) -> alt.X:
     return alt.X("epoch:Q", title="epoch", scale=scale, axis=alt.Axis(format="~g"))
 
 
-def _auc_panel(auc: pd.DataFrame, checkpoints: pd.DataFrame, colors: Theme) -> alt.LayerChart:
+def _auc_panel(auc: pd.DataFrame, checkpoints: pd.DataFrame) -> alt.LayerChart:
     import altair as alt
 
     checked(auc, "the table of AUCs", ["metric"], ["epoch", "auc", "auc_low", "auc_high"])
-    rows, _ = thinned(auc, "epoch", ["auc", "auc_low", "auc_high"], ["metric"], MOST_ROWS // 2)
-    names = list(dict.fromkeys(rows["metric"]))
-    rows = rows.assign(score=rows["metric"].map(spoken))
-    look = styled(colors, "score", names, marks=("color", "shape"), orient="bottom", columns=3)
+    names = list(dict.fromkeys(auc["metric"]))
+    rows = auc.assign(score=auc["metric"].map(spoken))
+    look = styled("score", names, marks=("color", "shape"), orient="bottom", columns=3)
     base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=look["color"])
     y = alt.Y("auc_low:Q", title="AUC", scale=alt.Scale(zero=False, domainMax=1))
     columns = ("auc_low", "auc", "auc_high")
     layers = [
-        ruled("y", "auc", 0.5, colors, (2, 3)),
+        ruled("y", "auc", 0.5, (2, 3)),
         *banded(base, columns, y, look["shape"], 0.1, 32),
     ]
-    return _panel(layers, checkpoints, colors, "AUC, 95 % interval")
+    return _panel(layers, checkpoints, "AUC, 95 % interval")
 
 
-def _loss_panel(checkpoints: pd.DataFrame, colors: Theme) -> alt.LayerChart:
+def _loss_panel(checkpoints: pd.DataFrame) -> alt.LayerChart:
     import altair as alt
 
-    rows, _ = thinned(
-        checkpoints[["epoch", "median_loss"]].assign(line=0),
-        "epoch",
-        ["median_loss"],
-        ["line"],
-        MOST_ROWS // 8,
-    )
-    base = alt.Chart(rows[["epoch", "median_loss"]]).encode(
+    base = alt.Chart(checkpoints[["epoch", "median_loss"]]).encode(
         x=_epochs(checkpoints),
         y=alt.Y("median_loss:Q", title="nats", scale=alt.Scale(domainMin=0)),
     )
     layers = [
-        base.mark_line(color=colors.train),
-        base.mark_point(filled=True, size=32, opacity=1, color=colors.train),
+        base.mark_line(color=TRAIN),
+        base.mark_point(filled=True, size=32, opacity=1, color=TRAIN),
     ]
-    label = marked_prediction(checkpoints, colors, 12)[1]
-    return _panel([*layers, label], checkpoints, colors, "Median training loss")
+    label = marked_prediction(checkpoints, 12)[1]
+    return _panel([*layers, label], checkpoints, "Median training loss")
 
 
 def _group_panel(
-    rows: pd.DataFrame, quantity: str, positives: str, checkpoints: pd.DataFrame, colors: Theme
+    rows: pd.DataFrame, quantity: str, positives: str, checkpoints: pd.DataFrame
 ) -> alt.LayerChart:
     import altair as alt
 
     what = spoken(quantity)
     columns = ["low", "median", "high"]
-    rows, _ = thinned(rows, "epoch", columns, ["memorized"], MOST_ROWS // 4)
     rows = rows.assign(samples=np.where(rows["memorized"].astype(bool), positives, _OTHERS))
-    color, shape = _groups(positives, colors)
+    color, shape = _groups(positives)
     base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=color)
     title = what if quantity == "psmi" else f"{what}, nats"
     band, line, points = banded(base, columns, alt.Y("low:Q", title=title), shape, 0.22, 32)
     lonely = rows[rows.groupby("samples")["epoch"].transform("nunique") == 1]  # no band there
     ends = base.properties(data=lonely).mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q")
     title = f"{what}, median and quartiles"
-    return _panel([band, ends, line, points], checkpoints, colors, title)
+    return _panel([band, ends, line, points], checkpoints, title)
 
 
-def _groups(positives: str, colors: Theme) -> tuple[alt.Color, alt.Shape]:
+def _groups(positives: str) -> tuple[alt.Color, alt.Shape]:
     import altair as alt
 
     names = [positives, _OTHERS]
     legend = alt.Legend(title=None, orient="bottom", symbolOpacity=1)
-    ranges = [colors.memorized, colors.other], ["triangle-up", "circle"]
+    ranges = [MEMORIZED, OTHER], ["triangle-up", "circle"]
     return (
         alt.Color("samples:N", legend=legend, scale=alt.Scale(domain=names, range=ranges[0])),
         alt.Shape("samples:N", legend=legend, scale=alt.Scale(domain=names, range=ranges[1])),

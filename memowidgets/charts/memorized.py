@@ -11,14 +11,16 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets.charts.look import (
-    MOST_ROWS,
-    Theme,
+    ACCENT,
+    CELLS,
+    MEMORIZED,
+    OTHER,
+    TEXT,
     checked,
     finished,
     layered,
     ruled,
     styled,
-    theme_named,
 )
 from memowidgets.vocabulary import estimate, percent, spoken
 
@@ -32,10 +34,7 @@ _TICKS = [0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000]
 
 
 def histograms_of_log_lira(
-    values: pd.DataFrame,
-    eta: float = 4.0,
-    clip: tuple[float, float] = (-10.0, 20.0),
-    theme: str | Theme = "light",
+    values: pd.DataFrame, eta: float = 4.0, clip: tuple[float, float] = (-10.0, 20.0)
 ) -> alt.ConcatChart:
     """Draw histograms of log-LiRA, one panel per checkpoint.
 
@@ -48,8 +47,6 @@ def histograms_of_log_lira(
         Threshold from which on a sample is memorised.
     clip : (float, float)
         Range of the axis. Values outside it are counted in the outermost bins.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -72,7 +69,6 @@ def histograms_of_log_lira(
     """
     import altair as alt
 
-    colors = theme_named(theme)
     checked(values, "the table of log-LiRA", ["checkpoint"], ["log_lira"])
     if not clip[0] < eta < clip[1]:
         raise ValueError(f"eta must lie within clip, {clip[0]:g} to {clip[1]:g}, but is {eta:g}")
@@ -80,18 +76,13 @@ def histograms_of_log_lira(
         str(name): _binned(rows["log_lira"].to_numpy(dtype=float), eta, clip)
         for name, rows in values.groupby("checkpoint", sort=False)
     }
-    n_rows = sum(len(bins) for bins in counted.values())
-    if n_rows > MOST_ROWS:
-        raise ValueError(
-            f"{len(counted)} checkpoints are too many for one figure; select some of them"
-        )
     edges = np.concatenate(
         [bins[["left", "right"]].to_numpy().ravel() for bins in counted.values()]
     )
     both = pd.concat(counted.values())["up"]
     reach = int(min(both.min(), 0)), int(max(both.max(), 0))
     panels = [
-        _histogram(name, bins, eta, (edges.min(), edges.max()), reach, colors)
+        _histogram(name, bins, eta, (edges.min(), edges.max()), reach)
         for name, bins in counted.items()
     ]
     columns = min(len(panels), 3)
@@ -99,7 +90,6 @@ def histograms_of_log_lira(
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared"))
     return finished(
         chart,
-        colors,
         f"Histograms of log-LiRA at {len(panels)} checkpoints; memorised from {eta:g} on.",
     )
 
@@ -131,7 +121,6 @@ def _histogram(
     eta: float,
     across: tuple[float, float],
     reach: tuple[int, int],
-    colors: Theme,
 ) -> alt.LayerChart:
     import altair as alt
 
@@ -157,14 +146,14 @@ def _histogram(
                 "kind:N",
                 scale=alt.Scale(
                     domain=list(_KINDS),
-                    range=[colors.memorized, colors.other],
+                    range=[MEMORIZED, OTHER],
                 ),
                 legend=alt.Legend(title=None, orient="bottom"),
             ),
         )
     )
     return alt.LayerChart(
-        layer=[bars, ruled("x", "left", eta, colors)],
+        layer=[bars, ruled("x", "left", eta)],
         width=180,
         height=120,
         title=alt.Title(name, subtitle=f"{percent(memorized / n)} memorised ({memorized} of {n})"),
@@ -179,7 +168,6 @@ def memorization_scatter(
     x: str = "counterfactual",
     y: str = "attack_success_rate",
     spearman: pd.DataFrame | None = None,
-    theme: str | Theme = "light",
 ) -> alt.LayerChart:
     """Draw two definitions of memorisation against each other, with samples counted in cells.
 
@@ -192,14 +180,11 @@ def memorization_scatter(
     spearman : DataFrame, optional
         Table of `MemorizationComparison.spearman`. Spearman's rank correlation ρ of the two columns
         is shown above the figure.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
     altair.LayerChart
-        At most 1600 cells. Cells with more samples are darker (lighter in the dark theme; paper,
-        Appendix C).
+        At most 1600 cells. Cells with more samples are darker (paper, Appendix C).
 
     Raises
     ------
@@ -214,7 +199,6 @@ def memorization_scatter(
     """
     import altair as alt
 
-    colors = theme_named(theme)
     checked(values, "the table", [], [x, y])
     cells = _counted(values, x, y)
     drawn = (
@@ -228,14 +212,14 @@ def memorization_scatter(
             color=alt.Color(
                 "samples:Q",
                 title="samples",
-                scale=alt.Scale(type="log", range=list(colors.cells)),
+                scale=alt.Scale(type="log", range=list(CELLS)),
                 legend=alt.Legend(format="d", tickCount=4),
             ),
         )
     )
     title = alt.Undefined if spearman is None else alt.Title(_rho(spearman, x, y, len(values)))
     said = f"{spoken(y)} against {spoken(x)} of {len(values)} samples."
-    return layered([drawn], colors, said, width=340, height=260, title=title)
+    return layered([drawn], said, width=340, height=260, title=title)
 
 
 def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -266,9 +250,7 @@ def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     )
 
 
-def memorized_per_model(
-    counts: Mapping[str, ArrayLike], theme: str | Theme = "light"
-) -> alt.LayerChart:
+def memorized_per_model(counts: Mapping[str, ArrayLike]) -> alt.LayerChart:
     """Draw how many samples each model memorises, a row for each set of models.
 
     Parameters
@@ -276,8 +258,6 @@ def memorized_per_model(
     counts : mapping of str to array_like of shape (n_models,)
         Counts of `Audit.memorized_per_model`, by what the models trained on, such as "before",
         "after" and "after random removals".
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -297,7 +277,6 @@ def memorized_per_model(
     """
     import altair as alt
 
-    colors = theme_named(theme)
     rows = [(name, float(count)) for name, of in counts.items() for count in np.asarray(of)]
     table = pd.DataFrame(rows, columns=["of", "memorised"])
     checked(table, "the table of counts", [], ["memorised"])
@@ -311,19 +290,17 @@ def memorized_per_model(
     axis = alt.Axis(labelExpr=f"[datum.value, ({json.dumps(shown)})[datum.value]]", labelLimit=260)
     y = alt.Y("of:N", title=None, sort=list(shown), axis=axis)
     x: dict[str, Any] = {"title": "samples that a model memorises", "scale": alt.Scale(zero=True)}
-    dots = alt.Chart(table).mark_point(filled=True, opacity=0.5, size=60, color=colors.memorized)
-    means = alt.Chart(found).mark_tick(thickness=3, size=26, color=colors.text)
+    dots = alt.Chart(table).mark_point(filled=True, opacity=0.5, size=60, color=MEMORIZED)
+    means = alt.Chart(found).mark_tick(thickness=3, size=26, color=TEXT)
     layers = [
         dots.encode(x=alt.X("memorised:Q", **x), y=y),
         means.encode(x=alt.X("mean:Q", **x), y=y),
     ]
     said = "; ".join(f"{name}: {label}" for name, label in shown.items())
-    return layered(layers, colors, f"Samples memorised per model. {said}.", width=400, height=150)
+    return layered(layers, f"Samples memorised per model. {said}.", width=400, height=150)
 
 
-def shadow_curves(
-    table: pd.DataFrame, value: str = "auc", theme: str | Theme = "light"
-) -> alt.LayerChart:
+def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
     """Draw a number against the number of shadow models, with its band.
 
     Parameters
@@ -333,8 +310,6 @@ def shadow_curves(
         With a column ``variance`` there is a line for each.
     value : {"auc", "memorized", "overlap", "agreement"}
         Column to draw.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -353,7 +328,6 @@ def shadow_curves(
     """
     import altair as alt
 
-    colors = theme_named(theme)
     columns = [value, f"{value}_low", f"{value}_high"]
     checked(table, "the table", columns, ["n_shadows"])
     known = checked(
@@ -368,13 +342,13 @@ def shadow_curves(
     if several:
         names = list(dict.fromkeys(known["variance"]))
         said += f", by variance: {', '.join(names)}"
-        look = styled(colors, "variance", names, {name: name for name in names})
+        look = styled("variance", names, {name: name for name in names})
         layers = [base.mark_line(point=True).encode(y=alt.Y(f"{value}:Q", **axis), **look)]
     else:
-        band = base.mark_area(opacity=0.22, color=colors.accent)
-        line = base.mark_line(point={"color": colors.accent}, color=colors.accent)
+        band = base.mark_area(opacity=0.22, color=ACCENT)
+        line = base.mark_line(point={"color": ACCENT}, color=ACCENT)
         layers = [
             band.encode(y=alt.Y(f"{value}_low:Q", **axis), y2=f"{value}_high:Q"),
             line.encode(y=f"{value}:Q"),
         ]
-    return layered(layers, colors, f"{said}.", width=400, height=230)
+    return layered(layers, f"{said}.", width=400, height=230)

@@ -9,15 +9,17 @@ import numpy as np
 import pandas as pd
 
 from memowidgets.charts.look import (
-    MOST_ROWS,
-    Theme,
+    BACKGROUND,
+    LINE,
+    MEMORIZED,
+    MUTED,
     banded,
     checked,
+    colors_of,
     finished,
     layered,
     ruled,
     styled,
-    theme_named,
     thinned,
 )
 from memowidgets.visible import listed
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 _NUMBERS = ("fpr", "tpr", "auc", "auc_low", "auc_high")
 _WHAT = "the table of curves"
 _PANEL = 210  # pixels
-_VISIBLE = 0.005  # share of an axis; more than a pixel on paper
 
 
 def roc_table(evaluations: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
@@ -73,10 +74,7 @@ def roc_table(evaluations: Mapping[str, Evaluation], **more: Any) -> pd.DataFram
 
 
 def roc_curves(
-    curves: pd.DataFrame,
-    tau: float | None = 0.0,
-    marked: str | None = "psmi",
-    theme: str | Theme = "light",
+    curves: pd.DataFrame, tau: float | None = 0.0, marked: str | None = "psmi"
 ) -> alt.LayerChart:
     """Draw TPR against FPR of several scores, with each AUC and its interval in the legend.
 
@@ -89,14 +87,12 @@ def roc_curves(
         Threshold to mark. The paper recommends 0 for PSMI (Table 1).
     marked : str or None
         Score whose curve is marked. None marks every curve.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
     altair.LayerChart
-        If the curves have more than 2000 corners together, only those that stand out most are
-        drawn. A line under the figure says so if the difference is visible (paper, Figure 2).
+        Points that lie within a two-hundredth of the axes of each other are drawn as one (paper,
+        Figure 2).
 
     Raises
     ------
@@ -112,7 +108,7 @@ def roc_curves(
     """
     import altair as alt
 
-    colors, drawn, off = theme_named(theme), *_thin(curves, ["score"])
+    drawn = _thin(curves, ["score"], 200)
     names = list(dict.fromkeys(drawn["score"]))
     firsts = drawn.groupby("score", sort=False).first()
     areas = {
@@ -120,30 +116,24 @@ def roc_curves(
     }
     labels = {name: f"{spoken(name)}: {area}" for name, area in areas.items()}
     drawn = drawn.assign(label=drawn["score"].map(labels))
-    look = styled(colors, "label", names, labels, title="AUC (95 % interval)")
+    look = styled("label", names, labels, title="AUC (95 % interval)")
     lines = (
         alt.Chart(drawn[["label", "fpr", "tpr"]])
         .mark_line(strokeWidth=1.8)
         .encode(**_axes(), **look)
     )
     here = curves[:0] if tau is None else _at(curves, tau, marked, ["score"])
-    points = [_marked(here, tau, colors)] if tau is not None and len(here) else []
+    points = [_marked(here, tau)] if tau is not None and len(here) else []
     return layered(
-        [_chance(colors), lines, *points],
-        colors,
+        [_chance(), lines, *points],
         f"TPR against FPR: AUC {'; '.join(labels.values())}.",
         width=300,
         height=300,
-        title=_note(off, colors),
     )
 
 
 def roc_panels(
-    curves: pd.DataFrame,
-    tau: float | None = 0.0,
-    marked: str | None = "psmi",
-    columns: int = 3,
-    theme: str | Theme = "light",
+    curves: pd.DataFrame, tau: float | None = 0.0, marked: str | None = "psmi", columns: int = 3
 ) -> alt.ConcatChart:
     """Draw TPR against FPR in one panel per checkpoint, η or setting, with the AUCs.
 
@@ -155,8 +145,6 @@ def roc_panels(
         As for `roc_curves`.
     columns : int
         Number of panels in a row.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -180,35 +168,23 @@ def roc_panels(
     import altair as alt
 
     checked(curves, _WHAT, ["panel"])
-    colors, drawn, off = theme_named(theme), *_thin(curves, ["panel", "score"])
+    drawn = _thin(curves, ["panel", "score"], 80)
     names = list(dict.fromkeys(drawn["score"]))
     points = None if tau is None else _at(curves, tau, marked, ["panel", "score"])
     panels = [
-        _roc_panel(str(title), rows, names, points, colors)
+        _roc_panel(str(title), rows, names, points)
         for title, rows in drawn.groupby("panel", sort=False)
     ]
     chart: alt.ConcatChart = alt.ConcatChart(
-        concat=panels, columns=min(columns, len(panels)), spacing=16, title=_note(off, colors)
+        concat=panels, columns=min(columns, len(panels)), spacing=16
     )
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared", strokeDash="shared"))
-    return finished(chart, colors, f"TPR against FPR in {len(panels)} panels.")
+    return finished(chart, f"TPR against FPR in {len(panels)} panels.")
 
 
-def _thin(curves: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, float]:
-    """Return the rows to draw and their error, leaving room for the AUCs and marks."""
-    checked(curves, _WHAT, ["score", "tau"], _NUMBERS)
-    n_lines = curves.groupby(by).ngroups
-    return thinned(curves, "fpr", ["tpr"], by, max(MOST_ROWS - 3 * n_lines - 20, 1))
-
-
-def _note(off: float, colors: Theme) -> Any:
-    """Return a note about curves that are visibly simplified."""
-    import altair as alt
-
-    if off <= _VISIBLE:
-        return alt.Undefined
-    said = f"Curves are drawn to within {percent(off)} of the axes."
-    return alt.Title(said, fontSize=11, fontWeight="normal", color=colors.muted)
+def _thin(curves: pd.DataFrame, by: list[str], cells: int) -> pd.DataFrame:
+    """Return the rows to draw."""
+    return thinned(checked(curves, _WHAT, ["score", "tau"], _NUMBERS), by, cells)
 
 
 def _axes(*, small: bool = False) -> dict[str, Any]:
@@ -223,11 +199,11 @@ def _axes(*, small: bool = False) -> dict[str, Any]:
     }
 
 
-def _chance(colors: Theme) -> alt.Chart:
+def _chance() -> alt.Chart:
     import altair as alt
 
     ends = pd.DataFrame({"fpr": [0, 1], "tpr": [0, 1]})
-    line: alt.Chart = alt.Chart(ends).mark_line(color=colors.line, strokeWidth=1)
+    line: alt.Chart = alt.Chart(ends).mark_line(color=LINE, strokeWidth=1)
     return line.encode(*_axes().values())
 
 
@@ -239,7 +215,7 @@ def _at(curves: pd.DataFrame, tau: float, marked: str | None, by: list[str]) -> 
     return wanted[wanted["tau"] <= tau].groupby(by, sort=False).last().reset_index()
 
 
-def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
+def _marked(points: pd.DataFrame, tau: float) -> alt.Chart:
     """Return crosses, and a legend with the rates at them."""
     import altair as alt
 
@@ -249,11 +225,11 @@ def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
             for score, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
         ]
     )
-    fills = [style[0] for style in colors.styles(points["score"]).values()]
+    fills = list(colors_of(points["score"]).values())
     shown = alt.Legend(title=None, orient="right")
     names = list(points["at"])
     chart = alt.Chart(points[["at", "fpr", "tpr"]]).mark_point(
-        size=190, filled=True, opacity=1, stroke=colors.background, strokeWidth=1.2
+        size=190, filled=True, opacity=1, stroke=BACKGROUND, strokeWidth=1.2
     )
     drawn: alt.Chart = chart.encode(
         *_axes().values(),
@@ -264,21 +240,21 @@ def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
 
 
 def _roc_panel(
-    title: str, rows: pd.DataFrame, names: list[str], points: pd.DataFrame | None, colors: Theme
+    title: str, rows: pd.DataFrame, names: list[str], points: pd.DataFrame | None
 ) -> alt.LayerChart:
     import altair as alt
 
     drawn = rows.assign(label=rows["score"].map(spoken))
-    look = styled(colors, "label", names, orient="bottom", columns=4)
+    look = styled("label", names, orient="bottom", columns=4)
     lines = (
         alt.Chart(drawn[["label", "fpr", "tpr"]])
         .mark_line(strokeWidth=1.5)
         .encode(**_axes(small=True), **look)
     )
-    layers: list[Any] = [_chance(colors), lines, _areas(drawn, look["color"])]
+    layers: list[Any] = [_chance(), lines, _areas(drawn, look["color"])]
     if points is not None:
         here = points[points["panel"].astype(str) == title]
-        layers += [_crosses(here, colors)] if len(here) else []
+        layers += [_crosses(here)] if len(here) else []
     return alt.LayerChart(layer=layers, width=_PANEL, height=_PANEL, title=alt.Title(title))
 
 
@@ -295,13 +271,12 @@ def _areas(rows: pd.DataFrame, color: Any) -> alt.Chart:
     return drawn
 
 
-def _crosses(points: pd.DataFrame, colors: Theme) -> alt.Chart:
+def _crosses(points: pd.DataFrame) -> alt.Chart:
     import altair as alt
 
-    styles = colors.styles(points["score"])
-    shown = points.assign(fill=[styles[name][0] for name in points["score"]])
+    shown = points.assign(fill=points["score"].map(colors_of(points["score"])))
     drawn: alt.Chart = alt.Chart(shown[["fpr", "tpr", "fill"]]).mark_point(
-        shape="cross", size=130, filled=True, opacity=1, stroke=colors.background, strokeWidth=1
+        shape="cross", size=130, filled=True, opacity=1, stroke=BACKGROUND, strokeWidth=1
     )
     return drawn.encode(*_axes(small=True).values(), fill=alt.Fill("fill:N", scale=None))
 
@@ -310,7 +285,7 @@ _AREA = ("auc", "auc_low", "auc_high")
 _AREAS_TABLE = "the table of AUCs"
 
 
-def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
+def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     """Draw the AUC of each score in several settings, with its interval.
 
     Parameters
@@ -318,8 +293,6 @@ def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Lay
     table : DataFrame
         Tables of `Audit.compare`, one for each audit, with a column ``setting`` that names it:
         ``pd.concat([a.compare().assign(setting="MMLU"), b.compare().assign(setting="ARC")])``.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -341,12 +314,11 @@ def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Lay
     """
     import altair as alt
 
-    colors = theme_named(theme)
     checked(table, _AREAS_TABLE, ["setting", "metric"], _AREA)
     _refuse_many(table, ["setting", "metric"])
     names = list(dict.fromkeys(table["metric"]))
     rows = table[["setting", "metric", *_AREA]].assign(score=table["metric"].map(spoken))
-    look = styled(colors, "score", names, marks=("color", "shape"))
+    look = styled("score", names, marks=("color", "shape"))
     base = alt.Chart(rows).encode(
         y=alt.Y("setting:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
         yOffset=alt.YOffset("score:N", scale=alt.Scale(domain=[*map(spoken, names)])),
@@ -359,11 +331,11 @@ def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Lay
     points = base.mark_point(filled=True, size=60, opacity=1).encode(x="auc:Q", shape=look["shape"])
     n = rows["setting"].nunique()
     said, height = f"AUC of {len(names)} scores in {n} settings.", (16 * len(names) + 12) * n
-    layers = [ruled("x", "auc", 0.5, colors, (2, 3)), bars, points]
-    return layered(layers, colors, said, width=360, height=height)
+    layers = [ruled("x", "auc", 0.5, (2, 3)), bars, points]
+    return layered(layers, said, width=360, height=height)
 
 
-def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
+def auc_by_layer(table: pd.DataFrame) -> alt.LayerChart:
     """Draw the AUC by layer, for the scores that depend on a layer.
 
     Parameters
@@ -371,8 +343,6 @@ def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Layer
     table : DataFrame
         Table of `Audit.compare` with ``layers="all"``: ``metric``, ``layer``, ``auc``,
         ``auc_low``, ``auc_high``. Rows without a layer are left out. Layers keep their order.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -395,7 +365,6 @@ def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Layer
     """
     import altair as alt
 
-    colors = theme_named(theme)
     checked(table, _AREAS_TABLE, ["metric", "layer"], _AREA)
     rows = table[table["layer"].astype(str) != ""]
     checked(rows, f"{_AREAS_TABLE} with a layer", [])
@@ -409,14 +378,11 @@ def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.Layer
     )
     names = list(dict.fromkeys(rows["metric"]))
     said = f"AUC of {len(names)} scores at {len(layers)} layers."
-    return layered(_bands(rows, across, names, colors), colors, said, width=360, height=220)
+    return layered(_bands(rows, across, names), said, width=360, height=220)
 
 
 def auc_by_eta(
-    table: pd.DataFrame,
-    canaries: pd.DataFrame | None = None,
-    eta: float = 4.0,
-    theme: str | Theme = "light",
+    table: pd.DataFrame, canaries: pd.DataFrame | None = None, eta: float = 4.0
 ) -> alt.VConcatChart:
     """Draw the AUC of each score, and the share of memorised samples, by η.
 
@@ -429,8 +395,6 @@ def auc_by_eta(
         Columns ``metric`` and ``auc``, with the canaries as the truth. They become dashed lines.
     eta : float
         Value of η to mark. The paper uses 4.
-    theme : {"light", "dark"} or Theme
-        Colours of the chart.
 
     Returns
     -------
@@ -452,24 +416,22 @@ def auc_by_eta(
     """
     import altair as alt
 
-    colors = theme_named(theme)
     checked(table, _AREAS_TABLE, ["metric"], ["eta", *_AREA, "n", "n_memorized"])
     _refuse_many(table, ["metric", "eta"])
     names = list(dict.fromkeys(table["metric"]))
     rows = table[["metric", "eta", *_AREA]].assign(score=table["metric"].map(spoken))
-    rows, _ = thinned(rows, "eta", list(_AREA), ["metric"], MOST_ROWS // 2)
     scale = alt.Scale(zero=False, nice=False, padding=8)
     across = alt.X("eta:Q", title="η", scale=scale)
-    half, *bands = _bands(rows, across, names, colors)
-    at_eta = ruled("x", "eta", eta, colors)
+    half, *bands = _bands(rows, across, names)
+    at_eta = ruled("x", "eta", eta)
     layers = [half, at_eta, *bands]
     if canaries is not None:
-        layers += _canary_lines(canaries, rows, colors)
+        layers += _canary_lines(canaries, rows)
     above = alt.LayerChart(layer=layers, width=360, height=200)
-    below = alt.LayerChart(layer=[at_eta, *_shares(table, across, colors)], width=360, height=100)
+    below = alt.LayerChart(layer=[at_eta, *_shares(table, across)], width=360, height=100)
     chart: alt.VConcatChart = alt.VConcatChart(vconcat=[above, below], spacing=14)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(x="shared"))
-    return finished(chart, colors, f"AUC of {len(names)} scores, and share memorised, by η.")
+    return finished(chart, f"AUC of {len(names)} scores, and share memorised, by η.")
 
 
 def _refuse_many(table: pd.DataFrame, by: list[str]) -> None:
@@ -479,26 +441,22 @@ def _refuse_many(table: pd.DataFrame, by: list[str]) -> None:
         raise ValueError(
             f"{_AREAS_TABLE} has {first} twice; it must have one row for each {' and '.join(by)}"
         )
-    if len(table) > MOST_ROWS // 2:
-        raise ValueError(
-            f"{_AREAS_TABLE} has {len(table)} rows, too many for a figure; select some of them"
-        )
 
 
-def _bands(rows: pd.DataFrame, across: Any, names: list[str], colors: Theme) -> list[alt.Chart]:
+def _bands(rows: pd.DataFrame, across: Any, names: list[str]) -> list[alt.Chart]:
     """Return the line of chance (AUC = ½), and lines with their 95 % bands."""
     import altair as alt
 
-    look = styled(colors, "score", names, marks=("color", "shape"))
+    look = styled("score", names, marks=("color", "shape"))
     base = alt.Chart(rows.drop(columns="metric")).encode(x=across, color=look["color"])
     scale = alt.Scale(zero=False, domainMax=1)
     y = alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale)
     columns = ("auc_low", "auc", "auc_high")
-    half = ruled("y", "auc", 0.5, colors, (2, 3))
+    half = ruled("y", "auc", 0.5, (2, 3))
     return [half, *banded(base, columns, y, look["shape"], 0.12, 38)]
 
 
-def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> list[alt.Chart]:
+def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame) -> list[alt.Chart]:
     """Return dashed lines at the AUCs with planted samples as the truth."""
     import altair as alt
 
@@ -507,14 +465,14 @@ def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> 
     drawn = known[["auc"]].assign(score=known["metric"].map(spoken))
     lines = alt.Chart(drawn).mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
     last = alt.Chart(pd.DataFrame({"eta": [rows["eta"].max()], "auc": [drawn["auc"].max()]}))
-    words = last.mark_text(align="right", dy=-8, color=colors.muted)
+    words = last.mark_text(align="right", dy=-8, color=MUTED)
     return [
         lines.encode(y="auc:Q", color="score:N"),
         words.encode(x="eta:Q", y="auc:Q", text=alt.value("dashed: canaries")),
     ]
 
 
-def _shares(table: pd.DataFrame, across: Any, colors: Theme) -> list[alt.Chart]:
+def _shares(table: pd.DataFrame, across: Any) -> list[alt.Chart]:
     """Return the share of memorised samples, from the first score at each η."""
     import altair as alt
 
@@ -524,7 +482,6 @@ def _shares(table: pd.DataFrame, across: Any, colors: Theme) -> list[alt.Chart]:
         raise ValueError(f"{_AREAS_TABLE} has rows without a memorised sample; leave them out")
     shares = shares.assign(line=0, magnitude=np.log10(shares["share"]))
     decades = 10.0 ** np.arange(np.floor(shares["magnitude"].min()), 1)
-    shares, _ = thinned(shares, "eta", ["magnitude"], ["line"], MOST_ROWS // 8)
     base = alt.Chart(shares[["eta", "share"]]).encode(
         x=across,
         y=alt.Y(
@@ -535,6 +492,6 @@ def _shares(table: pd.DataFrame, across: Any, colors: Theme) -> list[alt.Chart]:
         ),
     )
     return [
-        base.mark_line(color=colors.memorized),
-        base.mark_point(filled=True, size=38, opacity=1, color=colors.memorized),
+        base.mark_line(color=MEMORIZED),
+        base.mark_point(filled=True, size=38, opacity=1, color=MEMORIZED),
     ]

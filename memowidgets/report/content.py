@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson
+from memowidgets.evaluation import Evaluation, OperatingPoint
 from memowidgets.evaluation.scored import Scored
-from memowidgets.vocabulary import Note, at, truly, verb
-from memowidgets.widgets.explored import ErrorLevels
+from memowidgets.vocabulary import Note, verb
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-WIDE = 640  # pixels
-CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
+CHOICES: Final = ("keep", "anonymise", "remove", "relabel", "undecided")
 
 
 @dataclass(frozen=True)
@@ -60,12 +57,6 @@ class Figure:
     name: str
     caption: str
     svg: str = field(repr=False)
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the figure needs more than half of the page's width."""
-        width = re.search(r"<svg[^>]*?\swidth=\"([\d.]+)", self.svg)
-        return width is not None and float(width[1]) > WIDE
 
 
 @dataclass(frozen=True)
@@ -112,8 +103,10 @@ class Content:
         Seed of every draw.
     checkpoints : sequence of mapping
         ``name``, ``epoch``, ``step``, ``median_loss``, ``drop``, ``train_loss``, …
-    tau, eta : float
-        A member is flagged if its score is at most τ, memorised if its log-LiRA is at least η.
+    tau : float
+        A member whose score is at most τ is flagged.
+    eta : float
+        A member is memorised if its log-LiRA is at least η.
     scored : Scored, optional
         The scores; None if nothing is scored. Labels, ids and probabilities in it are shown with
         samples only.
@@ -135,6 +128,10 @@ class Content:
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
         Digests of model, data and run.
+    noun : str
+        What a reader calls the samples, such as ``"images"``.
+    view : mapping of str to Any
+        How the page opens, by the names of `Dashboard.state`, such as its filter.
     support : pair of arrays of shape (n,), optional
         Number of models that memorised each of them, NaN for unknown, of those that trained on it.
     """
@@ -160,40 +157,32 @@ class Content:
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
+    noun: str = "samples"
+    view: Mapping[str, Any] = field(default_factory=dict)
     support: tuple[Floats, NDArray[np.int64]] | None = None
-
-    @property
-    def at(self) -> str:
-        """How samples are flagged, in words."""
-        return at(self.tau)
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
         """Mask of the scored rows that are flagged."""
-        if self.scored is None:
-            return np.zeros(0, dtype=np.bool_)
-        return self.scored.flagged(self.tau)
+        return np.zeros(0, np.bool_) if self.scored is None else self.scored.flagged(self.tau)
 
     @cached_property
-    def flagged_interval(self) -> tuple[float, float]:
-        """95 % interval of the flagged share."""
-        return clopper_pearson(int(self.flagged.sum()), len(self.flagged))
-
-    @cached_property
-    def undecided(self) -> int | None:
-        """Number of scores less than two standard errors from τ."""
-        if self.scored is None or self.scored.errors is None:
+    def judged(self) -> Scored | None:
+        """The rows that the ground truth says something of; None without any."""
+        if self.scored is None or not self.scored.judged.any():
             return None
-        levels = ErrorLevels.of(self.scored.errors)  # as the page counts
-        return levels.undecided(self.scored.scores, self.tau)
+        return self.scored.only(self.scored.judged)
 
     @cached_property
-    def memorized(self) -> NDArray[np.bool_] | None:
-        """Mask of the judged rows that are memorised, or None without ground truth."""
-        scored = self.scored
-        if scored is None or not scored.judged.any():
-            return None
-        return scored.only(scored.judged).memorized(self.eta)
+    def counts(self) -> dict[str, int]:
+        """As `Scored.counts`, of the judged rows; without ground truth of all."""
+        scored = self.judged or self.scored
+        return {} if scored is None else scored.counts(self.tau, self.eta)
+
+    @property
+    def n_memorized(self) -> int | None:
+        """Number of memorised rows; None without ground truth."""
+        return self.counts["found"] + self.counts["missed"] if self.judged is not None else None
 
     @property
     def memorized_but_wrong(self) -> int | None:
@@ -215,9 +204,9 @@ class Content:
         return doubt[0] if doubt else None
 
     @property
-    def truly(self) -> str:
-        """How many of the memorised rows truly are, as in "about 15 of them truly", or ""."""
-        return "" if self.n_truly is None else truly(self.n_truly)
+    def is_early(self) -> bool:
+        """Whether the model had not learned its task where the prediction was made."""
+        return any(getattr(note, "key", "") == "not learned" for note in self.warnings)
 
     @cached_property
     def cautions(self) -> tuple[Note, ...]:
@@ -249,32 +238,13 @@ class Content:
     def decided(self, *, flagged: bool) -> dict[str, int]:
         """Number of members with each decision, among all members or the flagged ones."""
         counts = dict.fromkeys(CHOICES, 0)
-        in_question = self._flagged_members if flagged else np.ones(len(self.ids), np.bool_)
-        for position, made in self._made.items():
-            counts[made.decision] += bool(in_question[position])
+        in_question = np.ones(len(self.ids), np.bool_)
+        if flagged:
+            in_question[:] = False
+            if self.scored is not None:
+                in_question[self.scored.positions[self.flagged]] = True
+        for name in np.flatnonzero(in_question).tolist() if self.decisions else ():
+            made = self.decisions.get(self.ids[name])
+            counts["undecided" if made is None else made.decision] += 1
         decided = sum(counts.values()) - counts["undecided"]
         return counts | {"undecided": int(in_question.sum()) - decided}
-
-    @property
-    def relabelled(self) -> dict[str, tuple[int, int]]:
-        """Numbers of members and of flagged ones that get a class, by "relabel as" and its name."""
-        found: dict[str, tuple[int, int]] = {}
-        for position, made in self._made.items():
-            if made.to:
-                members, flagged = found.get(f"relabel as {made.to}", (0, 0))
-                is_flagged = bool(self._flagged_members[position])
-                found[f"relabel as {made.to}"] = (members + 1, flagged + is_flagged)
-        return dict(sorted(found.items()))
-
-    @cached_property
-    def _made(self) -> dict[int, Decision]:
-        """The decisions by position of the member."""
-        made = self.decisions
-        return {i: made[name] for i, name in enumerate(self.ids) if name in made} if made else {}
-
-    @cached_property
-    def _flagged_members(self) -> NDArray[np.bool_]:
-        members = np.zeros(len(self.ids), dtype=np.bool_)
-        if self.scored is not None:
-            members[self.scored.positions[self.flagged]] = True
-        return members

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.decisions import UNDECIDED
+from memowidgets.evaluation import clopper_pearson
 from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.page import as_page
-from memowidgets.report.words import limits, paragraphs
+from memowidgets.report.words import headline, lead, limits, next_steps, sure
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from memowidgets.report.content import Content
 
 
-SCHEMA_VERSION = 3  # goes up when a field changes its meaning, comes or goes
+SCHEMA_VERSION = 4  # goes up when a field changes its meaning, comes or goes
 _RATES = ("tpr", "fpr", "precision")
 
 
@@ -67,13 +68,19 @@ def _described(content: Content) -> dict[str, Any]:
         "figures": [{"name": f.name, "caption": f.caption} for f in content.figures],
         "warnings": list(content.cautions),
         "missing": [{"what": m.what, "why": m.why} for m in content.missing],
-        "words": paragraphs(content),
+        "words": {
+            "headline": headline(content),
+            "lead": lead(content),
+            "sure": sure(content),
+            "next": next_steps(content),
+        },
         "digests": [dataclasses.asdict(digest) for digest in content.digests],
         "limits": list(limits(content)),
     }
 
 
 def _prediction(content: Content, scored: Scored) -> dict[str, Any]:
+    n_flagged = int(content.flagged.sum())
     return {
         "score": scored.metric,
         "title": scored.title,
@@ -81,42 +88,32 @@ def _prediction(content: Content, scored: Scored) -> dict[str, Any]:
         "checkpoint": scored.checkpoint,
         "axis": scored.axis,
         "tau": content.tau,
-        "n": len(scored.scores),
-        "flagged": int(content.flagged.sum()),
-        "flagged_share": float(content.flagged.mean()),
-        "flagged_interval": list(content.flagged_interval),
-        "undecided": content.undecided,
+        "n": len(scored),
+        "flagged": n_flagged,
+        "flagged_share": n_flagged / len(scored),
+        "flagged_interval": clopper_pearson(n_flagged, len(scored)),
+        "undecided": None if scored.errors is None else int(scored.close(content.tau).sum()),
     }
 
 
 def _truth(content: Content) -> dict[str, Any] | None:
-    scored, memorized = content.scored, content.memorized
-    if scored is None or memorized is None:
+    if content.n_memorized is None:
         return None
-    found: dict[str, Any] = {
+    evaluation, point = content.evaluation, content.point
+    return {
         "by": "log-LiRA",
         "eta": content.eta,
-        "n": len(memorized),
-        "memorized": int(memorized.sum()),
+        "n": content.counts["n"],
+        "memorized": content.n_memorized,
         "memorized_but_wrong": content.memorized_but_wrong,
         "truly": content.n_truly,
-        "auc": None,
-        "auc_interval": None,
-        "true_auc": None,
-        "true_auc_interval": None,
-        "at_tau": None,
-        "notes": [],
+        "auc": evaluation and evaluation.auc,
+        "auc_interval": evaluation and evaluation.auc_interval,
+        "true_auc": evaluation and evaluation.true_auc,
+        "true_auc_interval": evaluation and evaluation.true_auc_interval,
+        "at_tau": point and _at_tau(point),
+        "notes": evaluation.warnings if evaluation else [],
     }
-    if content.evaluation is not None and content.point is not None:
-        found |= {
-            "auc": content.evaluation.auc,
-            "auc_interval": list(content.evaluation.auc_interval),
-            "true_auc": content.evaluation.true_auc,
-            "true_auc_interval": content.evaluation.true_auc_interval,
-            "at_tau": _at_tau(content.point),
-            "notes": list(content.evaluation.warnings),
-        }
-    return found
 
 
 def _at_tau(point: OperatingPoint) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import io
 import json
 import zlib
 from dataclasses import replace
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.decisions import UNDECIDED
+from memowidgets.report import words
 from memowidgets.report.content import CHOICES
-from memowidgets.report.words import Section, Table, sections
 from memowidgets.visible import visible
 from memowidgets.vocabulary import whole
 from memowidgets.widgets import frontend
@@ -24,14 +25,17 @@ from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.inspected import Listed, classes_in, valid_filters
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.samples import readable, reader_for
+from memowidgets.widgets.standin import dots
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
     from memowidgets.decisions import Decision
     from memowidgets.evaluation.scored import Scored
-    from memowidgets.report.content import Content
+    from memowidgets.report.content import Content, Figure
 
 
 LEVEL = 6  # 9 takes twice as long for a hundredth less
@@ -87,15 +91,16 @@ MOST_PIXELS = 64  # of a picture's longer side
 
 
 def wire(content: Content) -> dict[str, Any]:
-    """Return everything that moves on the page, and the figures."""
-    figures = [
-        {"caption": visible(f.caption), "svg": f.svg, "wide": f.is_wide} for f in content.figures
-    ]
-    found: dict[str, Any] = {"tau": content.tau, "eta": content.eta, "figures": figures}
-    if content.scored is not None:
-        found["explorer"] = _explorer(content, content.scored)
-        found["inspector"] = _inspector(content, content.scored)
-    return found
+    """Return everything that moves on the page."""
+    if content.scored is None:
+        return {}
+    return {
+        "tau": content.tau,
+        "eta": content.eta,
+        "view": dict(content.view),
+        "explorer": _explorer(content, content.scored),
+        "inspector": _inspector(content, content.scored),
+    }
 
 
 def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
@@ -149,7 +154,10 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
 
 
 def _shown(
-    content: Content, rows: Listed, chosen: NDArray[np.int64], made: list[Decision]
+    content: Content,
+    rows: Listed,
+    chosen: NDArray[np.int64],
+    made: list[Decision],
 ) -> dict[str, Any]:
     """Return the samples themselves, as the dashboard's inspector shows them, if asked for."""
     if content.samples is None:
@@ -220,34 +228,24 @@ def as_page(content: Content) -> str:
     and what the script shows lies compressed in a block that no browser runs. The policy at its
     head lets the page run this script and this style alone, and ask for nothing.
     """
-    title = f"Memorisation audit of {visible(content.name)}"
-    found = sections(content)
-    before = [section.name for section in found].index("decided")
-    body = "\n".join(
-        [
-            f"<header><h1>{_text(title)}</h1>",
-            (
-                f"<p class='mr-when'>written on {_text(content.created[:10])} by memowidgets "
-                f"{_text(content.versions.get('report', {}).get('memowidgets', ''))}</p></header>"
-            ),
-            "<main>",
-            *map(_section, found[:before]),
-            *_moving(content),
-            *map(_section, found[before:]),
-            *_figures(content),
-            "</main>",
-            f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>",
-            f"<script>{script()}</script>",
-        ]
-    )
+    title = _text(f"Memorisation audit of {content.name}")
+    body = [
+        *_first(content),
+        *_moving(content),
+        *_samples(content),
+        *_caveats(content),
+        *_appendix(content),
+    ]
     return (
         "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
         f"<meta http-equiv='Content-Security-Policy' content=\"{policy(script(), style())}\">\n"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
         "<meta name='referrer' content='no-referrer'>\n"
         "<meta name='color-scheme' content='light dark'>\n"
-        f"<title>{_text(title)}</title>\n<style>{style()}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{title}</title>\n<style>{style()}</style>\n</head>\n<body>\n<main>\n"
+        f"{chr(10).join(body)}\n</main>\n"
+        f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>\n"
+        f"<script>{script()}</script>\n</body>\n</html>\n"
     )
 
 
@@ -264,92 +262,145 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _moving(content: Content) -> list[str]:
+def _first(content: Content) -> Iterable[str]:
+    """Return page one: the result, its figure, what was decided, and how sure it is."""
+    noun = content.noun
+    yield "<section class='mr-first'>"
+    yield (
+        f"<header><span>Memorisation audit of {_text(content.name)}</span>"
+        f"<time>{_text(content.created[:10])}</time></header>"
+    )
+    yield f"<h1>{_text(words.headline(content))}</h1>"
+    yield f"<p class='mr-lead'>{_text(words.lead(content))}</p>"
+    numbers = [
+        f"<div class='mr-{kind or 'count'}'><b>{whole(n)}</b>{_text(of)}</div>"
+        for n, of, kind in words.key_numbers(content)
+    ]
+    if content.scored is not None:
+        yield f"<div class='mr-key'>{''.join(numbers)}</div>"
+        drawing = dots(content.scored, content.tau, content.eta)
+        known = content.n_memorized is not None
+        truth = " Red: memorised by the finished model, hollow where missed." if known else ""
+        yield f"<figure class='mr-dots'>{drawing}<figcaption>Each dot is one of the {_text(noun)}."
+        yield f" Left of the line: flagged.{truth}</figcaption></figure>"
+        made = "".join(
+            f"<tr><th scope='row'>{word}</th><td>{whole(n)}</td></tr>"
+            for word, n in words.decisions(content)
+        )
+        yield f"<div class='mr-two'><div><h2>What was decided</h2><table>{made}</table></div><div>"
+    else:
+        yield "<div class='mr-two'><div>"
+    steps = "".join(f"<li>{_text(step)}</li>" for step in words.next_steps(content))
+    yield f"<h2>Do next</h2><ol>{steps}</ol></div></div>"
+    yield f"<p class='mr-sure'><b>How sure is this?</b> {_text(words.sure(content))}</p>"
+    shown = "No sample is in this file: each is called by its number among the members."
+    if content.samples is not None:
+        shown = "The samples most at risk are in this file, because it was asked to show them."
+    yield f"<footer>{shown} Settings, digests and figures are in the appendix.</footer></section>"
+
+
+def _moving(content: Content) -> Iterable[str]:
     """Return the elements that will contain the two widgets."""
     if content.scored is None:
-        return []
-    n, shown = len(content.scored.scores), min(len(content.scored.scores), MOST_SAMPLES)
-    which = (
-        f"the {whole(shown)} samples most at risk, of {whole(n)}"
-        if shown < n
-        else f"all {whole(n)} samples"
+        return
+    n, shown = len(content.scored), min(len(content.scored), MOST_SAMPLES)
+    which = f"all {whole(n)}" if shown == n else f"the {whole(shown)} most at risk, of {whole(n)}"
+    yield (
+        "<section class='mr-screen'><h2>Move the threshold</h2>"
+        "<p>Drag the line: the samples below follow. Nothing is sent anywhere.</p>"
+        "<div id='mr-explorer'></div><h2>Samples</h2>"
+        f"<p>This list holds {which}.</p><div id='mr-inspector'></div>"
+        "<p class='mr-note' id='mr-problem' role='alert' hidden></p></section>"
     )
-    what = (
-        "They are shown here because the report was asked to include them."
-        if content.samples is not None
-        else "Numbers only: the report holds no text, no picture, no label and no name of a "
-        "sample. Each is called by its place among the members, which the owner of the audit "
-        "can look up."
-    )
-    return [
-        (
-            "<section class='mr-screen' aria-labelledby='move'>"
-            "<h2 id='move'>Move the threshold</h2>"
-            "<p>Drag the line: everything here follows, the samples below too. Nothing is sent "
-            "anywhere.</p><div id='mr-explorer'></div></section>"
-        ),
-        (
-            "<section class='mr-screen' aria-labelledby='samples'><h2 id='samples'>Samples</h2>"
-            f"<p>This list holds {which}. {what}</p><div id='mr-inspector'></div></section>"
-        ),
-        (
-            "<noscript><p class='mr-note'>The threshold moves where scripts may run. The numbers "
-            "above stand without.</p></noscript>"
-        ),
-        "<p class='mr-note' id='mr-problem' role='alert' hidden></p>",
-    ]
 
 
-def _figures(content: Content) -> list[str]:
-    if not content.figures:
+def _samples(content: Content) -> Iterable[str]:
+    """Return the samples most at risk as a table, for paper and where no script runs."""
+    table = words.most_at_risk(content)
+    if table.rows:
+        kind = "mr-numbers" if content.samples is None else "mr-shown"
+        pictures = None if content.samples is None else _glimpses(content, len(table.rows))
+        yield f"<section class='mr-paper {kind}'>{_table(table, pictures)}</section>"
+
+
+def _glimpses(content: Content, most: int) -> list[str]:
+    """Return the picture or the beginning of the text of each of the samples most at risk."""
+    if content.scored is None:
         return []
-    return [
-        (
-            "<section class='mr-annex' aria-labelledby='figures'>"
-            "<h2 id='figures'>Annex: figures</h2>"
-            "<div id='mr-figures'></div></section>"
-        )
-    ]
+    reader, found = reader_for(content.samples), []
+    for row in content.by_risk[:most]:
+        position = int(content.scored.positions[row])
+        card = reader.card(position)
+        image = card.image
+        if image is None:
+            text = card.text or reader.text(position)
+            found.append(f"<p>{_text(readable(text), MOST_LETTERS)}</p>")
+        else:
+            found.append(f"<img alt='' src='data:image/png;base64,{_as_png(smaller(image))}'>")
+    return found
 
 
-def _section(section: Section) -> str:
-    columns = ["".join(map(_part, column)) for column in section.columns]
-    inside = columns[0]
-    if len(columns) > 1:
-        beside = "".join(f"<div>{column}</div>" for column in columns if column)
-        inside = f"<div class='mr-beside'>{beside}</div>"
-    name, kind = section.name, f" class='mr-{section.kind}'" if section.kind else ""
-    head = f"<h2 id='{name}'>{_text(section.title)}</h2>"
-    return f"<section{kind} aria-labelledby='{name}'>{head}{inside}</section>"
+MOST_LETTERS = 160  # of a text on paper
 
 
-def _part(part: str | tuple[str, ...] | Table) -> str:
-    if isinstance(part, str):
-        return _paragraph(part)
-    if not isinstance(part, Table):
-        return f"<ul>{''.join(f'<li>{_cell(text)}</li>' for text in part)}</ul>"
-    kind = "mr-scroll mr-numbers" if part.head else "mr-scroll"
-    kind += f" mr-{part.kind}" if part.kind else ""
+def _as_png(image: NDArray[np.uint8]) -> str:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(image.squeeze()).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def _caveats(content: Content) -> Iterable[str]:
+    """Return what a reader must know, what words mean, and what is not said."""
+    yield "<section class='mr-caveats'>"
+    missing = [f"{one.what}: {one.why}" for one in content.missing]
+    for title, said in (
+        ("Before you trust it", words.cautions(content)),
+        ("What the words mean", words.definitions(content)),
+        ("What this does not say", words.limits(content)),
+        ("What is missing", missing),
+    ):
+        if said:
+            items = "".join(f"<li>{_text(text, 400)}</li>" for text in said)
+            yield f"<h2>{title}</h2><ul>{items}</ul>"
+    yield "</section>"
+
+
+def _appendix(content: Content) -> Iterable[str]:
+    yield (
+        "<details class='mr-appendix'><summary>Appendix: settings, digests and figures. "
+        "It is printed if it is open.</summary>"
+    )
+    yield from (f"<section>{_table(table)}</section>" for table in words.appendix(content))
+    yield from map(_figure, content.figures)
+    yield "</details>"
+
+
+def _figure(figure: Figure) -> str:
+    drawing = base64.b64encode(figure.svg.encode()).decode()
+    caption = _text(figure.caption)
+    return (
+        f"<figure class='mr-figure'><img alt='{caption}' "
+        f"src='data:image/svg+xml;base64,{drawing}'><figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _table(table: words.Table, shown: Sequence[str] | None = None) -> str:
     top = "".join(
-        f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in part.head
+        f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in table.head
     )
-    caption = f"<caption>{_text(part.caption)}</caption>" if part.caption else ""
+    under = shown or [""] * len(table.rows)
     body = "".join(
-        f"<tr><th scope='row'>{_cell(first)}</th>"
-        f"{''.join(f'<td>{_cell(text)}</td>' for text in rest)}</tr>"
-        for first, *rest in part.rows
+        f"<tr><th scope='row'>{_text(first)}{more}</th>"
+        f"{''.join(f'<td>{_text(text)}</td>' for text in rest)}</tr>"
+        for (first, *rest), more in zip(table.rows, under, strict=True)
     )
     head = f"<thead><tr>{top}</tr></thead>" if top else ""
-    return f"<div class='{kind}'><table>{caption}{head}<tbody>{body}</tbody></table></div>"
+    inside = f"<table>{head}<tbody>{body}</tbody></table>"
+    return f"<h2>{_text(table.title)}</h2><div class='mr-scroll'>{inside}</div>"
 
 
-def _paragraph(text: str) -> str:
-    return f"<p>{_cell(text)}</p>".replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def _cell(text: str) -> str:
-    return _text(visible(text))
-
-
-def _text(text: str) -> str:
-    return html.escape(text)
+def _text(text: str, most: int | None = None) -> str:
+    """Return untrusted text as markup that shows it."""
+    return html.escape(visible(text, most)).replace(" %", "\N{NO-BREAK SPACE}%")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import anywidget
 import traitlets
 
 from memowidgets.checks import as_code
-from memowidgets.evaluation.scored import AXES, AgainstClass
+from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
@@ -49,7 +50,6 @@ SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
 MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
 _EARLY = "Too early: {} the model is no better than guessing."
-_OF_REPORT = " It is of the last layer and the prediction checkpoint, at the score's own τ."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 Place = tuple[str, str, str]
 
@@ -346,16 +346,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         buffers: list[bytes] = []
         try:
             if asked["what"] == "report":
-                default = all(
-                    choice["marked"]
-                    for name in ("checkpoint", "layer")
-                    for choice in self._choices[f"{name}s"]
-                    if choice["value"] == getattr(self, name)
-                )
-                rule = self._rule if default else None
-                buffers = [self._source.report_page(self.metric, rule)]
-                answer["file"] = "report.html"
-                answer["text"] = "Saved. It shows no sample." + ("" if default else _OF_REPORT)
+                shown = zip(ORDER, self._shown or self._choice, strict=True)
+                state = self.state | dict(shown)
+                buffers = [self._source.report_page(state)]
+                answer["file"] = file = self._named(state)
+                answer["text"] = f"Saved as {file}, at this view. No sample is in it."
             else:
                 answer["code"] = (
                     "import memowidgets as mw\n"
@@ -367,6 +362,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             answer["text"] = _sentence(error)
         if self.comm is not None:
             self.send(answer, buffers)
+
+    def _named(self, state: dict[str, Any]) -> str:
+        """Return the name of a file that shows a state."""
+        layer = state["layer"] if state["metric"] in self._by_layer else ""
+        how = "against class " * (state["axis"] == BY_CLASS) + f"tau={state['tau']:.3g}"
+        parts = self._name or "audit", state["metric"], layer, state["checkpoint"], how
+        return re.sub(r"[^\w.+=-]+", "-", " ".join(filter(None, parts))) + ".html"
 
     # ---------------------------------------------------------------- work
 

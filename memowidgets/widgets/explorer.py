@@ -12,7 +12,7 @@ import anywidget
 import traitlets
 
 from memowidgets.evaluation.scored import AXES
-from memowidgets.vocabulary import at, counted_flagged, estimate, truly
+from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.explored import (
     NOTHING,
     Judged,
@@ -22,7 +22,7 @@ from memowidgets.widgets.explored import (
 )
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import one_of
-from memowidgets.widgets.standin import bundle, picture, table, with_interval
+from memowidgets.widgets.standin import bundle, still
 from memowidgets.widgets.threads import Newest
 from memowidgets.widgets.widget import Guarded, checked_tau, created, displayed, validate
 
@@ -193,28 +193,8 @@ class Thresholds(AtThreshold):
         return f"{flagged} {at(self.tau)}{auc}"
 
     def _stand_in(self) -> str:
-        judged, evaluation = self._judged, self.evaluation
-        rows = [("counts", at(self.tau))]
-        if judged.has_log_lira:
-            rows += [("η", f"{self.eta:g}")]
-        if judged.note:
-            rows += [("note", judged.note)]
-        rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
-        if evaluation is not None and evaluation.n_truly is not None:
-            rows += [("memorised", f"{evaluation.n_memorized}, {truly(evaluation.n_truly)}")]
-        if evaluation is not None:
-            point = evaluation.at(self.tau)
-            rates: list[tuple[str, float | None, tuple[float, float] | None]] = [
-                ("TPR", point.tpr, point.tpr_interval),
-                ("FPR", point.fpr, point.fpr_interval),
-                ("precision", point.precision, point.precision_interval),
-            ]
-            rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
-            rows += [(name, estimate(*of)) for name, of in evaluation.areas.items()]
-        memorized = judged.scored.memorized(self.eta)
-        shown = judged.scored.scores, memorized, self.tau, evaluation, judged.positives
-        still = picture(*shown)
-        return still + table("Threshold explorer", rows)
+        judged = self._judged
+        return still(judged.scored, self.tau, self.eta, judged.positives or "memorised")
 
 
 class ThresholdExplorer(Thresholds, anywidget.AnyWidget):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -245,8 +245,8 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def report_page(self, score: str, rule: Rule) -> bytes:
-        """Return the report as one page without samples; a rule of None is the score's own τ."""
+    def report_page(self, state: Mapping[str, Any]) -> bytes:
+        """Return the report as one page without samples, which opens as `Dashboard.state` says."""
         ...
 
     def opened_by(self) -> str:

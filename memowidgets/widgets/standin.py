@@ -1,22 +1,26 @@
-"""Static tables and pictures of numbers, for places where no widget can run."""
+"""Static pictures and tables of numbers, for paper and for places where no widget can run."""
 
 from __future__ import annotations
 
 import base64
 import html
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memowidgets.charts.look import LIGHT
 from memowidgets.visible import visible
-from memowidgets.vocabulary import at, between, counted_flagged, percent, threshold
+from memowidgets.vocabulary import threshold, truly, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from memowidgets.evaluation import Evaluation
-    from memowidgets.widgets.explored import Bools, Floats
+    from numpy.typing import NDArray
+
+    from memowidgets.evaluation.scored import Rule, Scored
+
+    Floats = NDArray[np.float64]
+    Counts = NDArray[np.int64]
 
 
 _MOST = 1000  # characters of a value
@@ -32,130 +36,257 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return f"<table><caption>{html.escape(visible(title))}</caption><tbody>{body}</tbody></table>"
 
 
-def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
-    """Return a rate with its 95 % interval as text, or "none"."""
-    if value is None or interval is None:
-        return "none"
-    return f"{percent(value)} ({between(interval)})"
-
-
 def bundle(widget_bundle: Any, text: str, markup: str) -> Any:
-    """Add a text and a table to a widget's MIME bundle, for front ends without widgets."""
+    """Add a text and markup to a widget's MIME bundle, for front ends without widgets."""
     if widget_bundle is None:
         return None
     data, metadata = widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})
     return {**data, "text/plain": text, "text/html": markup}, metadata
 
 
-_BINS, _CORNERS = 48, 200
-_WIDTH, _HEIGHT = 640, 230
-_PLOT = 170  # the height of a plot, and the width of the curve's
-_LEFT, _TOP, _GAP = 14, 26, 60
-_FOOT = _TOP + _PLOT + 18
-_MEMORIZED, _OTHER, _ACCENT = LIGHT.memorized, LIGHT.other, LIGHT.accent
-_TEXT, _LINE = LIGHT.text, LIGHT.line
+def sentences(
+    scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised"
+) -> list[str]:
+    """Return what the explorer says beside its dots.
+
+    Examples
+    --------
+    >>> some = Scored(np.arange(3), np.array([-2.0, -1.0, 3.0]), log_lira=np.array([9.0, 0.0, 5.0]))
+    >>> sentences(some, -1.0, 4.0)
+    ['2 flagged of 3', '1 of 2 memorised are found', '1 flagged only']
+    """
+    scored = _judged(scored)
+    counts = scored.counts(rule, eta)
+    flagged = f"{whole(counts['flagged'])} flagged of {whole(counts['n'])}"
+    if "found" not in counts:
+        return [flagged]
+    memorized = counts["found"] + counts["missed"]
+    doubt = scored.doubt(eta) if scored.doubt and eta is not None and memorized else None
+    known = "" if doubt is None else f" ({truly(doubt[0])})"
+    return [
+        flagged,
+        f"{whole(counts['found'])} of {whole(memorized)} {positives}{known} are found",
+        f"{whole(counts['flagged_only'])} flagged only",
+    ]
 
 
-def picture(
-    scores: Floats,
-    memorized: Bools | None,
-    tau: float,
-    evaluation: Evaluation | None,
-    truth: str = "",
-) -> str:
-    """Return an image element that contains the picture, with its content in words.
+def still(scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised") -> str:
+    """Return the dots as an image, and the sentences beneath it; parameters as for `dots`."""
+    if not len(scored):
+        return ""
+    drawing = dots(scored, rule, eta, positives)
+    packed = base64.b64encode(drawing.encode()).decode()
+    said = [html.escape(visible(text)) for text in sentences(scored, rule, eta, positives)]
+    lines = "".join(f"<div>{text}</div>" for text in said)
+    image = f'<img alt="{"; ".join(said)}" src="data:image/svg+xml;base64,{packed}">'
+    return f"<div>{image}{lines}</div>"
+
+
+_WIDTH, _HEIGHT = 660, 190
+_LEFT, _RIGHT = 10, 650
+_TOP, _FOOT = 14, 166  # between them lie the dots
+_COLUMN = 6  # pixels, so that dots stand beside each other
+_SMALLEST = 1.5  # pixels between two dots of a column: below, it is drawn as a bar
+_GAP = 1.5  # pixels between the common line and the first sample
+_ROOM = 90  # pixels that a word needs beside τ
+_TEXT, _MUTED, _LINE = "#1f2328", "#5b6670", "#8a959e"
+_RISK, _DARK, _LIGHT, _PAPER = "#c2334b", "#47617a", "#b1bfcc", "#ffffff"
+
+
+def dots(scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised") -> str:
+    """Return the explorer's dots and its τ as an SVG element without a script or a style.
+
+    Memorised samples go up from a common line, hollow where they are missed. The others go down,
+    dark where they are flagged. A side with too many of them is drawn as bars, on its own scale.
+    Without ground truth all stand on the line.
 
     Parameters
     ----------
-    scores : array of shape (n,)
-        Finite.
-    memorized : array of shape (n,), bool, or None
-        The ground truth, where there is one.
-    tau : float
-        The threshold.
-    evaluation : Evaluation or None
-        Of these scores; without it there is no curve.
-    truth : str
-        What the ground truth marks, as in ``"canaries"``; by default memorised samples.
+    scored : Scored
+        The samples. Those that the ground truth says nothing of are left out if there is one.
+    rule : float, "class", Share or None
+        What flags them, as in `Scored.flagged`.
+    eta : float or None
+        Log-LiRA from which on a sample is memorised.
+    positives : str
+        What goes up, as in ``"canaries"``.
     """
-    if not len(scores):
-        return ""
-    parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="{LIGHT.background}"/>']
-    parts += _histogram(scores, memorized, tau, truth or "memorised samples")
-    flagged = counted_flagged(int((scores <= tau).sum()), len(scores))
-    words = f"Histogram of the scores, {flagged} {at(tau)}"
-    if evaluation is not None:
-        parts += _curve(evaluation, tau)
-        words += f"; ROC curve, AUC {evaluation.auc:.2f}"
-    drawing = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'font-family="system-ui, sans-serif" font-size="12" fill="{_TEXT}">'
+    scored, tau = _judged(scored).on(rule)
+    axis = _Axis.of(scored.scores)
+    columns = axis.column(scored.scores)
+    flagged, memorized = scored.flagged(tau), scored.memorized(eta)
+    known = memorized is not None
+    up = np.zeros(len(scored), dtype=np.bool_) if memorized is None else memorized
+    line = (_TOP + _FOOT) / 2 if known else _FOOT
+    room = line - _TOP - 14 if known else line - _TOP - 16
+    below = _Side.of(columns, ~up, flagged, axis.n, room, 4, 2000)
+    above = _Side.of(columns, up, flagged, axis.n, room, 6, 500)
+    x = axis.pixel(tau)
+    size = {"width": x - _LEFT, "height": _FOOT - _TOP}
+    region = _element("rect", "region", x=_LEFT, y=_TOP, **size, fill=_RISK, fill_opacity=0.06)
+    parts = [
+        region,
+        _element("path", "line", d=f"M{_LEFT} {line}H{_RIGHT}", stroke=_LINE),
+        *below.drawn(axis, line, 1 if known else -1, _DARK, _LIGHT, hollow=False),
+        *above.drawn(axis, line, -1, _RISK, _RISK, hollow=True),
+        *_names(x, below, above if known else None, positives),
+        *_line_of_tau(x, threshold(tau)),
+    ]
+    title = html.escape(visible(scored.title, 80)) or "score"
+    parts += [
+        _words(_LEFT, _HEIGHT - 6, "← low = at risk", _MUTED),
+        _words(_RIGHT, _HEIGHT - 6, f"{title} →", _MUTED, anchor="end"),
+    ]
+    said = html.escape("; ".join(sentences(scored, tau, eta, positives)))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="mw-still" width="{_WIDTH}" '
+        f'height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}" '
+        f'font-family="system-ui, sans-serif" font-size="12" font-weight="400">'
+        f"{_element('rect', 'paper', width=_WIDTH, height=_HEIGHT, fill=_PAPER)}"
         f"{''.join(parts)}</svg>"
     )
-    packed = base64.b64encode(drawing.encode()).decode()
-    return f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{packed}">'
 
 
-def _histogram(scores: Floats, memorized: Bools | None, tau: float, positives: str) -> list[str]:
-    """Return bars: those of memorised samples above a common line, those of the others below it.
-
-    Without ground truth all bars stand on the lower edge.
-    """
-    width = _WIDTH - 3 * _LEFT - _GAP - _PLOT
-    edges = _edges(scores)
-    known = np.zeros(len(scores), dtype=np.bool_) if memorized is None else memorized
-    below, above = (np.histogram(scores[side], edges)[0] for side in (~known, known))
-    if memorized is None:
-        above, below, colours = below, above, (_OTHER, _OTHER)
-        legend = ["samples"]
-    else:
-        colours = (_MEMORIZED, _OTHER)
-        legend = [f"↑ {html.escape(visible(positives))}", "↓ others"]
-    unit = _PLOT / (above.max() + below.max())
-    line = _TOP + unit * above.max()
-    step, bars = width / (len(edges) - 1), []
-    for counts, colour, up in ((above, colours[0], 1), (below, colours[1], 0)):
-        for i in np.flatnonzero(counts):
-            tall = unit * counts[i]
-            place = f'x="{_LEFT + i * step:.1f}" y="{line - up * tall:.1f}"'
-            size = f'width="{step * 0.9:.1f}" height="{tall:.1f}"'
-            bars.append(f'<rect {place} {size} fill="{colour}"/>')
-    share = (np.clip(tau, edges[0], edges[-1]) - edges[0]) / (edges[-1] - edges[0])
-    x = _LEFT + width * share
-    return [
-        *bars,
-        f'<path d="M{_LEFT} {line:.1f}h{width}" stroke="{_LINE}"/>',
-        f'<path d="M{x:.1f} {_TOP - 4}v{_PLOT + 4}" stroke="{_ACCENT}" stroke-width="2"/>',
-        f'<text x="{x + 5:.1f}" y="{_TOP + 6}" fill="{_ACCENT}">{threshold(tau)}</text>',
-        f'<text x="{_LEFT}" y="{_FOOT}">{edges[0]:.3g}</text>',
-        f'<text x="{_LEFT + width}" y="{_FOOT}" text-anchor="end">{edges[-1]:.3g}</text>',
-        f'<text x="{_LEFT}" y="16">{"  ".join(legend)}</text>',
-    ]
+def _judged(scored: Scored) -> Scored:
+    return scored.only(scored.judged) if scored.judged.any() else scored
 
 
-def _edges(scores: Floats) -> Floats:
-    """Return the edges of the bars. Scores that are too near each other share one bar."""
-    low, high = float(scores.min()), float(scores.max())
-    edges = np.linspace(low, high, _BINS + 1)
-    return edges if (np.diff(edges) > 0).all() else np.array([low - 0.5, high + 0.5])
+class _Axis(NamedTuple):
+    """Columns of equal width, of which 0 is an edge, on a linear or a symmetric log axis."""
+
+    knee: float | None  # of the log axis
+    start: float
+    width: float
+    n: int
+
+    @classmethod
+    def of(cls, scores: Floats) -> _Axis:
+        low, high = float(scores.min()), float(scores.max())
+        shares = np.quantile(scores, [0.1, 0.25, 0.5, 0.75, 0.9])
+        knee = None
+        if shares[-1] - shares[0] < (high - low) / 12:  # most would be in a corner, as losses are
+            middle = sorted(np.abs(shares))[2] or float(np.abs(scores).max())
+            knee = 10.0 ** math.floor(math.log10(middle))
+        low, high = (_place(end, knee) for end in (low, high))
+        around = 0.0 if high > low else max(abs(low), 1.0) * 0.1
+        width = (high - low + 2 * around) / ((_RIGHT - _LEFT) // _COLUMN) or 1.0
+        first = math.ceil(low / width) - 1
+        return cls(knee, first * width, width, max(1, math.ceil(high / width) - first))
+
+    def column(self, scores: Floats) -> Counts:
+        """Return the column of each score: above its left edge, and up to its right one."""
+        places = _place(scores, self.knee)
+        found: Counts = np.ceil((places - self.start) / self.width).astype(np.int64) - 1
+        return found.clip(0, self.n - 1)
+
+    def pixel(self, score: float) -> float:
+        share = (_place(score, self.knee) - self.start) / (self.n * self.width)
+        return _LEFT + (_RIGHT - _LEFT) * min(max(float(share), 0.0), 1.0)
+
+    def middle(self, column: int) -> float:
+        return _LEFT + (_RIGHT - _LEFT) * (column + 0.5) / self.n
 
 
-def _curve(evaluation: Evaluation, tau: float) -> list[str]:
-    """Return the ROC curve with the point of τ."""
-    left, bottom = _WIDTH - _LEFT - _PLOT, _TOP + _PLOT
-    table = evaluation.roc
-    chosen = np.unique(np.linspace(0, len(table) - 1, _CORNERS).astype(np.int64))
-    x = left + _PLOT * table["fpr"].to_numpy()[chosen]
-    y = bottom - _PLOT * table["tpr"].to_numpy()[chosen]
-    line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    point = evaluation.at(tau)
-    place = f'cx="{left + _PLOT * point.fpr:.1f}" cy="{bottom - _PLOT * point.tpr:.1f}"'
-    return [
-        f'<path d="M{left} {bottom}l{_PLOT} -{_PLOT}" stroke="{_LINE}" stroke-dasharray="4 3"/>',
-        f'<path d="M{left} {_TOP}h{_PLOT}v{_PLOT}h-{_PLOT}z" fill="none" stroke="{_LINE}"/>',
-        f'<polyline points="{line}" fill="none" stroke="{_ACCENT}" stroke-width="2"/>',
-        f'<circle {place} r="5" fill="{_ACCENT}"/>',
-        f'<text x="{left}" y="16">TPR by FPR, AUC {evaluation.auc:.2f}</text>',
-        f'<text x="{left}" y="{_FOOT}">0</text>',
-        f'<text x="{left + _PLOT}" y="{_FOOT}" text-anchor="end">FPR 1</text>',
-    ]
+def _place(scores: Any, knee: float | None) -> Any:
+    return scores if knee is None else np.arcsinh(scores / knee)
+
+
+class _Side(NamedTuple):
+    """The samples on one side of the common line."""
+
+    counts: Counts  # of each column
+    flagged: Counts  # of them
+    pitch: float
+    size: float
+    dotted: bool
+
+    @classmethod
+    def of(
+        cls, columns: Counts, here: Any, flagged: Any, n: int, room: float, size: float, most: int
+    ) -> _Side:
+        counts = np.bincount(columns[here], minlength=n)
+        highest = max(int(counts.max(initial=0)), 1)
+        pitch = min(size, room / highest)
+        dotted = int(counts.sum()) <= most and pitch >= _SMALLEST
+        some = np.bincount(columns[here & flagged], minlength=n)
+        return cls(counts, some, pitch if dotted else room / highest, max(pitch, 2.6), dotted)
+
+    @property
+    def scale(self) -> str:
+        """Scale of the bars, in words; "" for dots."""
+        return "" if self.dotted else f" (highest bar: {whole(self.counts.max())})"
+
+    def drawn(
+        self, axis: _Axis, line: float, sign: int, dark: str, light: str, *, hollow: bool
+    ) -> Iterable[str]:
+        none = np.zeros_like(self.flagged)
+        kind = "memorized" if hollow else "other"
+        left = self._path(axis, line, sign, self.flagged, self.counts)
+        width = self.size - 0.4 if self.dotted else 5
+        cap = {"stroke_linecap": "round"} if self.dotted else {}
+        yield _element("path", f"{kind}-left", d=left, stroke=light, stroke_width=width, **cap)
+        if hollow:
+            inner = max(width - 2.4, 0.8)
+            yield _element("path", "hollow", d=left, stroke=_PAPER, stroke_width=inner, **cap)
+        found = self._path(axis, line, sign, none, self.flagged)
+        yield _element("path", kind, d=found, stroke=dark, stroke_width=width, **cap)
+
+    def _path(self, axis: _Axis, line: float, sign: int, start: Counts, stop: Counts) -> str:
+        pieces = []
+        for column in np.flatnonzero(stop > start).tolist():
+            x, steps = axis.middle(column), range(int(start[column]), int(stop[column]))
+            if self.dotted:
+                ys = (line + sign * (_GAP + (step + 0.5) * self.pitch) for step in steps)
+                pieces += [f"M{x:.1f} {y:.1f}h0" for y in ys]
+            else:
+                near = line + sign * (_GAP + steps.start * self.pitch)
+                far = line + sign * (_GAP + max(steps.stop * self.pitch, 1.5))
+                pieces.append(f"M{x:.1f} {near:.1f}V{far:.1f}")
+        return "".join(pieces)
+
+
+def _names(x: float | None, below: _Side, above: _Side | None, positives: str) -> list[str]:
+    """Return what stands where, as far as there is room beside τ."""
+    positives = html.escape(visible(positives, 40))
+    upper, lower = _TOP + 12, _FOOT - 4
+    if above is None:
+        return [_words(_LEFT + 4, upper, f"samples{below.scale}", _MUTED)] if below.scale else []
+    if x is None:
+        return [
+            _words(_LEFT + 4, upper, f"{positives}, hollow where missed{above.scale}", _RISK),
+            _words(_LEFT + 4, lower, f"others, dark where flagged{below.scale}", _MUTED),
+        ]
+    on_left = x - _LEFT > _RIGHT - x  # the wider part says the scales
+    scales = [above.scale, below.scale]
+    left, right = (scales, ["", ""]) if on_left else (["", ""], scales)
+    found = []
+    if x - _LEFT > _ROOM:
+        found.append(_words(_LEFT + 4, upper, f"{positives}: found{left[0]}", _RISK))
+        found.append(_words(_LEFT + 4, lower, f"flagged only{left[1]}", _MUTED))
+    if _RIGHT - x > _ROOM:
+        found.append(_words(_RIGHT - 4, upper, f"missed{right[0]}", _RISK, anchor="end"))
+        found.append(_words(_RIGHT - 4, lower, f"left alone{right[1]}", _MUTED, anchor="end"))
+    return found
+
+
+def _line_of_tau(x: float, said: str) -> Sequence[str]:
+    is_right = x > _RIGHT - _ROOM
+    place = x - 6 if is_right else x + 6
+    drawn = _element("path", "tau", d=f"M{x:.1f} {_TOP - 6}V{_FOOT}", stroke=_TEXT, stroke_width=2)
+    anchor = "end" if is_right else "start"
+    return drawn, _words(place, _TOP + 4, said, _TEXT, anchor=anchor, weight=700)
+
+
+def _words(
+    x: float, y: float, text: str, fill: str, *, anchor: str = "start", weight: int = 400
+) -> str:
+    kind = {_TEXT: "text", _MUTED: "muted", _RISK: "risk"}[fill]
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}"'
+    halo = f'paint-order="stroke" stroke="{_PAPER}" stroke-width="3" stroke-linejoin="round"'
+    return f'<text class="mw-still-{kind}" {place} fill="{fill}" {halo}>{text}</text>'
+
+
+def _element(name: str, kind: str, **attributes: Any) -> str:
+    attributes = {"fill": "none"} | attributes
+    told = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items())
+    return f'<{name} class="mw-still-{kind}"{told}/>'

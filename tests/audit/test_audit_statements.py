@@ -162,9 +162,11 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
 def test_a_report_without_truth_does_not_deny_the_shadow_models(tmp_path):
     few = trained(tmp_path / "run")
     few.run_shadows(2)
-    words = few.report(tmp_path / "few.html").read_text("utf-8")
-    assert "(no log-LiRA at the end of training)" in words
-    assert "(no shadow models)" not in words
+    page = few.report(tmp_path / "few.html", figures=False)
+    found = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    (why,) = (one["why"] for one in found["missing"] if one["what"].startswith("ground truth"))
+    assert "no shadow models" not in why
+    assert found["numbers"]["shadow_models"] == 2
 
 
 @pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|not learned|τ = 0 is):UserWarning")

@@ -47,5 +47,6 @@ def marks(chart, kind: str) -> list[Unit]:
     return [unit for unit in units(chart) if unit.mark == kind]
 
 
-def n_rows(chart) -> int:
-    return sum(len(rows) for rows in specification(chart)["datasets"].values())
+def most_rows(chart) -> int:
+    """Rows of the largest table; Altair refuses more than 5000."""
+    return max(len(rows) for rows in specification(chart)["datasets"].values())

@@ -13,7 +13,8 @@ from altair.utils import schemapi
 
 import memowidgets
 from memowidgets.audit.numbers.scores import SCORES
-from memowidgets.charts.look import DARK, LIGHT, unvalidated
+from memowidgets.charts import look
+from memowidgets.charts.look import colors_of, unvalidated
 
 STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
@@ -53,49 +54,42 @@ def contrast(a: str, b: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("eyes", SEEN_WITH)
-def test_colours_that_stand_together_differ(theme, eyes):
-    together = [(theme.memorized, theme.other), (theme.train, theme.test)]
-    for a, b in (*combinations(theme.scores, 2), *together):
+def test_colours_that_stand_together_differ(eyes):
+    together = [(look.MEMORIZED, look.OTHER), (look.TRAIN, look.TEST)]
+    for a, b in (*combinations(look.SCORES, 2), *together):
         far = np.linalg.norm(lab(SEEN_WITH[eyes] @ linear(a)) - lab(SEEN_WITH[eyes] @ linear(b)))
         assert far > 12, (a, b)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_everything_stands_out_from_the_page(theme):
-    marks = [theme.memorized, theme.other, theme.accent, theme.train, theme.test, *theme.scores]
-    for color in marks:
-        assert contrast(color, theme.background) >= 3, color
-    for color in (theme.text, theme.muted, theme.test):
-        assert contrast(color, theme.background) >= 4.5, color
+def test_everything_stands_out_from_the_page():
+    for color in (look.MEMORIZED, look.OTHER, look.ACCENT, look.TRAIN, look.TEST, *look.SCORES):
+        assert contrast(color, look.BACKGROUND) >= 3, color
+    for color in (look.TEXT, look.MUTED, look.TEST):
+        assert contrast(color, look.BACKGROUND) >= 4.5, color
 
 
-def widget_color(name: str, block: int) -> str:
-    """A colour of the widgets' stylesheets: in the first block the light one, then the dark."""
-    text = STYLES.read_text(encoding="utf-8")
-    return re.findall(rf"--mw-{name}: (#\w+)", text)[block]
+def widget_color(name: str) -> str:
+    """A colour of the widgets' light style sheet."""
+    return re.search(rf"--mw-{name}: (#\w+)", STYLES.read_text(encoding="utf-8"))[1]
 
 
-@pytest.mark.parametrize(("theme", "block"), [(LIGHT, 0), (DARK, 1)], ids=["light", "dark"])
-def test_colours_are_those_of_the_widgets(theme, block):
-    assert theme.memorized == widget_color("risk", block)
-    assert theme.accent == theme.scores[0] == widget_color("accent", block)
-    assert theme.test == widget_color("amber", block)
-    assert theme.muted == widget_color("muted", block)
-    assert theme.other == widget_color("other", block)
+def test_colours_are_those_of_the_widgets():
+    of_widgets = {
+        "risk": look.MEMORIZED, "accent": look.ACCENT, "amber": look.TEST, "muted": look.MUTED,
+        "other": look.OTHER,
+    }  # fmt: skip
+    assert {name: widget_color(name) for name in of_widgets} == of_widgets
+    assert look.SCORES[0] == look.ACCENT
 
 
 def test_a_score_looks_the_same_whatever_stands_beside_it():
-    together = LIGHT.styles(["mine", *reversed(SCORES), "yours"])
-    assert all(LIGHT.styles([name])[name] == together[name] for name in SCORES)
+    together = colors_of(["mine", *reversed(SCORES), "yours"])
+    assert all(colors_of([name])[name] == together[name] for name in SCORES)
 
 
 def test_names_of_ones_own_differ_from_the_scores():
-    styles = LIGHT.styles(["psmi", "loss", "mine", "yours"])
-    assert len({style[0] for style in styles.values()}) == 4
-    assert len({str(style[1]) for style in styles.values()}) == 4
-    assert len({style[2] for style in styles.values()}) == 4
+    assert len(set(colors_of(["psmi", "loss", "mine", "yours"]).values())) == 4
 
 
 # Charts that are built without a validation of each part are still validated as a whole.

@@ -18,19 +18,17 @@ GOOD = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
 
 
 @pytest.mark.parametrize(
-    ("table", "numbers", "error", "facts"),
+    ("table", "numbers", "facts"),
     [
-        ({"a": [1]}, ["a"], TypeError, "the table must be a pandas DataFrame, not dict"),
-        (GOOD, ["c"], ValueError, "the table lacks c; it has a, b"),
-        (GOOD, ["c", "d"], ValueError, "the table lacks the columns c, d; it has a, b"),
-        (GOOD[:0], ["a"], ValueError, "the table has no rows"),
-        (GOOD, ["b"], ValueError, "in b; it must be numbers"),
-        (GOOD.assign(a=[1, np.nan]), ["a"], ValueError, "the table has nan in a, row 1"),
-        (GOOD.assign(a=[-np.inf, np.nan]), ["a"], ValueError, "-inf in a, row 0 and 1 more"),
+        (GOOD, ["c"], "the table lacks c; it has a, b"),
+        (GOOD, ["c", "d"], "the table lacks c, d; it has a, b"),
+        (GOOD[:0], ["a"], "the table has no rows"),
+        (GOOD.assign(a=[1, np.nan]), ["a"], "the table has nan in a, row 1"),
+        (GOOD.assign(a=[-np.inf, np.nan]), ["a"], "-inf in a, row 0"),
     ],
 )
-def test_a_bad_table_is_refused(table, numbers, error, facts):
-    with pytest.raises(error, match=facts):
+def test_a_bad_table_is_refused(table, numbers, facts):
+    with pytest.raises(ValueError, match=facts):
         checked(table, "the table", [], numbers)
 
 
@@ -50,38 +48,29 @@ def off_the_line(points, kept) -> float:
 
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=8, max_size=60),
-    st.integers(2, 12),
+    st.integers(1, 3),
 )
-@settings(max_examples=80, deadline=None)
-def test_no_point_lies_farther_off_than_is_said(samples, most):
-    scores, truth = zip(*samples, strict=True)
+@settings(max_examples=60, deadline=None)
+def test_thinned_curves_keep_their_ends_and_stay_where_they_were(samples, repeats):
+    scores, truth = (np.repeat(column, repeats) for column in zip(*samples, strict=True))
     if len(set(truth)) < 2:
         return
-    curve = roc(np.array(scores, float), np.array(truth)).roc.assign(line="one")
-    found, off = thinned(curve, "fpr", ["tpr"], ["line"], most)
-    assert len(found) <= max(most, 2)
+    curve = roc(scores.astype(float), truth).roc.assign(line="one")
+    found = thinned(curve, ["line"], 200)
     assert found.index.is_monotonic_increasing
-    assert found.index[0] == 0
-    assert found.index[-1] == len(curve) - 1
+    assert found.index[[0, -1]].tolist() == [0, len(curve) - 1]
     points = curve[["fpr", "tpr"]].to_numpy()
-    assert off_the_line(points, found[["fpr", "tpr"]].to_numpy()) <= off + 1e-9
+    assert off_the_line(points, found[["fpr", "tpr"]].to_numpy()) <= 0.01
 
 
-def test_a_long_staircase_stays_where_it_was():
+def test_a_long_staircase_has_few_points_and_stays_where_it_was():
     rng = np.random.default_rng(0)
     truth = rng.random(50_000) < 0.3
     curve = roc(rng.normal(size=50_000) - truth, truth).roc.assign(line="one")
-    found, off = thinned(curve, "fpr", ["tpr"], ["line"], 400)
-    assert len(found) == 400
-    assert off < 1e-3
+    found = thinned(curve, ["line"], 200)
+    assert len(found) <= 402
     some = curve[["fpr", "tpr"]].to_numpy()[rng.integers(0, len(curve), 60)]
-    assert off_the_line(some, found[["fpr", "tpr"]].to_numpy()) <= off + 1e-9
-
-
-def test_more_lines_than_rows_are_refused():
-    table = pd.DataFrame({"x": np.arange(30.0), "y": 1.0, "line": np.arange(30)})
-    with pytest.raises(ValueError, match="30 lines are too many for one figure of 20 rows"):
-        thinned(table, "x", ["y"], ["line"], 20)
+    assert off_the_line(some, found[["fpr", "tpr"]].to_numpy()) <= 0.01
 
 
 # Every figure refuses what it can't draw
@@ -117,7 +106,6 @@ LIRA = pd.DataFrame({"checkpoint": "epoch 1", "log_lira": [0.1, 7.0]})
 VALUES = pd.DataFrame({"counterfactual": [0.1, 2.0], "attack_success_rate": [0.5, 0.9]})
 
 EACH = {
-    "training_curves": (charts.training_curves, CHECKPOINTS, "drop"),
     "loss_and_accuracy": (charts.loss_and_accuracy, CHECKPOINTS, "train_loss"),
     "over_training": (charts.over_training, CHECKPOINTS, "median_loss"),
     "roc_curves": (charts.roc_curves, CURVES, "tpr"),
@@ -147,14 +135,13 @@ def test_a_figure_is_drawn_from_a_good_table(each):
 def test_a_figure_refuses_what_it_cannot_draw(each):
     draw, table, column = each
     wrong = table.assign(**{column: table[column].astype(float).where(table.index > 0)})
-    for bad, how, facts in (
-        (table.drop(columns=column), {}, f"lacks {column}; it has"),
-        (table[:0], {}, "has no rows"),
-        (wrong, {}, f"nan in {column}, row 0"),
-        (table, {"theme": "sepia"}, "unknown theme 'sepia'; valid: light, dark"),
+    for bad, facts in (
+        (table.drop(columns=column), f"lacks {column}; it has"),
+        (table[:0], "has no rows"),
+        (wrong, f"nan in {column}, row 0"),
     ):
         with pytest.raises(ValueError, match=facts):
-            draw(bad, **how)
+            draw(bad)
 
 
 @pytest.mark.parametrize("draw", [charts.auc_by_setting, charts.auc_by_layer, charts.auc_by_eta])
@@ -169,7 +156,7 @@ def test_models_are_counted_in_the_order_of_their_sets():
     assert dots.data["memorised"].tolist() == [9, 2, 13, 7, 4]
     assert means.data["mean"].tolist() == [8, 5.5]
     assert dots.to_dict()["encoding"]["y"]["sort"] == list(counts)
-    assert "<svg" in charts.memorized_per_model(counts, "dark")._repr_mimebundle_()["image/svg+xml"]
+    assert "<svg" in charts.memorized_per_model(counts)._repr_mimebundle_()["image/svg+xml"]
     with pytest.raises(ValueError, match="nan in memorised, row 1"):
         charts.memorized_per_model({"b": [9, np.nan]})
     with pytest.raises(ValueError, match="has no rows"):

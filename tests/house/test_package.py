@@ -101,8 +101,6 @@ EXTRA_OF = """
 import numpy as np
 from memowidgets.__main__ import main
 data = mw.data.load_digits().take(range(100))
-x = np.random.default_rng(0).normal(size=(60, 4))
-charts = mw.Audit.from_arrays(np.arange(60) % 2, representations=x, log_lira=x[:, 0]).figures()
 for extra, call in {
     "train": lambda: mw.Audit(mw.models.ConvNet(), data, path="run"),
     "train ": lambda: mw.watch(None, data, path="watched", steps_per_epoch=4),
@@ -111,7 +109,6 @@ for extra, call in {
     "llm,vision": lambda: mw.models.ImageClassifier.from_pretrained("folder"),
     "llm  ": lambda: mw.training.MemorizationCallback,
     "llm   ": lambda: mw.data.fetch_mcq("mmlu"),
-    "figures": lambda: charts.save("figures"),
 }.items():
     try:
         call()

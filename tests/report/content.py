@@ -117,9 +117,10 @@ def partly_judged() -> Content:
 
 
 def by_class() -> Content:
-    """Scores against the class; some samples have no log-LiRA, and scores tie."""
+    """Each class has a threshold of its own; some samples have no log-LiRA, and scores tie."""
     content = partly_judged()
-    scored = replace(content.scored, labels=np.arange(600) % 3)
+    labels = np.arange(600) % 3
+    scored = replace(content.scored, labels=labels)
     return replace(content, scored=scored.against_class, tau=-1.0)
 
 

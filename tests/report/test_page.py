@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import memowidgets as mw
 from memowidgets.data import ImageDataset
 from memowidgets.report import Figure, write
+from memowidgets.widgets.standin import sentences
 from tests.browser.harness import pixels_of
 from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
@@ -20,6 +22,7 @@ from tests.front_end.tools import node_modules
 from tests.report.content import (
     ALL,
     EVIL,
+    SVG,
     by_class,
     hostile,
     partly_judged,
@@ -85,6 +88,8 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
     evaluation = content.evaluation
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
         assert counts(page) == expected(evaluation, 0.0)
+        shows = [text for text in page.locator(".mw-sentence").all_inner_texts() if text]
+        assert shows == sentences(content.scored, 0.0, 4.0)
         for share in (0.13, -0.3, 0.021):
             before = tau(page)
             drag_tau(page, share)
@@ -161,10 +166,12 @@ def test_hostile_samples_are_shown_as_written(chromium, tmp_path):
     with shown(chromium, page_file) as page:
         page.locator('[data-filter="all"]').click()
         page.locator(".mw-card").nth(8).wait_for()
-        page.get_by_text("<script>document.body.remove()</script> is shown as written").wait_for()
-        assert page.locator("h1").inner_text().startswith("Memorisation audit of </script>")
+        written = page.get_by_text("<script>document.body.remove()</script> is shown as written")
+        written.first.wait_for()
+        page.get_by_text("Memorisation audit of </script>").wait_for()
         assert page.locator("main script, main iframe, main a, main object").count() == 0
         assert page.locator("main img").count() == 1  # the figure
+        assert page.locator(".mr-dots svg").is_visible()
         page.locator(".mw-card").first.click()
         page.locator(".mw-opened .mw-whole-id").get_by_text("<img src=x onerror").wait_for()
         assert EVIL.split("|")[0].strip() in page.title()
@@ -220,89 +227,69 @@ def test_everyone_can_use_it(chromium, tmp_path, scheme):
     assert not found, "\n".join(found)
 
 
-def figure(name: str, width: int, height: int) -> Figure:
-    """A figure with a legend at its lower right corner, and a caption of several lines."""
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}"><rect width="{width}" height="{height}" fill="#eee"/>'
-        f'<text x="{width - 90}" y="{height - 9}">a legend</text></svg>'
-    )
-    return Figure(name, f"What {name} shows. " * 12, svg)
-
-
-MARKED = """() => {
-    const links = [];
-    const mark = (element, id) => {
-        element.id ||= id;
-        const link = document.createElement('a');
-        link.href = `#${element.id}`;
-        link.textContent = '.';
-        links.push(link);
-        return element.id;
-    };
-    const pairs = [];  // what has to be on the same page
-    for (const [i, figure] of [...document.querySelectorAll('figure')].entries()) {
-        const end = document.createElement('span');
-        figure.lastElementChild.append(end);
-        pairs.push([mark(figure, `figure-${i}`), mark(end, `end-${i}`)]);
-    }
-    for (const [i, caption] of [...document.querySelectorAll('caption')].entries()) {
-        const row = caption.parentElement.querySelector('tbody tr');
-        pairs.push([mark(caption, `caption-${i}`), mark(row, `row-${i}`)]);
-    }
-    for (const [i, head] of [...document.querySelectorAll('h2')].entries()) {
-        if (head.getClientRects().length === 0) continue;
-        const next = head.nextElementSibling;
-        const first = next.querySelector('tr, p, img') ?? next;
-        pairs.push([mark(head, `head-${i}`), mark(first, `under-${i}`)]);
-    }
-    document.body.append(...links);
-    return pairs;
-}"""
-
-
-def pages_of(pdf: bytes) -> dict[str, int]:
-    """The page of each element that a link leads to, from the PDF's named destinations."""
-    kids = [re.findall(rb"(\d+) 0 R", found) for found in re.findall(rb"/Kids \[([^]]*)\]", pdf)]
-    is_page = set(re.findall(rb"\n(\d+) 0 obj\s*<</Type /Page\b", pdf))
-    order = [one for found in kids for one in found if one in is_page]
-    there = re.findall(rb"/([\w-]+) \[(\d+) 0 R /XYZ", pdf)
-    return {name.decode(): order.index(number) for name, number in there if number in is_page}
-
-
-def test_on_paper_nothing_is_torn(chromium, tmp_path):
-    sizes = [(600, 300), (500, 420), (900, 1300), (1400, 200), (300, 500), (620, 380), (500, 900)]
-    checkpoints = [
-        {"name": f"epoch-{i}", "epoch": float(i), "step": i, "median_loss": 2 / i, "drop": 0.1,
-         "prediction": i == 2}
-        for i in range(1, 30)
-    ]  # fmt: skip
-    content = plain(
-        checkpoints=checkpoints,
-        training={f"setting_{i}": i for i in range(40)},
-        figures=tuple(figure(f"figure{i}", *size) for i, size in enumerate(sizes)),
-        warnings=("Something to know.",),
-    )
-    with shown(chromium, write(content, tmp_path / "a.html"), scheme="dark") as page:
+def paper(page_file, chromium, *, appendix=False) -> tuple[int, list[str]]:
+    """The number of A4 pages of a report, and the numbers on its first one but for the axis."""
+    with shown(chromium, page_file, scheme="dark") as page:
+        if appendix:
+            page.locator("summary", has_text="Appendix").click()
         page.emulate_media(media="print")
         page.set_viewport_size({"width": 673, "height": 900})  # A4 between the margins
         assert page.locator("button:visible, input:visible, select:visible").count() == 0
         assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
-        for image in page.locator("figure img").all():
-            assert image.evaluate("async (image) => { await image.decode(); }") is None
-            box = image.bounding_box()
-            natural = image.evaluate("(image) => image.naturalWidth / image.naturalHeight")
-            assert box["width"] / box["height"] == pytest.approx(natural, rel=0.01)
-            assert box["x"] + box["width"] <= 673
         assert page.evaluate("() => getComputedStyle(document.body).color") == "rgb(31, 35, 40)"
-        together = page.evaluate(MARKED)
-        pdf = page.pdf(format="A4")
+        first = page.locator(".mr-first").bounding_box()
+        assert first["height"] < 1000  # of 1001 between the margins
+        dots = page.locator(".mr-dots svg").bounding_box()
+        assert first["y"] < dots["y"] < dots["y"] + dots["height"] < first["y"] + first["height"]
+        texts = page.locator(".mr-first").evaluate(
+            "(first) => { first.querySelectorAll('time, svg').forEach((one) => one.remove());"
+            " return first.innerText; }"
+        )
+        pdf = page.pdf(prefer_css_page_size=True)
         save(page, "report-print")
-    found = pages_of(pdf)
-    assert found["short"] == 0
-    assert found["figures"] == found["figure-0"] > max(found["made"], found["limits"])
-    for one, other in together:
-        assert found[one] == found[other], f"{one} and {other} are on different pages"
+    return len(re.findall(rb"/Type /Page\b", pdf)), re.findall(r"(?<![\w.−-])\d[\d\u202f.]*", texts)
+
+
+@pytest.mark.parametrize("name", ["patients-smollm2", "digits", "banking77-smollm2"])
+@pytest.mark.parametrize("include_samples", [False, True])
+def test_on_paper_page_one_is_the_result_and_four_pages_are_all(
+    chromium, tmp_path, name, include_samples
+):
+    audit = mw.open_recorded(name)
+    for name, decision in zip(audit.members, ("remove", "keep"), strict=False):
+        audit.decision_log.decide([str(name)], decision)
+    path = tmp_path / "a.html"
+    page_file = audit.report(path, include_samples=include_samples, figures=False)
+    pages, numbers = paper(page_file, chromium)
+    assert 2 <= pages <= 4
+    assert 8 <= len(numbers) <= 20, " ".join(numbers)
+
+
+def test_the_appendix_is_printed_where_it_is_open(chromium, tmp_path):
+    tall = SVG.replace('height="20"', 'height="1300"')
+    page_file = write(
+        plain(figures=(Figure("roc", "What it shows. " * 12, tall),)), tmp_path / "a.html"
+    )
+    closed, _ = paper(page_file, chromium)
+    assert paper(page_file, chromium, appendix=True)[0] >= closed + 2
+
+
+def test_a_saved_view_opens_as_it_was(chromium, tmp_path):
+    dashboard = mw.open_recorded("digits").dashboard()
+    dashboard.wait(60)
+    dashboard.metric = "loss"
+    dashboard.wait(60)
+    dashboard.tau, dashboard.eta, dashboard.filter, dashboard.sort = -1.5, 6.0, "missed", "safe"
+    said, wanted = dashboard.state, dashboard.counts
+    page_file = tmp_path / "a.html"
+    page_file.write_bytes(dashboard._source.report_page(said))
+    dashboard.close()
+    with shown(chromium, page_file) as page:
+        assert counts(page) == {name: n for name, n in wanted.items() if name != "n"}
+        assert tau(page) == -1.5
+        page.locator('.mw-chip[data-filter="missed"][aria-pressed="true"]').wait_for()
+        assert page.get_by_text("Log-probability, epoch 3").count() > 0
+        assert page.locator("h1").inner_text().startswith(f"{wanted['flagged']} images flagged")
 
 
 def test_without_scripts_the_words_and_numbers_stand(chromium, tmp_path):
@@ -312,8 +299,10 @@ def test_without_scripts_the_words_and_numbers_stand(chromium, tmp_path):
     page.goto(page_file.as_uri())
     text = page.locator("main").inner_text()
     context.close()
-    assert "The threshold moves where scripts may run." in text
-    assert json.loads(page_file.with_suffix(".json").read_text("utf-8"))["words"][1][:12] in text
+    assert (
+        json.loads(page_file.with_suffix(".json").read_text("utf-8"))["words"]["headline"] in text
+    )
+    assert "most at risk" in text
 
 
 def test_a_browser_that_cannot_unpack_says_so(chromium, tmp_path):

@@ -6,6 +6,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -170,10 +171,10 @@ class FakeSource:
             raise RuntimeError(self.fail)
         return f"{suffix},{samples}\n{score},{rule}\n"
 
-    def report_page(self, score: str, rule: Rule) -> bytes:
+    def report_page(self, state: Mapping[str, Any]) -> bytes:
         if self.fail:
             raise RuntimeError(self.fail)
-        return f"<!doctype html><p>{score} at {rule}</p>".encode()
+        return f"<!doctype html><p>{state}</p>".encode()
 
     def opened_by(self) -> str:
         return "mw.Audit.open('/runs/a')"

@@ -139,9 +139,11 @@ def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashb
     with page.expect_download() as downloading:
         menu.get_by_role("button", name="Save the report").click()
     downloading.value.save_as(tmp_path / "got.html")
-    assert downloading.value.suggested_filename == "report.html"
-    assert (tmp_path / "got.html").read_text() == f"<!doctype html><p>psmi at {kept['tau']}</p>"
-    menu.get_by_text("It shows no sample").wait_for()
+    named = downloading.value.suggested_filename
+    assert kept["metric"] in named
+    assert f"tau={kept['tau']:.3g}" in named
+    assert (tmp_path / "got.html").read_text() == f"<!doctype html><p>{kept}</p>"
+    menu.get_by_text("No sample is in it").wait_for()
     dashboard.python("setattr(source, 'fail', 'the disk is full')")
     menu.get_by_role("button", name="Save the report").click()
     menu.get_by_text("the disk is full.").wait_for()

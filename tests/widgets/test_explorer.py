@@ -14,9 +14,7 @@ import pandas as pd
 import pytest
 
 from memowidgets.evaluation import roc
-from memowidgets.vocabulary import between, percent
 from memowidgets.widgets import SampleInspector, ThresholdExplorer
-from memowidgets.widgets.standin import picture
 from tests.widgets.fake_source import scores_like_psmi
 from tests.widgets.page import say_all
 
@@ -128,18 +126,14 @@ def test_one_kind_of_samples_has_counts_but_no_roc(memorized):
     assert widget.evaluation is None
 
 
-def test_the_stand_in_holds_numbers(explorer):
+def test_a_saved_notebook_has_the_dots_and_the_sentences(explorer):
     data, _ = explorer._repr_mimebundle_()
     assert "AUC" in data["text/plain"]
-    point, auc = explorer.evaluation.at(explorer.tau), explorer.evaluation.auc
-    low, high = point.precision_interval
-    assert f"{percent(point.precision)} ({between((low, high))})" in data["text/html"]
-    source = r'alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)"'
-    shown = re.search(source, data["text/html"])
-    assert shown[1].endswith(f"ROC curve, AUC {auc:.2f}")
-    drawn = ET.fromstring(base64.b64decode(shown[2]))
-    circle = drawn.find("{*}circle")
-    assert float(circle.get("cy")) == pytest.approx(196 - 170 * point.tpr, abs=0.06)
+    counts = explorer.counts
+    assert f"{counts['flagged']} flagged of {counts['n']}" in data["text/html"]
+    assert f"{counts['flagged_only']} flagged only" in data["text/html"]
+    (image,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', data["text/html"])
+    ET.fromstring(base64.b64decode(image))
     assert "application/vnd.jupyter.widget-view+json" in data
 
 
@@ -212,29 +206,3 @@ def test_work_under_way_keeps_no_closed_widget_alive():
         gc.collect()
         time.sleep(0.01)
     assert gone() is None
-
-
-# The picture for places where no widget can run
-
-BAR = re.compile(r'<rect x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"/>')
-
-
-def bars(memorized):
-    scores = np.r_[np.full(26, 0.5), 1.0]
-    image = picture(scores, memorized, 0.7, None)
-    drawing = base64.b64decode(re.search(r"base64,([^\"]+)", image)[1]).decode()
-    return [(float(y), float(height), fill) for y, height, fill in BAR.findall(drawing)]
-
-
-def test_both_kinds_in_one_bin_are_seen():
-    (up, tall, red), *others = bars(np.r_[np.full(17, True), np.full(10, False)])
-    down, deep, grey = max(others, key=lambda bar: bar[1])
-    assert tall / deep == pytest.approx(17 / 9, rel=0.01)
-    assert up + tall == pytest.approx(down, abs=0.11)
-    assert red != grey
-
-
-def test_without_ground_truth_it_has_one_side():
-    found = bars(None)
-    assert len({fill for _, _, fill in found}) == 1
-    assert len({round(y + height, 1) for y, height, _ in found}) == 1

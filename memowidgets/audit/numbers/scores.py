@@ -36,6 +36,7 @@ from memowidgets.audit.numbers.truth import (
     truth_needs,
 )
 from memowidgets.checks import warn_user
+from memowidgets.evaluation import below_class
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
@@ -564,7 +565,7 @@ def notes_on_zero(metric: str | Metric, found: Scored) -> tuple[Note, ...]:
     if not known or not known.per_class or found.labels is None:
         return ()
     at_zero = int((found.scores <= 0).sum())
-    by_class = int(evaluation.below_class(found.scores, found.labels).sum())
+    by_class = int(below_class(found.scores, found.labels).sum())
     if 2 * at_zero >= by_class:
         return ()
     said = f"{counted_flagged(at_zero, len(found))}, and {whole(by_class)} by class"

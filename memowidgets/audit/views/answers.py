@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
-from memowidgets.evaluation.scored import Rule, Scored
+from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
@@ -336,11 +336,13 @@ class AuditView:
             )
         return as_text(table, suffix)
 
-    def report_page(self, score: str, rule: Rule) -> bytes:
-        """Return the report as one page without samples; a rule of None is the score's own τ."""
-        own = self._take, self.decision_log, rule, score
-        page = as_page(content_of(*own, include_samples=False))
-        return page.encode("utf-8", "replace")
+    def report_page(self, state: Mapping[str, Any]) -> bytes:
+        """Return the report as one page without samples, which opens as `Dashboard.state` says."""
+        pick = state["metric"], state["layer"], state["checkpoint"]
+        tau = AgainstClass(state["tau"]) if state["axis"] == BY_CLASS else state["tau"]
+        own = self._take, self.decision_log, tau, *pick
+        how = {"include_samples": False, "figures": False, "eta": state["eta"], "view": state}
+        return as_page(content_of(*own, **how)).encode("utf-8", "replace")
 
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""

@@ -33,7 +33,7 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
     truth_needs,
 )
-from memowidgets.charts.look import theme_named, unvalidated
+from memowidgets.charts.look import unvalidated
 from memowidgets.checks import real_number, several
 from memowidgets.progress import shown
 from memowidgets.store import NotThereError, StoreError
@@ -80,7 +80,6 @@ def audit_figures(
     truth: Truth = "log_lira",
     etas: Iterable[float] | None = None,
     compute: bool = False,
-    theme: str = "light",
     targets: str = "own",
     *,
     advice: bool = True,
@@ -91,7 +90,7 @@ def audit_figures(
     """
     if targets not in ("own", "all"):
         raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
-    desk = _Desk(evidence, eta, truth, compute, theme, pooled=targets == "all", advice=advice)
+    desk = _Desk(evidence, eta, truth, compute, pooled=targets == "all", advice=advice)
     if etas is not None:
         desk.etas = desk.panel_etas = tuple(
             real_number("an eta", eta, finite=True) for eta in several("etas", etas)
@@ -112,7 +111,6 @@ def figures_by_setting(
     eta: float = 4.0,
     truth: Truth = "log_lira",
     compute: bool = False,
-    theme: str = "light",
 ) -> charts.Figures:
     """Draw several audits side by side: drops of the median loss, AUC, and PSMI's curves.
 
@@ -120,7 +118,7 @@ def figures_by_setting(
     ----------
     audits : mapping of str to Audit
         By what a reader calls the setting, such as ``"MMLU / SmolLM2"``.
-    eta, truth, compute, theme
+    eta, truth, compute
         As in `Audit.figures`.
 
     Returns
@@ -137,10 +135,10 @@ def figures_by_setting(
     if not audits:
         raise ValueError("give at least one audit, by the name of its setting")
     rows, curves, drops = [], [], {}
-    together = _Drawn(theme)
+    together = _Drawn()
     for setting, audit in audits.items():
         evidence = audit.evidence
-        desk = _Desk(evidence, eta, truth, compute, theme)
+        desk = _Desk(evidence, eta, truth, compute)
         table = evidence.table()
         drops[setting] = pd.Series(table["drop"].to_numpy(), table["epoch"].to_numpy())
         found = desk.evaluations(_PREDICTORS)
@@ -157,9 +155,8 @@ def figures_by_setting(
 class _Drawn:
     """Collects figures, tables and reasons for missing figures."""
 
-    def __init__(self, theme: str, *, advice: bool = True) -> None:
+    def __init__(self, *, advice: bool = True) -> None:
         self._advice = advice
-        self.theme = theme_named(theme)
         self.charts: dict[str, Any] = {}
         self.tables: dict[str, pd.DataFrame] = {}
         self.data: dict[str, pd.DataFrame] = {}
@@ -177,7 +174,7 @@ class _Drawn:
             return
         self.data[name] = pd.concat(filled, ignore_index=True)
         with unvalidated():
-            self.charts[name] = chart(self.data[name], theme=self.theme, **options)
+            self.charts[name] = chart(self.data[name], **options)
         self.notes[name] = self.said(self.reasons)
 
     def said(self, reasons: Iterable[Reason], *, advice: bool = True) -> list[str]:
@@ -207,12 +204,11 @@ class _Desk(_Drawn):
         eta: float,
         truth: Truth,
         compute: bool,
-        theme: str,
         *,
         pooled: bool = False,
         advice: bool = True,
     ) -> None:
-        super().__init__(theme, advice=advice)
+        super().__init__(advice=advice)
         self.eta = real_number("eta", eta, finite=True)
         self.evidence, self.truth, self.compute, self.pooled = evidence, truth, compute, pooled
         self.etas: Sequence[float] = ETAS
@@ -430,7 +426,6 @@ class _Desk(_Drawn):
             rows,
             table if len(table) else None,
             self._positives(),
-            self.theme,
         )
         self.notes["over_training"] = self.said(self.reasons)
 

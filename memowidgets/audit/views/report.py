@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -35,15 +36,18 @@ from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
+from memowidgets.data.kinds import kind_of
 from memowidgets.decisions import FILE as DECISIONS
 from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
+from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.report import Content, Digest, Figure, Missing
 from memowidgets.stamps import array_digest
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed, visible
 from memowidgets.vocabulary import Note, percent, spoken
+from memowidgets.widgets.standin import still
 from memowidgets.widgets.standin import table as html_table
 
 if TYPE_CHECKING:
@@ -55,6 +59,13 @@ if TYPE_CHECKING:
 ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
 FEW_ETAS = (2.0, 4.0, 8.0)
+NOUNS = {
+    "image": "images",
+    "text": "texts",
+    "record": "texts",
+    "question": "questions",
+    "row": "rows",
+}
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
 _NO_MODEL = "The audit was made from arrays, so it has no model."
@@ -67,9 +78,13 @@ def content_of(
     log: DecisionLog,
     tau: Rule | str,
     metric: str | None,
+    layer: str = "last",
+    checkpoint: str = "prediction",
     *,
     include_samples: bool,
     figures: bool = True,
+    eta: float = ETA,
+    view: Mapping[str, Any] = MappingProxyType({}),
 ) -> Content:
     """Return all that a report says of an audit.
 
@@ -83,11 +98,17 @@ def content_of(
         Where τ stands at first; None for the score's natural one, or the lowest 5 %. ``"class"``:
         the scores are those against the class, with τ at -1.
     metric : str or None
-        The score, at the last layer and the prediction checkpoint; None for what is there.
+        The score; None for what is there.
+    layer, checkpoint : str
+        Where the score is of.
     include_samples : bool
         Whether samples, their labels and their ids are in it.
     figures : bool
         Whether figures are drawn.
+    eta : float
+        Log-LiRA from which on a member is memorised.
+    view : mapping of str to Any
+        How the page opens, by the names of `Dashboard.state`, such as its filter.
 
     Raises
     ------
@@ -103,31 +124,35 @@ def content_of(
     if isinstance(rule, float) and not math.isfinite(rule):
         raise ValueError(f"tau must be a finite number, not {tau}")
     with suppress(StoreError, ValueError):  # the part that needs it says why it is missing
-        evidence = evidence_with(needs_of(evidence, metric))
-    gathering = _Gathering(evidence, log)
-    return gathering.content(rule, metric, include_samples=include_samples, figures=figures)
+        evidence = evidence_with(needs_of(evidence, metric, checkpoint))
+    gathering = _Gathering(evidence, log, eta)
+    pick = metric, layer, checkpoint
+    content = gathering.content(rule, pick, include_samples=include_samples, figures=figures)
+    return replace(content, view=view)
 
 
 class _Gathering:
     """Collects the parts of a report, and notes which are missing."""
 
-    def __init__(self, evidence: Evidence, log: DecisionLog) -> None:
-        self._evidence, self._log = evidence, log
+    def __init__(self, evidence: Evidence, log: DecisionLog, eta: float) -> None:
+        self._evidence, self._log, self._eta = evidence, log, eta
         self._manifest = evidence.manifest
         self._missing: list[Missing] = []
         self._name = Path(evidence.path).name or "audit"
 
-    def content(self, rule: Rule, metric: str, *, include_samples: bool, figures: bool) -> Content:
+    def content(
+        self, rule: Rule, pick: tuple[str, str, str], *, include_samples: bool, figures: bool
+    ) -> Content:
         evidence = self._evidence
-        scored = self._tried("scores", lambda: self._scored(metric, include_samples))
-        scored, tau = scored.on(rule) if scored else (None, 0.0)
+        scored = self._tried("scores", lambda: self._scored(pick, include_samples))
+        scored, at = scored.on(rule) if scored else (None, 0.0)
         what = "how many models memorised each"
         support = self._tried(what, lambda: self._support(scored)) if scored else None
         self._note_truth()
         if len(evidence.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
         samples = self._samples() if include_samples else None
-        notes = self._tried("warnings", lambda: evidence.notes_at("prediction")) or ()
+        notes = self._tried("warnings", lambda: evidence.notes_at(pick[2])) or ()
         now = installed(LIBRARIES)
         then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
         return Content(
@@ -145,19 +170,20 @@ class _Gathering:
             versions={"run": then, "report": now} if then else {"report": now},
             seed=self._manifest.get("seed"),
             checkpoints=self._checkpoints(),
-            tau=float(tau),
-            eta=ETA,
+            tau=at,
+            eta=self._eta,
             scored=scored,
             ids=[str(name) for name in evidence.members],
             samples=samples,
             class_names=evidence.data.class_names if include_samples else (),
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
-            warnings=tuple(Note(note.key, self._unplaced(note), **note.numbers) for note in notes),
+            warnings=tuple(self._said(note, include_samples) for note in notes),
             missing=tuple(self._missing),
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
             support=support,
+            noun=self._noun(),
         )
 
     # ------------------------------------------------------------ trying
@@ -177,14 +203,21 @@ class _Gathering:
         """A sentence without the place of the run, which is nobody else's business."""
         return text.replace(self._evidence.path, self._name)
 
+    def _said(self, note: Note, include_samples: bool) -> Note:
+        """A note without the place of the run, and without names of classes unless asked for."""
+        text = self._unplaced(note)
+        if note.key == SMALL_CLASSES and not include_samples:
+            text = text.split(":")[0]
+        return Note(note.key, text, **note.numbers)
+
     # ------------------------------------------------------------ numbers
 
-    def _scored(self, metric: str, include_samples: bool) -> Scored:
-        evidence = self._evidence
-        checkpoint = evidence.names.prediction().record.name
+    def _scored(self, pick: tuple[str, str, str], include_samples: bool) -> Scored:
+        evidence, (metric, layer, checkpoint) = self._evidence, pick
+        checkpoint = evidence.names.record(checkpoint).name
         there = evidence.has_ground_truth
         truth = self._tried("log-LiRA", lambda: member_log_lira(evidence)) if there else None
-        found = scored_members(evidence, metric, checkpoint=checkpoint, truth=truth is not None)
+        found = scored_members(evidence, metric, layer, checkpoint, truth=truth is not None)
         where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         of_classes = None
@@ -192,7 +225,7 @@ class _Gathering:
             of_classes = self._tried(
                 "the model's probabilities", lambda: probabilities(evidence, checkpoint)
             )
-        known = found.doubt and found.doubt(ETA)
+        known = found.doubt and found.doubt(self._eta)
         return replace(
             found,
             title=", ".join([spoken(metric), *where]),
@@ -203,7 +236,7 @@ class _Gathering:
 
     def _support(self, scored: Scored) -> tuple[Any, Any] | None:
         """How many models memorised each of these members, of how many."""
-        counts, rows = support(self._evidence, ETA), scored.positions
+        counts, rows = support(self._evidence, self._eta), scored.positions
         return counts and (counts.memorized[rows], counts.models[rows])
 
     def _note_truth(self) -> None:
@@ -215,6 +248,14 @@ class _Gathering:
             self._miss(what, "there is no log-LiRA at the end of training")
 
     # ------------------------------------------------------------ what it is
+
+    def _noun(self) -> str:
+        """What a reader calls the samples."""
+        evidence = self._evidence
+        source = (evidence.manifest.get("data") or {}).get("source") or {}
+        if source.get("loader") == "make_patients":
+            return "notes"
+        return NOUNS.get(kind_of(evidence.member_data) or "", "samples")
 
     def _training(self) -> dict[str, Any]:
         described = self._evidence.training.described().items()
@@ -254,7 +295,7 @@ class _Gathering:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
             etas = FEW_ETAS if len(evidence.member_rows) > MANY else None
-            draw = partial(audit_figures, evidence, etas=etas, advice=False)
+            draw = partial(audit_figures, evidence, self._eta, etas=etas, advice=False)
             figures = self._tried("figures", draw)
         if figures is None:
             return ()
@@ -402,9 +443,19 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
 
 
 def summary_html(evidence: Evidence) -> str:
-    """Return the main facts of an audit as a small HTML table of escaped text."""
+    """Return the dots and the main facts of an audit as HTML in which all text is escaped."""
     is_trained = len(evidence.names.found) > 1 or bool(evidence.given)
     notes = evidence.notes_at("prediction") if is_trained else ()
     rows = [(name, visible(text, 100)) for name, text in facts_of(evidence).items()]
     rows += [("warning", note) for note in notes]
-    return html_table(f"Audit of {evidence.path}", rows)
+    return _picture(evidence) + html_table(f"Audit of {evidence.path}", rows)
+
+
+def _picture(evidence: Evidence) -> str:
+    """Return the dots of the score that a dashboard opens with, or "" if it is not computed."""
+    with suppress(StoreError, ValueError):
+        metric = scores.opening_metric(evidence)
+        if scores.is_computed(evidence, metric, "last", "prediction"):
+            found = scored_members(evidence, metric, truth=evidence.has_ground_truth)
+            return still(replace(found, title=spoken(metric)), None, ETA)
+    return ""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite, check_same_order
+from memowidgets.checks import check_finite, check_same_order, real_numbers
 from memowidgets.data.dataset import (
     ID,
     BoolArray,
@@ -128,7 +128,7 @@ class ImageDataset(Dataset):
             If the channels are assumed to come first, or a class never occurs.
         """
         check_same_order(ids=ids, labels=labels)
-        pixels = _checked_pixels(channels_last(np.asarray(images), layout))
+        pixels = _checked_pixels(channels_last(real_numbers(images, "images"), layout))
         integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
@@ -412,8 +412,6 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
         raise ValueError(f"images are empty: their shape is {images.shape}")
     if images.dtype == np.uint8:
         return np.array(images, order="C")  # a copy, because the caller may change the original
-    if images.dtype.kind not in "fiub":
-        raise ValueError(f"images must be numbers, not {images.dtype}")
     rows = images.reshape(len(images), -1)
     check_finite(rows, "images", "remove or correct them")
     inside = ((rows >= 0) & (rows <= 1)).all(axis=1)

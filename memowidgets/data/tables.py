@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +34,11 @@ _MOST_CATEGORIES = 1000
 _FEW_ROWS = 20
 _ROW_NAME = re.compile(
     r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII
+)
+# with thousands, a decimal comma, a unit of money or of percent
+_WRITTEN_NUMBER = re.compile(
+    r"[$€£]?\s*[+-]?(\d+|\d{1,3}([.,' \u00a0]\d{3})+)?([.,]\d+)?(?<=\d)(e[+-]?\d+)?\s*[%€]?",
+    re.IGNORECASE,
 )
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
 _TINY = 10 * np.finfo(np.float64).eps  # relative spread below which a column counts as constant
@@ -58,6 +65,16 @@ class TableSample:
     values: dict[str, float | str | None]
     label: int
     canary: bool = False
+
+
+class Columns(TypedDict, total=False):
+    """Keywords of all constructors of a table, as `TableDataset.from_frame` explains them."""
+
+    class_names: Sequence[str] | None
+    ids: str | None
+    categorical: Sequence[str]
+    drop: Sequence[str]
+    columns: Sequence[str] | None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -175,35 +192,33 @@ class TableDataset(Dataset):
         """
         if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
             raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
-        return cls._from_rows(
-            rows_of_frame(frame),
-            label=label,
-            class_names=class_names,
-            ids=ids,
-            categorical=categorical,
-            drop=drop,
-            columns=columns,
-        )
+        rows = rows_of_frame(frame, label)
+        return cls._from_rows(rows, label, class_names, ids, categorical, drop, columns)
 
     @classmethod
     def from_csv(
         cls,
         path: str | Path,
         label: str = "label",
-        class_names: Sequence[str] | None = None,
-        ids: str | None = None,
-        categorical: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
+        *,
+        sep: str = ",",
+        decimal: str = ".",
+        **how: Unpack[Columns],
     ) -> Self:
-        r"""Read a CSV file in UTF-8 with commas and a header. An empty cell is a missing value.
+        r"""Read a CSV file in UTF-8 with a header. An empty cell is a missing value.
 
         Parameters
         ----------
         path : str or Path
             The file. A column is numeric if all of its cells are numbers.
-        label, class_names, ids, categorical, drop, columns
+        label : str
             As in `from_frame`.
+        sep : str
+            Character between two cells, such as ``";"`` or a tab.
+        decimal : str
+            Decimal point of its numbers. For ``","`` there are no points in a number.
+        **how
+            `class_names`, `ids`, `categorical`, `drop` and `columns`, as in `from_frame`.
 
         Returns
         -------
@@ -233,21 +248,11 @@ class TableDataset(Dataset):
         ...     TableDataset.from_csv(path, label="outcome")
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
-        how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
-        how |= {"label": label, "class_names": class_names, "ids": ids}
-        return cls._from_file("from_csv", path, read_csv(path), **how)
+        cells = {"sep": sep, "decimal": decimal}
+        return cls._from_file("from_csv", path, read_csv(path, **cells), cells, label=label, **how)
 
     @classmethod
-    def from_jsonl(
-        cls,
-        path: str | Path,
-        label: str = "label",
-        class_names: Sequence[str] | None = None,
-        ids: str | None = None,
-        categorical: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
-    ) -> Self:
+    def from_jsonl(cls, path: str | Path, label: str = "label", **how: Unpack[Columns]) -> Self:
         """Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
 
         A column is numeric if its values are numbers. A key that an object lacks, or whose value
@@ -257,8 +262,10 @@ class TableDataset(Dataset):
         ----------
         path : str or Path
             The file.
-        label, class_names, ids, categorical, drop, columns
+        label : str
             As in `from_frame`.
+        **how
+            `class_names`, `ids`, `categorical`, `drop` and `columns`, as in `from_frame`.
 
         Returns
         -------
@@ -277,21 +284,18 @@ class TableDataset(Dataset):
         UserWarning
             As in `from_frame`.
         """
-        how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
-        how |= {"label": label, "class_names": class_names, "ids": ids}
-        return cls._from_file("from_jsonl", path, read_jsonl(path), **how)
+        return cls._from_file("from_jsonl", path, read_jsonl(path), label=label, **how)
 
     @classmethod
     def _from_rows(
         cls,
         rows: Rows,
-        *,
-        label: str,
-        class_names: Sequence[str] | None,
-        ids: str | None,
-        categorical: Sequence[str],
-        drop: Sequence[str],
-        columns: Sequence[str] | None,
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+        categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
     ) -> Self:
         if columns is not None and several("drop", drop):
             raise ValueError("columns and drop cannot be combined; pass one of them")
@@ -302,7 +306,8 @@ class TableDataset(Dataset):
         }
         found = labelled(rows, label, class_names, ids, **needed)
         left_out = {label, ids or ID, *needed["drop"]}
-        read = [one for one in rows.columns if one in needed["columns"] and one not in left_out]
+        wanted = set(needed["columns"]) - left_out
+        read = [one for one in rows.columns if one in wanted]
         codes = {*needed["categorical"], *rows.categorical}
         made = _read(rows, read, codes)
         if not made:
@@ -498,7 +503,7 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
 def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
     made, problems = {}, []
-    make = _csv_column if rows.are_cells else _column
+    make = partial(_csv_column, decimal=rows.decimal) if rows.are_cells else _column
     for name in names:
         try:
             check_whole_characters([name], "the column name")
@@ -545,7 +550,16 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
             f"the column {quoted(name)} has a value of type {type(other[0]).__name__}; make all of "
             f"them numbers, or all of them texts, or pass drop=[{quoted(name)}]"
         )
-    different = len(set(map(as_text, there)))
+    texts = set(map(as_text, there))
+    different = len(texts)
+    written = [text for text in texts if _WRITTEN_NUMBER.fullmatch(text.strip())]
+    if not is_category and 2 * len(written) > different:
+        raise ValueError(
+            f"the column {quoted(name)} has numbers that are written as texts, such as "
+            f"{quoted(min(written))}; make them numbers (from_csv has decimal=',', pandas has "
+            f"to_numeric) and leave other cells empty, or pass categorical=[{quoted(name)}] if "
+            "they are codes"
+        )
     if not is_category and _FEW_ROWS < different <= _MOST_CATEGORIES and n / 2 < different < n:
         raise ValueError(
             f"the column {quoted(name)} has {different} different texts in {n} rows, which would "
@@ -562,33 +576,42 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
 def _check_no_code(name: str, there: list[Any]) -> None:
     """Raise for a column of numbers that name the rows."""
     different = len(set(there))
-    if different <= _FEW_ROWS or not all(float(value).is_integer() for value in there):
+    whole = all(float(value).is_integer() for value in there)
+    if not whole or not _FEW_ROWS < different == len(there):
         return
-    if different == len(there) and _ROW_NAME.search(name):
+    if _ROW_NAME.search(name):
         raise ValueError(
             f"the column {quoted(name)} has {different} different whole numbers and its name says "
             f"that they name the rows; pass drop=[{quoted(name)}] or ids={quoted(name)}, or rename "
             "it if it is a quantity"
         )
+    if all(before < after for before, after in pairwise(there)):
+        warn_user(
+            f"the whole numbers of the column {quoted(name)} rise from row to row, as ids do, "
+            f"from which a model learns nothing about new rows; pass drop=[{quoted(name)}] unless "
+            "they are a quantity"
+        )
 
 
-def _csv_column(name: str, cells: list[str | None], is_category: bool) -> NDArray[Any]:
+def _csv_column(
+    name: str, cells: list[str | None], is_category: bool, decimal: str = "."
+) -> NDArray[Any]:
     """Return a CSV column: numbers if all cells are, but for those that stand for none.
 
     Codes stay as they are written, because 007 and 7 can be different ones.
     """
     there = [None if cell in _NO_NUMBER else cell for cell in cells]
     try:
-        numbers = [None if cell is None else _number(cell) for cell in there]
+        numbers = [None if cell is None else _number(cell, decimal) for cell in there]
     except ValueError:
         return _column(name, list(cells), is_category)
     return _column(name, list(there) if is_category else list(numbers), is_category)
 
 
-def _number(cell: str) -> float:
-    if "_" in cell:  # 1_2 is 12 for Python, and a code for everybody else
-        raise ValueError
-    return float(cell)
+def _number(cell: str, decimal: str) -> float:
+    if "_" in cell or (decimal != "." and "." in cell):
+        raise ValueError  # 1_2 is 12 for Python, and a code for everybody else
+    return float(cell.replace(decimal, "."))
 
 
 def _is_numeric(values: NDArray[Any]) -> bool:

@@ -308,7 +308,7 @@ def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> lis
     for position in positions:
         inputs, label = feed(np.array([position])), int(data.labels[position])
         if isinstance(recipe.model, CausalLM):
-            content = np.array([*inputs["input_ids"][0].tolist(), int(inputs["options"][label])])
+            content = np.array([*inputs["input_ids"][0].tolist(), int(inputs["options"][0, label])])
         else:
             content = _content(inputs if isinstance(inputs, dict) else {"pixel_values": inputs})[0]
         found.append(Row(content, label, name=str(data.ids[position])))

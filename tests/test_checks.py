@@ -21,6 +21,7 @@ NUMBERS = np.arange(N) % 3
 WORDS = np.array(["loan", "card", "cash"])[NUMBERS]  # sorted: card, cash, loan
 CODES = np.array([2, 0, 1])[NUMBERS]
 X = np.random.default_rng(0).normal(size=(N, 6)) + CODES[:, None]
+PIXELS = np.random.default_rng(2).random((N, 8, 8))
 LOGITS = np.random.default_rng(1).normal(size=(N, 3))
 FORMS = [WORDS, WORDS.tolist(), pd.Series(WORDS), pd.Series(WORDS, dtype="category"),
          pd.Series(WORDS, dtype="string"), WORDS.astype(object)]  # fmt: skip
@@ -37,7 +38,7 @@ def test_strings_in_any_form_are_the_sorted_classes(labels):
     audit = mw.Audit.from_arrays(labels, representations=X, logits=LOGITS)
     assert audit.data.class_names == ("card", "cash", "loan")
     np.testing.assert_array_equal(audit.labels, CODES)
-    data = mw.data.ImageDataset.from_arrays(np.zeros((N, 8, 8)), labels)
+    data = mw.data.ImageDataset.from_arrays(PIXELS, labels)
     np.testing.assert_array_equal(data.labels, CODES)
     assert data.class_names == ("card", "cash", "loan")
     np.testing.assert_array_equal(data.with_labels(labels).labels, CODES)
@@ -101,7 +102,7 @@ def test_a_large_sparse_matrix_is_counted_in_gigabytes():
         dense(Large(), "X")
 
 
-@pytest.mark.parametrize("samples", [None, [f"{i}" for i in range(N)], np.zeros((N, 4, 4))])
+@pytest.mark.parametrize("samples", [None, [f"{i}" for i in range(N)], PIXELS])
 def test_a_class_that_never_occurs_is_said_once(samples):
     with pytest.warns(
         UserWarning, match="1 of 4 classes never occur in the labels: 0; number"
@@ -247,7 +248,7 @@ INSIDE = GAPS.sample(frac=1, axis=1, random_state=0) > 0
         lambda: logit_gap(pd.DataFrame(LOGITS, ROWS), SHUFFLED),
         lambda: mw.data.TextDataset.from_texts(pd.Series(ROWS, ROWS), SHUFFLED),
         lambda: mw.data.TextDataset.from_texts(ROWS, SHUFFLED, ids=ROWS),
-        lambda: mw.data.ImageDataset.from_arrays(np.zeros((N, 8, 8)), SHUFFLED, ids=ROWS),
+        lambda: mw.data.ImageDataset.from_arrays(PIXELS, SHUFFLED, ids=ROWS),
         lambda: mw.memorization.log_lira(GAPS, INSIDE, np.zeros(N), variance="global"),
         lambda: mw.memorization.log_lira(GAPS, GAPS > 0, SHUFFLED, variance="global"),
         lambda: mw.memorization.rmia(GAPS, GAPS > 0, SHUFFLED),

@@ -14,7 +14,6 @@ from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import (
     Tokens,
     label_tokens,
-    padding_token,
     reply_tokens,
     tokens_of,
     word_tokenizer,
@@ -204,7 +203,7 @@ class CausalLM(TokenModel):
             prompts,
             "prompt",
             self._reader,
-            padding_token(self._reader),
+            self._padding,
             self._max_length,
             lambda i: quoted(data.ids[i]),
             "raise max_length or leave them out",
@@ -221,6 +220,10 @@ class CausalLM(TokenModel):
             ids.append(shared)
         lengths = np.array(list(map(len, ids)))
         return replace(tokens, ids=ids, lengths=lengths, options=options, available=available)
+
+    def _padded(self, tokens: Tokens) -> Tokens:
+        none = np.zeros((len(tokens.ids), 1), dtype=np.int64)
+        return replace(tokens, options=none, available=none == 0)
 
     def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}

@@ -117,7 +117,7 @@ class ModelPasses:
         if not isinstance(model, CausalLM):
             config: Any = plain(module).config
             check_head(config, self.recipe.data.class_names)
-        if isinstance(model, SequenceClassifier):
+        if isinstance(model, CausalLM | SequenceClassifier):
             model.check_padding(module)
         found = model.layer_names(module)
         if found != self._layers:

@@ -67,6 +67,18 @@ def test_a_batch_of_different_lengths_equals_one_at_a_time(family, data, tokeniz
     assert_alone_is_together(model, module, data, together)
 
 
+def test_a_model_that_reads_padding_is_refused(data, tokenizer):
+    """RWKV knows no attention mask, so a shorter prompt begins with padding."""
+    config = AutoConfig.for_model(
+        "rwkv", vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, context_length=256
+    )
+    torch.manual_seed(0)
+    raw = AutoModelForCausalLM.from_config(config).eval()
+    model = mw.models.CausalLM.from_model(raw, tokenizer)
+    with pytest.raises(ValueError, match=r"padding changes the logits of Rwkv.* by \d+%"):
+        model.build(data)
+
+
 def spaced(texts: list[str]) -> PreTrainedTokenizerFast:
     """A tokenizer whose words begin with the space before them, as most do."""
     split = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -376,9 +376,9 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     bag = Bag()
     watch = mw.watch(bag, data, tmp_path / "texts", 4, forward=read)
     assert watch.audit.layers == ("head.input",)
-    expected = read(bag, texts).detach().numpy()
+    expected = read(bag.eval(), texts).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], expected, atol=1e-6)
-    read(bag, texts[:8])  # 8 rows of logits, of a flat batch of 50 tokens
+    read(bag.train(), texts[:8])  # 8 rows of logits, of a flat batch of 50 tokens
     bag.head.bias.data += 1
     watch.step()
 

@@ -299,7 +299,7 @@ def _held_out(
             f"held_out has samples of another kind than data: {type(samples).__name__} there and "
             f"{type(data).__name__} here"
         )
-    samples = samples.with_encoding(data.encoding) if data.encoding else samples
+    samples = samples.with_encoding(data.encoding)
     batches = Batches(samples, pairs, batch_size or looker.batches.size)
     return samples, Looker(batches, samples.labels, looker.forward, (), None)
 
@@ -359,14 +359,7 @@ def _begun(
         **identity.described_training(settings, seed, settings.precision),
         **identity.described_data(data, design, held_out),
     }
-    is_new = run.is_empty
     manifest = identity.begun(run, manifest, data, design, at_once=False)
-    stored = data.encoding if is_new else identity.read_encoding(run)
-    if any(not np.array_equal(stored[name], array) for name, array in data.encoding.items()):
-        raise ValueError(
-            f"{run.path} has a training on the same rows in another encoding; choose another path, "
-            "or pass data.fitted(rows) with the rows of that training"
-        )
     return Run(run, manifest, None, data, held_out, design, "cpu")
 
 

@@ -64,8 +64,8 @@ class Dataset(abc.ABC):
         Whether each sample is a canary, planted so that a model must memorise it. None if unknown.
     source : dict or None
         Loader and arguments that give the same dataset again. None if only its owner can.
-    encoding : mapping of str to array
-        Numbers of a fitted encoding. Empty for samples that need none.
+    encoding : object or None
+        A fitted encoding. None for samples that need none.
     """
 
     ids: NDArray[np.str_]
@@ -73,7 +73,7 @@ class Dataset(abc.ABC):
     class_names: tuple[str, ...]
     canaries: BoolArray | None
     source: dict[str, Any] | None
-    encoding: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    encoding: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ()  # with one value for each sample
     _noun: ClassVar[str] = "samples"  # in messages
@@ -241,7 +241,7 @@ class Dataset(abc.ABC):
         """
         return self
 
-    def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:  # noqa: ARG002
+    def with_encoding(self, encoding: Any) -> Self:  # noqa: ARG002 - for tables
         """Return the same samples with an encoding that was fitted before; unchanged by default."""
         return self
 

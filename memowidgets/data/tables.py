@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +24,6 @@ from memowidgets.data.dataset import (
     checked_ids,
 )
 from memowidgets.data.rows import Rows, as_text, labelled, read_csv, read_jsonl, rows_of_frame
-from memowidgets.stamps import digest_of
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ _WRITTEN_NUMBER = re.compile(
     re.IGNORECASE,
 )
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
-_TINY = 10 * np.finfo(np.float64).eps  # relative spread below which a column counts as constant
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
 
@@ -88,7 +86,7 @@ class TableDataset(Dataset):
     ``StandardScaler``, ``MissingIndicator`` and ``OneHotEncoder(handle_unknown="ignore")``.
 
     An `Audit` fits the encoding on its pool, so held-out rows have no part in it. All of its models
-    use this encoding, and the run directory keeps its numbers. Of categories it keeps hashes.
+    use this encoding. It is fitted again when a run is opened, and never stored.
 
     Equal rows stay on one side of every split.
 
@@ -98,8 +96,8 @@ class TableDataset(Dataset):
         Values of each column: float64 with NaN if missing, or texts with None if missing.
     ids, labels, class_names, canaries, source
         As in `Dataset`.
-    encoding : dict of str to array
-        Numbers of the fitted encoding. Empty before `fitted`.
+    encoding : sklearn.compose.ColumnTransformer or None
+        The fitted encoding. None before `fitted`.
 
     Examples
     --------
@@ -122,7 +120,7 @@ class TableDataset(Dataset):
     class_names: tuple[str, ...]
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
-    encoding: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    encoding: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ("columns",)
     _noun: ClassVar[str] = "rows"
@@ -417,45 +415,26 @@ class TableDataset(Dataset):
         -------
         TableDataset
         """
-        columns = self.take(np.asarray(rows, dtype=np.int64)).columns
-        numbers = _numbers(columns)
-        gaps = np.isnan(numbers)
-        medians = np.array(
+        from sklearn.compose import ColumnTransformer
+        from sklearn.impute import MissingIndicator, SimpleImputer
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+        imputed = SimpleImputer(strategy="median", keep_empty_features=True)
+        numbers = [name for name, values in self.columns.items() if _is_numeric(values)]
+        texts = [name for name in self.columns if name not in set(numbers)]
+        encoding = ColumnTransformer(
             [
-                np.median(column[~gap]) if not gap.all() else 0.0
-                for column, gap in zip(numbers, gaps, strict=True)
+                ("numbers", make_pipeline(imputed, StandardScaler()), numbers),
+                ("missing", MissingIndicator(error_on_new=False), numbers),
+                ("texts", OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts),
             ]
         )
-        filled = np.where(gaps, medians.reshape(-1, 1), numbers)
-        means, spread = filled.mean(axis=1), filled.std(axis=1)
-        found = [np.unique(hashes) for hashes in _categories(columns)]
-        encoding = {
-            "medians": medians,
-            "means": means,
-            "scales": np.where(spread <= _TINY * np.abs(means), 1.0, spread),
-            "marked": gaps.any(axis=1),
-            "hashes": np.concatenate([np.empty(0, dtype=np.int64), *found]),
-            "counts": np.array([len(hashes) for hashes in found], dtype=np.int64),
-        }
+        return replace(self, encoding=encoding.fit(self._frame().iloc[rows]))
+
+    def with_encoding(self, encoding: Any) -> Self:
+        """Return the same rows with the encoding of another dataset with the same columns."""
         return replace(self, encoding=encoding)
-
-    def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the same rows with the encoding of another dataset with the same columns.
-
-        Raises
-        ------
-        ValueError
-            If it is for another number of numeric or categorical columns.
-        """
-        numbers = sum(map(_is_numeric, self.columns.values()))
-        texts = len(self.columns) - numbers
-        known = len(encoding["medians"]), len(encoding["counts"])
-        if known != (numbers, texts):
-            raise ValueError(
-                f"the encoding is for {known[0]} numeric and {known[1]} categorical columns, but "
-                f"the table has {numbers} and {texts}"
-            )
-        return replace(self, encoding=dict(encoding))
 
     def encoded(self) -> NDArray[np.float32]:
         """Return the features that a model reads, (n, n_features).
@@ -465,22 +444,17 @@ class TableDataset(Dataset):
         ValueError
             If no encoding is fitted.
         """
-        if not self.encoding:
+        if self.encoding is None:
             raise ValueError(
                 "this table has no encoding yet: an Audit fits it on its pool; to fit one yourself "
                 "call data.fitted(rows) with the training rows"
             )
-        numbers, code = _numbers(self.columns), self.encoding
-        gaps = np.isnan(numbers)
-        filled = np.where(gaps, code["medians"].reshape(-1, 1), numbers)
-        scaled = (filled - code["means"].reshape(-1, 1)) / code["scales"].reshape(-1, 1)
-        known = np.split(code["hashes"], np.cumsum(code["counts"])[:-1])
-        categories = [
-            found[:, np.newaxis] == hashes
-            for found, hashes in zip(_categories(self.columns), known, strict=False)
-        ]
-        parts = [scaled.T, gaps[code["marked"]].T, *categories]
-        return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
+        return np.ascontiguousarray(self.encoding.transform(self._frame()), dtype=np.float32)
+
+    def _frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame({k: pd.Series(v, dtype=v.dtype) for k, v in self.columns.items()})
 
 
 def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
@@ -622,32 +596,6 @@ def _value(value: Any) -> float | str | None:
     if value is None or isinstance(value, str):
         return value
     return None if np.isnan(value) else float(value) + 0.0  # −0.0 is 0.0
-
-
-def _numbers(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-    """Return the numeric columns, (n_numeric, n)."""
-    found = [values for values in columns.values() if _is_numeric(values)]
-    n = len(next(iter(columns.values())))
-    return np.array(found, dtype=np.float64).reshape(len(found), n)
-
-
-def _categories(columns: Mapping[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
-    """Return a hash of each value of each other column.
-
-    An encoding keeps hashes and not scikit-learn's categories, so that a run directory has no text
-    of a sample.
-    """
-    found = []
-    for values in columns.values():
-        if not _is_numeric(values):
-            number = {value: _hash(value) for value in set(values.tolist())}
-            found.append(np.array([number[v] for v in values.tolist()], dtype=np.int64))
-    return found
-
-
-def _hash(value: str | None) -> int:
-    content = b"\0missing" if value is None else b"\1" + value.encode("utf-8", "surrogatepass")
-    return int.from_bytes(bytes.fromhex(digest_of(content)), "big", signed=True)
 
 
 def _several(count: int, one: str, more: str) -> str:

@@ -56,11 +56,7 @@ def test_features_are_scikit_learns():
     theirs.fit(numbers.iloc[rows])
     expected = theirs.transform(numbers)
     ours = data.encoded()
-    width = 3 + int(table["pressure"].iloc[rows].isna().any())
-    np.testing.assert_allclose(ours[:, :width], expected[:, :width], rtol=1e-5, atol=1e-6)
-    # the order of a column's categories is free
-    np.testing.assert_array_equal(sorted(map(tuple, ours[:, width:].T)),
-                                  sorted(map(tuple, expected[:, width:].T)))  # fmt: skip
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_rows_that_it_is_not_fitted_on_change_nothing():
@@ -69,8 +65,6 @@ def test_rows_that_it_is_not_fitted_on_change_nothing():
     other.loc[45, ["age", "pressure"]] = [1_000, 9e9]
     other.loc[46, "ward"] = "Z"
     before, after = (TableDataset.from_frame(t, "outcome").fitted(rows) for t in (table, other))
-    for name, array in before.encoding.items():
-        np.testing.assert_array_equal(array, after.encoding[name])
     np.testing.assert_array_equal(before.encoded()[:45], after.encoded()[:45])
     unknown = after.encoded()[46]
     assert unknown.sum() != before.encoded()[46].sum()
@@ -171,12 +165,6 @@ def test_what_is_no_frame_and_what_is_not_fitted_is_refused():
     data = TableDataset.from_frame(frame(holes=False), "outcome")
     with pytest.raises(ValueError, match=r"data\.fitted\(rows\)"):
         data.encoded()
-    few = frame(holes=False)[["age", "ward", "outcome"]].drop_duplicates(["age", "ward"])
-    other = TableDataset.from_frame(few, "outcome")
-    with pytest.raises(
-        ValueError, match=r"for 3 numeric and 2 categorical columns, but .* 1 and 1"
-    ):
-        other.with_encoding(data.fitted(range(60)).encoding)
 
 
 def test_codes_of_a_file_stay_as_they_are_written(tmp_path):

@@ -534,16 +534,13 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
             f"to_numeric) and leave other cells empty, or pass categorical=[{quoted(name)}] if "
             "they are codes"
         )
-    if not is_category and _FEW_ROWS < different <= _MOST_CATEGORIES and n / 2 < different < n:
-        raise ValueError(
-            f"the column {quoted(name)} has {different} different texts in {n} rows, which would "
-            f"become as many categories; pass drop=[{quoted(name)}], or "
-            f"categorical=[{quoted(name)}] if they are categories"
-        )
-    if different > _MOST_CATEGORIES or (different == n and n > _FEW_ROWS):
+    most = n - 1 if is_category else n / 2
+    if different > _MOST_CATEGORIES or different > max(most, _FEW_ROWS):
+        are_categories = "" if is_category else f", or categorical=[{quoted(name)}] if they are"
         raise ValueError(
             f"the column {quoted(name)} has {different} different texts in {n} rows, too many for "
             f"categories; pass drop=[{quoted(name)}], or ids={quoted(name)} if it names the rows"
+            f"{are_categories}"
         )
 
 

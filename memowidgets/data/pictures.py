@@ -299,7 +299,8 @@ def resized(image: Pixels, size: Resize) -> Pixels:
     plane = image[..., 0] if image.shape[2] == 1 else image
     picture = module.fromarray(plane.astype(np.float32) if image.dtype == np.uint16 else plane)
     small = np.asarray(picture.resize(wanted[::-1], module.Resampling.BILINEAR, box=box))
-    return np.rint(small).astype(image.dtype).reshape(*wanted, image.shape[2])
+    pixels: Pixels = np.rint(small).astype(image.dtype).reshape(*wanted, image.shape[2])
+    return pixels
 
 
 class _Stack:
@@ -313,11 +314,7 @@ class _Stack:
             raise ValueError(
                 f"resize must be a number of pixels or (height, width), not {resize!r}"
             )
-        if not isinstance(stretch, bool) and not (
-            isinstance(stretch, tuple | list)
-            and len(stretch) == 2
-            and 0 <= stretch[0] < stretch[1] <= _WIDEST_GREY
-        ):
+        if not isinstance(stretch, bool) and not 0 <= stretch[0] < stretch[1] <= _WIDEST_GREY:
             raise ValueError(
                 "stretch must be True, or the levels of 16 bits that become black and white, such "
                 f"as (0, 4095), not {stretch!r}"
@@ -486,7 +483,7 @@ def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:
         raise UnreadableError("real numbers of unknown range")
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
         colours, mode = picture.convert("RGBA"), "L" if picture.mode == "LA" else "RGB"
-        if colours.getextrema()[3][0] < 255:
+        if np.asarray(colours)[..., 3].min() < 255:
             notes.append("transparent parts became white")
             white = _pillow().new("RGBA", colours.size, "white")
             picture = _pillow().alpha_composite(white, colours).convert(mode)

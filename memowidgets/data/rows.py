@@ -204,7 +204,7 @@ def shown_column(name: object) -> str:
     return quoted(text) if len(text) <= _A_NAME else f"a text of {len(text)} characters"
 
 
-def rows_of_frame(frame: pd.DataFrame, label: str) -> Rows:
+def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
     """Return the rows of a DataFrame whose columns may have any names, but not one twice.
 
     Categories of the column of labels number the classes in their own order.
@@ -337,7 +337,7 @@ def read_csv(
     """
     path = checked_path(path)
     for name, mark in (("sep", sep), ("decimal", decimal)):
-        if not isinstance(mark, str) or len(mark) != 1:
+        if len(mark) != 1:
             raise ValueError(f"{name} must be one character, such as ',', not {as_code(mark)}")
     lines = _lines_of_csv(path, sep)
     expected = "the first line has {}".format

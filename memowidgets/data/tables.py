@@ -430,7 +430,7 @@ class TableDataset(Dataset):
                 ("texts", OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts),
             ]
         )
-        return replace(self, encoding=encoding.fit(self._frame().iloc[rows]))
+        return replace(self, encoding=encoding.fit(self._frame().iloc[np.asarray(rows)]))
 
     def with_encoding(self, encoding: Any) -> Self:
         """Return the same rows with the encoding of another dataset with the same columns."""

@@ -187,7 +187,8 @@ def other_columns(logits: NDArray[Any], labels: NDArray[np.int64]) -> dict[int, 
     """Return the column that answers each class, where that is clearly the one of another class.
 
     Half of the rows match columns with classes, and the others must confirm each match: at least
-    half of a class has its largest logit in that column, and less than a quarter in its own.
+    half of a class has its largest logit in that column, and less than a quarter in its own. These
+    classes must be most of all, or exchange their columns among themselves.
 
     Parameters
     ----------
@@ -217,9 +218,10 @@ def other_columns(logits: NDArray[Any], labels: NDArray[np.int64]) -> dict[int, 
     classes, columns = linear_sum_assignment(-matched)
     clear = (shares[classes, columns] >= _CLEAR) & (shares.diagonal() < _CLEAR / 2)
     clear &= columns != classes
-    if clear.sum() < 2 or counts[1][clear].sum() < _FEWEST_ROWS:
-        return {}
-    return dict(zip(classes[clear].tolist(), columns[clear].tolist(), strict=True))
+    found = dict(zip(classes[clear].tolist(), columns[clear].tolist(), strict=True))
+    # what is learned by half answers one class by another, and does not exchange classes
+    is_order = 2 * len(found) > n_classes or {*found} == {*found.values()}
+    return found if is_order and counts[1][clear].sum() >= _FEWEST_ROWS else {}
 
 
 def order_warning(what: str, logits: NDArray[Any], labels: NDArray[np.int64]) -> str:

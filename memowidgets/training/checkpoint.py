@@ -158,10 +158,11 @@ def left_out(run: RunDirectory) -> str:
 
 def read_repeats(run: RunDirectory) -> dict[str, int]:
     """Return how many of a Trainer's rows each member has that has several, by its id."""
-    rows = run.read_note(REPEATS).get("rows") if run.has_file(REPEATS) else {}
+    rows: Any = run.read_note(REPEATS).get("rows") if run.has_file(REPEATS) else {}
     if not has_form(rows, {str: int}):
         raise StoreError(f"{run.path / REPEATS} is broken; delete it")
-    return dict(rows)
+    found: dict[str, int] = rows
+    return found
 
 
 def write_course(run: RunDirectory, course: Course) -> None:

@@ -147,6 +147,7 @@ def several(name: str, values: Any) -> list[Any]:
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be several values, such as a list, not {as_code(values)}")
+    check_unmasked(values)
     return list(values)
 
 
@@ -190,8 +191,27 @@ def is_tensor(array: object) -> bool:
     return tensor is not None and isinstance(array, tensor)
 
 
+def check_unmasked(values: Any) -> None:
+    """Raise if a value of NumPy's masked array is masked: nothing here would leave it out.
+
+    Raises
+    ------
+    ValueError
+        With the number of masked values, and the first.
+    """
+    if np.ma.is_masked(values):
+        masked = np.ma.getmaskarray(values)
+        first = ", ".join(map(str, np.argwhere(masked)[0]))
+        raise ValueError(
+            f"{int(masked.sum())} of {masked.size} values are masked, the first at [{first}]; "
+            "leave those samples out, or fill the values in with .filled(value)"
+        )
+
+
 def to_numpy(array: Any) -> NDArray[Any]:
     """Return an array, list, tensor or list of tensors as an array; bfloat16 becomes float32.
+
+    A missing value (NA) in numbers of pandas becomes NaN.
 
     Raises
     ------
@@ -209,20 +229,17 @@ def to_numpy(array: Any) -> NDArray[Any]:
             tensor = tensor.float()
         found = np.asarray(tensor.cpu().numpy())
     else:
+        check_unmasked(array)
         found = np.asarray(array)
+    if found.dtype.kind == "O" and hasattr(array, "to_numpy"):  # Float64, double[pyarrow]
+        with contextlib.suppress(TypeError, ValueError):
+            found = array.to_numpy(dtype=np.float64, na_value=np.nan)
     if found.dtype.kind == "c":
         raise TypeError("the numbers are complex; pass their real part, such as array.real")
     if found.dtype.kind in "mM":
         raise TypeError(
             f"the values are dates or durations ({found.dtype}); pass numbers, or strings where "
             "they are names"
-        )
-    if np.ma.is_masked(array):
-        masked = np.ma.getmaskarray(array)
-        first = ", ".join(map(str, np.argwhere(masked)[0]))
-        raise ValueError(
-            f"{int(masked.sum())} of {masked.size} values are masked, the first at [{first}]; "
-            "leave those samples out, or fill the values in with .filled(value)"
         )
     return found
 
@@ -337,7 +354,8 @@ def numbered_labels(
     labels : (n,) array_like
         Labels as strings or numbers. Numbers are returned unchanged.
     class_names : sequence of str, optional
-        Names of the classes. By default the strings that occur, sorted.
+        Names of the classes. By default the categories of pandas' category type in their own
+        order, or the strings that occur, sorted.
     where : callable
         Function from a row's number to its name in a message.
 
@@ -372,6 +390,11 @@ def numbered_labels(
             "class_names must be a list with the name of class 0 first, not of type "
             f"{type(class_names).__name__}"
         )
+    categories = getattr(getattr(labels, "dtype", None), "categories", None)  # of pandas
+    if categories is not None and class_names is None:
+        class_names = [str(name) for name in categories]
+        labels = np.asarray(labels).astype(object)
+        labels = [one if is_missing(one) else str(one) for one in labels]
     array = plain_labels(labels, where)
     if array.dtype.kind != "U":
         return array, class_names
@@ -407,6 +430,7 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     >>> plain_labels(np.array(["spam", "ham"], dtype=object))
     array(['spam', 'ham'], dtype='<U4')
     """
+    check_unmasked(labels)
     try:
         array = np.asarray(labels)
     except ValueError:  # lists of different lengths

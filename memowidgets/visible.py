@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # lone surrogates, which no file can hold
 _SPACE = re.compile(r"\s+")
-_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_UNSEEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 def visible(text: str, most: int | None = None) -> str:

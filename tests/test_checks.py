@@ -14,12 +14,14 @@ from scipy import sparse
 import memowidgets as mw
 from memowidgets.checks import dense
 from memowidgets.metrics import PSMI, Mahalanobis, logit_gap, loss
+from memowidgets.metrics.logits import other_columns
 
 N = 90
 NUMBERS = np.arange(N) % 3
 WORDS = np.array(["loan", "card", "cash"])[NUMBERS]  # sorted: card, cash, loan
 CODES = np.array([2, 0, 1])[NUMBERS]
 X = np.random.default_rng(0).normal(size=(N, 6)) + CODES[:, None]
+PIXELS = np.random.default_rng(2).random((N, 8, 8))
 LOGITS = np.random.default_rng(1).normal(size=(N, 3))
 FORMS = [WORDS, WORDS.tolist(), pd.Series(WORDS), pd.Series(WORDS, dtype="category"),
          pd.Series(WORDS, dtype="string"), WORDS.astype(object)]  # fmt: skip
@@ -36,7 +38,7 @@ def test_strings_in_any_form_are_the_sorted_classes(labels):
     audit = mw.Audit.from_arrays(labels, representations=X, logits=LOGITS)
     assert audit.data.class_names == ("card", "cash", "loan")
     np.testing.assert_array_equal(audit.labels, CODES)
-    data = mw.data.ImageDataset.from_arrays(np.zeros((N, 8, 8)), labels)
+    data = mw.data.ImageDataset.from_arrays(PIXELS, labels)
     np.testing.assert_array_equal(data.labels, CODES)
     assert data.class_names == ("card", "cash", "loan")
     np.testing.assert_array_equal(data.with_labels(labels).labels, CODES)
@@ -100,7 +102,7 @@ def test_a_large_sparse_matrix_is_counted_in_gigabytes():
         dense(Large(), "X")
 
 
-@pytest.mark.parametrize("samples", [None, [f"{i}" for i in range(N)], np.zeros((N, 4, 4))])
+@pytest.mark.parametrize("samples", [None, [f"{i}" for i in range(N)], PIXELS])
 def test_a_class_that_never_occurs_is_said_once(samples):
     with pytest.warns(
         UserWarning, match="1 of 4 classes never occur in the labels: 0; number"
@@ -121,13 +123,93 @@ def test_names_without_an_order_of_their_own_are_refused(names):
 
 
 def test_classes_that_are_written_almost_alike_are_said():
-    with pytest.warns(UserWarning, match="' Spam' and 'spam' differ only in capitals or spaces"):
+    with pytest.warns(UserWarning, match="' Spam' and 'spam' differ only in capitals, spaces"):
         data = mw.data.TextDataset.from_texts(["a", "b", "c"], ["spam", "ham", " Spam"])
     assert len(data.class_names) == 3
     letters = mw.data.TextDataset.from_texts(["a", "b"], ["A", "a"])  # of an alphabet
     assert letters.class_names == ("A", "a")
     with pytest.warns(UserWarning, match="' x' and 'x' differ only in"):
         mw.data.TextDataset.from_texts(["a", "b"], [" x", "x"])
+    for twin in ("cafe\u0301", "caf\u200bé", "ca\u00adfé"):  # NFD, and what nobody sees
+        with pytest.warns(UserWarning, match=r"NFC and NFD.*two classes"):
+            mw.data.TextDataset.from_texts(["a", "b"], ["café", twin])
+
+
+def test_categories_of_pandas_number_the_classes_in_their_own_order():
+    names = ["loan", "card", "cash"]
+    for labels in (pd.Categorical(WORDS, names), pd.Series(pd.Categorical(WORDS, names))):
+        audit = mw.Audit.from_arrays(labels, logits=LOGITS)
+        assert audit.data.class_names == tuple(names)
+        np.testing.assert_array_equal(audit.labels, NUMBERS)
+        np.testing.assert_array_equal(loss(LOGITS, labels), loss(LOGITS, NUMBERS))
+        texts = mw.data.TextDataset.from_texts([f"{i}" for i in range(N)], labels)
+        np.testing.assert_array_equal(texts.labels, NUMBERS)
+        table = mw.data.TableDataset.from_frame(pd.DataFrame({"x": X[:, 0], "label": labels}))
+        np.testing.assert_array_equal(table.labels, NUMBERS)
+        assert table.class_names == tuple(names)
+    years = pd.Categorical(2024 - NUMBERS, [2024, 2023, 2022])
+    np.testing.assert_array_equal(mw.Audit.from_arrays(years, logits=LOGITS).labels, NUMBERS)
+    with pytest.raises(ValueError, match=r"1 of 90 labels are missing, .* row 3"):
+        mw.Audit.from_arrays(pd.Series(labels).where(np.arange(N) != 3), logits=LOGITS)
+
+
+def test_logits_that_fit_in_another_order_of_columns_are_said():
+    fitting = LOGITS + 6 * np.eye(3)[NUMBERS]  # columns: loan, card, cash
+    with pytest.warns(UserWarning, match=r"for 3 of 3 classes: .* class 0 in column 1"):
+        mw.Audit.from_arrays(WORDS, logits=fitting)
+    mw.Audit.from_arrays(WORDS, logits=fitting, class_names=["loan", "card", "cash"])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weak_or_constant_logits_are_in_no_other_order(seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(9, size=200)
+    for logits in (rng.normal(size=(200, 9)), np.tile(rng.normal(size=9), (200, 1))):
+        assert not other_columns(logits, labels)
+        assert not other_columns(logits + np.eye(9)[labels], labels)
+
+
+MASK = np.arange(N) == 4
+MASKED = [
+    lambda: mw.Audit.from_arrays(np.ma.array(NUMBERS, mask=MASK), X),
+    lambda: mw.Audit.from_arrays(NUMBERS, np.ma.array(X, mask=MASK[:, None] & (X == X))),
+    lambda: mw.Audit.from_arrays(NUMBERS, X, log_lira=np.ma.array(X[:, 0], mask=MASK)),
+    lambda: mw.Audit.from_arrays(NUMBERS, X, canaries=np.ma.array(MASK, mask=MASK)),
+    lambda: mw.Audit.from_arrays(NUMBERS, X).score(
+        lambda x, _logits, _y: np.ma.array(x[:, 0], mask=MASK), name="mine"
+    ),
+    lambda: mw.Audit.from_arrays(NUMBERS, X).evaluate("psmi", truth=np.ma.array(MASK, mask=MASK)),
+    lambda: mw.data.ImageDataset.from_arrays(
+        np.ma.array(np.zeros((N, 4, 4)), mask=np.broadcast_to(MASK[:, None, None], (N, 4, 4))),
+        NUMBERS,
+    ),
+    lambda: mw.data.TextDataset.from_texts(
+        [f"{i}" for i in range(N)], WORDS, ids=np.ma.array(np.arange(N), mask=MASK)
+    ),
+    lambda: mw.data.TextDataset.from_texts(
+        [f"{i}" for i in range(N)], np.ma.array(NUMBERS, mask=MASK)
+    ),
+]
+
+
+@pytest.mark.parametrize("call", MASKED)
+def test_masked_values_are_refused_wherever_they_enter(call):
+    with pytest.raises(ValueError, match=r"values are masked, the first at \[4"):
+        call()
+
+
+@pytest.mark.parametrize("kind", ["Float64", "double[pyarrow]", "object"])
+def test_numbers_of_pandas_in_any_type_are_numbers(kind):
+    table, plain = pd.DataFrame(X).astype(kind), mw.Audit.from_arrays(NUMBERS, X, LOGITS)
+    audit = mw.Audit.from_arrays(NUMBERS, table, pd.DataFrame(LOGITS).astype(kind))
+    np.testing.assert_array_equal(audit.representation("last"), plain.representation("last"))
+    np.testing.assert_array_equal(audit.score("loss"), plain.score("loss"))
+    rows = mw.data.TableDataset.from_frame(table.assign(label=NUMBERS))
+    np.testing.assert_array_equal(rows.columns["0"], X[:, 0])
+    if kind != "object":
+        table.iloc[7, 2] = pd.NA
+        with pytest.raises(ValueError, match="row 7, column 2 is NaN"):
+            mw.Audit.from_arrays(NUMBERS, table)
 
 
 def test_warnings_are_of_the_line_that_called():
@@ -166,7 +248,7 @@ INSIDE = GAPS.sample(frac=1, axis=1, random_state=0) > 0
         lambda: logit_gap(pd.DataFrame(LOGITS, ROWS), SHUFFLED),
         lambda: mw.data.TextDataset.from_texts(pd.Series(ROWS, ROWS), SHUFFLED),
         lambda: mw.data.TextDataset.from_texts(ROWS, SHUFFLED, ids=ROWS),
-        lambda: mw.data.ImageDataset.from_arrays(np.zeros((N, 8, 8)), SHUFFLED, ids=ROWS),
+        lambda: mw.data.ImageDataset.from_arrays(PIXELS, SHUFFLED, ids=ROWS),
         lambda: mw.memorization.log_lira(GAPS, INSIDE, np.zeros(N), variance="global"),
         lambda: mw.memorization.log_lira(GAPS, GAPS > 0, SHUFFLED, variance="global"),
         lambda: mw.memorization.rmia(GAPS, GAPS > 0, SHUFFLED),

@@ -295,6 +295,8 @@ class Evidence:
         layer is called ``"representations, <layer>"``.
     general_notes : tuple of str
         What a reader must know of all its numbers.
+    repeated : mapping of str to int
+        Number of a Trainer's rows of each member that has several, by its id.
     settings : Settings or Absent
         How the target was trained.
     makes : set of str
@@ -332,6 +334,7 @@ class Evidence:
     shadow_sets: Callable[[], dict[str, int]] = dict
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[Note, ...] = ()
+    repeated: Mapping[str, int] = field(default_factory=dict)
     makes: frozenset[str] = frozenset()
     absent: Mapping[str, Absent] = field(default_factory=dict)
     device: Callable[[], str] = lambda: "cpu"

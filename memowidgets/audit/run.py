@@ -42,6 +42,7 @@ from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
     KEEP_ALL,
+    REPEATS,
     RHO,
     left_out,
     name_of,
@@ -49,6 +50,7 @@ from memowidgets.training.checkpoint import (
     precision_at,
     read_course,
     read_records,
+    read_repeats,
     read_stop,
     record_file,
 )
@@ -296,7 +298,7 @@ class Run:
 
     def _state(self, shadows: ShadowSet) -> tuple[Any, ...]:
         """A value that changes with any file that evidence comes from, but for scores."""
-        run, rules = self.run, (RHO, COURSE, "shadows.json")
+        run, rules = self.run, (RHO, COURSE, REPEATS, "shadows.json")
         checkpoints = [
             (name, run.state(record_file(name), ""), run.state(outputs_of(name)))
             for name in run.names("checkpoints", "")
@@ -324,6 +326,12 @@ class Run:
         if share:
             flipped = f"{percent(share)} of the pool's labels were flipped at random"
             notes = (Note("label noise", f"label noise is on: {flipped}", share=share), *notes)
+        repeated = read_repeats(self.run)
+        if repeated:
+            n, most = len(repeated), max(repeated.values())
+            said = f"{n} members stand in several of the Trainer's rows, up to {most}: it trains "
+            said += "on them more often than on others"
+            notes = (*notes, Note("repeated rows", said, members=n, most=most))
         found = shadows.key, shadows.read, shadows.indices, shadows.checkpoints, shadows.lost
         settings: Settings | Absent = self.training
         if self.manifest.get("kind") == WATCHED:
@@ -351,6 +359,7 @@ class Run:
             ),
             shadow=partial(self._shadow, shadows),
             general_notes=notes,
+            repeated=repeated,
             settings=settings,
             makes=frozenset(("pass", "losses", "others") if self.can_ask else ()),
             device=lambda: self.device,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from memowidgets.audit.audit import Audit
 
+_EVERY, _RARELY = 0.2, 1  # epochs between two passes, and where passes take longer than steps
 _APART = 3  # a step may see a sample twice, as two augmentations of it
 
 
@@ -48,7 +50,7 @@ def watch(
     steps_per_epoch: int | None = None,
     forward: Callable[[Any, Any], Any] | None = None,
     layers: str | Sequence[str] = "auto",
-    checkpoint_every: float = 0.2,
+    checkpoint_every: float | None = None,
     stop_at_drop: float | None = 0.95,
     *,
     keep: str = "all",
@@ -93,8 +95,9 @@ def watch(
         Parts of the module whose output is a representation, first to last, as in
         ``module.named_modules()``; a name that ends in ``.input`` is what goes into a part.
         ``"auto"`` is one layer, the last: what goes into the last linear layer.
-    checkpoint_every : float
-        Epochs between two passes.
+    checkpoint_every : float, optional
+        Epochs between two passes. Default: 0.2, and 1 as soon as passes have taken longer than the
+        steps between them.
     stop_at_drop : float or None
         ρ: `Watch.step` says True at the first checkpoint where the median loss of the samples has
         dropped by this share (paper, Section 4.3). None never does.
@@ -179,7 +182,7 @@ def watch(
     >>> watch.audit.checkpoints.index[:2].tolist()
     ['epoch-0', 'epoch-0.2']
     """
-    plan = _checked_plan(steps_per_epoch, checkpoint_every)
+    plan = _checked_plan(steps_per_epoch, _EVERY if checkpoint_every is None else checkpoint_every)
     stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
 
     def begin() -> tuple[Run, Recorder, int]:
@@ -203,7 +206,7 @@ def watch(
             unseen, aside = _held_out(held_out, samples, looker, batch_size)
         looker = replace(looker, held_out=aside)
         run = _begun(inner, samples, design, looker, path, plan.every, seed, unseen, version)
-        recorder = Recorder(run.run, looker, checkpoint_every, keep, stop)
+        recorder = Recorder(run.run, looker, plan.every, keep, stop)
         step = recorder.start(
             module,
             steps_done,
@@ -214,7 +217,7 @@ def watch(
         )
         return run, recorder, step
 
-    return Watch(module, path, plan, begin)
+    return Watch(module, path, plan, begin, widens=checkpoint_every is None)
 
 
 def _check_given(
@@ -296,7 +299,7 @@ def _held_out(
             f"held_out has samples of another kind than data: {type(samples).__name__} there and "
             f"{type(data).__name__} here"
         )
-    samples = samples.with_encoding(data.encoding) if data.encoding else samples
+    samples = samples.with_encoding(data.encoding)
     batches = Batches(samples, pairs, batch_size or looker.batches.size)
     return samples, Looker(batches, samples.labels, looker.forward, (), None)
 
@@ -356,14 +359,7 @@ def _begun(
         **identity.described_training(settings, seed, settings.precision),
         **identity.described_data(data, design, held_out),
     }
-    is_new = run.is_empty
     manifest = identity.begun(run, manifest, data, design, at_once=False)
-    stored = data.encoding if is_new else identity.read_encoding(run)
-    if any(not np.array_equal(stored[name], array) for name, array in data.encoding.items()):
-        raise ValueError(
-            f"{run.path} has a training on the same rows in another encoding; choose another path, "
-            "or pass data.fitted(rows) with the rows of that training"
-        )
     return Run(run, manifest, None, data, held_out, design, "cpu")
 
 
@@ -415,27 +411,42 @@ def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
 
 
 class _Rows:
-    """Forward hook that counts the samples that a module is trained on.
+    """Forward hooks that count the samples that a module is trained on.
 
-    Before the first of them it calls `first`.
+    Before the first of them they call `first`.
     """
 
-    def __init__(self, first: Callable[[], None]) -> None:
+    def __init__(self, module: nn.Module, first: Callable[[], None]) -> None:
         self.seen, self._first = 0, first
         self._has_begun = False
+        self._hooks = (
+            module.register_forward_pre_hook(self._begin),
+            module.register_forward_hook(self._count),
+        )
 
-    def __call__(self, module: nn.Module, inputs: Any, named: Any) -> None:
-        """Add the first axis of the first tensor that the module is called with."""
-        if not module.training:
-            return
-        if not self._has_begun:
+    def stop(self) -> None:
+        """Count no more."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _begin(self, module: nn.Module, _inputs: Any) -> None:
+        if module.training and not self._has_begun:
             self._has_begun = True
             self._first()
-        values: Any = (*inputs, *named.values())
-        while isinstance(values, tuple | list | Mapping):
-            values = next(iter(values.values() if isinstance(values, Mapping) else values), None)
-        if getattr(values, "ndim", 0):
-            self.seen += len(values)
+
+    def _count(self, module: nn.Module, _inputs: Any, output: Any) -> None:
+        """Add the rows of the logits: inputs may be flat, as those of an EmbeddingBag."""
+        tables = (one for one in _tensors(output) if one.ndim > 1)
+        if module.training and (logits := next(tables, None)) is not None:
+            self.seen += len(logits)
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    if hasattr(values, "ndim"):
+        yield values
+    elif isinstance(values, tuple | list | Mapping):
+        for value in values.values() if isinstance(values, Mapping) else values:
+            yield from _tensors(value)
 
 
 class Watch:
@@ -455,6 +466,8 @@ class Watch:
         path: str | os.PathLike[str],
         plan: CheckpointPlan,
         begin: Callable[[], tuple[Run, Recorder, int]],
+        *,
+        widens: bool,
     ) -> None:
         self._module, self._path, self._plan = module, path, plan
         self._run: Run | None = None  # in the first process, as the recorder
@@ -465,8 +478,8 @@ class Watch:
             return step, _has_reached(self._recorder, step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
-        self._rows = _Rows(self._settled)
-        self._counting: Any = module.register_forward_pre_hook(self._rows, with_kwargs=True)
+        self._rows: _Rows | None = _Rows(module, self._settled)
+        self._widens, self._balance, self._since = widens, 0.0, time.monotonic()
 
     def __repr__(self) -> str:
         return f"Watch({str(self._path)!r}, {self.steps} steps, reached={self.reached})"
@@ -500,16 +513,18 @@ class Watch:
             implies, or less than a third of them.
         """
         self.steps += 1
-        if self._counting is not None:
-            self._counting.remove()
-            self._counting = None
-            self._check_steps_per_epoch()
+        if self._rows is not None:
+            self._rows.stop()
+            self._check_steps_per_epoch(self._rows.seen)
+            self._rows = None
             if self._recorder is not None:
                 self._recorder.wait_no_more(self.steps - 1)  # the loop calls only a part
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
-        self.reached = in_the_first_process(self._recorded, before)
+        self.reached, rarely = in_the_first_process(self._timed, (before, False))
+        if rarely:
+            self._plan = CheckpointPlan(self._plan.steps_per_epoch, _RARELY)
         if not self.reached or before:
             return False
         chosen = None if self._recorder is None else self._recorder.prediction(self.steps)
@@ -530,14 +545,14 @@ class Watch:
         if self._recorder is not None and self._recorder.waits:
             self._recorder.go_on(self._module, self.steps)
 
-    def _check_steps_per_epoch(self) -> None:
+    def _check_steps_per_epoch(self, seen: int) -> None:
         """Warn if the first step took far more or fewer samples than `steps_per_epoch` implies."""
         import torch
 
         several = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if several or self._recorder is None or not self._rows.seen:
+        if several or self._recorder is None or not seen:
             return
-        n, seen = len(self._recorder.passes.labels), self._rows.seen
+        n = len(self._recorder.passes.labels)
         likely, given = math.ceil(n / seen), self._plan.steps_per_epoch
         if max(likely, given) > _APART * min(likely, given):
             warn_user(
@@ -571,6 +586,14 @@ class Watch:
     def steps_per_epoch(self) -> int:
         """Number of optimizer steps in an epoch, as it was given."""
         return self._plan.steps_per_epoch
+
+    def _timed(self) -> tuple[bool, bool]:
+        """Record the present step; return whether ρ is reached, and whether to record rarely."""
+        start = time.monotonic()
+        reached = self._recorded()
+        self._balance += time.monotonic() - start - (start - self._since)
+        self._since = time.monotonic()
+        return reached, self._widens and self._balance > 0
 
     def _recorded(self, *, goes_on: bool = False, ends: bool = False) -> bool:
         """Record the present step if it is due, or if the training ends there.

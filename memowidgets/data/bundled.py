@@ -11,7 +11,7 @@ import numpy as np
 
 from memowidgets.checks import real_number, whole_number
 from memowidgets.data.images import ImageDataset
-from memowidgets.data.mcq import MCQDataset
+from memowidgets.data.mcq import WARD_TEMPLATE, MCQDataset
 
 # What is said of a patient. Complaints are typical of their ward; rare signs are true signs of an
 # illness of the ward, and some of them sound like another ward.
@@ -20,9 +20,6 @@ COMPLAINTS: dict[str, list[str]] = WORDS["complaints"]
 _WARDS = tuple(COMPLAINTS)
 KINDS = ("ordinary", "atypical", "wrong ward", "identifier", "near duplicate")
 _SHARES = {"atypical": 0.16, "wrong ward": 0.04, "identifier": 0.05, "near duplicate": 0.06}
-WARD_TEMPLATE = (
-    "{question}\nWard:"  # all questions have the same options, which would only cost tokens
-)
 
 
 def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:

@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -63,8 +64,8 @@ class Dataset(abc.ABC):
         Whether each sample is a canary, planted so that a model must memorise it. None if unknown.
     source : dict or None
         Loader and arguments that give the same dataset again. None if only its owner can.
-    encoding : mapping of str to array
-        Numbers of a fitted encoding. Empty for samples that need none.
+    encoding : object or None
+        A fitted encoding. None for samples that need none.
     """
 
     ids: NDArray[np.str_]
@@ -72,7 +73,7 @@ class Dataset(abc.ABC):
     class_names: tuple[str, ...]
     canaries: BoolArray | None
     source: dict[str, Any] | None
-    encoding: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    encoding: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ()  # with one value for each sample
     _noun: ClassVar[str] = "samples"  # in messages
@@ -80,7 +81,7 @@ class Dataset(abc.ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))  # it is frozen
         if self.canaries is not None:  # what is given away changes no later answer
-            canaries = np.array(self.canaries, dtype=np.bool_)
+            canaries = np.array(to_numpy(self.canaries), dtype=np.bool_)
             canaries.flags.writeable = False
             object.__setattr__(self, "canaries", canaries)
 
@@ -240,7 +241,7 @@ class Dataset(abc.ABC):
         """
         return self
 
-    def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:  # noqa: ARG002
+    def with_encoding(self, encoding: Any) -> Self:  # noqa: ARG002 - for tables
         """Return the same samples with an encoding that was fitted before; unchanged by default."""
         return self
 
@@ -255,10 +256,20 @@ class Dataset(abc.ABC):
         return self._replaced(source={"loader": loader, "arguments": plain})
 
     @classmethod
-    def _from_file(cls, loader: str, path: str | os.PathLike[str], rows: Rows, **how: Any) -> Self:
-        """Return what rows of a file give, with the file as its source and how it was read."""
+    def _from_file(
+        cls,
+        loader: str,
+        path: str | os.PathLike[str],
+        rows: Rows,
+        cells: Mapping[str, str] = MappingProxyType({}),
+        **how: Any,
+    ) -> Self:
+        """Return what rows of a file give, with the file as its source and how it was read.
+
+        `cells` says how a CSV file separates its cells.
+        """
         data = cls._from_rows(rows, **how)
-        return data.with_source(f"{cls.__name__}.{loader}", path=path, **how)
+        return data.with_source(f"{cls.__name__}.{loader}", path=path, **cells, **how)
 
     @classmethod
     def _from_rows(cls, *_rows: Any, **_how: Any) -> Self:
@@ -535,24 +546,31 @@ def checked_classes(
     """Return labels as integers from 0, and the names of their classes.
 
     Labels can be strings: then the classes are `class_names`, or the strings that occur, sorted.
-    A class that never occurs gets a warning, and so do two that are written almost alike.
+    A class that never occurs gets a warning.
     """
     numbers, names = numbered_labels(labels, class_names, where)
     integers = checked_labels(numbers, names)
     known = checked_class_names(names, integers)
-    warn_of_absent(integers, known, numbered=class_names is None)
+    warn_of_absent(integers, known, numbered=names is None)
+    return integers, known
+
+
+def warn_of_likeness(class_names: Iterable[str]) -> None:
+    """Warn of the first two classes whose names a reader would take for one."""
     first: dict[str, str] = {}
-    for name in known if class_names is None else ():
-        plain = re.sub(r"^(\d+)\.0+$", r"\1", " ".join(name.split()))
+    for name in class_names:
+        seen = "".join(one for one in name if unicodedata.category(one) != "Cf")
+        plain = " ".join(unicodedata.normalize("NFC", seen).split())
+        plain = re.sub(r"^(\d+)\.0+$", r"\1", plain)
         # A and a are letters of an alphabet, Yes and yes are careless
         other = first.setdefault(plain.casefold() if len(plain) > 1 else plain, name)
         if other != name:
             warn_user(
-                f"the classes {quoted(other)} and {quoted(name)} differ only in capitals or "
-                "spaces, or as 1 and 1.0 do, and are two classes; write them alike if they are one"
+                f"the classes {quoted(other)} and {quoted(name)} differ only in capitals, spaces, "
+                "invisible characters or the coding of accents (NFC and NFD), or as 1 and 1.0 do, "
+                "and are two classes; write them alike if they are one"
             )
-            break
-    return integers, known
+            return
 
 
 def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bool) -> None:
@@ -635,6 +653,7 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"class_names must be unique; {quoted(twice)} occurs more than once")
     check_whole_characters(names, "the class name")
+    warn_of_likeness(names)
     return names
 
 

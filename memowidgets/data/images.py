@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite, check_same_order
+from memowidgets.checks import check_finite, check_same_order, real_numbers
 from memowidgets.data.dataset import (
     ID,
     BoolArray,
@@ -23,7 +23,7 @@ from memowidgets.data.dataset import (
     checked_ids,
     writable,
 )
-from memowidgets.data.pictures import Resize, read_folder, stacked, write_picture
+from memowidgets.data.pictures import Resize, Stretch, read_folder, stacked, write_picture
 from memowidgets.data.rows import labelled, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted
@@ -70,7 +70,8 @@ class ImageDataset(Dataset):
     Examples
     --------
     >>> import numpy as np
-    >>> data = ImageDataset.from_arrays(np.zeros((4, 8, 8)), [0, 1, 0, 1], ["cat", "dog"])
+    >>> pixels = np.arange(256, dtype=np.uint8).reshape(4, 8, 8)
+    >>> data = ImageDataset.from_arrays(pixels, [0, 1, 0, 1], ["cat", "dog"])
     >>> data
     ImageDataset(4 images of 8×8×1, 2 classes)
     >>> data[1].label, data[1].id
@@ -125,14 +126,27 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If the channels are assumed to come first, or a class never occurs.
+            If the channels are assumed to come first, a class never occurs, or equal images have
+            different labels.
         """
         check_same_order(ids=ids, labels=labels)
-        pixels = _checked_pixels(channels_last(np.asarray(images), layout))
+        pixels = _checked_pixels(channels_last(real_numbers(images, "images"), layout))
         integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
-        return cls(pixels, checked_ids(ids, len(pixels)), integers, names)
+        return cls._checked(pixels, integers, names, ids)
+
+    @classmethod
+    def _checked(
+        cls,
+        pixels: NDArray[np.uint8],
+        labels: IntArray,
+        class_names: tuple[str, ...],
+        ids: Sequence[str] | None,
+    ) -> Self:
+        data = cls(pixels, checked_ids(ids, len(pixels)), labels, class_names)
+        data._warn_of_contradictions()
+        return data
 
     @classmethod
     def from_folder(
@@ -140,6 +154,7 @@ class ImageDataset(Dataset):
         path: str | os.PathLike[str],
         resize: Resize | None = None,
         class_names: Mapping[str, str | None] | None = None,
+        stretch: Stretch = False,
     ) -> Self:
         """Read pictures in class folders, such as ``cats/1.png`` and ``dogs/2.jpg``.
 
@@ -157,6 +172,10 @@ class ImageDataset(Dataset):
             that map to one name are one class, and a folder that maps to None is left out. The
             classes have the order of the mapping. By default each folder is the class of its name,
             and the classes are sorted.
+        stretch : bool or (int, int)
+            Levels of pictures of 16 bits that become black and white: True for the lowest and the
+            highest of all of them, or two levels, such as ``(0, 4095)`` for 12 bits. Without it
+            65535 becomes white, so pictures that use fewer bits are dark and lose levels.
 
         Returns
         -------
@@ -179,11 +198,12 @@ class ImageDataset(Dataset):
         UserWarning
             If files are left out because they are not pictures, broken or too large, or pictures
             are changed (animated ones, of which the first image is used, 16-bit and transparent
-            ones).
+            ones), with the number of grey levels that are left.
         """
-        found = read_folder(path, resize, class_names)
+        found = read_folder(path, resize, class_names, stretch)
         data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
-        return data.with_source("from_folder", path=path, resize=resize, class_names=class_names)
+        how = {"resize": resize, "class_names": class_names, "stretch": stretch}
+        return data.with_source("from_folder", path=path, **how)
 
     @classmethod
     def from_hf(
@@ -194,6 +214,7 @@ class ImageDataset(Dataset):
         class_names: Sequence[str] | None = None,
         ids: str | None = None,
         resize: Resize | None = None,
+        stretch: Stretch = False,
     ) -> Self:
         """Create a dataset from a `datasets.Dataset` in memory.
 
@@ -211,7 +232,7 @@ class ImageDataset(Dataset):
         ids : str, optional
             Name of the column with unique names of the samples. By default ``id`` if there is such
             a column, else positions.
-        resize : int or (height, width), optional
+        resize, stretch
             As in `from_folder`.
 
         Returns
@@ -235,8 +256,8 @@ class ImageDataset(Dataset):
         rows = rows_of_hf(dataset, {label, ID if ids is None else ids})
         found = labelled(rows, label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
-        pixels = stacked((row[image] for row in pictures), resize, "the dataset")
-        return cls(pixels, checked_ids(found.ids, len(pixels)), found.labels, found.class_names)
+        pixels = stacked((row[image] for row in pictures), resize, "the dataset", stretch)
+        return cls._checked(pixels, found.labels, found.class_names, found.ids)
 
     def _summary(self) -> Iterable[str]:
         shape = "×".join(map(str, self.images.shape[1:]))
@@ -384,8 +405,6 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
         raise ValueError(f"images are empty: their shape is {images.shape}")
     if images.dtype == np.uint8:
         return np.array(images, order="C")  # a copy, because the caller may change the original
-    if images.dtype.kind not in "fiub":
-        raise ValueError(f"images must be numbers, not {images.dtype}")
     rows = images.reshape(len(images), -1)
     check_finite(rows, "images", "remove or correct them")
     inside = ((rows >= 0) & (rows <= 1)).all(axis=1)

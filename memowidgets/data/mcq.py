@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from string import Formatter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import warn_user
 from memowidgets.data.dataset import (
     ID,
     BoolArray,
@@ -49,9 +50,16 @@ TEMPLATES = (
     "{question}\nChoose from:\n{options}\nLetter:",
     "Read the question and pick a letter.\n\n{question}\n\n{options}\n\nI pick",
 )
+# of generated notes, whose options are the same wards in the same order
+WARD_TEMPLATE = (
+    "{question}\nWard:"  # all questions have the same options, which would only cost tokens
+)
+TEXT_TEMPLATES = ("{question}\n\n{options}\n\nAnswer:",)  # where the option's text follows
 CHAT = "{question}\n{options}"  # of a user's message, if nothing else is said
 _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
+_REPLIES = ("letter", "text")
+_BY_CHANCE = 0.01  # chance that no answer is the first option, above which nothing is said
 _COLUMNS = ("question", "choices", "answer", "id", "attributes")
 _OPENING = "([{<\"'«“‘"
 
@@ -71,7 +79,7 @@ class MCQSample:
     label : int
         Position of the option it is trained on.
     prompt : str
-        Text that a language model reads. The letter of the label comes next.
+        Text that a language model reads. The letter or the text of the label comes next.
     attributes : dict of str to str
         Other values of its record.
     canary : bool
@@ -87,12 +95,22 @@ class MCQSample:
     canary: bool = False
 
 
+class Asking(TypedDict, total=False):
+    """Keywords of all constructors of questions, as `MCQDataset.from_records` explains them."""
+
+    reply: str
+    prompt_seed: int
+    answers: str
+    equal_options: str
+    tokenizer: Any
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class MCQDataset(Dataset):
     r"""Multiple-choice questions; created by `from_records`, `from_jsonl`, `from_csv` or `from_hf`.
 
     A label is the position of an option, and its class name is the option's letter, ``"A"`` to
-    ``"J"``. Each prompt ends where the label follows, as the text in `label_texts`.
+    ``"J"``. Each prompt ends where the label follows, as one of the texts in `replies`.
 
     Attributes
     ----------
@@ -109,6 +127,8 @@ class MCQDataset(Dataset):
     prompt_seed : int
         Seed for the choice of templates. The choice depends on the question's content alone, so
         every model and every subset of the dataset uses the same prompt, and so do duplicates.
+    reply : {"letter", "text"}
+        Whether the letter of an option follows the prompt, or its text.
 
     Examples
     --------
@@ -121,7 +141,7 @@ class MCQDataset(Dataset):
     ... )
     >>> data
     MCQDataset(2 questions, 2 to 3 options)
-    >>> print(data[0].prompt + data.label_texts[data[0].label])
+    >>> print(data[0].prompt + data.replies(0)[data[0].label])
     2 + 2?
     A. four
     B. five
@@ -136,6 +156,7 @@ class MCQDataset(Dataset):
     attributes: dict[str, TextArray] = field(default_factory=dict)
     templates: tuple[str, ...] = TEMPLATES
     prompt_seed: int = 0
+    reply: str = "letter"
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
 
@@ -147,6 +168,7 @@ class MCQDataset(Dataset):
         cls,
         rows: Iterable[Mapping[str, Any]] | Rows,
         template: str | Sequence[str] | None = None,
+        reply: str = "letter",
         *,
         prompt_seed: int = 0,
         answers: str = "auto",
@@ -161,9 +183,13 @@ class MCQDataset(Dataset):
             Records with ``question``, ``choices`` (2 to 10 texts), ``answer``, and optionally
             ``id``. Everything else becomes an attribute.
         template : str or sequence of str, optional
-            Format strings that turn a question into a prompt, with ``{question}`` and usually
-            ``{options}`` (one line each, ``A. …``), or single options as ``{a}``, ``{b}``, …, and
-            attributes by their names. By default five of our own wording.
+            Format strings that turn a question into a prompt, with ``{question}`` and ``{options}``
+            (one line each, ``A. …``), or all single options as ``{a}``, ``{b}``, …, and attributes
+            by their names. The options may be left out where all questions have the same. By
+            default our own wording.
+        reply : {"letter", "text"}
+            What follows the prompt in training: the letter of the label's option, or its text, such
+            as yes or no. A text must be one token that no other option of its question begins with.
         prompt_seed : int
             Seed for the choice of each question's template.
         answers : {"auto", "index", "letter", "text"}
@@ -198,14 +224,42 @@ class MCQDataset(Dataset):
         >>> data.relabel(by="field")[0].choices
         ('geology', 'physics')
         """
+        for name, value, valid in (
+            ("answers", answers, _ANSWERS),
+            ("equal_options", equal_options, _EQUAL_OPTIONS),
+            ("reply", reply, _REPLIES),
+        ):
+            if value not in valid:
+                raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
         records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        return cls._made(
-            records if isinstance(records, Rows) else rows_of_records(records),
-            template=in_chat(template, tokenizer),
-            prompt_seed=prompt_seed,
-            answers=answers,
-            equal_options=equal_options,
+        found = records if isinstance(records, Rows) else rows_of_records(records)
+        if not len(found):
+            raise ValueError("the dataset is empty: it has no question")
+        questions, choices, numbers = [], [], []
+        for where, fields in found.records():
+            texts = fields.get("question"), fields.get("choices")
+            question, options = checked_texts(*texts, where, equal_options)
+            questions.append(question)
+            choices.append(options)
+            numbers.append(_label(fields.get("answer"), options, answers, where))
+        letters = LETTERS[: max(map(len, choices))]
+        labels = checked_labels(numbers, letters)
+        _warn_of_counting(found.columns["answer"], labels, choices)
+        own = ("question", "choices", "answer", ID)
+        data = cls(
+            questions=tuple(questions),
+            choices=tuple(choices),
+            ids=checked_ids(_ids(found), len(questions)),
+            labels=labels,
+            class_names=checked_class_names(letters, labels),
+            attributes={
+                name: np.array(list(map(attribute_text, values)), dtype=object)
+                for name, values in found.columns.items()
+                if name not in own
+            },
+            reply=reply,
         )
+        return data.with_template(template, prompt_seed, tokenizer=tokenizer)
 
     @classmethod
     def from_jsonl(
@@ -213,12 +267,9 @@ class MCQDataset(Dataset):
         path: str | Path,
         template: str | Sequence[str] | None = None,
         *,
-        prompt_seed: int = 0,
-        answers: str = "auto",
-        equal_options: str = "error",
-        tokenizer: Any = None,
         columns: Mapping[str, Any] | None = None,
         choices: Sequence[str] | None = None,
+        **how: Unpack[Asking],
     ) -> Self:
         r"""Read a JSON Lines file in UTF-8, with one object per line.
 
@@ -226,11 +277,14 @@ class MCQDataset(Dataset):
         ----------
         path : str or Path
             File whose objects have the keys of `from_records`, or others that `columns` names.
-        template, prompt_seed, answers, equal_options, tokenizer
-            As in `from_records`. The source keeps the prompts that the tokenizer gave, so the file
-            is read again without it.
+        template : str or sequence of str, optional
+            As in `from_records`.
         columns, choices
             As in `from_hf`, with keys of the objects instead of columns.
+        **how
+            `reply`, `prompt_seed`, `answers`, `equal_options` and `tokenizer`, as in
+            `from_records`. The source keeps the prompts that the tokenizer gave, so the file is
+            read again without it.
 
         Returns
         -------
@@ -264,10 +318,8 @@ class MCQDataset(Dataset):
             read_jsonl(path),
             columns=columns,
             choices=choices,
-            template=in_chat(template, tokenizer),
-            prompt_seed=prompt_seed,
-            answers=answers,
-            equal_options=equal_options,
+            template=in_chat(template, how.pop("tokenizer", None)),
+            **how,
         )
 
     @classmethod
@@ -278,12 +330,10 @@ class MCQDataset(Dataset):
         template: str | Sequence[str] | None = None,
         *,
         choices: Sequence[str] | None = None,
-        prompt_seed: int = 0,
-        answers: str = "auto",
-        equal_options: str = "error",
-        tokenizer: Any = None,
+        sep: str = ",",
+        **how: Unpack[Asking],
     ) -> Self:
-        r"""Read a CSV file in UTF-8 with commas.
+        r"""Read a CSV file in UTF-8.
 
         Parameters
         ----------
@@ -298,7 +348,11 @@ class MCQDataset(Dataset):
         choices : sequence of str, optional
             Options of every question, if they are the same in every row and the file has no columns
             for them, such as ``["no", "yes"]``.
-        template, prompt_seed, answers, equal_options, tokenizer
+        template : str or sequence of str, optional
+            As in `from_records`.
+        sep : str
+            Character between two cells, such as ``";"`` or a tab.
+        **how
             As in `from_jsonl`.
 
         Returns
@@ -328,13 +382,12 @@ class MCQDataset(Dataset):
         return cls._from_file(
             "from_csv",
             path,
-            read_csv(path, header=not by_number),
+            read_csv(path, header=not by_number, sep=sep),
+            {"sep": sep},
             columns=columns,
             choices=choices,
-            template=in_chat(template, tokenizer),
-            prompt_seed=prompt_seed,
-            answers=answers,
-            equal_options=equal_options,
+            template=in_chat(template, how.pop("tokenizer", None)),
+            **how,
         )
 
     @classmethod
@@ -345,10 +398,7 @@ class MCQDataset(Dataset):
         template: str | Sequence[str] | None = None,
         *,
         choices: Sequence[str] | None = None,
-        prompt_seed: int = 0,
-        answers: str = "auto",
-        equal_options: str = "error",
-        tokenizer: Any = None,
+        **how: Unpack[Asking],
     ) -> Self:
         """Create a dataset from a `datasets.Dataset` in memory.
 
@@ -361,8 +411,10 @@ class MCQDataset(Dataset):
             records with ``text`` and ``label``, as in ARC.
         choices : sequence of str, optional
             Options of every question, as in `from_csv`.
-        template, prompt_seed, answers, equal_options, tokenizer
+        template : str or sequence of str, optional
             As in `from_records`.
+        **how
+            As in `from_jsonl`.
 
         Returns
         -------
@@ -376,15 +428,7 @@ class MCQDataset(Dataset):
         TypeError
             If `dataset` has several splits, is streamed, or is something else.
         """
-        return cls._from_rows(
-            rows_of_hf(dataset),
-            columns=columns,
-            choices=choices,
-            template=in_chat(template, tokenizer),
-            prompt_seed=prompt_seed,
-            answers=answers,
-            equal_options=equal_options,
-        )
+        return cls._from_rows(rows_of_hf(dataset), columns, choices, template=template, **how)
 
     @classmethod
     def _from_rows(
@@ -394,51 +438,7 @@ class MCQDataset(Dataset):
         choices: Sequence[str] | None = None,
         **how: Any,
     ) -> Self:
-        return cls._made(rows_of_columns(found, columns, choices), **how)
-
-    @classmethod
-    def _made(
-        cls,
-        rows: Rows,
-        *,
-        template: str | Sequence[str] | None,
-        prompt_seed: int,
-        answers: str,
-        equal_options: str,
-    ) -> Self:
-        """Return questions from rows whose columns are ours, or raise for the first bad one."""
-        for name, value, valid in (
-            ("answers", answers, _ANSWERS),
-            ("equal_options", equal_options, _EQUAL_OPTIONS),
-        ):
-            if value not in valid:
-                raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
-        if not len(rows):
-            raise ValueError("the dataset is empty: it has no question")
-        questions, choices, numbers = [], [], []
-        for where, fields in rows.records():
-            texts = fields.get("question"), fields.get("choices")
-            question, options = checked_texts(*texts, where, equal_options)
-            questions.append(question)
-            choices.append(options)
-            numbers.append(_label(fields.get("answer"), options, answers, where))
-        letters = LETTERS[: max(map(len, choices))]
-        labels = checked_labels(numbers, letters)
-        others = [
-            name for name in rows.columns if name not in ("question", "choices", "answer", ID)
-        ]
-        data = cls(
-            questions=tuple(questions),
-            choices=tuple(choices),
-            ids=checked_ids(_ids(rows), len(questions)),
-            labels=labels,
-            class_names=checked_class_names(letters, labels),
-            attributes={
-                name: np.array(list(map(attribute_text, rows.columns[name])), dtype=object)
-                for name in others
-            },
-        )
-        return data.with_template(template, prompt_seed)
+        return cls.from_records(rows_of_columns(found, columns, choices), **how)
 
     def _summary(self) -> Iterable[str]:
         fewest, most = min(self.n_choices, default=0), max(self.n_choices, default=0)
@@ -468,6 +468,7 @@ class MCQDataset(Dataset):
         return {
             "template": list(self.templates),
             "prompt_seed": self.prompt_seed,
+            "reply": self.reply,
             "answers": "index",
             "equal_options": "keep",
         }
@@ -483,7 +484,7 @@ class MCQDataset(Dataset):
 
     @property
     def label_texts(self) -> tuple[str, ...]:
-        """Text that follows the prompt for each class: ``" A"``, ``" B"`` and so on.
+        """Letter of each class as it follows a prompt: ``" A"``, ``" B"`` and so on.
 
         The space belongs to the label, as in most tokenizers. If a template ends with a space, a
         line break or an opening bracket, the label is only the letter.
@@ -491,10 +492,18 @@ class MCQDataset(Dataset):
         gap = _label_gap(self.templates[0])
         return tuple(gap + letter for letter in self.class_names)
 
+    def replies(self, index: int) -> tuple[str, ...]:
+        """Return the texts that may follow a prompt, by `reply` the letters or the options."""
+        options = self.choices[index]
+        if self.reply == "letter":
+            return self.label_texts[: len(options)]
+        return tuple(_label_gap(self.templates[0]) + option for option in options)
+
     @property
     def prompt_recipe(self) -> dict[str, Any]:
         """Settings that determine the prompts; models with other prompts are not comparable."""
-        return {"templates": list(self.templates), "seed": self.prompt_seed}
+        recipe = {"templates": list(self.templates), "seed": self.prompt_seed}
+        return recipe if self.reply == "letter" else recipe | {"reply": self.reply}
 
     def prompt(self, index: int) -> str:
         """Return the prompt of the question at this position."""
@@ -504,7 +513,8 @@ class MCQDataset(Dataset):
         lettered = list(zip(LETTERS, self.choices[index], strict=False))
         values = self._attributes_of(index)
         values |= {letter.lower(): text for letter, text in lettered}
-        values["options"] = "\n".join(f"{letter}. {text}" for letter, text in lettered)
+        marks = {letter: f"{letter}." if self.reply == "letter" else "-" for letter, _ in lettered}
+        values["options"] = "\n".join(f"{marks[letter]} {text}" for letter, text in lettered)
         return template.format_map(values | {"question": self.questions[index]})
 
     def prompts(self) -> list[str]:
@@ -543,8 +553,8 @@ class MCQDataset(Dataset):
         Raises
         ------
         ValueError
-            If the template lacks ``{question}`` or has an unknown field, or the chat template is
-            missing or drops the question or the answer.
+            If the template lacks ``{question}`` or an option, or has an unknown field, or the chat
+            template is missing or drops the question or the answer.
 
         Examples
         --------
@@ -552,8 +562,10 @@ class MCQDataset(Dataset):
         >>> MCQDataset.from_records(rows).with_template("Q: {question}\n{options}\nA:").prompt(1)
         'Q: 1?\nA. x\nB. y\nA:'
         """
-        templates = checked_templates(in_chat(template, tokenizer))
+        default = TEMPLATES if self.reply == "letter" else TEXT_TEMPLATES
+        templates = checked_templates(in_chat(template, tokenizer), default)
         check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
+        check_options(templates, self.choices, self.reply)
         return self._replaced(templates=templates, prompt_seed=prompt_seed)
 
     def with_texts(self, texts: Mapping[str, str | tuple[str, Sequence[str]]]) -> Self:
@@ -846,6 +858,19 @@ def _missing(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
+def _warn_of_counting(
+    given: Sequence[Any], labels: IntArray, choices: Sequence[tuple[str, ...]]
+) -> None:
+    """Warn if positions seem to be counted from 1: no answer is the first option."""
+    counted = all(isinstance(answer, int) or str(answer).strip().isdecimal() for answer in given)
+    chance = math.prod(1 - 1 / len(options) for options in choices)
+    if counted and labels.min() > 0 and chance < _BY_CHANCE:
+        warn_user(
+            f"no answer of {len(labels)} questions is 0, and positions are counted from 0; if "
+            "yours are counted from 1, subtract 1 from each"
+        )
+
+
 def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> int:
     """Return the position of the option that an answer means: by position, letter or text."""
     if _missing(answer):
@@ -887,6 +912,8 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
         "text": "the text of an option",
     }
     valid = " or ".join(meant.values()) if answers == "auto" else meant[answers]
+    if ("index", len(choices)) in found:
+        valid += ". Positions are counted from 0: subtract 1 if yours are counted from 1"
     raise ValueError(
         f"{where}: the answer {shown}is not one of the {len(choices)} options; it must be {valid}"
     )
@@ -895,10 +922,12 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
 # Prompts
 
 
-def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
+def checked_templates(
+    template: str | Sequence[str] | None, default: tuple[str, ...] = TEMPLATES
+) -> tuple[str, ...]:
     """Return checked templates as a tuple; by default our own."""
     if template is None:
-        return TEMPLATES
+        return default
     templates = (template,) if isinstance(template, str) else tuple(template)
     if not templates or not all(isinstance(one, str) for one in templates):
         raise TypeError("template must be a text or several texts")
@@ -977,6 +1006,29 @@ def check_fit(
                     f"the template asks for {{{name}}}, but the question "
                     f"{quoted(ids[position])} has none"
                 )
+
+
+def check_options(templates: Sequence[str], choices: Sequence[tuple[str, ...]], reply: str) -> None:
+    """Raise if a template shows only some options of a question, or none.
+
+    Options that all questions have may be in its own words, or not at all where they are replies.
+    """
+    letters = {letter.lower() for letter in LETTERS[: max(map(len, choices))]}
+    shared = choices[0] if len(set(choices)) == 1 else ()
+    for template in templates:
+        shown, words = _fields(template), template.casefold()
+        is_known = shared and (
+            reply == "text"
+            or template == WARD_TEMPLATE
+            or all(option.casefold() in words for option in shared)
+        )
+        lacking = sorted(letters - shown)
+        if "options" in shown or not lacking or (is_known and letters.isdisjoint(shown)):
+            continue
+        raise ValueError(
+            f"the template {template!r} does not show each question's options: it lacks "
+            f"{listed(f'{{{letter}}}' for letter in lacking)}. Add these, or {{options}}"
+        )
 
 
 def _label_gap(template: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import check_unmasked
 from memowidgets.data.dataset import (
     BoolArray,
     Dataset,
@@ -221,6 +222,7 @@ def _hash(inputs: Any) -> str:
         if isinstance(leaf, str | bytes | int | float | None):
             parts.append(f"{type(leaf).__name__} {leaf!r}")
         else:  # tensors, arrays and pictures
+            check_unmasked(leaf)
             values = _array(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
             parts += [f"{values.dtype}{values.shape}", np.ascontiguousarray(values).tobytes()]
     return digest_of(*parts)

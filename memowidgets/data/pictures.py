@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 Resize = int | tuple[int, int]
+Stretch = bool | tuple[int, int]
+Pixels = NDArray[Any]  # (height, width, 1 or 3), uint8, or uint16 of more than 256 grey levels
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 50_000_000
@@ -36,6 +38,7 @@ _NAMED = 3
 _TOO_MANY = f"more than {MOST_PIXELS // 1_000_000} million pixels"
 _WIDEST_GREY = 65535
 _SHORT_GREY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
+_NOT_READ = {b"avif": "AVIF", b"avis": "AVIF", b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIF"}
 
 
 class UnreadableError(Exception):
@@ -114,6 +117,7 @@ def read_folder(
     path: str | os.PathLike[str],
     resize: Resize | None,
     class_names: Mapping[str, str | None] | None = None,
+    stretch: Stretch = False,
 ) -> Pictures:
     """Decode the pictures in the class folders of a folder or zip, as `read_classes` does.
 
@@ -123,7 +127,7 @@ def read_folder(
         tops = {file.parts[0] for file in files}
         below_one = len(tops) == 1 and all(len(file.parts) > 2 for file in files)
         depth = 1 if below_one and zipfile.is_zipfile(path) else 0
-        return read_classes(files, depth, resize, str(path), class_names)
+        return read_classes(files, depth, resize, str(path), class_names, stretch)
 
 
 def read_classes(
@@ -132,6 +136,7 @@ def read_classes(
     resize: Resize | None,
     where: str,
     class_names: Mapping[str, str | None] | None = None,
+    stretch: Stretch = False,
 ) -> Pictures:
     """Decode the pictures of a tree of class folders.
 
@@ -141,7 +146,7 @@ def read_classes(
         Files of the tree.
     depth : int
         Index of the path component that names the class.
-    resize, class_names
+    resize, class_names, stretch
         As in `ImageDataset.from_folder`.
     where : str
         Name of the tree in messages.
@@ -160,7 +165,7 @@ def read_classes(
     _check_classes(files, depth, where)
     folders = sorted({file.parts[depth] for file in files if len(file.parts) > depth + 1})
     named = _named_folders(folders, class_names, where)
-    pictures, classes = _Stack(where, resize), []
+    pictures, classes = _Stack(where, resize, stretch), []
     left_out: dict[str, list[str]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
@@ -219,7 +224,9 @@ def _named_folders(
     return {shown[name]: one for name, one in class_names.items() if name in shown}
 
 
-def stacked(pictures: Iterable[Any], resize: Resize | None, where: str) -> NDArray[np.uint8]:
+def stacked(
+    pictures: Iterable[Any], resize: Resize | None, where: str, stretch: Stretch = False
+) -> NDArray[np.uint8]:
     """Return Pillow's pictures, or arrays of pixels, as one array (n, height, width, channels).
 
     Raises
@@ -227,7 +234,7 @@ def stacked(pictures: Iterable[Any], resize: Resize | None, where: str) -> NDArr
     ValueError
         If one is missing or is not a picture, or their sizes differ and `resize` is None.
     """
-    found = _Stack(where, resize)
+    found = _Stack(where, resize, stretch)
     for row, picture in enumerate(pictures):
         try:
             pixels, notes = _pixels(_as_picture(picture))
@@ -237,7 +244,7 @@ def stacked(pictures: Iterable[Any], resize: Resize | None, where: str) -> NDArr
     return found.stacked()
 
 
-def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+def decoded(raw: bytes) -> tuple[Pixels, tuple[str, ...]]:
     """Decode a picture of shape (height, width, 1 or 3), and return notes on what was changed.
 
     Raises
@@ -255,7 +262,9 @@ def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
             if picture.size[0] * picture.size[1] <= MOST_PIXELS:
                 return _pixels(picture)
     except module.UnidentifiedImageError:
-        raise UnreadableError("not a picture") from None
+        kind = _NOT_READ.get(raw[8:12]) if raw[4:8] == b"ftyp" else None
+        unread = f"{kind}, which is not read: save it as PNG or JPEG"
+        raise UnreadableError("not a picture" if kind is None else unread) from None
     except module.DecompressionBombError:
         raise UnreadableError(_TOO_MANY) from None
     except (UnreadableError, MemoryError):
@@ -273,7 +282,7 @@ def write_picture(path: Path, image: NDArray[np.uint8]) -> None:
     path.write_bytes(out.getvalue())
 
 
-def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
+def resized(image: Pixels, size: Resize) -> Pixels:
     """Return a picture at another size, antialiased.
 
     A pair is (height, width), and the proportions may change. A number is the side of a square: the
@@ -287,15 +296,17 @@ def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
         side = min(height, width)
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
-    picture = module.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-    small = picture.resize(wanted[::-1], module.Resampling.BILINEAR, box=box)
-    return np.asarray(small, dtype=np.uint8).reshape(*wanted, image.shape[2])
+    plane = image[..., 0] if image.shape[2] == 1 else image
+    picture = module.fromarray(plane.astype(np.float32) if image.dtype == np.uint16 else plane)
+    small = np.asarray(picture.resize(wanted[::-1], module.Resampling.BILINEAR, box=box))
+    pixels: Pixels = np.rint(small).astype(image.dtype).reshape(*wanted, image.shape[2])
+    return pixels
 
 
 class _Stack:
     """Pictures of one size, added one after another, with notes on those that were changed."""
 
-    def __init__(self, where: str, resize: Resize | None) -> None:
+    def __init__(self, where: str, resize: Resize | None, stretch: Stretch) -> None:
         sides: Any = (resize, resize) if isinstance(resize, int) else resize
         good = isinstance(sides, tuple | list) and len(sides) == 2
         good = good and all(type(side) is int and side > 0 for side in sides)
@@ -303,12 +314,17 @@ class _Stack:
             raise ValueError(
                 f"resize must be a number of pixels or (height, width), not {resize!r}"
             )
+        if not isinstance(stretch, bool) and not 0 <= stretch[0] < stretch[1] <= _WIDEST_GREY:
+            raise ValueError(
+                "stretch must be True, or the levels of 16 bits that become black and white, such "
+                f"as (0, 4095), not {stretch!r}"
+            )
         self.names: list[str] = []
-        self._where, self._resize = where, resize
-        self._images: list[NDArray[np.uint8]] = []
+        self._where, self._resize, self._stretch = where, resize, stretch
+        self._images: list[Pixels] = []
         self._changed: dict[str, list[str]] = {}
 
-    def add(self, image: NDArray[np.uint8], notes: Sequence[str], name: str) -> None:
+    def add(self, image: Pixels, notes: Sequence[str], name: str) -> None:
         name = readable(name)
         for note in notes:
             self._changed.setdefault(note, []).append(name)
@@ -327,6 +343,7 @@ class _Stack:
 
     def stacked(self) -> NDArray[np.uint8]:
         """Return all pictures as one array, and warn of changed ones."""
+        self._reduce()
         for note, names in self._changed.items():
             warn_user(f"{len(names)} pictures of {self._where}: {note} ({_some(names)})")
         channels = max(image.shape[2] for image in self._images)
@@ -338,6 +355,25 @@ class _Stack:
         for i, image in enumerate(self._images):
             stacked[i] = image  # a grey picture is repeated in all channels
         return stacked
+
+    def _reduce(self) -> None:
+        """Reduce pictures of 16 bits to 256 grey levels, all by the same levels."""
+        wide = [i for i, image in enumerate(self._images) if image.dtype == np.uint16]
+        if not wide:
+            return
+        low = min(int(self._images[i].min()) for i in wide)
+        high = max(int(self._images[i].max()) for i in wide)
+        black, white = 0, _WIDEST_GREY
+        if self._stretch:
+            black, white = (low, high) if isinstance(self._stretch, bool) else self._stretch
+        left = np.zeros(256, dtype=np.bool_)
+        for i in wide:
+            share = (self._images[i].astype(np.float64) - black) / max(white - black, 1)
+            self._images[i] = np.rint(255 * share.clip(0, 1)).astype(np.uint8)
+            left[self._images[i]] = True
+        said = f"16 bits reduced to 8: {int(left.sum())} grey levels are left of {low} to {high}"
+        advice = "" if self._stretch else "; stretch=True uses all 256 for them"
+        self._changed[said + advice] = [self.names[i] for i in wide]
 
 
 def readable(name: str) -> str:
@@ -430,8 +466,8 @@ def _as_picture(picture: Any) -> Image.Image:
     return from_pixels
 
 
-def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    """Return 8-bit pixels, (height, width, 1 or 3), and notes on what was changed for that."""
+def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:
+    """Return the pixels of a picture, and notes on what was changed for that."""
     from PIL import ImageOps
 
     notes = []
@@ -442,18 +478,15 @@ def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
         values = np.asarray(picture).astype(np.int64)
         if values.min() < 0 or values.max() > _WIDEST_GREY:
             raise UnreadableError("grey levels beyond 16 bits")
-        pixels = np.rint(values / 257).astype(np.uint8)[..., np.newaxis]
-        return pixels, (*notes, "16 bits reduced to 8")
+        return values.astype(np.uint16)[..., np.newaxis], tuple(notes)
     if picture.mode == "F":
         raise UnreadableError("real numbers of unknown range")
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        colours = np.asarray(picture.convert("RGBA"), dtype=np.float64)
-        if colours[..., 3].min() < 255:
+        colours, mode = picture.convert("RGBA"), "L" if picture.mode == "LA" else "RGB"
+        if np.asarray(colours)[..., 3].min() < 255:
             notes.append("transparent parts became white")
-            alpha = colours[..., 3:] / 255
-            flat = np.rint(colours[..., :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
-            on_white: Image.Image = _pillow().fromarray(flat)
-            picture = on_white.convert("L") if picture.mode == "LA" else on_white
+            white = _pillow().new("RGBA", colours.size, "white")
+            picture = _pillow().alpha_composite(white, colours).convert(mode)
     grey = picture.mode in ("1", "L")
     array = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
     return array[..., np.newaxis] if grey else array, tuple(notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memowidgets.checks import is_missing, warn_user
+from memowidgets.checks import as_code, is_missing, warn_user
 from memowidgets.data.dataset import ID, IntArray, checked_classes
 from memowidgets.files import checked_path
 from memowidgets.store import NotThereError
@@ -40,6 +41,8 @@ class Rows:
         Place of each row: ``"row 3"``, or a file and its line.
     are_cells : bool
         Whether each value is the text of a cell, as in a CSV file.
+    decimal : str
+        Decimal point of numbers in cells.
     class_names : dict of str to sequence of str
         Names of the classes of those columns that are numbers of classes.
     categorical : sequence of str
@@ -52,6 +55,7 @@ class Rows:
     are_cells: bool = False
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     categorical: Sequence[str] = ()
+    decimal: str = "."
 
     def __len__(self) -> int:
         return len(self.places)
@@ -182,10 +186,10 @@ def check_columns(
 
 def check_once(columns: Sequence[str], where: str) -> None:
     """Raise if two columns have the same name."""
-    twice = [name for name in columns if columns.count(name) > 1]
-    if twice:
+    twice = next((name for name, count in Counter(columns).items() if count > 1), None)
+    if twice is not None:
         raise ValueError(
-            f"{where}: two columns have the name {shown_column(twice[0])}; rename one of them"
+            f"{where}: two columns have the name {shown_column(twice)}; rename one of them"
         )
 
 
@@ -200,14 +204,23 @@ def shown_column(name: object) -> str:
     return quoted(text) if len(text) <= _A_NAME else f"a text of {len(text)} characters"
 
 
-def rows_of_frame(frame: pd.DataFrame) -> Rows:
-    """Return the rows of a DataFrame whose columns may have any names, but not one twice."""
+def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
+    """Return the rows of a DataFrame whose columns may have any names, but not one twice.
+
+    Categories of the column of labels number the classes in their own order.
+    """
     names = [str(name) for name in frame.columns]
     check_once(names, "the table")
-    named = frame.set_axis(names, axis=1)
-    codes = [name for name in names if named[name].dtype == "category"]
-    columns = {name: named[name].tolist() for name in names}
-    return Rows("the table", columns, _numbered("row", len(frame)), categorical=codes)
+    kinds = dict(zip(names, frame.dtypes, strict=True))
+    codes = [name for name, kind in kinds.items() if kind == "category"]
+    columns = {name: frame.iloc[:, i].tolist() for i, name in enumerate(names)}
+    classes = {}
+    if isinstance(label, str) and label in codes:
+        known = frame.iloc[:, names.index(label)].cat
+        columns[label] = [None if code < 0 else code for code in known.codes.tolist()]
+        classes[label] = tuple(map(str, known.categories))
+    places = _numbered("row", len(frame))
+    return Rows("the table", columns, places, class_names=classes, categorical=codes)
 
 
 def rows_of_records(
@@ -279,7 +292,7 @@ def read_jsonl(path: str | Path) -> Rows:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_with_keys_once)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{where}: broken JSON ({error})") from error
         if not isinstance(record, dict):
@@ -291,8 +304,19 @@ def read_jsonl(path: str | Path) -> Rows:
     return rows_of_records(records, places, str(path))
 
 
-def read_csv(path: str | Path, header: Sequence[str] | bool = True) -> Rows:
-    """Read a CSV file in UTF-8 with commas and quoted line breaks, ignoring empty lines.
+def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of a JSON object as a mapping, which would keep the last of equal keys."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {shown_column(twice)} is there twice; keep one of them")
+    return found
+
+
+def read_csv(
+    path: str | Path, header: Sequence[str] | bool = True, sep: str = ",", decimal: str = "."
+) -> Rows:
+    """Read a CSV file in UTF-8 with quoted line breaks, ignoring empty lines.
 
     Parameters
     ----------
@@ -301,25 +325,21 @@ def read_csv(path: str | Path, header: Sequence[str] | bool = True) -> Rows:
     header : bool or sequence of str
         True if the first line names the columns. Without such a line False, which numbers the
         columns from ``"0"``, or their names.
+    sep, decimal : str
+        Character between two cells, and the decimal point of numbers in them.
 
     Raises
     ------
     ValueError
-        If it is empty or broken, a line has another number of cells than the first, or two columns
-        have the same name. The message names file and line.
+        If it is empty or broken, its cells seem to be separated otherwise, a line has another
+        number of cells than the first, or two columns have the same name. The message names file
+        and line.
     """
     path = checked_path(path)
-    reader = csv.reader(io.StringIO(_text_of(path), newline="\n"), strict=True)
-    lines, start = [], 1
-    try:
-        for cells in reader:
-            if cells:
-                lines.append((f"{path}, line {start}", cells))
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {start}: broken CSV ({error})") from error
-    if not lines:
-        raise ValueError(f"{path} is empty: it has no row")
+    for name, mark in (("sep", sep), ("decimal", decimal)):
+        if len(mark) != 1:
+            raise ValueError(f"{name} must be one character, such as ',', not {as_code(mark)}")
+    lines = _lines_of_csv(path, sep)
     expected = "the first line has {}".format
     if header is True:
         names = [name.strip() for name in lines.pop(0)[1]]
@@ -330,9 +350,35 @@ def read_csv(path: str | Path, header: Sequence[str] | bool = True) -> Rows:
     check_once(names, str(path))
     for where, cells in lines:
         if len(cells) != len(names):
-            raise ValueError(f"{where}: {len(cells)} cells, but {expected(len(names))}")
+            raise ValueError(
+                f"{where}: {len(cells)} cells, but {expected(len(names))}; quote cells that have "
+                f"{sep!r} in them, or pass another sep="
+            )
     columns = {name: [cells[i] for _, cells in lines] for i, name in enumerate(names)}
-    return Rows(str(path), columns, [where for where, _ in lines], are_cells=True)
+    places = [where for where, _ in lines]
+    return Rows(str(path), columns, places, are_cells=True, decimal=decimal)
+
+
+def _lines_of_csv(path: Path, sep: str) -> list[tuple[str, list[str]]]:
+    """Return the place and the cells of each line that is not empty."""
+    reader = csv.reader(io.StringIO(_text_of(path), newline="\n"), delimiter=sep, strict=True)
+    lines, start = [], 1
+    try:
+        for cells in reader:
+            if cells:
+                lines.append((f"{path}, line {start}", cells))
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {start}: broken CSV ({error})") from error
+    if not lines:
+        raise ValueError(f"{path} is empty: it has no row")
+    where, first = lines[0]
+    other = next((mark for mark in ",;\t|" if len(first) == 1 and mark in first[0]), None)
+    if other is not None:
+        raise ValueError(
+            f"{where}: one cell between {sep!r}, and several between {other!r}; pass sep={other!r}"
+        )
+    return lines
 
 
 def read_parquet(path: Path) -> Rows:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +24,6 @@ from memowidgets.data.dataset import (
     checked_ids,
 )
 from memowidgets.data.rows import Rows, as_text, labelled, read_csv, read_jsonl, rows_of_frame
-from memowidgets.stamps import digest_of
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ _FEW_ROWS = 20
 _ROW_NAME = re.compile(
     r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII
 )
+# with thousands, a decimal comma, a unit of money or of percent
+_WRITTEN_NUMBER = re.compile(
+    r"[$€£]?\s*[+-]?(\d+|\d{1,3}([.,' \u00a0]\d{3})+)?([.,]\d+)?(?<=\d)(e[+-]?\d+)?\s*[%€]?",
+    re.IGNORECASE,
+)
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
-_TINY = 10 * np.finfo(np.float64).eps  # relative spread below which a column counts as constant
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
 
@@ -60,6 +65,16 @@ class TableSample:
     canary: bool = False
 
 
+class Columns(TypedDict, total=False):
+    """Keywords of all constructors of a table, as `TableDataset.from_frame` explains them."""
+
+    class_names: Sequence[str] | None
+    ids: str | None
+    categorical: Sequence[str]
+    drop: Sequence[str]
+    columns: Sequence[str] | None
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class TableDataset(Dataset):
     """Labelled rows of a table; created by `from_frame`, `from_csv` or `from_jsonl`.
@@ -71,7 +86,7 @@ class TableDataset(Dataset):
     ``StandardScaler``, ``MissingIndicator`` and ``OneHotEncoder(handle_unknown="ignore")``.
 
     An `Audit` fits the encoding on its pool, so held-out rows have no part in it. All of its models
-    use this encoding, and the run directory keeps its numbers. Of categories it keeps hashes.
+    use this encoding. It is fitted again when a run is opened, and never stored.
 
     Equal rows stay on one side of every split.
 
@@ -81,8 +96,8 @@ class TableDataset(Dataset):
         Values of each column: float64 with NaN if missing, or texts with None if missing.
     ids, labels, class_names, canaries, source
         As in `Dataset`.
-    encoding : dict of str to array
-        Numbers of the fitted encoding. Empty before `fitted`.
+    encoding : sklearn.compose.ColumnTransformer or None
+        The fitted encoding. None before `fitted`.
 
     Examples
     --------
@@ -105,7 +120,7 @@ class TableDataset(Dataset):
     class_names: tuple[str, ...]
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
-    encoding: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    encoding: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ("columns",)
     _noun: ClassVar[str] = "rows"
@@ -175,35 +190,33 @@ class TableDataset(Dataset):
         """
         if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
             raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
-        return cls._from_rows(
-            rows_of_frame(frame),
-            label=label,
-            class_names=class_names,
-            ids=ids,
-            categorical=categorical,
-            drop=drop,
-            columns=columns,
-        )
+        rows = rows_of_frame(frame, label)
+        return cls._from_rows(rows, label, class_names, ids, categorical, drop, columns)
 
     @classmethod
     def from_csv(
         cls,
         path: str | Path,
         label: str = "label",
-        class_names: Sequence[str] | None = None,
-        ids: str | None = None,
-        categorical: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
+        *,
+        sep: str = ",",
+        decimal: str = ".",
+        **how: Unpack[Columns],
     ) -> Self:
-        r"""Read a CSV file in UTF-8 with commas and a header. An empty cell is a missing value.
+        r"""Read a CSV file in UTF-8 with a header. An empty cell is a missing value.
 
         Parameters
         ----------
         path : str or Path
             The file. A column is numeric if all of its cells are numbers.
-        label, class_names, ids, categorical, drop, columns
+        label : str
             As in `from_frame`.
+        sep : str
+            Character between two cells, such as ``";"`` or a tab.
+        decimal : str
+            Decimal point of its numbers. For ``","`` there are no points in a number.
+        **how
+            `class_names`, `ids`, `categorical`, `drop` and `columns`, as in `from_frame`.
 
         Returns
         -------
@@ -233,21 +246,11 @@ class TableDataset(Dataset):
         ...     TableDataset.from_csv(path, label="outcome")
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
-        how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
-        how |= {"label": label, "class_names": class_names, "ids": ids}
-        return cls._from_file("from_csv", path, read_csv(path), **how)
+        cells = {"sep": sep, "decimal": decimal}
+        return cls._from_file("from_csv", path, read_csv(path, **cells), cells, label=label, **how)
 
     @classmethod
-    def from_jsonl(
-        cls,
-        path: str | Path,
-        label: str = "label",
-        class_names: Sequence[str] | None = None,
-        ids: str | None = None,
-        categorical: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
-    ) -> Self:
+    def from_jsonl(cls, path: str | Path, label: str = "label", **how: Unpack[Columns]) -> Self:
         """Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
 
         A column is numeric if its values are numbers. A key that an object lacks, or whose value
@@ -257,8 +260,10 @@ class TableDataset(Dataset):
         ----------
         path : str or Path
             The file.
-        label, class_names, ids, categorical, drop, columns
+        label : str
             As in `from_frame`.
+        **how
+            `class_names`, `ids`, `categorical`, `drop` and `columns`, as in `from_frame`.
 
         Returns
         -------
@@ -277,21 +282,18 @@ class TableDataset(Dataset):
         UserWarning
             As in `from_frame`.
         """
-        how: dict[str, Any] = {"categorical": categorical, "drop": drop, "columns": columns}
-        how |= {"label": label, "class_names": class_names, "ids": ids}
-        return cls._from_file("from_jsonl", path, read_jsonl(path), **how)
+        return cls._from_file("from_jsonl", path, read_jsonl(path), label=label, **how)
 
     @classmethod
     def _from_rows(
         cls,
         rows: Rows,
-        *,
-        label: str,
-        class_names: Sequence[str] | None,
-        ids: str | None,
-        categorical: Sequence[str],
-        drop: Sequence[str],
-        columns: Sequence[str] | None,
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+        categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
     ) -> Self:
         if columns is not None and several("drop", drop):
             raise ValueError("columns and drop cannot be combined; pass one of them")
@@ -302,7 +304,8 @@ class TableDataset(Dataset):
         }
         found = labelled(rows, label, class_names, ids, **needed)
         left_out = {label, ids or ID, *needed["drop"]}
-        read = [one for one in rows.columns if one in needed["columns"] and one not in left_out]
+        wanted = set(needed["columns"]) - left_out
+        read = [one for one in rows.columns if one in wanted]
         codes = {*needed["categorical"], *rows.categorical}
         made = _read(rows, read, codes)
         if not made:
@@ -412,45 +415,26 @@ class TableDataset(Dataset):
         -------
         TableDataset
         """
-        columns = self.take(np.asarray(rows, dtype=np.int64)).columns
-        numbers = _numbers(columns)
-        gaps = np.isnan(numbers)
-        medians = np.array(
+        from sklearn.compose import ColumnTransformer
+        from sklearn.impute import MissingIndicator, SimpleImputer
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+        imputed = SimpleImputer(strategy="median", keep_empty_features=True)
+        numbers = [name for name, values in self.columns.items() if _is_numeric(values)]
+        texts = [name for name in self.columns if name not in set(numbers)]
+        encoding = ColumnTransformer(
             [
-                np.median(column[~gap]) if not gap.all() else 0.0
-                for column, gap in zip(numbers, gaps, strict=True)
+                ("numbers", make_pipeline(imputed, StandardScaler()), numbers),
+                ("missing", MissingIndicator(error_on_new=False), numbers),
+                ("texts", OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts),
             ]
         )
-        filled = np.where(gaps, medians.reshape(-1, 1), numbers)
-        means, spread = filled.mean(axis=1), filled.std(axis=1)
-        found = [np.unique(hashes) for hashes in _categories(columns)]
-        encoding = {
-            "medians": medians,
-            "means": means,
-            "scales": np.where(spread <= _TINY * np.abs(means), 1.0, spread),
-            "marked": gaps.any(axis=1),
-            "hashes": np.concatenate([np.empty(0, dtype=np.int64), *found]),
-            "counts": np.array([len(hashes) for hashes in found], dtype=np.int64),
-        }
+        return replace(self, encoding=encoding.fit(self._frame().iloc[np.asarray(rows)]))
+
+    def with_encoding(self, encoding: Any) -> Self:
+        """Return the same rows with the encoding of another dataset with the same columns."""
         return replace(self, encoding=encoding)
-
-    def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the same rows with the encoding of another dataset with the same columns.
-
-        Raises
-        ------
-        ValueError
-            If it is for another number of numeric or categorical columns.
-        """
-        numbers = sum(map(_is_numeric, self.columns.values()))
-        texts = len(self.columns) - numbers
-        known = len(encoding["medians"]), len(encoding["counts"])
-        if known != (numbers, texts):
-            raise ValueError(
-                f"the encoding is for {known[0]} numeric and {known[1]} categorical columns, but "
-                f"the table has {numbers} and {texts}"
-            )
-        return replace(self, encoding=dict(encoding))
 
     def encoded(self) -> NDArray[np.float32]:
         """Return the features that a model reads, (n, n_features).
@@ -460,22 +444,17 @@ class TableDataset(Dataset):
         ValueError
             If no encoding is fitted.
         """
-        if not self.encoding:
+        if self.encoding is None:
             raise ValueError(
                 "this table has no encoding yet: an Audit fits it on its pool; to fit one yourself "
                 "call data.fitted(rows) with the training rows"
             )
-        numbers, code = _numbers(self.columns), self.encoding
-        gaps = np.isnan(numbers)
-        filled = np.where(gaps, code["medians"].reshape(-1, 1), numbers)
-        scaled = (filled - code["means"].reshape(-1, 1)) / code["scales"].reshape(-1, 1)
-        known = np.split(code["hashes"], np.cumsum(code["counts"])[:-1])
-        categories = [
-            found[:, np.newaxis] == hashes
-            for found, hashes in zip(_categories(self.columns), known, strict=False)
-        ]
-        parts = [scaled.T, gaps[code["marked"]].T, *categories]
-        return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
+        return np.ascontiguousarray(self.encoding.transform(self._frame()), dtype=np.float32)
+
+    def _frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame({k: pd.Series(v, dtype=v.dtype) for k, v in self.columns.items()})
 
 
 def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
@@ -498,7 +477,7 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
 def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
     made, problems = {}, []
-    make = _csv_column if rows.are_cells else _column
+    make = partial(_csv_column, decimal=rows.decimal) if rows.are_cells else _column
     for name in names:
         try:
             check_whole_characters([name], "the column name")
@@ -545,50 +524,65 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
             f"the column {quoted(name)} has a value of type {type(other[0]).__name__}; make all of "
             f"them numbers, or all of them texts, or pass drop=[{quoted(name)}]"
         )
-    different = len(set(map(as_text, there)))
-    if not is_category and _FEW_ROWS < different <= _MOST_CATEGORIES and n / 2 < different < n:
+    texts = set(map(as_text, there))
+    different = len(texts)
+    written = [text for text in texts if _WRITTEN_NUMBER.fullmatch(text.strip())]
+    if not is_category and 2 * len(written) > different:
         raise ValueError(
-            f"the column {quoted(name)} has {different} different texts in {n} rows, which would "
-            f"become as many categories; pass drop=[{quoted(name)}], or "
-            f"categorical=[{quoted(name)}] if they are categories"
+            f"the column {quoted(name)} has numbers that are written as texts, such as "
+            f"{quoted(min(written))}; make them numbers (from_csv has decimal=',', pandas has "
+            f"to_numeric) and leave other cells empty, or pass categorical=[{quoted(name)}] if "
+            "they are codes"
         )
-    if different > _MOST_CATEGORIES or (different == n and n > _FEW_ROWS):
+    most = n - 1 if is_category else n / 2
+    if different > _MOST_CATEGORIES or different > max(most, _FEW_ROWS):
+        are_categories = "" if is_category else f", or categorical=[{quoted(name)}] if they are"
         raise ValueError(
             f"the column {quoted(name)} has {different} different texts in {n} rows, too many for "
             f"categories; pass drop=[{quoted(name)}], or ids={quoted(name)} if it names the rows"
+            f"{are_categories}"
         )
 
 
 def _check_no_code(name: str, there: list[Any]) -> None:
     """Raise for a column of numbers that name the rows."""
     different = len(set(there))
-    if different <= _FEW_ROWS or not all(float(value).is_integer() for value in there):
+    whole = all(float(value).is_integer() for value in there)
+    if not whole or not _FEW_ROWS < different == len(there):
         return
-    if different == len(there) and _ROW_NAME.search(name):
+    if _ROW_NAME.search(name):
         raise ValueError(
             f"the column {quoted(name)} has {different} different whole numbers and its name says "
             f"that they name the rows; pass drop=[{quoted(name)}] or ids={quoted(name)}, or rename "
             "it if it is a quantity"
         )
+    if all(before < after for before, after in pairwise(there)):
+        warn_user(
+            f"the whole numbers of the column {quoted(name)} rise from row to row, as ids do, "
+            f"from which a model learns nothing about new rows; pass drop=[{quoted(name)}] unless "
+            "they are a quantity"
+        )
 
 
-def _csv_column(name: str, cells: list[str | None], is_category: bool) -> NDArray[Any]:
+def _csv_column(
+    name: str, cells: list[str | None], is_category: bool, decimal: str = "."
+) -> NDArray[Any]:
     """Return a CSV column: numbers if all cells are, but for those that stand for none.
 
     Codes stay as they are written, because 007 and 7 can be different ones.
     """
     there = [None if cell in _NO_NUMBER else cell for cell in cells]
     try:
-        numbers = [None if cell is None else _number(cell) for cell in there]
+        numbers = [None if cell is None else _number(cell, decimal) for cell in there]
     except ValueError:
         return _column(name, list(cells), is_category)
     return _column(name, list(there) if is_category else list(numbers), is_category)
 
 
-def _number(cell: str) -> float:
-    if "_" in cell:  # 1_2 is 12 for Python, and a code for everybody else
-        raise ValueError
-    return float(cell)
+def _number(cell: str, decimal: str) -> float:
+    if "_" in cell or (decimal != "." and "." in cell):
+        raise ValueError  # 1_2 is 12 for Python, and a code for everybody else
+    return float(cell.replace(decimal, "."))
 
 
 def _is_numeric(values: NDArray[Any]) -> bool:
@@ -599,32 +593,6 @@ def _value(value: Any) -> float | str | None:
     if value is None or isinstance(value, str):
         return value
     return None if np.isnan(value) else float(value) + 0.0  # −0.0 is 0.0
-
-
-def _numbers(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-    """Return the numeric columns, (n_numeric, n)."""
-    found = [values for values in columns.values() if _is_numeric(values)]
-    n = len(next(iter(columns.values())))
-    return np.array(found, dtype=np.float64).reshape(len(found), n)
-
-
-def _categories(columns: Mapping[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
-    """Return a hash of each value of each other column.
-
-    An encoding keeps hashes and not scikit-learn's categories, so that a run directory has no text
-    of a sample.
-    """
-    found = []
-    for values in columns.values():
-        if not _is_numeric(values):
-            number = {value: _hash(value) for value in set(values.tolist())}
-            found.append(np.array([number[v] for v in values.tolist()], dtype=np.int64))
-    return found
-
-
-def _hash(value: str | None) -> int:
-    content = b"\0missing" if value is None else b"\1" + value.encode("utf-8", "surrogatepass")
-    return int.from_bytes(bytes.fromhex(digest_of(content)), "big", signed=True)
 
 
 def _several(count: int, one: str, more: str) -> str:

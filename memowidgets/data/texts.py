@@ -110,8 +110,10 @@ class TextDataset(Dataset):
         label: str = "label",
         class_names: Sequence[str] | None = None,
         ids: str | None = None,
+        *,
+        sep: str = ",",
     ) -> Self:
-        r"""Read a CSV file in UTF-8 with commas and a header.
+        r"""Read a CSV file in UTF-8 with a header.
 
         Parameters
         ----------
@@ -125,6 +127,8 @@ class TextDataset(Dataset):
         ids : str, optional
             Name of the column with unique names of the samples. By default ``id`` if there is such
             a column, else positions.
+        sep : str
+            Character between two cells, such as ``";"`` or a tab.
 
         Returns
         -------
@@ -155,7 +159,8 @@ class TextDataset(Dataset):
         ('card', 'cash')
         """
         how: dict[str, Any] = {"text": text, "class_names": class_names, "ids": ids}
-        return cls._from_file("from_csv", path, read_csv(path), label=label, **how)
+        rows, cells = read_csv(path, sep=sep), {"sep": sep}
+        return cls._from_file("from_csv", path, rows, cells, label=label, **how)
 
     @classmethod
     def from_jsonl(

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, is_tensor, real_numbers, to_numpy, whole_number
+from memowidgets.checks import (
+    check_same_order,
+    is_tensor,
+    numbered_labels,
+    real_numbers,
+    to_numpy,
+    whole_number,
+)
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -29,7 +36,8 @@ def loss(logits: Any, y: ArrayLike) -> Floats:
     logits : (n_samples, n_classes) array_like or torch tensor
         Logits. −inf is allowed for options that a sample does not have, but not for its label.
     y : (n_samples,) array_like of int or str
-        Column of each sample's label. Strings stand for the columns in sorted order.
+        Column of each sample's label. Strings stand for the columns in sorted order, and pandas'
+        categories in their own.
 
     Returns
     -------
@@ -64,7 +72,8 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
         Logits over the options or over the whole vocabulary. −inf is allowed for options that a
         sample does not have, but not for its label.
     y : (n_samples,) array_like of int or str
-        Column of each sample's label. Strings stand for the columns in sorted order.
+        Column of each sample's label. Strings stand for the columns in sorted order, and pandas'
+        categories in their own.
 
     Returns
     -------
@@ -115,15 +124,14 @@ def _checked_columns(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
         raise ValueError(
             f"logits must be (n_samples, n_classes), but have shape {tuple(logits.shape)}"
         )
-    labels = checked_labels(y, logits.shape[0])
+    numbers, names = numbered_labels(to_numpy(y) if is_tensor(y) else y)
+    labels = checked_labels(numbers, logits.shape[0])
     n_columns = int(logits.shape[1])
-    if labels.dtype.kind == "U":
-        names, labels = np.unique(labels, return_inverse=True)
-        if len(names) != n_columns:
-            raise ValueError(
-                f"y holds {len(names)} different strings for {n_columns} columns of logits, so it "
-                "does not tell which column is whose; number the labels by their columns"
-            )
+    if names is not None and len(names) != n_columns:
+        raise ValueError(
+            f"y holds {len(names)} different strings for {n_columns} columns of logits, so it "
+            "does not tell which column is whose; number the labels by their columns"
+        )
     if labels.dtype.kind not in "biu":
         raise TypeError(f"y must hold whole numbers (columns of logits), but has {labels.dtype}")
     outside = (labels < 0) | (labels >= n_columns)
@@ -176,7 +184,64 @@ def _explain(chunk: Floats, labels: NDArray[np.int64], values: Floats, start: in
     raise ValueError(f"row {start + row} has a single option; a logit gap needs two or more")
 
 
+def other_columns(logits: NDArray[Any], labels: NDArray[np.int64]) -> dict[int, int]:
+    """Return the column that answers each class, where that is clearly the one of another class.
+
+    Half of the rows match columns with classes, and the others must confirm each match: at least
+    half of a class has its largest logit in that column, and less than a quarter in its own. These
+    classes must be most of all, or exchange their columns among themselves.
+
+    Parameters
+    ----------
+    logits : (n_samples, n_classes) array
+        Logits, with −inf for options that a sample does not have.
+    labels : (n_samples,) array of int
+        Column of each label.
+
+    Returns
+    -------
+    dict of int to int
+        Empty if the columns are in the order of the labels, or too few rows say otherwise.
+
+    Examples
+    --------
+    >>> labels = np.arange(60) % 3
+    >>> other_columns(np.eye(3)[(labels + 1) % 3], labels)
+    {0: 1, 1: 2, 2: 0}
+    """
+    n_classes = logits.shape[1]
+    counts = np.zeros((2, n_classes, n_classes))
+    half = np.random.default_rng(0).permutation(len(labels)) % 2
+    np.add.at(counts, (half, labels, logits.argmax(axis=1)), 1)
+    matched, shares = counts / np.maximum(counts.sum(axis=2, keepdims=True), 1)
+    classes, columns = np.arange(n_classes), matched.argmax(axis=1)
+    clear = (shares[classes, columns] >= _CLEAR) & (shares.diagonal() < _CLEAR / 2)
+    clear &= columns != classes
+    found = dict(zip(classes[clear].tolist(), columns[clear].tolist(), strict=True))
+    # what is learned by half answers one class by another, and does not exchange classes
+    is_order = len({*found.values()}) == len(found) and (
+        2 * len(found) > n_classes or {*found} == {*found.values()}
+    )
+    return found if is_order and counts[1][clear].sum() >= _FEWEST_ROWS else {}
+
+
+def order_warning(what: str, logits: NDArray[Any], labels: NDArray[np.int64]) -> str:
+    """Return a sentence if logits fit the labels far better in another order of their columns."""
+    other = other_columns(logits, labels)
+    if not other:
+        return ""
+    pairs = list(other.items())[:3]
+    shown = ", ".join(f"most samples of class {c} in column {column}" for c, column in pairs)
+    return (
+        f"{what} have their largest value in the column of another class for {len(other)} of "
+        f"{logits.shape[1]} classes: {shown}. Labels and columns must be in one order: pass "
+        "class_names in the order of the columns, such as model.classes_"
+    )
+
+
 FEWEST_CHECKPOINTS = 2
+_CLEAR = 0.5  # share of a class's samples whose answers show which column is its own
+_FEWEST_ROWS = 10  # of classes in other columns, among half of all rows
 _ROUNDING = 1e-3  # of a loss that is 0
 
 

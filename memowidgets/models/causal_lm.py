@@ -14,7 +14,7 @@ from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import (
     Tokens,
     label_tokens,
-    padding_token,
+    reply_tokens,
     tokens_of,
     word_tokenizer,
 )
@@ -182,9 +182,10 @@ class CausalLM(TokenModel):
 
         with head_in_float32(cast("Any", module).get_output_embeddings()):
             words = self._answer(module, inputs).logits[:, -1].float()
-        losses = cross_entropy(words, inputs["options"][labels], reduction="none")
-        options = words[:, inputs["options"]].masked_fill(~inputs["available"], -float("inf"))
-        return options, losses
+        answers = inputs["options"].gather(1, labels[:, None])[:, 0]
+        losses = cross_entropy(words, answers, reduction="none")
+        options = words.gather(1, inputs["options"])
+        return options.masked_fill(~inputs["available"], -float("inf")), losses
 
     def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:  # noqa: ARG002
         from memowidgets.models.patches import pack_head
@@ -202,14 +203,27 @@ class CausalLM(TokenModel):
             prompts,
             "prompt",
             self._reader,
-            padding_token(self._reader),
+            self._padding,
             self._max_length,
             lambda i: quoted(data.ids[i]),
             "raise max_length or leave them out",
         )
-        options = label_tokens(self._reader, prompts[0], questions.label_texts)
         available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
-        return replace(tokens, options=options, available=available)
+        options = np.zeros(available.shape, dtype=np.int64)
+        if questions.reply == "letter":
+            options[:] = label_tokens(self._reader, prompts[0], questions.label_texts)
+            return replace(tokens, options=options, available=available)
+        ids = []
+        for i, prompt in enumerate(prompts):
+            where, replies = quoted(data.ids[i]), questions.replies(i)
+            shared, options[i, : len(replies)] = reply_tokens(self._reader, prompt, replies, where)
+            ids.append(shared)
+        lengths = np.array(list(map(len, ids)))
+        return replace(tokens, ids=ids, lengths=lengths, options=options, available=available)
+
+    def _padded(self, tokens: Tokens) -> Tokens:
+        none = np.zeros((len(tokens.ids), 1), dtype=np.int64)
+        return replace(tokens, options=none, available=none == 0)
 
     def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}

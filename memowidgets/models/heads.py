@@ -184,22 +184,6 @@ def own_pooling(model: nn.Module) -> str:
     return shown[touched]
 
 
-def padding_error(model: nn.Module) -> float:
-    """Return by how much padding changes the logits of a text, relative to them.
-
-    The model's mode and all random states stay unchanged.
-    """
-    import torch
-
-    ids, mask = _short_text(model)
-    with modes_kept(model), torch.no_grad():
-        model.eval()
-        padded = cast("Any", model)(input_ids=ids, attention_mask=mask).logits.float()
-        ids, mask = ids[:, :_TOKENS], mask[:, :_TOKENS]
-        alone = cast("Any", model)(input_ids=ids, attention_mask=mask).logits.float()
-    return float((padded - alone).norm() / alone.norm().clamp(min=torch.finfo().tiny))
-
-
 def _short_text(model: nn.Module) -> tuple[Tensor, Tensor]:
     """Return ids and attention mask of a text with padding, (1, tokens)."""
     import torch

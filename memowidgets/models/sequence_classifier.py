@@ -16,7 +16,6 @@ from memowidgets.models.heads import (
     head_names,
     head_of,
     own_pooling,
-    padding_error,
     padding_of,
     plain,
 )
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 _OF_ADAPTERS = {**CLASSIFIER, "lr": 1e-3}
 _SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
-_EXACT, _ROUNDED = 0.02, 0.1  # changes of logits by padding that rounding can explain
 _NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
 
 
@@ -77,7 +75,6 @@ class SequenceClassifier(TokenModel):
 
     _pooling: str | None = None
     _truncate: bool = False
-    _said: bool = False
 
     @classmethod
     def from_pretrained(
@@ -259,7 +256,8 @@ class SequenceClassifier(TokenModel):
         Raises
         ------
         ValueError
-            If its padding token is not the one with which this model pads texts.
+            If its padding token is not the one with which this model pads texts, or it does not
+            follow the attention mask.
         """
         theirs = padding_of(module)
         if theirs not in (-1, self._padding) and own_pooling(module) == "last":
@@ -268,6 +266,7 @@ class SequenceClassifier(TokenModel):
                 f"with {self._padding}, so its head would read padding; set "
                 "model.config.pad_token_id before SequenceClassifier.from_model"
             )
+        super().check_padding(module)
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe's own settings, which are displayed and hashed."""
@@ -351,29 +350,15 @@ class SequenceClassifier(TokenModel):
         return model
 
     def _look_at(self, model: nn.Module) -> dict[str, Any]:
-        """Add the position that the head reads, and by how much padding changes its logits."""
-        import torch
-
+        """Add the position that the head reads."""
         if "pooling" not in self._found:
-            pooling = self._pooling or own_pooling(model)
-            rounded = any(p.dtype == torch.bfloat16 for p in model.parameters())
-            error = padding_error(model)
-            self._found["padding"] = error if error > (_ROUNDED if rounded else _EXACT) else 0.0
-            self._found["pooling"] = pooling
+            self._found["pooling"] = self._pooling or own_pooling(model)
         return super()._look_at(model)
 
     def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
-        pooling, error = self._found["pooling"], self._found["padding"]
-        if error and not self._said:  # once
-            warn_user(
-                f"padding changes the logits of {type(model).__name__} by {error:.0%}, because it "
-                "reads padding too; so the numbers of a text depend on the longest text of its "
-                "batch"
-            )
-        self._said = True
         module = self._with_adapters(model)
         longest = int(self.lengths(data).max())
-        self._readings[module] = Reading(pooling, self._padding, longest)
+        self._readings[module] = Reading(self._found["pooling"], self._padding, longest)
         return module
 
     def _head(self, model: nn.Module) -> list[nn.Parameter]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,8 @@ class Tokens:
         Number of tokens of each text.
     padding : int
         Padding token. The attention mask excludes it.
-    options : array of shape (n_classes,), int64
-        Token of each label. None if the texts are not prompts.
+    options : array of shape (n, n_classes), int64
+        Token of each option of each question. None if the texts are not prompts.
     available : array of shape (n, n_classes), bool
         Whether each question has each option. None if the texts are not prompts.
     """
@@ -50,7 +51,7 @@ class Tokens:
     def batch(self, positions: NDArray[Any], device: torch.device) -> dict[str, Tensor]:
         """Return ids and attention mask, padded to the longest text, (batch, longest).
 
-        Prompts also have position ids, the token of each label, and the options of each question.
+        Prompts also have position ids, and the tokens of each question's options.
         """
         import torch
 
@@ -63,7 +64,10 @@ class Tokens:
         batch = {"input_ids": ids, "attention_mask": mask}
         if self.options is not None and self.available is not None:
             batch["position_ids"] = np.maximum(mask.cumsum(axis=1) - 1, 0)
-            batch |= {"options": self.options, "available": self.available[positions]}
+            batch |= {
+                "options": self.options[positions],
+                "available": self.available[positions],
+            }
         return {name: sent(torch.from_numpy(array), device) for name, array in batch.items()}
 
     def slots(self, positions: NDArray[Any]) -> list[slice]:
@@ -152,6 +156,37 @@ def label_tokens(tokenizer: Any, prompt: str, labels: Sequence[str]) -> NDArray[
     return np.array(list(found), dtype=np.int64)
 
 
+def reply_tokens(
+    tokenizer: Any, prompt: str, replies: Sequence[str], where: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the tokens of a prompt, and the one that each reply adds to it.
+
+    Prompt and reply are encoded together, because a space between them may be part of a token.
+
+    Raises
+    ------
+    ValueError
+        If a reply adds more than one token, or the same as another. `where` names the question.
+    """
+    special = set(tokenizer.all_special_ids)
+    found = []
+    for tokens in tokenizer([prompt + reply for reply in replies])["input_ids"]:
+        while tokens and tokens[-1] in special:  # what ends a text
+            tokens.pop()
+        found.append(tokens)
+    places = zip(*found, strict=False)
+    shared = [tokens[0] for tokens in takewhile(lambda tokens: len(set(tokens)) == 1, places)]
+    added = [tokens[len(shared) :] for tokens in found]
+    if {*map(len, added)} != {1} or len({*map(tuple, added)}) < len(added):
+        numbers = ", ".join(str(len(tokens)) for tokens in added)
+        raise ValueError(
+            "your rows answer with the option's text; an audit needs one token an option, and "
+            f"another one for each. After the prompt of {where} the options add {numbers} tokens; "
+            'name them by words of one token, or answer with letters (reply="letter")'
+        )
+    return np.array(shared, dtype=np.int64), np.array(added, dtype=np.int64)[:, 0]
+
+
 def _continuation(tokenizer: Any, prompt: str, label: str) -> list[int]:
     """Return the tokens that a label adds to a prompt."""
     alone = tokenizer(prompt, add_special_tokens=False)["input_ids"]
@@ -174,7 +209,8 @@ def padding_token(tokenizer: Any) -> int:
 
 def word_tokenizer(data: MCQDataset) -> Any:
     """Return a tokenizer with a token for each word and mark of the prompts, and each label."""
-    return tokenizer_of_words(data.prompts(), [label.strip() for label in data.label_texts])
+    replies = {reply.strip() for i in range(len(data)) for reply in data.replies(i)}
+    return tokenizer_of_words(data.prompts(), replies)
 
 
 def tokenizer_of_words(texts: Iterable[str], others: Iterable[str] = ()) -> Any:

@@ -13,15 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
+import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import as_code
 from memowidgets.data import Dataset
-from memowidgets.models.base import Model, has_users_class
+from memowidgets.models.base import Model, has_users_class, modes_kept
 from memowidgets.models.device import answers, is_out_of_memory
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.pretrained import CLASSES, DTYPES, Pretrained, tokenizer_digest
-from memowidgets.models.tokens import Tokens
+from memowidgets.models.tokens import Tokens, padding_token
 from memowidgets.stamps import digest, digest_of
 from memowidgets.visible import first_line
 
@@ -56,6 +57,7 @@ FROM_SCRATCH = {
 }
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
+_PROBED, _ROUNDED = (4, 6), 0.05  # tokens of two texts, and what rounding may change
 _QUANTIZERS = ("torchao.", "bitsandbytes.", "optimum.", "torch.ao.nn.quantized.")
 _OF_A_PROCESS = ("_read", "_readings", "_found", "_key")
 
@@ -464,7 +466,49 @@ class TokenModel(TransformerModel):
         if self._first and "beside" not in self._found:
             with _one_sentence(model):
                 self._found["beside"] = values_beside(model, self._first, self._ask)
+        if "follows its mask" not in self._found:
+            self.check_padding(model)
+            self._found["follows its mask"] = True
         return self._found
+
+    @property
+    def _padding(self) -> int:
+        """Token with which batches are padded."""
+        return padding_token(self._reader)
+
+    def check_padding(self, module: nn.Module) -> None:
+        """Raise for a module whose logits of a text change with the padding in its batch.
+
+        The module's mode and all random states stay unchanged.
+
+        Raises
+        ------
+        ValueError
+            If they do, as those of RWKV and FNet.
+        """
+        import torch
+
+        embedding = cast("Any", module).get_input_embeddings()
+        others = [i for i in range(embedding.num_embeddings) if i != self._padding]
+        ids = [np.array(others[-n:]) for n in _PROBED]
+        tokens = self._padded(Tokens(ids=ids, lengths=np.array(_PROBED), padding=self._padding))
+        with modes_kept(module), torch.no_grad():
+            module.eval()
+            alone, padded = (
+                self._logits(module, tokens.batch(np.arange(n), embedding.weight.device))[0]
+                for n in (1, 2)
+            )
+        change = float((padded - alone).norm() / alone.norm().clamp(min=torch.finfo().tiny))
+        if change > _ROUNDED:
+            raise ValueError(
+                f"padding changes the logits of {type(module).__name__} by {change:.0%}, because "
+                "it does not follow its attention mask, so the numbers of a text would depend on "
+                "the longest text of its batch; choose a model that reads no padding"
+            )
+
+    def _padded(self, tokens: Tokens) -> Tokens:
+        """Return tokens that a batch pads as this model's are."""
+        return tokens
 
     def _with_adapters(self, model: nn.Module) -> nn.Module:
         """Return the model with its adapters, and with a note of where the kept output enters."""

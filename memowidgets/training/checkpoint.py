@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import has_form
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.visible import quoted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 COURSE = "trainer.json"
 RHO = "rho.json"
+REPEATS = "repeats.json"  # rows of a Trainer for each member that has several
 KEEP = ("all", "prediction+final")
 
 
@@ -152,6 +154,15 @@ def left_out(run: RunDirectory) -> str:
         f'was recorded with keep="{course.keep}", so weights and representations are kept at '
         "the prediction checkpoint and the last one, and not"
     )
+
+
+def read_repeats(run: RunDirectory) -> dict[str, int]:
+    """Return how many of a Trainer's rows each member has that has several, by its id."""
+    rows: Any = run.read_note(REPEATS).get("rows") if run.has_file(REPEATS) else {}
+    if not has_form(rows, {str: int}):
+        raise StoreError(f"{run.path / REPEATS} is broken; delete it")
+    found: dict[str, int] = rows
+    return found
 
 
 def write_course(run: RunDirectory, course: Course) -> None:

@@ -18,6 +18,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
 }
 STEPS = "steps"
+_MOST_EPOCHS, _MOST_CHECKPOINTS = 1_000_000, 10_000
 AUGMENTATIONS = ("none", "flip", "crop", "flip+crop")
 _FUNCTION = "function "  # stands before the name of a user's function in a manifest
 
@@ -78,7 +79,8 @@ class TrainingConfig:
     Raises
     ------
     ValueError
-        If a number is out of range or a name is unknown.
+        If a number is out of range or a name is unknown. An audit also refuses more than 10 000
+        checkpoints.
 
     Examples
     --------
@@ -111,6 +113,8 @@ class TrainingConfig:
             value = getattr(self, name)
             if value is not None and not 0 < real_number(name, value) < math.inf:
                 raise ValueError(f"{name} must be a positive number, not {value}")
+        if self.epochs is not None:
+            real_number("epochs", self.epochs, high=_MOST_EPOCHS)
         for name in ("batch_size", "accumulate"):
             if (value := getattr(self, name)) is not None:
                 whole_number(name, value, 1)
@@ -137,7 +141,14 @@ class TrainingConfig:
             raise ValueError(
                 f"augment={self.augment!r} is for images; this model does not use images"
             )
-        return Settings(**{**{k: v for k, v in defaults.items() if k in values}, **given})
+        found = Settings(**{**{k: v for k, v in defaults.items() if k in values}, **given})
+        if found.epochs / found.checkpoint_every > _MOST_CHECKPOINTS:
+            raise ValueError(
+                f"{found.epochs:g} epochs with checkpoint_every={found.checkpoint_every:g} are "
+                f"{found.epochs / found.checkpoint_every:.1g} checkpoints, and at most "
+                f"{_MOST_CHECKPOINTS} are kept; pass a larger checkpoint_every"
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -256,6 +267,11 @@ class CheckpointPlan:
         if not 0 < real_number("checkpoint_every", every) < math.inf:
             raise ValueError(
                 f"checkpoint_every must be a positive number of epochs, such as 0.2, not {every!r}"
+            )
+        if every * steps_per_epoch * _MOST_CHECKPOINTS < 1:
+            raise ValueError(
+                f"checkpoint_every is {every:g} epochs, far less than one of {steps_per_epoch} "
+                f"steps; pass {1 / steps_per_epoch:.2g} for a checkpoint after each step"
             )
         self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
         known = None if total is None else total / steps_per_epoch

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import real_number
+from memowidgets.checks import real_number, to_numpy
 from memowidgets.data import Dataset
 from memowidgets.stamps import digest_of
 from memowidgets.training.seeds import derived_seed
@@ -384,7 +384,7 @@ def _groups(data: Dataset) -> NDArray[np.int64]:
 
 def _named(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int64]:
     """Return the positions of samples that are given by ids or as a mask."""
-    array = np.asarray(given)
+    array = to_numpy(given)
     if array.dtype == np.bool_:
         if array.shape != (len(data),):
             raise ValueError(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
+from memowidgets.metrics.logits import order_warning
 from memowidgets.progress import Progress, shown
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
@@ -475,6 +476,8 @@ def write_checkpoint(
         if not isinstance(seen.logits, np.memmap):
             run.write_tensors(place, arrays, made_in, digest)
     train_loss, train_accuracy = seen.figures(passes.labels)
+    if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
+        warn_user(disorder)
     test_loss, test_accuracy = test or (None, None)
     record = Record(
         name=name,

@@ -10,6 +10,7 @@ from transformers import TrainerCallback
 
 from memowidgets.checks import warn_user
 from memowidgets.progress import Progress
+from memowidgets.training.checkpoint import REPEATS
 from memowidgets.training.forward import device_of, unwrapped
 from memowidgets.training.recorder import check_whole, in_the_first_process
 from memowidgets.training.rho import Prediction, Record
@@ -123,9 +124,11 @@ class MemorizationCallback(TrainerCallback):
             self._recorder.follow(*course)
             return
         with self._recorder.run.or_nothing(), preserved(device_of(model)):
-            check_rows(loader, passes)
+            repeated = check_rows(loader, passes)
             passes.check(model)
             self._recorder.start(model, state.global_step, *course, progress=self._progress)
+            if repeated:
+                self._recorder.run.write_note(REPEATS, {"rows": repeated})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record a checkpoint if one is due, and interrupt at ρ."""

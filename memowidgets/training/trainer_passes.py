@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
-from memowidgets.data import Dataset
+from memowidgets.data import Dataset, MCQDataset
 from memowidgets.data.mcq import in_chat
 from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import modes_kept
@@ -117,7 +118,7 @@ class ModelPasses:
         if not isinstance(model, CausalLM):
             config: Any = plain(module).config
             check_head(config, self.recipe.data.class_names)
-        if isinstance(model, SequenceClassifier):
+        if isinstance(model, CausalLM | SequenceClassifier):
             model.check_padding(module)
         found = model.layer_names(module)
         if found != self._layers:
@@ -241,8 +242,13 @@ class Row:
     name: str = ""
 
 
-def check_rows(loader: Any, passes: ModelPasses) -> None:
+def check_rows(loader: Any, passes: ModelPasses) -> dict[str, int]:
     """Check that a Trainer trains on an audit's members as the audit encodes them.
+
+    Returns
+    -------
+    dict of str to int
+        Number of rows of each member that stands in several, by its id.
 
     Raises
     ------
@@ -252,7 +258,7 @@ def check_rows(loader: Any, passes: ModelPasses) -> None:
     Warns
     -----
     UserWarning
-        About what could not be checked.
+        About what could not be checked, and about members in several rows.
     """
     recipe, aside = passes.recipe, passes.held_out
     unseen = np.arange(0 if aside is None else len(aside))
@@ -263,11 +269,13 @@ def check_rows(loader: Any, passes: ModelPasses) -> None:
         others = _samples(recipe, aside or recipe.data, unseen)
     except Unreadable as reason:
         warn_user(f"{reason}, so it was not checked whether it encodes this audit's members alike")
-        return
+        return {}
     try:
         note = check_members(rows, members, prompts=prompts)
     except ValueError as error:
-        raise ValueError(f"{error}{_chat_of(recipe.model, rows)}") from None
+        raise ValueError(
+            f"{error}{_chat_of(recipe.model, rows)}{_reply_of(recipe.data, rows, members)}"
+        ) from None
     places = _places(rows, others, _SAME, prompts=prompts)
     found = [sample.name for sample, at in zip(others, places, strict=True) if at]
     if found:
@@ -276,8 +284,40 @@ def check_rows(loader: Any, passes: ModelPasses) -> None:
             f"{quoted(found[0])}: nothing would be held out. Create the audit with "
             "held_out=None, or with the Trainer's evaluation data"
         )
+    repeated = _repeats(rows, members, prompts=prompts)
+    if repeated:
+        warn_user(
+            f"{len(repeated)} of {len(members)} members stand in several of the Trainer's rows, up "
+            f"to {max(repeated.values())}: it trains on them more often than on others, and their "
+            "cards say so"
+        )
     if note is not None:
         warn_user(note)
+    return repeated
+
+
+def _repeats(rows: Sequence[Row], members: Sequence[Row], *, prompts: bool) -> dict[str, int]:
+    """Return how many rows each member has that has several; equal members share theirs."""
+    found = [
+        tuple(i for i in at if rows[i].label in (member.label, None))
+        for member, at in zip(members, _places(rows, members, _SAME, prompts=prompts), strict=True)
+    ]
+    sharing = Counter(found)
+    counts = {m.name: len(at) // sharing[at] for m, at in zip(members, found, strict=True)}
+    return {name: count for name, count in counts.items() if count > 1}
+
+
+def _reply_of(data: Dataset, rows: Sequence[Row], members: Sequence[Row]) -> str:
+    """Return what to pass if rows agree with the prompts of letters, and go on otherwise."""
+    if not isinstance(data, MCQDataset) or data.reply == "text" or not members:
+        return ""
+    prompt = members[0].content[:-1]
+    if not any(np.array_equal(row.content[: len(prompt)], prompt) for row in rows):
+        return ""
+    return (
+        ". The prompts are the same and the letters are not: if your rows answer with the option's "
+        'text, create the data with reply="text"; an audit needs one token an option'
+    )
 
 
 def _chat_of(model: Any, rows: Sequence[Row]) -> str:
@@ -308,7 +348,7 @@ def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> lis
     for position in positions:
         inputs, label = feed(np.array([position])), int(data.labels[position])
         if isinstance(recipe.model, CausalLM):
-            content = np.array([*inputs["input_ids"][0].tolist(), int(inputs["options"][label])])
+            content = np.array([*inputs["input_ids"][0].tolist(), int(inputs["options"][0, label])])
         else:
             content = _content(inputs if isinstance(inputs, dict) else {"pixel_values": inputs})[0]
         found.append(Row(content, label, name=str(data.ids[position])))

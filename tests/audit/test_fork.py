@@ -337,7 +337,7 @@ def test_what_can_not_be_forked_says_why(stopped, finished, tmp_path):
     other = mw.data.load_digits().take(range(400, 500))
     with pytest.raises(ValueError, match=r"0 of the .* members are in these data, by id"):
         stopped.fork(path, data=other)
-    two = mw.data.ImageDataset.from_arrays(np.zeros((4, 8, 8)), [0, 1, 0, 1])
+    two = mw.data.ImageDataset.from_arrays(np.arange(256.0).reshape(4, 8, 8) / 256, [0, 1, 0, 1])
     with pytest.raises(ValueError, match="the data have the classes 0, 1; those of the run"):
         stopped.fork(path, data=two)
     with pytest.raises(ValueError, match=r'call train\(\), or take start="scratch"'):

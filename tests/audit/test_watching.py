@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 import memowidgets as mw
 from memowidgets.store import NotThereError, RunDirectory, StoreError
 from memowidgets.training.design import draw_design
+from memowidgets.training.recorder import Recorder
 
 N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
 STEPS = N // BATCH
@@ -97,6 +98,41 @@ def watched(data, tmp_path_factory):
     seeded()
     trained(module, data, watch=watch)
     return watch, module
+
+
+@pytest.mark.parametrize(
+    ("takes", "given", "epochs"),
+    [
+        (1.0, {}, [0, 0.2, 1, 2]),
+        (0.001, {}, [0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8, 2]),
+        (1.0, {"checkpoint_every": 0.5}, [0, 0.5, 1, 1.5, 2]),
+    ],
+)
+def test_passes_that_take_longer_than_steps_become_rare(
+    data, tmp_path, monkeypatch, takes, given, epochs
+):
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+    clock, record = Clock(), Recorder.record
+
+    def recorded(*args):
+        clock.now += takes
+        return record(*args)
+
+    monkeypatch.setattr("memowidgets.audit.watching._RARELY", 1)
+    monkeypatch.setattr("memowidgets.audit.watching.time", clock)
+    monkeypatch.setattr(Recorder, "record", recorded)
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", 10, **given)
+    for _ in range(20):
+        clock.now += 0.01
+        module[0].bias.data += 0.01
+        watch.step()
+    assert watch.audit.checkpoints["epoch"].tolist() == epochs
 
 
 # The loop stays as it is
@@ -340,8 +376,11 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     bag = Bag()
     watch = mw.watch(bag, data, tmp_path / "texts", 4, forward=read)
     assert watch.audit.layers == ("head.input",)
-    expected = read(bag, texts).detach().numpy()
+    expected = read(bag.eval(), texts).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], expected, atol=1e-6)
+    read(bag.train(), texts[:8])  # 8 rows of logits, of a flat batch of 50 tokens
+    bag.head.bias.data += 1
+    watch.step()
 
 
 class Rows(Dataset):

@@ -299,7 +299,9 @@ def _question_records():
 def _questions_jsonl(folder):
     path = folder / "questions.jsonl"
     path.write_text("\n".join(map(json.dumps, _question_records())))
-    return mw.data.MCQDataset.from_jsonl(path, ["{question}:", "{question} {k}:"], prompt_seed=4)
+    return mw.data.MCQDataset.from_jsonl(
+        path, ["{question} {options}:", "{options} {question} {k}:"], prompt_seed=4
+    )
 
 
 def _questions_csv(folder):
@@ -334,7 +336,7 @@ def _batches(folder):
 
 def _mmlu(folder):
     (folder / "anatomy_dev.csv").write_text("Which?,a,b,c,d,C\nWhy?,a,b,c,d,A\n")
-    return mw.data.fetch_mcq("mmlu", "dev", folder, template=["{subject}: {question}"])
+    return mw.data.fetch_mcq("mmlu", "dev", folder, template=["{subject}: {question} {options}"])
 
 
 MADE = {
@@ -395,7 +397,7 @@ def hostile_questions():
         {"question": text, "choices": [text, text, "1"], "answer": i % 3, "ward": HOSTILE[i % 8]}
         for i, text in enumerate(HOSTILE)
     ]
-    templates = ["{question} {ward}:", "{question}\n{options}:"]
+    templates = ["{question} {options} {ward}:", "{question}\n{options}:"]
     how = {"prompt_seed": 3, "answers": "index", "equal_options": "keep"}
     return mw.data.MCQDataset.from_records(rows, templates, **how)
 

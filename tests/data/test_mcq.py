@@ -165,12 +165,50 @@ def test_a_template_of_the_users_own_is_used_to_the_letter():
         ("{question!r}", "only plain names"),
         ("{question:>9999999999}", "only plain names"),
         (["{question} A", "{question} "], "in the same way"),
+        ("{question} {a} {b}", r"lacks \{c\}"),
+        ("{question}", r"lacks \{a\}, \{b\}, \{c\}"),
     ],
 )
 def test_a_bad_template_is_refused_at_the_door(template, message):
     records = [row(0, choices=["red", "blue"], note="n"), row(1)]
     with pytest.raises(ValueError, match=message):
         MCQDataset.from_records(records, template=template)
+
+
+def test_options_that_all_questions_have_may_be_in_a_templates_own_words():
+    same = [row(i, choices=["Bad", "Good"], answer=i % 2) for i in range(4)]
+    own = "{question} Say A if it is bad, B if it is good:"
+    assert MCQDataset.from_records(same, template=own).prompt(0).endswith("good:")
+    with pytest.raises(ValueError, match=r"lacks \{a\}, \{b\}"):
+        MCQDataset.from_records(same, template="{question}\nAnswer:")
+    data = MCQDataset.from_records(same, template="{question}\nAnswer:", reply="text")
+    assert data.replies(0) == (" Bad", " Good")
+
+
+def test_a_reply_may_be_the_options_text(tmp_path):
+    records = [row(0, choices=["no", "yes"]), row(1, choices=["yes", "no"], answer=1)]
+    data = MCQDataset.from_records(records, reply="text")
+    assert data.replies(1) == (" yes", " no")
+    assert "\n- yes\n- no\n" in data.prompt(1)
+    assert data.prompt_recipe["reply"] == "text"
+    again = data.to_jsonl(tmp_path / "rows.jsonl")
+    assert again.replies(1) == data.replies(1)
+    assert data.take([1]).replies(0) == data.replies(1)
+    chat = data.with_template("chat", tokenizer=Chat(whole))
+    assert chat.replies(0) == ("no", "yes")
+    with pytest.raises(ValueError, match="unknown reply 'word'; valid: 'letter', 'text'"):
+        MCQDataset.from_records(records, reply="word")
+
+
+@pytest.mark.parametrize("turn", [int, str])
+def test_answers_that_are_counted_from_1_are_said(turn):
+    records = [row(i, answer=turn(1 + i % 2)) for i in range(30)]
+    with pytest.warns(UserWarning, match="no answer of 30 questions is 0.*subtract 1"):
+        MCQDataset.from_records(records)
+    MCQDataset.from_records(records[:4])  # may be chance
+    MCQDataset.from_records([row(i, answer="BC"[i % 2]) for i in range(30)])
+    with pytest.raises(ValueError, match=r"row 0: the answer '?3'? .* from 0 to 2.*subtract 1"):
+        MCQDataset.from_records([row(0, answer=turn(3)), row(1)])
 
 
 # duplicates, subsets, relabelling, canaries

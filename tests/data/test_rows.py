@@ -81,6 +81,28 @@ def test_a_bad_csv_file_is_named_by_its_line(read, lines, facts, written):
         read(written(*lines))
 
 
+def test_the_other_separator_of_a_file_is_named_and_read(written):
+    lines = "text;label\na, b;x\nc;y"
+    path = written(*lines.split("\n"))
+    with pytest.raises(ValueError, match=r"rows.csv, line 1: .*sep=';'"):
+        TextDataset.from_csv(path)
+    data = TextDataset.from_csv(path, sep=";")
+    assert data.texts == ("a, b", "c")
+    assert data.source["arguments"]["sep"] == ";"
+    tabs = written("question\tA\tB\tanswer", "?\tx\ty\tA", "!\tx\ty\tB", name="tabs.tsv")
+    with pytest.raises(ValueError, match=r"line 1: .*sep='\\t'"):
+        MCQDataset.from_csv(tabs)
+    assert MCQDataset.from_csv(tabs, sep="\t").choices == (("x", "y"),) * 2
+    with pytest.raises(ValueError, match=r"sep must be one character.*';;'"):
+        TextDataset.from_csv(path, sep=";;")
+
+
+def test_a_key_that_is_twice_in_a_line_is_refused(written):
+    path = written('{"text": "a", "label": 0}', '{"text": "b", "label": 1, "text": "c"}')
+    with pytest.raises(ValueError, match=r"line 2: .*'text' is there twice"):
+        TextDataset.from_jsonl(path)
+
+
 def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
     path = written(
         "id,text,label", '7,"Two\nlines, ""so""?",b', "9,a\u2028b,a", encoding="utf-8-sig"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import memowidgets as mw
 from memowidgets.models.lora import quiet_peft
@@ -64,6 +65,61 @@ def test_a_batch_of_different_lengths_equals_one_at_a_time(family, data, tokeniz
     module = model.build(data)
     together = one_pass(model, module, data, np.arange(len(data)))
     assert_alone_is_together(model, module, data, together)
+
+
+def test_a_model_that_reads_padding_is_refused(data, tokenizer):
+    """RWKV knows no attention mask, so a shorter prompt begins with padding."""
+    config = AutoConfig.for_model(
+        "rwkv", vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, context_length=256
+    )
+    torch.manual_seed(0)
+    raw = AutoModelForCausalLM.from_config(config).eval()
+    model = mw.models.CausalLM.from_model(raw, tokenizer)
+    with pytest.raises(ValueError, match=r"padding changes the logits of Rwkv.* by \d+%"):
+        model.build(data)
+
+
+def spaced(texts: list[str]) -> PreTrainedTokenizerFast:
+    """A tokenizer whose words begin with the space before them, as most do."""
+    split = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words = dict.fromkeys(word for text in texts for word, _ in split.pre_tokenize_str(text))
+    vocabulary = {word: i for i, word in enumerate(["<end>", *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<end>"))
+    tokenizer.pre_tokenizer = split
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<end>")
+
+
+@pytest.mark.parametrize("end", [":", ": ", ":\n"])
+def test_the_text_of_an_option_may_be_the_reply(end):
+    rows = [
+        {"question": "is it " * (1 + i % 3), "choices": ["no", "yes"][:: (-1) ** i], "answer": 0}
+        for i in range(6)
+    ]
+    rows[0]["answer"] = 1
+    data = mw.data.MCQDataset.from_records(rows, "{question}{options}" + end, "text")
+    whole = [data.prompt(i) + reply for i in range(6) for reply in data.replies(i)]
+    tokenizer = spaced(whole)
+    model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer)
+    module = model.build(data)
+    seen = one_pass(model, module, data, np.arange(6))
+    for i in range(6):
+        for option in range(2):
+            *prompt, reply = tokenizer(whole[2 * i + option])["input_ids"]
+            with torch.no_grad():
+                words = module(input_ids=torch.tensor([prompt])).logits[0, -1]
+            np.testing.assert_allclose(seen.logits[i, option], words[reply], atol=1e-5)
+            if option == data.labels[i]:
+                expected = -torch.log_softmax(words, dim=0)[reply]
+                np.testing.assert_allclose(seen.losses[i], expected, atol=1e-5)
+
+
+def test_a_reply_of_several_tokens_is_refused():
+    rows = [{"question": f"{i}?", "choices": ["yes", "not at all"], "answer": i} for i in (0, 1)]
+    data = mw.data.MCQDataset.from_records(rows, "{question} {options}:", "text")
+    tokenizer = spaced([data.prompt(i) + reply for i in (0, 1) for reply in data.replies(i)])
+    model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer)
+    with pytest.raises(ValueError, match=r"one token an option.*'0' the options add 1, 3 tokens"):
+        model.feeder(data, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

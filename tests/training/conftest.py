@@ -56,3 +56,9 @@ def in_the_audits_order(monkeypatch):
 
     monkeypatch.setattr(Learner, "_samples", noted)
     return InTheAuditsOrder
+
+
+@pytest.fixture(autouse=True)
+def _passes_at_their_places(monkeypatch):
+    """However long passes take on a machine, a watched loop makes them where they are due."""
+    monkeypatch.setattr("memowidgets.audit.watching._RARELY", 0.2)

@@ -133,11 +133,19 @@ def test_batches_that_are_accumulated_make_one_step():
         ({"weight_decay": -1}, "weight_decay"),
         ({"optimizer": "lion"}, "valid: adamw, sgd"),
         ({"precision": "float8"}, "valid: auto, float32, bfloat16"),
+        ({"epochs": 1e12}, r"epochs must be a number to 1e\+06"),
+        ({"checkpoint_every": 1e-9}, r"1e\+10 checkpoints, and at most 10000"),
+        ({"epochs": 1e6}, r"1e\+06 checkpoints, and at most 10000"),
     ],
 )
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        TrainingConfig(**changes)
+        TrainingConfig(**changes).resolved({})
+
+
+def test_checkpoints_far_closer_than_steps_are_refused():
+    with pytest.raises(ValueError, match=r"1e-09 epochs.*7 steps; pass 0\.14"):
+        CheckpointPlan(7, 1e-9)
 
 
 def test_the_study_design_splits_as_the_paper_does():

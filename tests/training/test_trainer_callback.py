@@ -21,6 +21,7 @@ from transformers import (
 )
 
 import memowidgets as mw
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
@@ -611,6 +612,34 @@ def test_order_padding_and_what_follows_the_label_do_not_matter(record, data, to
     rows = [longer(row, before=False) for row in script_rows(data, tokenizer)[::-1]]
     audit, _, _ = record(rows=rows, data_collator=padded_left, max_steps=1)
     assert len(audit.checkpoints) == 2
+
+
+def test_members_in_several_rows_are_counted_and_their_cards_say_so(record, data, tokenizer):
+    rows = script_rows(data, tokenizer)
+    with pytest.warns(UserWarning, match="2 of 36 members stand in several .*up to 3"):
+        audit, _, _ = record(rows=[*rows, rows[4], rows[4], rows[7]], max_steps=1)
+    assert audit.evidence.repeated == {data.ids[4]: 3, data.ids[7]: 2}
+    again = mw.Audit.open(audit.path, data=data)
+    assert again.evidence.repeated == audit.evidence.repeated
+    (note,) = (n for n in again.evidence.general_notes if n.key == "repeated rows")
+    assert (note.numbers["members"], note.numbers["most"]) == (2, 3)
+    view, place = AuditView(again), ("psmi", again.layers[-1], "final")
+    assert any("stands in 3 rows" in said for said in view.detail(4, *place).notes)
+    assert not any("rows" in said for said in view.detail(5, *place).notes)
+
+
+def test_rows_that_answer_with_words_name_the_reply(data, tokenizer, tmp_path):
+    wards = data.with_template("{question} {options} Answer:")
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, wards, tmp_path / "letters")
+    rows = script_rows(wards, tokenizer)
+    for row in rows:
+        row["input_ids"][-1] = row["labels"][-1] = row["input_ids"][0]  # another word
+    callback = mw.training.MemorizationCallback(audit)
+    with pytest.raises(
+        ValueError, match=r'(?s)36 of 36 members.*reply="text".*one token an option'
+    ):
+        trainer(model, rows, tmp_path / "out", callback).train()
 
 
 @pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"])

@@ -35,7 +35,7 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
     truth_needs,
 )
-from memowidgets.checks import warn_user
+from memowidgets.checks import real_numbers, warn_user
 from memowidgets.evaluation import below_class
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
@@ -598,7 +598,8 @@ def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> S
     states = np.array(evidence.of_pass(record, LAYER + layer), np.float32)
     logits = np.array(evidence.of_pass(record, "logits")) if LOGITS in evidence.kinds else None
     labels = evidence.labels.copy()
-    values = np.asarray(metric(states, logits, labels), float)  # it may write to all three
+    found = metric(states, logits, labels)  # it may write to all three
+    values = real_numbers(found, "the values that the metric returned").astype(np.float64)
     if values.shape != labels.shape:
         raise ValueError(
             f"the metric returned the shape {values.shape}; it must return one value for each "

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
-from memowidgets.checks import real_number, warn_user
+from memowidgets.checks import real_number, to_numpy, warn_user
 from memowidgets.memorization.densities import check_choices
 from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
@@ -252,7 +252,7 @@ def memorized_members(
                 f"{len(unknown)} of its ids are no members'"
             )
         return truth.reindex([i for i in evidence.members if i in truth.index])
-    mask, n = np.asarray(truth), len(evidence.member_rows)
+    mask, n = to_numpy(truth), len(evidence.member_rows)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         raise ValueError(
             f"truth must be a boolean mask over the {n} members, not {mask.dtype} of shape "

@@ -47,8 +47,12 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
             raise ValueError(
                 f'{error}, or take start="scratch": there are no weights to go on from'
             ) from None
-    # weights that go on from the parent's read what its encoding gives
-    data = data.fitted(design.pool) if chosen is None else data.with_encoding(run.data.encoding)
+    if chosen is not None and run.data.encoding is not None:
+        raise ValueError(
+            "a table is encoded by the rows of its own run, which the weights of "
+            f'{chosen.name} do not read; take start="scratch"'
+        )
+    data = data.fitted(design.pool)
     if aside is not None:
         identity.check_held_out(aside, data, design)
         aside = aside.with_encoding(data.encoding)

@@ -32,10 +32,12 @@ from memowidgets.audit.names import GIVEN, Names
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
+    check_unmasked,
     dense,
     is_tensor,
     looks_like_probabilities,
     numbered_labels,
+    real_numbers,
     several,
     to_numpy,
     warn_user,
@@ -60,6 +62,7 @@ from memowidgets.data.kinds import kind_of, kind_of_sample
 from memowidgets.data.tables import columns_to_show
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
+from memowidgets.metrics.logits import order_warning
 from memowidgets.stamps import Stamp, array_digest, digest
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.rho import Record
@@ -182,6 +185,8 @@ def checked(
         _check_class_order(name, given[name], data.class_names)
         kept = found["logits" if name in both else name] = _of_options(table, data)
         logit_gap(kept, data.labels)  # says what is wrong with an option that is missing
+        if disorder := order_warning(name, kept, data.labels):
+            warn_user(disorder)
     if "log_lira" in given:
         found["log_lira"] = _log_lira(given["log_lira"], data.ids)
     found |= _shadows(given, n)
@@ -300,7 +305,7 @@ def _labels(
     labels: Any, class_names: Sequence[str] | None, samples: Any
 ) -> tuple[NDArray[np.int64], Sequence[str] | None]:
     """Labels as numbers, and the names of their classes if they are strings."""
-    array = _array("labels", labels, kinds=None)
+    array = _array("labels", labels, are_numbers=False)
     if array.dtype.kind == "f" and np.isnan(array).any():
         missing = np.isnan(array)
         raise ValueError(
@@ -308,7 +313,7 @@ def _labels(
             "leave out samples without a label"
         )
     known = samples.class_names if isinstance(samples, Dataset) else class_names
-    numbers, names = numbered_labels(labels if array.dtype.kind in "OUT" else array, known)
+    numbers, names = numbered_labels(array if is_tensor(labels) else labels, known)
     return checked_labels(numbers, None), class_names if isinstance(samples, Dataset) else names
 
 
@@ -493,7 +498,7 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
             f"log_lira is indexed by {quoted(wrong[0])}, which is not a sample's id or occurs "
             "twice. Pass ids=, or an array in the order of the labels"
         )
-    return values.astype(np.float64).set_axis(names).reindex(ids).to_numpy()
+    return pd.Series(to_numpy(values), names).reindex(ids).to_numpy()
 
 
 def _check_orders(given: Mapping[str, Any], ids: list[str]) -> None:
@@ -530,7 +535,7 @@ def _check_class_order(what: str, values: Any, class_names: Sequence[str]) -> No
 def _canaries(values: Any, n: int) -> NDArray[np.bool_] | None:
     if values is None:
         return None
-    mask = checked_mask(_array("canaries", values, kinds=None), "canaries")
+    mask = checked_mask(_array("canaries", values, are_numbers=False), "canaries")
     if mask.shape != (n,):
         raise ValueError(f"canaries must be a mask over {n} samples, but has shape {mask.shape}")
     return mask
@@ -550,7 +555,7 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
     _check_models("shadow_gaps", gaps, n, "shadow")
     _check_finite("shadow_gaps", gaps, "shadow model")
     members = checked_mask(
-        _array("shadow_members", given["shadow_members"], kinds=None), "shadow_members"
+        _array("shadow_members", given["shadow_members"], are_numbers=False), "shadow_members"
     )
     _check_models("shadow_members", members, n, "shadow")
     if members.shape != gaps.shape:
@@ -590,14 +595,16 @@ def _check_models(what: str, array: Numbers, n: int, kind: str) -> None:
     )
 
 
-def _array(what: str, values: Any, kinds: str | None = "biuf") -> Numbers:
+def _array(what: str, values: Any, *, are_numbers: bool = True) -> Numbers:
     """Return values as an array of real numbers on the CPU that nobody else can change."""
+    check_unmasked(values)
+    values = dense(values, what)
     try:
-        array = to_numpy(values) if is_tensor(values) else np.asarray(dense(values, what))
-    except ValueError:
+        array = real_numbers(values, what) if are_numbers else to_numpy(values)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
         raise ValueError(f"{what} is not an array: its rows have different lengths") from None
-    if kinds is not None and array.dtype.kind not in kinds:
-        raise TypeError(f"{what} must hold real numbers, but has dtype {array.dtype}")
     # in the order that it has: sums of another order end in other last digits
     return array.copy(order="K") if _is_changeable(array) else array
 

@@ -26,7 +26,6 @@ from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
 ARRAYS = "arrays"
-_ENCODING = "encoding."
 _FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a description
 _OFF = {"deterministic": False, "version": "none"}  # what a manifest leaves out
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
@@ -326,7 +325,6 @@ def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
         "held_out": design.held_out,
         "groups": design.groups,
         "all_members": np.array([design.all_members]),
-        **{_ENCODING + name: array for name, array in data.encoding.items()},
         **({} if data.canaries is None else {"canaries": data.canaries}),
     }
 
@@ -356,13 +354,6 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
         kept["groups"],
         all_members=bool(kept["all_members"][0]),
     )
-
-
-def read_encoding(run: RunDirectory) -> dict[str, NDArray[Any]]:
-    """Return the encoding that all models of a run share; empty if its samples need none."""
-    kept = run.read_tensors("design")
-    names = [name for name in kept if name.startswith(_ENCODING)]
-    return {name.removeprefix(_ENCODING): np.array(kept[name]) for name in names}
 
 
 def _design_problems(kept: Mapping[str, NDArray[Any]], n: int) -> Iterator[str]:

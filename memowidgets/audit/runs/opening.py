@@ -152,8 +152,8 @@ def opened_run(
         held_out = other_pairs(held_out, names)
     design = identity.read_design(run, manifest)
     data, model = _found(run, manifest, design, data, model, held_out)
-    if held_out is not None:
-        held_out = held_out.with_encoding(identity.read_encoding(run))
+    if held_out is not None and data is not None:
+        held_out = held_out.with_encoding(data.encoding)
     if data is not None:
         data = noise_of(data, design, manifest).applied(data)
     known = data or _withheld(run, manifest)
@@ -185,10 +185,7 @@ def _found(
                     "here: install the release of memowidgets that the recording is from"
                 )
         data = _data_again(manifest, of_data) if data is None else data
-        try:
-            data = None if data is None else data.with_encoding(identity.read_encoding(run))
-        except ValueError as error:
-            raise StoreError(f"{run.path / 'design.safetensors'} is broken: {error}") from None
+        data = None if data is None else data.fitted(design.pool)
         made = _model_again(of_model, data) if model is None else None
     candidate = model or made
     missing = [of_data] * (data is None) + [of_model] * (candidate is None)

@@ -245,6 +245,8 @@ class AuditView:
                     values[i, j] = scores.of_members(found.scores, found.positions, n)[position]
         shadows, why_none = self._shadows(evidence, position, eta)
         notes, near = [why_none] if why_none else [], []
+        if times := evidence.repeated.get(str(evidence.members[position])):
+            notes.append(f"It stands in {times} rows, so an epoch trains on it {times} times.")
         try:
             away = distances(scores.states(evidence, layer, checkpoint), position)
             near = nearest(away, NEIGHBOURS)

@@ -18,12 +18,14 @@ import memowidgets as mw
 from memowidgets.stamps import Stamp
 from memowidgets.store import (
     FORMAT,
+    Absent,
     PackedFile,
     RunDirectory,
     StoreError,
     pack,
     put_rows,
     run_at,
+    without_advice,
 )
 from memowidgets.store.tensors import head_of
 
@@ -67,6 +69,24 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
     monkeypatch.undo()
     assert run.read_note("note.json") == {"is": "old"}
     assert [p.name for p in run.path.iterdir()] == ["note.json"]
+
+
+def test_files_of_one_checkpoint_wait_for_the_disk_once(run, monkeypatch):
+    waited = []
+    monkeypatch.setattr("memowidgets.store.directory.sync", waited.append)
+    with run.together():
+        run.write_text("a", "x")
+        run.part("b").write_text("c", "x")
+        assert waited == []
+    assert waited == [run.path / "b" / "c"]
+    run.write_text("d", "x")
+    assert len(waited) == 2
+
+
+def test_a_page_says_what_is_not_there_and_no_call():
+    error = Absent("the losses were not kept", "train again").error("epoch-2")
+    assert without_advice(error) == error.said == "the losses were not kept at epoch-2"
+    assert without_advice(StoreError("it is broken")) == "it is broken"
 
 
 def test_a_file_where_the_folder_should_be_is_explained(tmp_path):

@@ -637,6 +637,7 @@ def test_a_model_in_memory_is_asked_with_its_own_weights(monkeypatch):
     block.mlp = Scaled(block.mlp)
     before = probed()
     assert probe_differences(before, probed()) == []
+    assert "training logits" in before["numbers"]  # though its inputs are whole numbers
     monkeypatch.setattr(Scaled, "scale", 1.01)
     [said] = probe_differences(before, probed())
     assert "logits" in said

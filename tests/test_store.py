@@ -129,7 +129,7 @@ def test_two_processes_cannot_hold_one_lock_and_a_killed_one_lets_go(run):
         pass
 
 
-def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run):
+def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run, monkeypatch):
     scrap = run.path / "checkpoints" / "epoch-1" / ".unfinished-abc"
     scrap.parent.mkdir(parents=True)
     scrap.write_bytes(b"half")
@@ -138,6 +138,11 @@ def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run):
     with run.lock("checkpoints"):
         pass
     assert (scrap.exists(), others.exists()) == (False, True)
+    os.utime(others, (0, 0))
+    for seconds, is_left in ((3600, True), (3600.5, False)):
+        monkeypatch.setattr("time.time", lambda now=seconds: now)
+        run.sweep()
+        assert others.exists() == is_left
 
 
 def test_manifests_that_cannot_be_trusted_are_refused(run):

@@ -53,6 +53,8 @@ IDENTITY_TESTS = (
     "tests/audit/test_kept.py",
     "tests/audit/test_run_damaged.py",
     "tests/audit/test_opening.py",
+    "tests/audit/test_audit_of_tables.py::"
+    "test_a_held_out_table_gets_the_same_encoding_and_must_have_the_same_columns",
 )
 # A room's tests, those of other rooms that hold a part of it, and the examples in its docstrings.
 TESTS: dict[str, tuple[str, ...]] = {
@@ -70,7 +72,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "memowidgets/store",
     ),
     "memowidgets/audit/runs/identity.py": IDENTITY_TESTS,
-    "memowidgets/training/probe.py": IDENTITY_TESTS,
+    "memowidgets/training/probe.py": ("tests/training/test_probe.py",),
     "memowidgets/training/filling.py": ENGINE_TESTS,
     "memowidgets/training/pools.py": ENGINE_TESTS,
     "memowidgets/training/worker.py": ENGINE_TESTS,
@@ -192,7 +194,13 @@ def mutants_of(file: str) -> list[Mutant]:
 
 
 def _changeable(node: ast.AST) -> Iterator[ast.expr]:
-    """Return the expressions that run. Wording of errors, annotations and names are left out."""
+    """Return the expressions that run.
+
+    Left out are the wording of errors, annotations, names, and `strict=` of `zip`, which claims
+    that lengths are equal.
+    """
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom):
         return
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):

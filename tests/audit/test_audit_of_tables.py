@@ -133,9 +133,11 @@ def test_a_held_out_table_gets_the_same_encoding_and_must_have_the_same_columns(
         audit.run.held_out.encoding["means"], audit.data.encoding["means"]
     )
     fewer = {name: aside.columns[name] for name in list(aside.columns)[1:]}
-    other = mw.data.TableDataset(fewer, aside.ids, aside.labels, aside.class_names)
-    with pytest.raises(ValueError, match="held-out samples have other columns"):
-        audited(tmp_path / "other", pool, held_out=other, training=short)
+    text = {name: values.astype(str) for name, values in aside.columns.items()}
+    for columns in (fewer, text):
+        other = mw.data.TableDataset(columns, aside.ids, aside.labels, aside.class_names)
+        with pytest.raises(ValueError, match="held-out samples have other columns"):
+            audited(tmp_path / "other", pool, held_out=other, training=short)
 
 
 def test_a_lazy_layer_finds_the_number_of_features(data, tmp_path):

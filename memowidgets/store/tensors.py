@@ -98,9 +98,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         found = {}
         for name, about in content["files"].items():
             one = found[name] = copy(whole)
-            one._names = one._packed = {
-                key: _Place(*place) for key, place in about["arrays"].items()
-            }
+            one._names = one._packed = {k: _Place(*place) for k, place in about["arrays"].items()}
             digests = {key: place.digest for key, place in one._packed.items()}
             one.metadata, one.stamp = about["metadata"], Stamp(name, run, about["of"], digests)
         return found, content["notes"]

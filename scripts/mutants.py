@@ -69,7 +69,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "memowidgets/store": (
         *("tests/test_store.py", "tests/audit/test_opening_recorded.py"),
-        "memowidgets/store",
+        *("tests/hostile/test_links.py", "memowidgets/store"),
     ),
     "memowidgets/audit/runs/identity.py": IDENTITY_TESTS,
     "memowidgets/training/probe.py": ("tests/training/test_probe.py",),

@@ -85,6 +85,7 @@ def test_files_of_one_checkpoint_wait_for_the_disk_once(run, monkeypatch):
 
 def test_a_page_says_what_is_not_there_and_no_call():
     error = Absent("the losses were not kept", "train again").error("epoch-2")
+    assert str(Absent("no losses").error()) == "no losses"
     assert without_advice(error) == error.said == "the losses were not kept at epoch-2"
     assert without_advice(StoreError("it is broken")) == "it is broken"
 
@@ -239,7 +240,7 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
 
 
 @pytest.mark.parametrize(
-    "rows", [slice(3, 5), [0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2], [0, 2]]
+    "rows", [slice(3, 5), slice(2, 2), [0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2], [0, 2]]
 )
 def test_rows_put_into_a_file_are_those_that_an_assignment_puts(run, rows):
     rng = np.random.default_rng(0)
@@ -269,6 +270,13 @@ def test_rows_that_do_not_fit_are_never_put_into_a_file(run, rows, shape):
     ):
         put_rows(arrays["layer.1"], where, np.ones(shape, np.float32))
     assert not run.has("forward/a")
+
+
+def test_what_is_forgotten_is_gone_and_the_rest_stays(run):
+    for name in ("a", "b/c", "d"):
+        run.write_tensors(name, {"x": np.ones(1)})
+    run.forget("a", "b", "nothing")
+    assert [place.name for place in run.path.iterdir()] == ["d.safetensors"]
 
 
 def test_tensors_whose_filling_fails_leave_nothing(run):

@@ -123,7 +123,7 @@ def test_a_fork_that_goes_on_keeps_the_encoding_and_a_fresh_one_fits_its_own(fin
     pd.testing.assert_series_equal(again.score("loss"), fork.score("loss"))
 
 
-def test_a_held_out_table_gets_the_same_encoding_and_must_have_the_same_columns(data, tmp_path):
+def test_a_held_out_table_must_have_the_same_columns(data, tmp_path):
     pool, aside = data.take(range(200)), data.take(range(200, 300))
     short = mw.TrainingConfig(epochs=1, precision="float32")
     audit = audited(tmp_path / "run", pool, held_out=aside, training=short)

@@ -92,11 +92,8 @@ def test_scores_within_two_standard_errors_of_tau_are_close():
     some = Scored(np.arange(5), scores, errors=errors, labels=np.zeros(5, dtype=np.int64))
     assert some.close(1.0).tolist() == [False, True, False, False, True]
     assert some.close(1.0, [1, 3]).tolist() == [True, False]
-    assert (
-        some.close("class").tolist()
-        == replace(some, errors=None).close(1.0).tolist()
-        == 5 * [False]
-    )
+    assert not some.close("class").any()
+    assert not replace(some, errors=None).close(1.0).any()
 
 
 def test_a_mask_needs_no_eta_and_a_sample_without_a_score_is_called_nothing():

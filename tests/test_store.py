@@ -18,12 +18,14 @@ import memowidgets as mw
 from memowidgets.stamps import Stamp
 from memowidgets.store import (
     FORMAT,
+    Absent,
     PackedFile,
     RunDirectory,
     StoreError,
     pack,
     put_rows,
     run_at,
+    without_advice,
 )
 from memowidgets.store.tensors import head_of
 
@@ -69,6 +71,25 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
     assert [p.name for p in run.path.iterdir()] == ["note.json"]
 
 
+def test_files_of_one_checkpoint_wait_for_the_disk_once(run, monkeypatch):
+    waited = []
+    monkeypatch.setattr("memowidgets.store.directory.sync", waited.append)
+    with run.together():
+        run.write_text("a", "x")
+        run.part("b").write_text("c", "x")
+        assert waited == []
+    assert waited == [run.path / "b" / "c"]
+    run.write_text("d", "x")
+    assert len(waited) == 2
+
+
+def test_a_page_says_what_is_not_there_and_no_call():
+    error = Absent("the losses were not kept", "train again").error("epoch-2")
+    assert str(Absent("no losses").error()) == "no losses"
+    assert without_advice(error) == error.said == "the losses were not kept at epoch-2"
+    assert without_advice(StoreError("it is broken")) == "it is broken"
+
+
 def test_a_file_where_the_folder_should_be_is_explained(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(StoreError, match="taken"):
@@ -109,7 +130,7 @@ def test_two_processes_cannot_hold_one_lock_and_a_killed_one_lets_go(run):
         pass
 
 
-def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run):
+def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run, monkeypatch):
     scrap = run.path / "checkpoints" / "epoch-1" / ".unfinished-abc"
     scrap.parent.mkdir(parents=True)
     scrap.write_bytes(b"half")
@@ -118,6 +139,11 @@ def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run):
     with run.lock("checkpoints"):
         pass
     assert (scrap.exists(), others.exists()) == (False, True)
+    os.utime(others, (0, 0))
+    for seconds, is_left in ((3600, True), (3600.5, False)):
+        monkeypatch.setattr("time.time", lambda now=seconds: now)
+        run.sweep()
+        assert others.exists() == is_left
 
 
 def test_manifests_that_cannot_be_trusted_are_refused(run):
@@ -214,7 +240,7 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
 
 
 @pytest.mark.parametrize(
-    "rows", [slice(3, 5), [0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2], [0, 2]]
+    "rows", [slice(3, 5), slice(2, 2), [0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2], [0, 2]]
 )
 def test_rows_put_into_a_file_are_those_that_an_assignment_puts(run, rows):
     rng = np.random.default_rng(0)
@@ -244,6 +270,13 @@ def test_rows_that_do_not_fit_are_never_put_into_a_file(run, rows, shape):
     ):
         put_rows(arrays["layer.1"], where, np.ones(shape, np.float32))
     assert not run.has("forward/a")
+
+
+def test_what_is_forgotten_is_gone_and_the_rest_stays(run):
+    for name in ("a", "b/c", "d"):
+        run.write_tensors(name, {"x": np.ones(1)})
+    run.forget("a", "b", "nothing")
+    assert [place.name for place in run.path.iterdir()] == ["d.safetensors"]
 
 
 def test_tensors_whose_filling_fails_leave_nothing(run):

@@ -64,7 +64,7 @@ class Estimate:
         """
         if self.shared is not None:
             return np.full_like(side.squares, self.shared), np.full_like(side.squares, np.inf)
-        freedom = np.maximum(self.freedom + side.count - 1, 0.0)
+        freedom = self.freedom + side.count - 1
         none = np.zeros_like(side.squares)
         scale = np.divide(self.squares + side.squares, freedom, out=none, where=freedom > 0)
         return np.asarray(scale), freedom
@@ -84,7 +84,7 @@ def estimate(side: Side, variance: str) -> Estimate:
 def floor(inside: Side, outside: Side) -> float:
     """Return the least variance of either side: relative to the pooled one, and above 0."""
     squares = inside.squares.sum() + outside.squares.sum()
-    within = squares / max(inside.count.sum() + outside.count.sum(), 1.0)
+    within = squares / (inside.count.sum() + outside.count.sum())
     largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
     rounding = (float(np.finfo(np.float32).eps) * largest) ** 2  # float32 would be 0 here
     return float(max(FLOOR * within, rounding))

@@ -631,9 +631,6 @@ class RunDirectory:
         leaves the first ones. A power cut may damage those of the last seconds: their digests tell,
         and they are made again.
         """
-        if self._whole._unsynced is not None:  # inside of another block
-            yield
-            return
         written: list[Path] = []
         self._whole._unsynced = written
         try:
@@ -641,8 +638,9 @@ class RunDirectory:
         finally:
             self._whole._unsynced = None
         if written:
-            with explained(written[-1], self.path):
-                sync(written[-1])
+            last = written[-1]
+            with explained(last, self.path):
+                sync(last)
 
     def sweep(self, what: str | None = None) -> None:
         """Remove temporary files that killed processes left an hour ago.

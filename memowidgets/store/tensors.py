@@ -75,6 +75,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
         self.stamp = Stamp.read(self.metadata.pop(KEY, None))
         self._entries: dict[str, dict[str, Any]] = header
+        self._names: Mapping[str, object] = header
         self._packed: dict[str, _Place] | None = None
 
     @classmethod
@@ -97,7 +98,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         found = {}
         for name, about in content["files"].items():
             one = found[name] = copy(whole)
-            one._packed = {key: _Place(*place) for key, place in about["arrays"].items()}
+            one._names = one._packed = {k: _Place(*place) for k, place in about["arrays"].items()}
             digests = {key: place.digest for key, place in one._packed.items()}
             one.metadata, one.stamp = about["metadata"], Stamp(name, run, about["of"], digests)
         return found, content["notes"]
@@ -150,15 +151,16 @@ class Tensors(Mapping[str, NDArray[Any]]):
         return digest_of_arrays(self)
 
     def _verify(self, name: str, array: NDArray[Any]) -> None:
-        if self.stamp is not None and self._digest(name, array) != self.stamp.arrays.get(name):
+        if self.stamp is None:
+            return
+        if self._digest(f"{self.stamp.name}:{name}", array) != self.stamp.arrays.get(name):
             raise BrokenError(
                 f"{self._path} was changed after it was written ({name!r} differs from its digest)"
             )
 
     def _digest(self, name: str, array: NDArray[Any]) -> str:
         """Return an array's digest, computed once for each state of the file."""
-        of = "" if self._packed is None or self.stamp is None else self.stamp.name
-        key = (str(self._path), self._state, f"{of}:{name}")
+        key = (str(self._path), self._state, name)
         found = _digests.get(key)
         if found is None:
             found = array_digest(array)
@@ -170,13 +172,13 @@ class Tensors(Mapping[str, NDArray[Any]]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries if self._packed is None else self._packed)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._entries if self._packed is None else self._packed)
+        return len(self._names)
 
     def __contains__(self, name: object) -> bool:
-        return name in (self._entries if self._packed is None else self._packed)
+        return name in self._names
 
 
 _digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of (file, state of the file, array)

@@ -148,7 +148,7 @@ def probe_differences(
         apart = first_apart(there, now, _BOUND if is_double else _BOUND_SINGLE)
         if apart:
             said.append(f"{sentence}: the {apart.removeprefix(role).strip()}")
-            left_out |= {"training"} if role == "module" else set()
+            left_out.add("training")  # comes after the module, and follows from it
     return said
 
 
@@ -335,9 +335,8 @@ def _plain(tensor: Tensor) -> NDArray[np.float64]:
 def _moments(weights: Tensor) -> list[float]:
     """Return mean, deviation and number of the values, and whether they are trained."""
     values = _plain(weights)
-    spread = float(values.std()) if values.size else 0.0
-    mean = float(values.mean()) if values.size else 0.0
-    return [mean, spread, float(values.size), float(weights.requires_grad)]
+    mean, spread = (values.mean(), values.std()) if values.size else (0.0, 0.0)
+    return [float(mean), float(spread), float(values.size), float(weights.requires_grad)]
 
 
 def _size_and_place(tensor: Tensor, number: int) -> list[float]:

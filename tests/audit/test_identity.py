@@ -10,9 +10,14 @@ import pytest
 import torch
 
 import memowidgets as mw
-from memowidgets.audit.runs.identity import check_same, described_training
+from memowidgets.audit.runs.identity import (
+    _design_problems,
+    check_same,
+    described_training,
+    read_manifest,
+)
 from memowidgets.models import device as device_room
-from memowidgets.store import StoreError
+from memowidgets.store import RunDirectory, StoreError
 from tests.audit import conftest
 from tests.hostile import forged
 
@@ -235,21 +240,50 @@ def test_a_manifest_with_an_unknown_precision_is_named(tmp_path):
     change_manifest(tmp_path / "run", precision="float8")
     with pytest.raises(StoreError, match=r"manifest\.json .* precision 'float8'; valid: "):
         opened(tmp_path / "run")
-    change_manifest(tmp_path / "run", precision=None)
-    with pytest.raises(StoreError, match=r"manifest\.json .*'precision' is missing"):
-        opened(tmp_path / "run")
 
 
 def test_a_part_of_a_manifest_that_is_no_such_thing_is_named(tmp_path):
     audit_at(tmp_path / "run")
     whole = (tmp_path / "run/manifest.json").read_bytes()
     wrong = {"seed": -1, "layers": [], "ids": [1], "fork": {}, "probe": [], "recording": 3}
+    wrong["precision"] = None
     for part, value in wrong.items():
         change_manifest(tmp_path / "run", **{part: value})
         with pytest.raises(StoreError, match=rf"manifest\.json .*'{part}' is missing or invalid"):
             opened(tmp_path / "run")
         (tmp_path / "run/manifest.json").write_bytes(whole)
     opened(tmp_path / "run")
+
+
+def test_settings_of_a_training_that_cannot_be_are_named(tmp_path):
+    audit_at(tmp_path / "run")
+    training = manifest_of(tmp_path / "run")["training"]
+    for wrong in (
+        *({"epochs": 100_001}, {"epochs": 50_001, "checkpoint_every": 0.5}, {"epochs": None}),
+        *({"batch_size": 0}, {"optimizer": 3}),
+    ):
+        change_manifest(tmp_path / "run", training=training | {"checkpoint_every": 1} | wrong)
+        with pytest.raises(StoreError, match=r"manifest\.json .*training"):
+            opened(tmp_path / "run")
+    long = training | {"epochs": 50_000, "checkpoint_every": 0.5}
+    change_manifest(tmp_path / "run", training=long)
+    assert read_manifest(RunDirectory.existing(tmp_path / "run"))["training"] == long
+
+
+def test_a_design_that_cannot_be_is_noticed():
+    n, places = 6, {"pool": range(5), "members": [0, 2, 4], "held_out": [5]}
+    design = {name: np.array(rows) for name, rows in places.items()}
+    design |= {"labels": np.zeros(n, int), "groups": np.zeros(5, int)}
+    design |= {"all_members": np.array([False]), "canaries": np.zeros(n, bool)}
+    assert list(_design_problems(design, n)) == []
+    for name in ("labels", "pool", "members", "held_out", "groups", "all_members"):
+        for wrong in (design[name][:, None], design[name].astype(float)):
+            assert next(_design_problems(design | {name: wrong}, n))
+        assert next(_design_problems({k: v for k, v in design.items() if k != name}, n))
+    all_wrong = {"labels": 5 * [0], "pool": [0, 1, 2, 4, 4], "members": [0, 5], "held_out": [-1]}
+    all_wrong |= {"all_members": [False, True], "canaries": 5 * [True]}
+    for name, wrong in (*all_wrong.items(), ("held_out", [n])):
+        assert list(_design_problems(design | {name: np.array(wrong)}, n))
 
 
 def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):

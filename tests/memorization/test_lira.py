@@ -97,7 +97,7 @@ def test_the_prior_is_found():
     variance = freedom * scale / rng.chisquare(freedom, size=n)
     gaps = rng.normal(size=(2 * m, n)) * np.sqrt(variance)
     found = fitted_prior(moments(gaps, np.arange(2 * m)[:, None] % 2 == np.zeros(n)).inside)
-    assert found == pytest.approx((freedom, scale), rel=0.15)
+    assert found == pytest.approx((freedom, scale), rel=0.08)
 
 
 def test_few_models_warn_and_name_shrunk():

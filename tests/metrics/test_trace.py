@@ -55,11 +55,8 @@ def test_last_is_a_whole_number(last):
         csl(LOSSES, last)
 
 
-def test_the_score_loss_is_not_taken_for_the_loss():
+def test_the_score_loss_is_no_loss_and_a_single_score_has_no_mean_rank():
     with pytest.raises(ValueError, match="must not be negative"):
         csl(-LOSSES)
-
-
-def test_a_mean_rank_needs_two_scores():
     with pytest.raises(ValueError, match=r"two scores or more, but has shape .1, 40."):
         mean_rank(LOSSES[:1])

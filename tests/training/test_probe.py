@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -153,6 +154,9 @@ def test_only_a_very_large_model_is_cut_for_its_optimizer(data, monkeypatch):
     monkeypatch.setattr(probe, "_MOST", 512 + 8 + 80 + 10)
     assert probe_of(data, optimizer=by_size(100)) == there
     monkeypatch.setattr(probe, "_MOST", 512 + 8 + 80 + 9)
+    shapes = []
+    probe_of(data, optimizer=lambda p: shapes.extend(w.shape for w in p) or torch.optim.SGD(p))
+    assert shapes == [(8, 8), (8,), (8, 8), (8,)]
     one, other = (probe_of(data, optimizer=by_size(limit)) for limit in (100, 1000))
     assert one == other != there
 
@@ -276,6 +280,20 @@ def test_what_a_module_does_in_one_mode_alone_shows(data, one, other, fact):
     assert fact in said
 
 
+def test_a_module_that_cannot_be_trained_on_so_few_samples_has_no_such_part(data):
+    class OfMany(Plain):
+        def between(self, x):
+            if self.training:
+                raise ValueError("too few samples")
+            return x
+
+    here = probe_of(data, OfMany)
+    assert here["module"]["precision"] == ""
+    assert not any(name.startswith("training") for name in here["numbers"])
+    [said] = probe_differences(probe_of(data, Plain), here)
+    assert "trained in float64" in said
+
+
 def test_a_module_of_float32_alone_is_trained_in_float32(data):
     class Single(Plain):
         def between(self, x):
@@ -308,6 +326,15 @@ def test_an_older_torch_may_draw_other_weights_but_not_wider_ones(data):
     [said] = probe_differences(there, probe_of(data, seeded(0.2, 2)))
     assert "1.weight" in said
     assert len(probe_differences({**there, "torch": torch.__version__}, there)) == 0
+    here = copy.deepcopy(there) | {"torch": "2.2.0"}
+    here["module"]["text"] = ["said in another way"]
+    here["numbers"]["training logits"][0] += 1
+    mean, spread, n, _ = weights = here["module"]["parameters"]["1.weight"]
+    for sigmas, is_same in ((-5.9, True), (-6.1, False)):
+        for i in range(2):
+            weights[:2] = mean, spread
+            weights[i] += sigmas * spread / np.sqrt(n)
+            assert (probe_differences(there, here) == []) == is_same
 
 
 def test_the_probe_changes_no_random_state_and_no_mode(data):
@@ -440,6 +467,7 @@ def test_complex_weights_and_single_ones_have_moments(data):
             super().__init__()
             self.turn = nn.Parameter(torch.randn(64, dtype=torch.complex64))
             self.scale = nn.Parameter(torch.randn(()))
+            self.none = nn.Parameter(torch.empty(0, 0))
             self.head = nn.Linear(64, n_classes)
 
         def forward(self, x):
@@ -448,6 +476,7 @@ def test_complex_weights_and_single_ones_have_moments(data):
     probe_here = probe_of(data, Fourier)
     assert probe_differences(probe_here, probe_of(data, Fourier)) == []
     assert probe_here["module"]["parameters"]["turn"][2] == 128
+    assert probe_here["module"]["parameters"]["none"] == [0, 0, 0, 1]
 
 
 def test_weights_whose_logits_are_not_finite_are_replaced_by_initial_ones(data):
@@ -472,6 +501,9 @@ def test_what_a_probe_asks_changes_with_its_form_alone(data):
 
     settings = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)}
     found = probe_of(data, narrow, schedule=lambda done: 1 - done, **settings)["numbers"]
+    assert sum(name.startswith("optimizer move ") for name in found) == 2 * 8
+    long = probe_of(data, epochs=400, schedule=lambda done: 1 - done)["numbers"]
+    assert len(long["schedule factors"]) == 256 + 1
     expected = {
         "module logits": 6.448767,
         "training logits": 4.837766,
@@ -581,7 +613,9 @@ def test_a_module_of_another_device_needs_a_version(data):
     there = probe_of(data)
     here = json.loads(json.dumps(there))
     here["module"]["on"] = "cuda"
-    assert "version" in probe_differences(there, here)[0]
+    here["numbers"]["module logits"][0] += 1  # as they differ there, by less
+    [said] = probe_differences(there, here)
+    assert "version" in said
     assert probe_differences(there, here, has_version=True) == []
 
 
@@ -637,6 +671,7 @@ def test_a_model_in_memory_is_asked_with_its_own_weights(monkeypatch):
     block.mlp = Scaled(block.mlp)
     before = probed()
     assert probe_differences(before, probed()) == []
+    assert "training logits" in before["numbers"]  # though its inputs are whole numbers
     monkeypatch.setattr(Scaled, "scale", 1.01)
     [said] = probe_differences(before, probed())
     assert "logits" in said

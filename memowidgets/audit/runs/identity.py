@@ -454,8 +454,8 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
     if not all(isinstance(known[name], str) for name in _FUNCTIONS):
         raise _broken(run, "the optimizer or schedule of its training is not a text")
     try:
-        config = TrainingConfig(**{k: v for k, v in known.items() if k not in _FUNCTIONS})
-        checkpoints = math.ceil((config.epochs or 1) / (config.checkpoint_every or 1))
+        TrainingConfig(**{k: v for k, v in known.items() if k not in _FUNCTIONS})
+        checkpoints = math.ceil(known["epochs"] / known["checkpoint_every"])
     except (ValueError, TypeError, ArithmeticError) as error:
         said = visible(str(error), 200)
         raise _broken(run, f"its training settings are invalid: {said}") from None

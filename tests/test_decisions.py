@@ -219,9 +219,9 @@ def test_removed_samples_are_left_out_and_others_stay(audit):
 
 def test_duplicates_of_what_goes_are_named(tmp_path):
     data = small_data()
-    images = data.images.copy()
-    images[1] = images[0]
-    twins = mw.data.ImageDataset.from_arrays(images, data.labels, data.class_names)
+    images, labels = data.images.copy(), data.labels.copy()
+    images[1], labels[1] = images[0], labels[0]
+    twins = mw.data.ImageDataset.from_arrays(images, labels, data.class_names)
     audit = small_audit(tmp_path / "run", data=twins)
     audit.decision_log.decide([str(twins.ids[0])], "remove")
     with pytest.warns(UserWarning, match=f"1 duplicates .* stay: {twins.ids[1]};"):
@@ -333,7 +333,7 @@ def test_a_table_that_is_mended_ends_the_warning(run):
 
 def test_what_is_no_text_cannot_be_decided_to_be_anonymised():
     digits = mw.data.load_digits().take(range(40))
-    frame = pd.DataFrame({"a": range(40), "label": [0, 1] * 20})
+    frame = pd.DataFrame({"a": range(40, 0, -1), "label": [0, 1] * 20})
     for data in (digits, mw.data.TableDataset.from_frame(frame)):
         logits = np.eye(len(data.class_names))[data.labels] * 3
         audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)

@@ -167,10 +167,13 @@ class Scored:
             raise ValueError("the rule by class needs the class of each sample: give labels")
         middle, deviation = class_spread(self.scores, self.labels)
         name, comma, place = self.title.partition(",")
+        with np.errstate(over="ignore"):  # then it is infinitely far
+            scores = (self.scores - middle) / deviation
+            errors = None if self.errors is None else self.errors / deviation
         return replace(
             self,
-            scores=(self.scores - middle) / deviation,
-            errors=None if self.errors is None else self.errors / deviation,
+            scores=scores,
+            errors=errors,
             title=f"{name} against its class{comma}{place}",
             natural=ONE_BELOW,
             axis=BY_CLASS,

@@ -51,9 +51,10 @@ def sentences(
 
     Examples
     --------
+    >>> from memowidgets.evaluation.scored import Scored
     >>> some = Scored(np.arange(3), np.array([-2.0, -1.0, 3.0]), log_lira=np.array([9.0, 0.0, 5.0]))
     >>> sentences(some, -1.0, 4.0)
-    ['2 flagged of 3', '1 of 2 memorised are found', '1 flagged only']
+    ['2 flagged of 3', '1 of the 2 memorised are found', '1 flagged only']
     """
     scored = _judged(scored)
     counts = scored.counts(rule, eta)
@@ -62,10 +63,10 @@ def sentences(
         return [flagged]
     memorized = counts["found"] + counts["missed"]
     doubt = scored.doubt(eta) if scored.doubt and eta is not None and memorized else None
-    known = "" if doubt is None else f" ({truly(doubt[0])})"
+    known = "" if doubt is None else f" ({truly(doubt[0], memorized)})"
     return [
         flagged,
-        f"{whole(counts['found'])} of {whole(memorized)} {positives}{known} are found",
+        f"{whole(counts['found'])} of the {whole(memorized)} {positives} are found{known}",
         f"{whole(counts['flagged_only'])} flagged only",
     ]
 

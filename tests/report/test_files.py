@@ -68,7 +68,7 @@ def test_the_headline_holds_the_result_and_no_more(make):
     if content.scored is None:
         assert numbers(said) == [600]
         return
-    flagged = content.scored.flagged(content.rule)
+    flagged = content.scored.flagged(content.tau)
     if not content.scored.judged.any():
         assert numbers(said) == [flagged.sum(), len(flagged)]
         assert "checked" in said
@@ -97,7 +97,7 @@ def test_the_headline_speaks_of_few_samples_as_of_many(log_lira, flagged, said, 
     scored = dataclasses.replace(
         plain(4).scored, scores=scores, log_lira=log_lira, errors=None, doubt=None
     )
-    content = plain(4, scored=scored, rule=flagged - 0.5)
+    content = plain(4, scored=scored, tau=flagged - 0.5)
     assert said in headline(content)
     write(content, tmp_path / "a.html")
 
@@ -117,7 +117,7 @@ def test_every_score_is_defined(metric):
 
 
 def test_the_numbers_are_the_evaluations(tmp_path):
-    content = plain(rule=0.1)
+    content = plain(tau=0.1)
     write(content, tmp_path / "a.html")
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     point = content.evaluation.at(0.1)
@@ -134,19 +134,20 @@ def test_the_numbers_are_the_evaluations(tmp_path):
     assert found["checkpoints"][0]["test_accuracy"] is None
 
 
-def test_by_class_no_figure_is_that_of_a_threshold(tmp_path):
+def test_by_class_all_is_about_the_score_against_its_class(tmp_path):
     content = by_class()
     page = write(content, tmp_path / "a.html").read_text("utf-8")
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
     scored = content.scored
-    both = int((scored.below & (scored.log_lira >= 4)).sum())
-    assert (found["prediction"]["rule"], found["prediction"]["tau"]) == ("class", None)
-    assert found["prediction"]["flagged"] == int(scored.below.sum())
+    below = scored.scores <= -1
+    both = int((below & (scored.log_lira >= 4)).sum())
+    assert (found["prediction"]["axis"], found["prediction"]["tau"]) == ("class", -1)
+    assert found["prediction"]["flagged"] == int(below.sum())
     assert found["truth"]["at_tau"]["found"] == both
     text = page.split("<script")[0]
-    assert "each class by itself" in text
-    assert "τ = " not in text
-    assert scored.below[content.by_risk[: int(scored.below.sum())]].all()
+    assert "against its class" in text
+    assert "τ = −1" in text
+    assert below[content.by_risk[: int(below.sum())]].all()
 
 
 def test_without_truth_there_is_no_rate_anywhere(tmp_path):
@@ -272,7 +273,7 @@ def test_a_write_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write(plain(rule=0.2), tmp_path / "a.html", overwrite=True)
+        write(plain(tau=0.2), tmp_path / "a.html", overwrite=True)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 

@@ -21,13 +21,13 @@ from transformers import (
 )
 
 import memowidgets as mw
-from memowidgets.audit.views.answers import AuditView
 from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotThereError, StoreError
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.rho import StopRule
+from tests.audit.conftest import view_of
 from tests.training.small import run_in_two_processes
 
 N = 36
@@ -623,7 +623,7 @@ def test_members_in_several_rows_are_counted_and_their_cards_say_so(record, data
     assert again.evidence.repeated == audit.evidence.repeated
     (note,) = (n for n in again.evidence.general_notes if n.key == "repeated rows")
     assert (note.numbers["members"], note.numbers["most"]) == (2, 3)
-    view, place = AuditView(again), ("psmi", again.layers[-1], "final")
+    view, place = view_of(again), ("psmi", again.layers[-1], "final")
     assert any("stands in 3 rows" in said for said in view.detail(4, *place).notes)
     assert not any("rows" in said for said in view.detail(5, *place).notes)
 

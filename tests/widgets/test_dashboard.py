@@ -241,7 +241,7 @@ def test_what_is_compared_is_computed_before_as_anything_else(opened):
     assert dashboard.wait(60)
     assert told(dashboard, "compared")["names"] == ["PSMI", "Logit gap"]
     dashboard.comparing = [place(checkpoint="epoch-1"), place("mahalanobis")]
-    assert "Loss, layer 3 (last), epoch 1 of 4" in told(dashboard, "message")["text"]
+    assert "Loss, layer 3, epoch 1" in told(dashboard, "message")["text"]
     assert not source.is_computed("loss", "last", "epoch-1")
     dashboard.compute()
     assert dashboard.wait(60)
@@ -250,7 +250,7 @@ def test_what_is_compared_is_computed_before_as_anything_else(opened):
     dashboard.compute()
     assert dashboard.wait(60)
     assert told(dashboard, "button") == ""
-    names = ["PSMI, epoch 2 of 4", "Loss, epoch 1 of 4", "Mahalanobis, epoch 2 of 4"]
+    names = ["PSMI, epoch 2", "Loss, epoch 1", "Mahalanobis, epoch 2"]
     assert told(dashboard, "compared")["names"] == names
 
 

@@ -351,6 +351,7 @@ def test_long_class_names_are_cut_and_long_options_say_so():
     assert (len(whole["text"]), whole["hidden"]) == (5003, 0)
 
 
+@pytest.mark.filterwarnings("ignore:6 images are equal")
 def test_bytes_of_0_and_1_are_said_to_look_black():
     bits = np.arange(6 * 64).reshape(6, 8, 8) % 2
     datasets = {

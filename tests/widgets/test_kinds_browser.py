@@ -131,7 +131,7 @@ from memowidgets.widgets import SampleInspector
 from tests.widgets.fake_source import detail_of
 word = "an-endless-name-without-a-break-" * 5
 names = [f"{word}{i}" for i in range(10_000)]
-wide = np.zeros((4, 1, 1000), np.uint8)
+wide = np.arange(4, dtype=np.uint8).repeat(1000).reshape(4, 1, 1000)
 wide[:, :, ::2] = 200
 p = np.random.default_rng(0).dirichlet(np.full(40, 0.1), 40)
 sentences = [f"A label that is a whole sentence, number {i}, and goes on." for i in range(40)]

@@ -60,11 +60,13 @@ def test_without_ground_truth_all_stand_on_the_line():
     assert all(y < line for _, y in found["other"] + found["other-left"])
 
 
-def test_by_class_what_is_flagged_is_dark_and_there_is_no_line_of_tau():
+def test_by_class_the_dots_are_of_the_score_against_its_class():
     some = scored(labels=np.arange(400) % 3)
-    found = drawn(dots(some, "class", 4.0))
-    assert "tau" not in found
-    assert len(found["memorized"]) == (some.below & (some.log_lira >= 4)).sum()
+    assert dots(some, "class", 4.0) == dots(some.against_class, -1.0, 4.0)
+    assert (
+        len(drawn(dots(some, "class", 4.0))["memorized"])
+        == (some.flagged("class") & (some.log_lira >= 4)).sum()
+    )
 
 
 def test_many_samples_are_bars_that_say_their_scale():

@@ -9,7 +9,6 @@ import traitlets
 from numpy.typing import NDArray
 
 from memowidgets.checks import whole_number
-from memowidgets.metrics.fitted import fill_directions
 from memowidgets.teaching.playground import Playground, front_end, real, result, whole
 from memowidgets.widgets.widget import validate
 
@@ -22,7 +21,6 @@ Ints = NDArray[np.int64]
 
 MOST_CLASSES = 4  # more can't be told apart by shape and colour
 MOST_POINTS = 5000
-N_DIRECTIONS = 256
 _FARTHEST = 1e6
 
 
@@ -69,7 +67,7 @@ class PSMIPlayground(Playground):
     dimension : int
         For "the same in d dimensions": one of 2, 4, 8, 16, 32, 64, 128, 256.
     seed : int
-        Of the points and the directions.
+        Of the points.
 
     Attributes
     ----------
@@ -110,7 +108,6 @@ class PSMIPlayground(Playground):
     psmi = result()
     _cloud = traitlets.Dict().tag(sync=True, page=True)
     _first = traitlets.Dict().tag(sync=True)
-    _directions = traitlets.Bytes().tag(sync=True)
 
     def __init__(
         self,
@@ -130,15 +127,12 @@ class PSMIPlayground(Playground):
         if points is None or labels is None:
             points, labels = make_cloud(whole_number("n", n, 6, MOST_POINTS), seed=seed)
         cloud = _packed(points, labels)
-        directions = np.empty((N_DIRECTIONS, 2), dtype=np.float32)
-        fill_directions(directions, seed)
         super().__init__(
             selected=selected,
             angle=angle,
             dimension=dimension,
             _cloud=cloud,
             _first=cloud,
-            _directions=directions.tobytes(),
             **traits,
         )
 

@@ -188,7 +188,7 @@ def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget,
         told = name in private - from_page  # by Python alone: the value is not even looked at
         for value in SIZES[::4] if told else [*VALUES[::4], *SIZES]:
             hear(widget, {"method": "update", "state": {name: value}})
-    steady = {"_first", "_given", "_directions", "_choices", "_esm", "_model_module", "_view_name"}
+    steady = {"_first", "_given", "_choices", "_esm", "_model_module", "_view_name"}
     for name in steady & private:
         assert repr(getattr(widget, name)) == before[name], name
     assert from_page <= {"_cloud", "_results"}

@@ -13,7 +13,6 @@ from scipy.stats import norm
 from memowidgets.evaluation import roc
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.fitted import fill_directions, fit
 from memowidgets.teaching.playground import STATIC, STYLE, front_end
 from memowidgets.teaching.psmi_playground import make_cloud
 from memowidgets.widgets import frontend
@@ -100,22 +99,6 @@ def test_the_mean_over_all_directions_is_psmi(ask, name):
     found = np.array(ask("psmi", count=24, **wire(*cloud)))
     psmi, std = scored(*cloud, n=4096)
     assert (np.abs(found - psmi) < 5 * std + 2e-3).all()
-
-
-@pytest.mark.parametrize("m", [64, 128, 256])
-def test_the_running_means_are_those_of_metrics(ask, m):
-    """PSMI itself takes even angles in the plane."""
-    cloud = make_cloud(90)
-    directions = np.empty((256, 2), dtype=np.float32)
-    fill_directions(directions, 0)
-    for which in ("plain", "corrected"):
-        psmi, std = fit(*cloud, m, 0, use_controls=which == "corrected").score(*cloud)
-        for point in range(0, 90, 11):
-            of = {"directions": directions.tolist(), "point": point, "step": m}
-            running = ask("running", **of, **wire(*cloud))[which]
-            at = running["m"].index(m)
-            assert running["mean"][at] == pytest.approx(psmi[point], abs=1e-4)
-            assert running["error"][at] == pytest.approx(std[point], abs=1e-4)
 
 
 @pytest.mark.parametrize("dimension", [2, 16, 256])

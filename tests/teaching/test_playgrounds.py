@@ -63,7 +63,7 @@ def test_a_saved_notebook_stays_small(kind, open_playground):
     assert files < 90_000  # the largest has the maths of PSMI, of LiRA and of a network
     size = sum(len(v) if isinstance(v, bytes) else len(repr(v)) for v in state.values())
     assert size < 300_000
-    json.dumps({k: v for k, v in state.items() if k not in {"_cloud", "_first", "_directions"}})
+    json.dumps({k: v for k, v in state.items() if k not in {"_cloud", "_first"}})
 
 
 # A playground, a trait of it, a value that it refuses, and facts of the error

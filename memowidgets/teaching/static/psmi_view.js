@@ -4,7 +4,6 @@ import { bytesOf, html } from "../../widgets/static/dom.js";
 import { button, facts, fixedText, isStill, legend, linear, packed, panel, Plot, shareText, shown, sign, slider, tile } from "./kit.js";
 import { LEAST_REACH, NAMES, PointsPlayground } from "./points.js";
 import { along, classesOf, DIMENSIONS, fan, inDimensions, pointwise, psmiOfAll, valuesOf } from "./psmi_maths.js";
-import { runningMeans } from "./running_means.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./kit.js").Slider} Slider */
@@ -12,7 +11,6 @@ import { runningMeans } from "./running_means.js";
 /** @typedef {import("./psmi_maths.js").Along} Along */
 /** @typedef {import("./psmi_maths.js").Classes} Classes */
 /** @typedef {import("./psmi_maths.js").Summary} Summary */
-/** @typedef {import("./running_means.js").Running} Running */
 
 /** @typedef {{points: DataView, labels: DataView}} Packed */
 
@@ -20,7 +18,6 @@ import { runningMeans } from "./running_means.js";
  * @typedef {object} State  what Python and the page share
  * @property {Packed} _cloud
  * @property {Packed} _first  where "Start again" returns to
- * @property {DataView} _directions
  * @property {number} angle
  * @property {number} selected
  * @property {number} dimension
@@ -32,7 +29,6 @@ import { runningMeans } from "./running_means.js";
  * @property {Uint8Array} labels
  * @property {number} count  of classes
  * @property {number} selected
- * @property {Float32Array} directions
  * @property {number} angle
  * @property {number} dimension
  */
@@ -45,18 +41,11 @@ import { runningMeans } from "./running_means.js";
  */
 
 /**
- * @typedef {object} Ringed  what belongs to the ringed point
- * @property {number[]} curve  its value in every direction
- * @property {{plain: Running, corrected: Running}} means
- */
-
-/**
  * @typedef {object} Parts  what changes on the page, plots apart
  * @property {Slider} turn
  * @property {HTMLButtonElement} atypical
  * @property {Tile} value
  * @property {Tile} mean
- * @property {Tile} official
  * @property {Tile} below
  * @property {Slider} more
  * @property {HTMLParagraphElement} inMore
@@ -64,7 +53,6 @@ import { runningMeans } from "./running_means.js";
 
 const FAN = 24; // directions of the mean that moves with the hand
 const STEPS = 180; // directions of the curve over all angles
-const STEP = 4; // directions between two points of a running mean
 const GLIDE = 900; // milliseconds
 const SLICE = 8; // milliseconds of computing between two frames
 const ABOUT = {
@@ -78,7 +66,6 @@ const ABOUT = {
     "Drag the ringed point into another class, or press “Make it atypical”: its PSMI falls below 0 and its sign turns hollow.",
     "Turn the direction until two classes lie on each other: along it, their points have small values, because it cannot tell the two classes apart. Other directions can.",
     "Give a point in the middle of a class another label: that is what a canary is.",
-    "Watch the running mean: with 64 directions, control variates are more precise than the plain mean of 256.",
     "Raise d: noise dimensions make most directions blind, so PSMI shrinks towards 0, but the order of the points mostly stays.",
   ],
 };
@@ -95,16 +82,12 @@ function scoredOf({ points, labels, count }) {
 }
 
 /**
+ * Value of the ringed point in every direction.
  * @param {Cloud} cloud
  * @param {Scored} scored
- * @returns {Ringed}
  */
-function ringedOf({ points, labels, selected, directions }, { classes, curves }) {
-  const [x, y, own] = [points[2 * selected], points[2 * selected + 1], labels[selected]];
-  return {
-    curve: valuesOf(curves, classes, x, y, own),
-    means: runningMeans(classes, directions, x, y, own, STEP),
-  };
+function curveOf({ points, labels, selected }, { classes, curves }) {
+  return valuesOf(curves, classes, points[2 * selected], points[2 * selected + 1], labels[selected]);
 }
 
 /**
@@ -136,9 +119,8 @@ class PSMIView extends PointsPlayground {
     this.shadow = new Plot("shadow", 146, { left: 14, right: 14, top: 34, bottom: 20 });
     this.values = new Plot("values", 132, { left: 48, right: 14, top: 10, bottom: 38 });
     this.strip = new Plot("strip", 84, { left: 14, right: 14, top: 22, bottom: 24 });
-    this.running = new Plot("running", 190, { left: 48, right: 14, top: 10, bottom: 40 });
     this.growth = new Plot("growth", 148, { left: 48, right: 14, top: 10, bottom: 40 });
-    this.plots = [this.cloud, this.shadow, this.values, this.strip, this.running, this.growth];
+    this.plots = [this.cloud, this.shadow, this.values, this.strip, this.growth];
     this.glide = 0; // frame of a point that moves by itself; 0 if none does
     this.turning = false;
     this.stale = false;
@@ -151,7 +133,7 @@ class PSMIView extends PointsPlayground {
     this.mine = null; // the cloud as it was sent last
     this.reach = reachOf(this.now.points, LEAST_REACH);
     this.scored = scoredOf(this.now);
-    this.ringed = ringedOf(this.now, this.scored);
+    this.curve = curveOf(this.now, this.scored);
     this.parts = this.compose();
     this.nameClasses();
     this.listen();
@@ -167,7 +149,6 @@ class PSMIView extends PointsPlayground {
       points: new Float64Array(bytesOf(points)),
       labels: classes,
       count: Math.max(...classes) + 1,
-      directions: new Float32Array(bytesOf(this.trait("_directions"))),
       angle: this.trait("angle"),
       selected: Math.min(this.trait("selected"), classes.length - 1),
       dimension: this.trait("dimension"),
@@ -192,11 +173,10 @@ class PSMIView extends PointsPlayground {
     const atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
     const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
     const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
-    const official = tile("from 256 random directions", "with control variates, as PSMI does in more dimensions");
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
     const left = html("div", { class: "mw-play-side" }, this.cloudPanel(),
       html("div", { class: "mw-slides" }, turn.element), this.acts(atypical),
-      facts("Results", [value, mean, official, below], "mw-play-facts-in-pairs"));
+      facts("Results", [value, mean, below]));
     const more = slider({
       name: "dimensions d", help: "the two above and noise", places: DIMENSIONS,
       say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
@@ -207,11 +187,10 @@ class PSMIView extends PointsPlayground {
       panel("The value in every direction", "its mean is PSMI", this.values.canvas),
       panel("The same in d dimensions", "d − 2 of them are noise", this.growth.canvas,
         legend([["▏", "accent", "the ringed point ± 2 errors"], ["▮", "other", "other points: median, 5 to 95 %"]])),
-      html("div", { class: "mw-slides" }, more.element), inMore);
-    const even = panel("More and more random directions", "mean ± 2 standard errors", this.running.canvas,
-      legend([["┄", "other", "plain mean"], ["━", "accent", "with control variates"], ["─", "fg", "all directions"]]));
-    this.body.append(left, right, panel("PSMI of every point", "nats", this.strip.canvas), even);
-    return { turn, atypical, value, mean, official, below, more, inMore };
+      html("div", { class: "mw-slides" }, more.element), inMore,
+      panel("PSMI of every point", "nats", this.strip.canvas));
+    this.body.append(left, right);
+    return { turn, atypical, value, mean, below, more, inMore };
   }
 
   listen() {
@@ -252,7 +231,7 @@ class PSMIView extends PointsPlayground {
 
   /** Computes again what belongs to the ringed point. */
   followed() {
-    this.ringed = ringedOf(this.now, this.scored);
+    this.curve = curveOf(this.now, this.scored);
     this.later();
   }
 
@@ -456,9 +435,6 @@ class PSMIView extends PointsPlayground {
     this.shadow.canvas.setAttribute("aria-label", `Projections at ${Math.round(this.now.angle)} degrees. ${words}`);
     this.values.canvas.setAttribute("aria-label", `The point's value in every direction. ${words}`);
     this.strip.canvas.setAttribute("aria-label", `PSMI of every point. ${words}`);
-    const { plain, corrected } = this.ringed.means;
-    const last = (/** @type {Running} */ of) => `${fixedText(of.mean.at(-1) ?? NaN, 3)} ± ${fixedText(of.error.at(-1) ?? NaN, 3)}`;
-    this.running.canvas.setAttribute("aria-label", `Mean of 256 directions: plain ${last(plain)}, with control variates ${last(corrected)}.`);
     this.growth.canvas.setAttribute("aria-label", "PSMI against the number of dimensions.");
   }
 
@@ -474,7 +450,6 @@ class PSMIView extends PointsPlayground {
     this.drawShadow(sight, value);
     this.drawValues(value);
     this.drawStrip();
-    this.drawRunning();
     this.drawGrowth();
     this.showFacts(value);
   }
@@ -484,8 +459,6 @@ class PSMIView extends PointsPlayground {
     const psmi = this.score;
     this.parts.value.show(fixedText(value, 2), `at ${Math.round(this.now.angle)}°`);
     this.parts.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
-    const { mean, error } = this.ringed.means.corrected;
-    this.parts.official.show(`${fixedText(mean.at(-1) ?? NaN, 3)} ± ${fixedText(error.at(-1) ?? NaN, 3)}`, "256 random directions");
     const n = this.scored.psmi.length;
     const below = this.scored.psmi.reduce((sum, x) => sum + (x <= 0 ? 1 : 0), 0);
     this.parts.below.show(shareText(below / n), `${below} of ${n}`);
@@ -570,13 +543,13 @@ class PSMIView extends PointsPlayground {
     const plot = this.values;
     plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const lowest = Math.min(...this.ringed.curve);
+    const lowest = Math.min(...this.curve);
     const floor = lowest >= -1 ? -1 : -(2 ** Math.ceil(Math.log2(-lowest)));
     const x = linear(0, 180, left, right);
     const y = linear(floor, Math.max(1.2, Math.ceil(Math.log(this.now.count) * 5 + 0.5) / 5), bottom, top);
     plot.levels(y, 3);
     /** @type {[number, number][]} */
-    const line = this.ringed.curve.map((value, i) => [x.at((180 * i) / STEPS), y.clip(value)]);
+    const line = this.curve.map((value, i) => [x.at((180 * i) / STEPS), y.clip(value)]);
     line.push([right, line[0][1]]);
     const zero = y.at(0);
     plot.area([[left, zero], ...line.map(([px, py]) => /** @type {[number, number]} */ ([px, Math.min(py, zero)])), [right, zero]], "accent", 0.2);
@@ -624,32 +597,6 @@ class PSMIView extends PointsPlayground {
     plot.text("typical", zero + 7, top - 8, { align: "left" });
     plot.lowerAxis(x, "");
     this.drawChosen(plot, x.clip(this.score), (top + bottom) / 2, 6);
-  }
-
-  drawRunning() {
-    const plot = this.running;
-    plot.begin(this.palette);
-    const { left, right, top, bottom } = plot.frame;
-    const { plain, corrected } = this.ringed.means;
-    const exact = this.score;
-    const early = plain.m.findIndex((m) => m >= 24);
-    const wide = Math.max(0.1, 3.2 * plain.error[early], Math.abs(plain.mean[early] - exact) + 2 * plain.error[early]);
-    const half = 0.1 * 2 ** Math.ceil(Math.log2(wide / 0.1));
-    const x = linear(0, this.now.directions.length / 2, left, right);
-    const y = linear(exact - half, exact + half, bottom, top);
-    plot.levels(y, 4);
-    plot.clip();
-    if (y.low < 0 && y.high > 0) plot.area([[left, y.at(0)], [right, y.at(0)], [right, bottom], [left, bottom]], "risk", 0.08);
-    const middle = (/** @type {Running} */ of) => of.m.map((m, i) => /** @type {[number, number]} */ ([x.at(m), y.at(of.mean[i])]));
-    /** @type {(of: Running, sign: number) => [number, number][]} */
-    const edge = (of, side) => of.m.map((m, i) => [x.at(m), y.at(of.mean[i] + side * 2 * of.error[i])]);
-    plot.area([...edge(plain, 1), ...edge(plain, -1).reverse()], "other", 0.24);
-    plot.line(middle(plain), "other", 2, [5, 3]);
-    plot.area([...edge(corrected, 1), ...edge(corrected, -1).reverse()], "accent", 0.3);
-    plot.line(middle(corrected), "accent", 2.4);
-    plot.line([[left, y.at(exact)], [right, y.at(exact)]], "fg", 1.2);
-    plot.free();
-    plot.lowerAxis(x, "random directions", { ticks: [0, 64, 128, 192, 256] });
   }
 
   drawGrowth() {

@@ -48,7 +48,6 @@ export class Compare {
     this.points = [];
     const button = (/** @type {string} */ text, label = text) => html("button", { type: "button", class: "mw-button", "aria-label": label }, text);
     this.button = button("Compare");
-    this.swap = button("Swap");
     this.close = button("✕", "close");
     this.root = root(el, "compare", "Compare scores", this.ears);
     this.first = html("b");
@@ -65,7 +64,7 @@ export class Compare {
     this.roc.element.setAttribute("class", "mw-rocs");
     this.roc.element.replaceChildren(this.roc.lines, this.roc.chance, this.curves, this.roc.fpr, this.roc.tpr);
     this.areas = html("table", { class: "mw-areas" });
-    const head = html("div", { class: "mw-row" }, this.first, "or", ...this.selects, html("span", { class: "mw-gap" }), this.swap, this.close);
+    const head = html("div", { class: "mw-row" }, this.first, "or", ...this.selects, html("span", { class: "mw-gap" }), this.close);
     const budget = html("label", { class: "mw-row mw-budget-row" }, "look at", this.slider, this.says);
     const columns = [[this.plot, this.roc.element], [this.parts, this.said, this.areas]].map((parts) => html("div", { class: "mw-column" }, ...parts));
     this.root.append(head, budget, html("div", { class: "mw-compare-body" }, ...columns));
@@ -80,10 +79,6 @@ export class Compare {
     const { ears, model, explorer } = this;
     ears.on(this.button, "click", () => this.compare(model.get("comparing").length > 0 ? [] : [model.get("_beside")]));
     ears.on(this.close, "click", () => this.compare([]));
-    ears.on(this.swap, "click", () => {
-      const [other] = model.get("comparing");
-      for (const name of PICKS) if (other[name] !== model.get(name)) this.bar.choose(name, other[name]);
-    });
     ears.on(this.root, "keydown", (event) => {
       if (event.key === "Escape") this.compare([]);
     });
@@ -112,7 +107,7 @@ export class Compare {
     const isOpen = picks.length > 0;
     this.button.hidden = model.get("_beside").metric === undefined;
     this.button.setAttribute("aria-expanded", String(isOpen));
-    if (isOpen && panel.hidden) this.budget = Math.max(1, this.explorer.counted().flagged);
+    if (isOpen && panel.hidden) this.budget = Math.max(1, countsAt(this.explorer.scores, this.explorer.tau).flagged);
     panel.hidden = !isOpen;
     this.box.classList.toggle("mw-comparing", isOpen);
     if (!isOpen) return;

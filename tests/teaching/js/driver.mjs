@@ -5,7 +5,6 @@ import { load } from "./load.mjs";
 
 const chance = await load("chance");
 const psmi = await load("psmi_maths");
-const running = await load("running_means");
 const lira = await load("lira_maths");
 const fit = await load("lira_fit");
 const theorem = await load("theorem_maths");
@@ -33,12 +32,6 @@ const answers = {
     const found = new Float64Array(classes.length);
     psmi.psmiOfAll(flat, classes, fitted, psmi.fan(fitted, count), found);
     return [...found];
-  },
-  running: ({ directions, point, step, ...given }) => {
-    const { classes, fitted } = cloud(given);
-    const [x, y] = given.points[point];
-    const theta = Float32Array.from(directions.flat());
-    return running.runningMeans(fitted, theta, x, y, classes[point], step);
   },
   deep: ({ selected, dimension, ...given }) => {
     const { flat, classes, fitted } = cloud(given);

@@ -79,7 +79,7 @@ found = again.evaluate(score, truth="canaries", checkpoint="final")
 print(scores.name, len(scores) == len(audit.members), found.auc > 0.9)
 named = again.score("neighbours", checkpoint="final")
 print(named.equals(scores), "neighbours" in again.metrics)
-print(*(c["value"] for c in again.dashboard().metrics if c["value"] == "neighbours"))
+print(*(c["value"] for c in again.dashboard()._choices["metrics"] if c["value"] == "neighbours"))
 try:
     neighbours(np.zeros((3, 1)), [0, 1, 1])
 except ValueError as error:

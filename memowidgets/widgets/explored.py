@@ -333,7 +333,6 @@ class Judged:
             "version": self.version,
             "title": self.scored.title,
             "truth": self.positives,
-            "has_log_lira": self.has_log_lira,
             "eta_range": None if log_lira is None else eta_range(log_lira),
             "note": self.note,
             "natural": self.scored.natural,

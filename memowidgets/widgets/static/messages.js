@@ -429,7 +429,6 @@
  * @property {number} version
  * @property {string} title
  * @property {string} truth
- * @property {boolean} has_log_lira
  * @property {[number, number] | null} eta_range
  * @property {string} note
  * @property {number | null} natural

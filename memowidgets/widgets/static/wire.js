@@ -129,7 +129,6 @@ export const NOTHING = {
   ties: new Uint8Array(0),
   title: "",
   truth: "",
-  has_log_lira: false,
   eta_range: null,
   note: "",
   natural: null,

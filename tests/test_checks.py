@@ -253,6 +253,9 @@ INSIDE = GAPS.sample(frac=1, axis=1, random_state=0) > 0
         lambda: mw.memorization.log_lira(GAPS, GAPS > 0, SHUFFLED, variance="global"),
         lambda: mw.memorization.rmia(GAPS, GAPS > 0, SHUFFLED),
         lambda: mw.memorization.counterfactual(GAPS, INSIDE),
+        lambda: mw.widgets.ThresholdExplorer(pd.Series(X[:, 0], ROWS), log_lira=SHUFFLED),
+        lambda: mw.widgets.ThresholdExplorer(pd.Series(X[:, 0], ROWS), SHUFFLED > 0),
+        lambda: mw.widgets.SampleInspector(ROWS, pd.Series(X[:, 0], ROWS), SHUFFLED > 0),
     ],
 )
 def test_names_of_rows_in_another_order_are_refused(call):

@@ -81,6 +81,7 @@ def test_a_failure_leaves_no_line(written):
 def test_a_terminal_has_a_bar_that_goes(written):
     text = written(Terminal())
     assert "training (first at 12:00):" in text
+    assert "⟨U+001B⟩" in written(Terminal(), work=lambda p: p.report(0, 3, "at \x1b[2J"))
     assert "\n" not in text
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -251,30 +249,6 @@ def test_a_device_that_is_lost_while_the_frozen_blocks_run_is_named(
     made = audit("LoRA, prefix kept", tmp_path / "run", device)
     with pytest.raises(DeviceError, match="pretend has failed"):
         made.train()
-
-
-def test_other_devices_finish_their_shadow_models_when_one_is_lost(
-    of_the_cpu, device, hardware, tmp_path, monkeypatch
-):
-    made = audit("ConvNet", tmp_path / "run", device)
-    made.train()
-    real, other_trains = engine.train_shadow, threading.Event()
-
-    def fails_soon(job, index, progress):
-        if index == 0:
-            assert other_trains.wait(60)
-            raise DeviceError("the device pretend:0 has failed")
-        other_trains.set()
-        with pretend.one_thread():
-            return real(job, index, progress)
-
-    monkeypatch.setattr(engine, "train_shadow", fails_soon)
-    with ThreadPoolExecutor(2) as two, pytest.raises(DeviceError, match="pretend:0"):
-        made.run_shadows(3, two)
-    assert made.n_shadows >= 1
-    monkeypatch.undo()
-    made.run_shadows(3, Inline())
-    assert_same(of_the_cpu, made, atol=1e-6)
 
 
 def test_an_error_of_the_work_is_not_one_of_the_device(device, tmp_path):

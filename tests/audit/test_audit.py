@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
 import memowidgets as mw
 from memowidgets.store import StoreError
@@ -220,19 +219,6 @@ def test_held_out_samples_can_be_a_dataset_of_their_own(tmp_path):
     assert len(audit.members) == 200
 
 
-def test_rare_classes_are_left_out_named_and_counted(tmp_path):
-    data = small_data()
-    data.labels[data.labels == 9] = 8
-    data.labels[0] = 9
-    audit = small_audit(tmp_path, data=data, members=np.arange(400) < 300)
-    audit.train()
-    with pytest.warns(UserWarning, match="1 members have no score.*digit-0000"):
-        scores = audit.score("psmi", checkpoint="final")
-    assert len(scores) == 299
-    found = audit.evaluate("psmi", checkpoint="final", truth="canaries")
-    assert any("1 member is left out" in note for note in found.warnings)
-
-
 def test_a_drop_that_is_never_reached_is_said(tmp_path):
     audit = small_audit(tmp_path)
     with pytest.warns(UserWarning, match="no checkpoint reached a drop of > 99.9 %"):
@@ -351,26 +337,3 @@ def test_a_model_from_an_unguarded_script_reaches_the_workers(tmp_path):
 def test_settings_that_were_left_open_follow_the_model(finished):
     assert finished.training.epochs == TRAINING.epochs
     assert finished.training.weight_decay == mw.models.ConvNet.training_defaults["weight_decay"]
-
-
-def test_a_run_opens_though_its_folder_has_changed(tmp_path):
-    images, labels = small_data().images[:60, ..., 0], small_data().labels[:60] % 2
-    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
-        place = tmp_path / "pictures" / f"class {label}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(place / f"{i:02d}.png")
-    data = mw.data.ImageDataset.from_folder(tmp_path / "pictures")
-    audit = small_audit(tmp_path / "run", data=data, training=mw.TrainingConfig(epochs=1))
-    audit.train()
-    scores = audit.score("psmi", checkpoint="final")
-    opened = mw.Audit.open(audit.path, data=tmp_path / "pictures")
-    assert isinstance(opened.data, mw.data.ImageDataset)
-    Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "pictures/class 0/other.png")
-    with pytest.raises(ValueError, match="different sizes"):
-        mw.Audit.open(audit.path, data=tmp_path / "pictures")
-    with pytest.warns(UserWarning, match="pass data='.*pictures'"):
-        again = mw.Audit.open(audit.path)
-    assert not isinstance(again.data, mw.data.ImageDataset)  # ids, and all that was computed
-    pd.testing.assert_series_equal(again.score("psmi", checkpoint="final"), scores)
-    given = mw.Audit.open(audit.path, data=data)
-    assert given.data is data or given.data.ids.tolist() == data.ids.tolist()

@@ -84,13 +84,10 @@ def test_the_run_directory_has_no_text_of_a_row(finished):
         assert not any(text in content for content in stored)
 
 
-@pytest.mark.parametrize("how", ["from_csv", "to_csv", "to_jsonl"])
-def test_a_file_is_read_again_by_its_path(how, tmp_path):
+def test_a_file_is_read_again_by_its_path(tmp_path):
     path = tmp_path / "patients.csv"
     frame().dropna().to_csv(path, index=False)
     data = mw.data.TableDataset.from_csv(path, label="outcome")
-    if how != "from_csv":
-        data = getattr(data, how)(path, overwrite=True)
     audit = audited(
         tmp_path / "run", data, training=mw.TrainingConfig(epochs=1, precision="float32")
     )

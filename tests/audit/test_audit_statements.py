@@ -14,8 +14,6 @@ from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.psmi import KNOWS_NO_LABELS
 from memowidgets.models import ConvNet
-from memowidgets.widgets import ThresholdExplorer, explored
-from memowidgets.widgets.explored import eta_range
 from tests.audit.conftest import recording_at
 from tests.training.small import TRAINING, trained
 
@@ -86,17 +84,6 @@ def test_the_figure_has_the_rmia_of_the_comparison_or_none(audit, recording):
     assert "rmia" not in audit.figures().data["definitions"]
     assert "rmia" in audit.as_target(2).figures().data["definitions"]
     assert "rmia" in recording.figures().data["definitions"]
-
-
-def test_sliders_of_dashboard_and_report_have_the_same_ends():
-    rng = np.random.default_rng(0)
-    log_lira = rng.normal(scale=2, size=25_000)
-    log_lira[rng.choice(25_000, 40, replace=False)] = rng.uniform(20, 60, 40)
-    explorer = ThresholdExplorer(rng.normal(size=25_000), log_lira=log_lira)
-    assert explorer._data["eta_range"] == eta_range(log_lira)
-    explorer.close()
-    reported = explored.checked_scores(rng.normal(size=25_000), log_lira=log_lira)
-    assert explored.Judged.of(reported).data["eta_range"] == eta_range(log_lira)
 
 
 # What the positives are

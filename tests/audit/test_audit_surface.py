@@ -38,6 +38,8 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: a.score("loss", checkpoint=None), "a checkpoint is a name or a number.*None"),
         (lambda a: a.run_shadows(1, checkpoints=["end"]), "unknown checkpoint 'end'"),
         (lambda a: a.run_shadows(2, checkpoints=()), "checkpoints is empty"),
+        (lambda a: a.run_shadows(21, keep_forward="no such"), "unknown layer"),
+        (lambda a: a.run_shadows(21, executor="dask"), "get_executor"),
         (lambda a: a.compare(3), "metrics must be several values.*not 3"),
         (lambda a: a.log_lira(variance="tiny"), "'tiny'.*'shrunk'"),
         (lambda a: a.log_lira(variance=["shrunk"]), "unknown variance .*shrunk.*'global'"),

@@ -10,12 +10,11 @@ import pytest
 from scipy.stats import rankdata
 
 import memowidgets as mw
-from benchmarks.recording import export
 from memowidgets.evaluation import below_class
 from memowidgets.store import NotThereError, RunDirectory, StoreError
 from memowidgets.training import target
 from memowidgets.training.learner import Learner
-from tests.audit.conftest import recording_at, small_audit, small_data, view_of
+from tests.audit.conftest import small_audit, small_data, view_of
 from tests.audit.test_watching import mlp, samples, trained
 from tests.training.small import Inline
 
@@ -224,14 +223,6 @@ def test_a_watched_loop_has_them(tmp_path):
     wanted = losses_by_hand(audit, after_0).mean(axis=0)
     np.testing.assert_allclose(audit.score("csl", checkpoint="final"), wanted, rtol=1e-12)
     assert set(MEANS) <= set(audit.compare(checkpoints="final", truth=audit.labels == 0)["metric"])
-
-
-def test_a_recording_keeps_the_losses(finished, tmp_path):
-
-    export(finished.path, tmp_path / "recording", {"title": "digits", "data": ""}, {})
-    again = recording_at(tmp_path / "recording")
-    for epoch in (2, 3, 4):
-        assert again.score("csl", checkpoint=epoch).equals(finished.score("csl", checkpoint=epoch))
 
 
 AUCS = {  # at ρ, η = 4; docs/scores.md has the table

@@ -845,20 +845,6 @@ def test_a_wrong_number_of_steps_in_an_epoch_is_noticed_at_the_first_step(given,
     assert not module._forward_pre_hooks
 
 
-class Mappings(torch.utils.data.Dataset):
-    """Rows that are mappings."""
-
-    def __init__(self, inputs, label):
-        self.inputs, self.label = inputs, label
-
-    def __len__(self):
-        return N
-
-    def __getitem__(self, index):
-        x, y = samples()[index]
-        return {self.inputs: x, self.label: y}
-
-
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -869,12 +855,15 @@ class Net(nn.Module):
 
 
 def test_rows_that_are_mappings_are_read_by_name_or_refused(tmp_path):
-    watch = mw.watch(Net(), Mappings("x", "label"), tmp_path / "run", STEPS)
+    def mappings(inputs, label):
+        return [{inputs: x, label: y} for x, y in samples()]
+
+    watch = mw.watch(Net(), mappings("x", "label"), tmp_path / "run", STEPS)
     assert len(watch.audit.members) == N
     with pytest.raises(TypeError, match=r"'image'.* x,.*forward="):
-        mw.watch(Net(), Mappings("image", "label"), tmp_path / "other", STEPS)
+        mw.watch(Net(), mappings("image", "label"), tmp_path / "other", STEPS)
     with pytest.raises(TypeError, match=r"'label'.*image, target"):
-        mw.watch(Net(), Mappings("image", "target"), tmp_path / "other", STEPS)
+        mw.watch(Net(), mappings("image", "target"), tmp_path / "other", STEPS)
 
 
 def test_a_dataset_of_hugging_face_is_read_in_torch_format_or_refused(data, tmp_path):

@@ -38,50 +38,24 @@ def _(dashboard, json, mo, view):
              "decided": len(dashboard.decisions), "tau_committed": dashboard.tau_committed}
     mo.Html(f"<pre id='python'>{json.dumps(known)}</pre>")
     return
-"""
-
-SEVERAL = """
-import marimo
-
-app = marimo.App()
 
 
 @app.cell
-def _():
-    import marimo as mo
+def _(mo):
     from memowidgets.teaching import PSMIPlayground
-    from memowidgets.widgets import Dashboard
-    from tests.widgets.fake_source import FakeSource
-    return Dashboard, FakeSource, PSMIPlayground, mo
-
-
-@app.cell
-def _(Dashboard, FakeSource, mo):
-    mo.ui.anywidget(Dashboard(FakeSource()))
-    return
-
-
-@app.cell
-def _(Dashboard, FakeSource, mo):
-    mo.ui.anywidget(Dashboard(FakeSource(n=300)))  # of which few are memorised, and a note says so
-    return
-
-
-@app.cell
-def _(PSMIPlayground, mo):
     mo.ui.anywidget(PSMIPlayground())
     return
 """
 
 
 @pytest.fixture
-def marimo_page(chromium, tmp_path, request):
+def marimo_page(chromium, tmp_path):
     """Open the app; fail on any error of the page and on any request that leaves the machine."""
     pytest.importorskip("marimo", reason="no marimo: pip install marimo")
     problems = []
     settings = tmp_path / "config" / "marimo" / "marimo.toml"
     settings.parent.mkdir(parents=True)
-    (tmp_path / "app.py").write_text(getattr(request, "param", APP))
+    (tmp_path / "app.py").write_text(APP)
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     options = ["--headless", "--no-token", "--host", "127.0.0.1", "--port", str(port)]
@@ -126,6 +100,7 @@ def eventually(page, look, wanted):
 @pytest.mark.timeout(300)
 def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     page = marimo_page("dark")
+    page.locator(".mw-play-psmi").wait_for()  # another widget, after a cold boot
     assert pixels_of(page.locator(".mw-histogram")).mean() < 110
     page = marimo_page("light")
     assert pixels_of(page.locator(".mw-histogram")).mean() > 145
@@ -144,14 +119,3 @@ def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     page.get_by_text("is to be removed.").wait_for()
     page.locator('[data-filter="all"]').click()
     eventually(page, lambda known: known["decided"], 1)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("marimo_page", [SEVERAL], indirect=True)
-def test_several_widgets_are_there_after_a_cold_boot(marimo_page):
-    page = marimo_page("light")
-    for dashboard in (page.locator(".mw-dashboard").nth(i) for i in range(2)):
-        dashboard.locator(".mw-roc").wait_for()
-        dashboard.locator(".mw-card").first.wait_for()
-    page.locator(".mw-play-psmi").wait_for()

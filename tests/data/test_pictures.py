@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from memowidgets.data import ImageDataset
-from memowidgets.data.pictures import UnreadableError, decoded
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
@@ -256,18 +255,6 @@ def test_what_is_no_zip_or_a_damaged_one_is_said(pets, tmp_path):
     data, told = said(lambda: ImageDataset.from_folder(file))
     assert data.ids.tolist() == ["cats/1.png", "dogs/0.png"]
     assert "1 broken (cats/0.png)" in told
-
-
-def test_whatever_a_decoder_stumbles_over_is_a_broken_picture(monkeypatch):
-    file = io.BytesIO()
-    pillow.new("L", (4, 4)).save(file, "PNG")
-
-    def stumbles(_):
-        raise TypeError("'IFDRational' object cannot be interpreted as an integer")
-
-    monkeypatch.setattr("memowidgets.data.pictures._pixels", stumbles)
-    with pytest.raises(UnreadableError, match="broken"):
-        decoded(file.getvalue())
 
 
 def test_pictures_are_turned_as_their_exif_orientation_says(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,9 +114,6 @@ def test_a_csv_file_is_the_frame_that_pandas_reads(tmp_path):
     same = TableDataset.from_frame(pd.read_csv(path), label="outcome")
     assert data.content_hashes() == same.content_hashes()
     np.testing.assert_array_equal(data.labels, same.labels)
-    assert json.loads(json.dumps(data.source)) == data.source
-    again = TableDataset.from_csv(**data.source["arguments"])
-    assert again.content_hashes() == data.content_hashes()
 
 
 def test_a_word_for_no_number_is_a_missing_number(tmp_path):
@@ -139,11 +134,8 @@ def changed(**columns):
         (frame(), {"label": "label"}, "no column 'label'; its columns: 'age', .*label="),
         (frame(), {"ids": "name"}, "no column 'name'.*ids="),
         (frame(), {"categorical": ["code"]}, "no column 'code'.*categorical="),
-        (changed(age=[1, 2, np.inf, 4, 5, 6]), {}, "'age' is infinite in row 2"),
         (changed(age=None), {}, "the column 'age' has no value"),
-        (changed(age=pd.Timestamp(0)), {}, "'age' has a value of type Timestamp"),
         (changed(age=[1, "a"] * 3), {}, "'age' has a value of type int"),
-        (frame().assign(name=[f"n{i}" for i in range(60)]), {}, "'name' has 60 different texts"),
         (frame()[["outcome"]], {}, "no column besides the label"),
         (frame().iloc[:0], {}, "the table is empty"),
         (changed(ward=pd.Series([*"abcde", "x\ud800"], dtype=object)), {}, "'ward'.*D800"),

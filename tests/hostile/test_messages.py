@@ -135,13 +135,6 @@ def test_a_malformed_message_ends_in_at_most_one_refusal(widget, logged):
     print(f"{tried} messages, {refused} refused")
 
 
-def test_a_message_of_an_unknown_kind_is_answered(widget, logged):
-    hear(widget, {"method": "custom", "content": {"type": "nonsense", "request": 7}})
-    (one,) = said(widget)
-    assert one["request"] == 7
-    assert "unknown kind of message: 'nonsense'" in one["text"]
-
-
 def test_a_trait_that_is_refused_stays_and_is_answered(widget, logged):
     drawn = random.Random(SEED)
     names = [n for n in widget.trait_names(sync=True) if not n.startswith("_")]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sys
 import warnings
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.data.pictures import readable
-from memowidgets.progress import Step
 from memowidgets.store import StoreError
 from memowidgets.visible import listed, quoted
 from tests.audit.conftest import small_audit, small_data
@@ -80,23 +77,6 @@ def test_names_of_pictures_and_classes_in_errors_are_visible(pictures):
     (error,) = read(pictures)
     assert "different sizes" in error
     assert_harmless(error)
-
-
-@pytest.mark.filterwarnings("ignore:.*are equal to others")
-def test_links_that_are_not_followed_are_named(pictures, tmp_path):
-    shutil.copytree(pictures / "cats", tmp_path / "elsewhere" / "deep")
-    (pictures / "birds").symlink_to(tmp_path / "elsewhere")
-    (pictures / "cats" / "more").symlink_to(tmp_path / "elsewhere")
-    (pictures / "dogs" / f"gone{EVIL}.png").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "elsewhere" / "around").symlink_to(tmp_path / "elsewhere")
-    with pytest.warns(UserWarning, match="3 files of .* are left out") as said:
-        data = mw.data.ImageDataset.from_folder(pictures)
-    assert data.class_names == ("birds", "cats", "dogs")
-    text, equal = (str(one.message) for one in said)  # birds are copies of cats
-    assert "are equal to others" in equal
-    assert "2 cannot be read (Is a directory) (birds/around, cats/more)" in text
-    assert "1 cannot be read (No such file or directory) (dogs/gone" in text
-    assert_harmless(text)
 
 
 def test_a_name_of_bytes_that_are_no_text_is_readable():
@@ -262,23 +242,6 @@ def test_errors_of_a_hostile_run_are_harmless(evil_run, what):
     with pytest.raises((ValueError, StoreError)) as error:
         CALLS[what](audit, evil_run[1])
     assert_harmless(error.value)
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_progress_bar_shows_a_layer_visibly(capsys, monkeypatch, terminal):
-    from memowidgets import progress as of_progress
-    from memowidgets.progress import shown
-
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    monkeypatch.setattr(of_progress, "_SHORT_SECONDS", 0.0)  # a log file gets its line
-    with shown(None) as progress:
-        progress.report(0, 3, f"computing psmi at {EVIL}")
-        progress.report(2, 3, f"computing psmi at {EVIL}")
-    drawn = capsys.readouterr().err
-    assert "computing psmi" in drawn
-    assert "\x1b]0;mine" not in drawn
-    assert "\u202e" not in drawn
-    assert Step  # the type of what is drawn
 
 
 def test_a_dataframe_is_the_users_but_a_widget_is_harmless(evil_run):

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import memowidgets as mw
 from memowidgets.data import TextDataset
 from tests.house.test_docs import ROOT, blocks
+from tests.training.test_lightning_callback import new_module
 
 LOOP, WITH_FORWARD, LIGHTNING, TRAINER, _SFT = blocks(ROOT / "docs/your_training_loop.md", "python")
 N = 60
@@ -80,26 +81,10 @@ def test_the_loop_with_a_forward_watches_texts():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Lightning warns of much that is fine here
 @pytest.mark.skipif(not importlib.util.find_spec("lightning"), reason="no Lightning")
-def test_lightning_stops_too(monkeypatch):
-    import lightning
-
-    class Module(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.net = net()
-
-        def forward(self, x):
-            return self.net(x)
-
-        def training_step(self, batch, _index):
-            return cross_entropy(self(batch[0]), batch[1])
-
-        def configure_optimizers(self):
-            return torch.optim.AdamW(self.parameters(), lr=0.05)
-
+def test_lightning_stops_too():
     data = pairs()
     loader = DataLoader(data, batch_size=6, shuffle=True)
-    names = run(LIGHTNING, train_set=data, loader=loader, module=Module())
+    names = run(LIGHTNING, train_set=data, loader=loader, module=new_module())
     assert names["watch"].reached
     assert names["trainer"].global_step == names["watch"].steps < 200
 

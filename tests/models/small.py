@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
+from memowidgets.models.base import modes_kept
 from memowidgets.training.forward import forward
 
 
@@ -65,3 +66,18 @@ def assert_alone_is_together(model, module, data, together):
         np.testing.assert_allclose(together.losses[i], alone.losses[0], atol=2e-5)
         for name, layer in alone.layers.items():
             np.testing.assert_allclose(together.layers[name][i], layer[0], atol=5e-5)
+
+
+def assert_left_as_it_is(model, raw, data):
+    """A pass reads a module in training as one that the model built, and changes nothing."""
+    before = {name: value.clone() for name, value in raw.state_dict().items()}
+    state = torch.get_rng_state()
+    with modes_kept(raw):
+        seen = one_pass(model, raw, data, np.arange(4))
+    own = one_pass(model, model.build(data), data, np.arange(4))
+    for name, values in own.layers.items():
+        np.testing.assert_allclose(seen.layers[name], values, atol=1e-5)
+    assert all(part.training for part in raw.modules())
+    assert all(p.grad is None for p in raw.parameters())
+    torch.testing.assert_close(dict(raw.state_dict()), before)
+    assert torch.equal(torch.get_rng_state(), state)

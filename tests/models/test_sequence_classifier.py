@@ -15,13 +15,16 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import memowidgets as mw
-from memowidgets.models.base import modes_kept
 from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
-from memowidgets.progress import Progress
 from memowidgets.training.forward import Forward
-from tests.models.small import assert_alone_is_together, assert_kept_is_near, one_pass
+from tests.models.small import (
+    assert_alone_is_together,
+    assert_kept_is_near,
+    assert_left_as_it_is,
+    one_pass,
+)
 from tests.training.small import Inline
 
 CPU = torch.device("cpu")
@@ -166,42 +169,6 @@ def train_one_step(model, module, data):
     inputs, labels = model.feeder(data, CPU)(batch), torch.tensor(data.labels[batch])
     model.outputs(module, inputs, labels)[1].mean().backward()
     optimizer.step()
-
-
-class Stop(Progress):
-    """Interruption one step after the second of three checkpoints."""
-
-    def report(self, done, *_):
-        if done == 3:
-            raise KeyboardInterrupt
-
-
-def test_an_audit_is_interrupted_and_resumed(data, tokenizer, tmp_path):
-    training = mw.TrainingConfig(
-        epochs=1, checkpoint_every=0.5, batch_size=4, lr=2e-4, precision="float32"
-    )
-    raw = tiny("bert", len(tokenizer))
-
-    def audit(name):
-        model = classifier(raw, tokenizer, lora=LORA)
-        return mw.Audit(model, data, path=tmp_path / name, training=training, held_out=None)
-
-    straight, stopped = audit("straight"), audit("stopped")
-    straight.train()
-    with pytest.raises(KeyboardInterrupt):
-        stopped.train(progress=Stop())
-    assert len(stopped.checkpoints) == 2
-    stopped = audit("stopped")
-    stopped.train()
-    before, *kept = (
-        a.run.run.read_weights(f"checkpoints/epoch-{epoch}/adapter_model", "")
-        for a, epoch in ((straight, 0), (straight, 1), (stopped, 1))
-    )
-    for name in before:
-        np.testing.assert_array_equal(kept[0][name], kept[1][name])
-    of_head = [name for name in before if "lora" not in name]
-    assert of_head
-    assert all((before[name] != kept[0][name]).any() for name in of_head)
 
 
 def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tmp_path):
@@ -353,17 +320,7 @@ def test_another_pooling_changes_representations_and_no_logits(family, data, tok
 
 def test_a_pass_over_a_module_from_elsewhere_leaves_it_as_it_is(data, tokenizer):
     raw = tiny("bert", len(tokenizer)).train()
-    model = classifier(raw, tokenizer)
-    before = {name: value.clone() for name, value in raw.state_dict().items()}
-    state = torch.get_rng_state()
-    with modes_kept(raw):
-        seen = one_pass(model, raw, data, np.arange(4))
-    own = one_pass(model, model.build(data), data, np.arange(4))
-    np.testing.assert_allclose(seen.layers["3"], own.layers["3"], atol=1e-5)
-    assert all(part.training for part in raw.modules())
-    assert all(p.grad is None for p in raw.parameters())
-    torch.testing.assert_close(dict(raw.state_dict()), before)
-    assert torch.equal(torch.get_rng_state(), state)
+    assert_left_as_it_is(classifier(raw, tokenizer), raw, data)
 
 
 def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
@@ -394,17 +351,6 @@ def test_a_head_that_reads_no_usual_position_needs_a_pooling(data, tokenizer):
     with pytest.raises(ValueError, match=r"neither the first token, nor the last.*pooling="):
         own_pooling(raw)
     classifier(raw, tokenizer, pooling="mean").build(data)
-
-
-def test_a_model_that_reads_padding_is_refused(data, tokenizer):
-    """FNet mixes all positions, whatever the attention mask is."""
-    config = AutoConfig.for_model(
-        "fnet", vocab_size=len(tokenizer), num_labels=3, pad_token_id=0, **ENCODER
-    )
-    torch.manual_seed(0)
-    model = classifier(AutoModelForSequenceClassification.from_config(config).eval(), tokenizer)
-    with pytest.raises(ValueError, match=r"padding changes the logits of FNetFor.* by \d+%"):
-        model.build(data)
 
 
 def test_a_stack_that_does_not_run_without_its_lower_blocks_is_named(data, tokenizer):

@@ -187,20 +187,6 @@ def test_a_copy_is_a_copy(psmi):
 
 
 @pytest.mark.parametrize(
-    ("settings", "error"),
-    [
-        ({"points": [[0, 1], [1, 2]]}, ValueError),
-        ({"n": 5}, ValueError),
-        ({"selected": 120}, ValueError),
-        ({"seed": -1}, ValueError),
-    ],
-)
-def test_a_playground_is_not_made_of_nonsense(settings, error):
-    with pytest.raises(error):
-        PSMIPlayground(**settings)
-
-
-@pytest.mark.parametrize(
     ("sides", "words"),
     [
         (([1.0], [1.0, 2.0]), "gaps_in must hold 2"),

@@ -615,26 +615,6 @@ def test_dask_tries_a_model_again_if_it_is_told_to(client, audit, straight, tmp_
     assert_first(audit, straight, 6, atol=1e-3)
 
 
-def become_other():
-    from memowidgets.training import engine as there
-
-    there.versions = lambda: "memowidgets 0.1"
-
-
-def test_a_dask_worker_with_other_code_is_named_and_calling_again_without_it_goes_on(
-    client, audit, straight
-):
-    other = next(iter(client.nthreads()))
-    pid = client.run(os.getpid, workers=[other])[other]
-    client.run(become_other, workers=[other])
-    with pytest.raises(StoreError, match=rf"process {pid} has memowidgets 0\.1 instead of"):
-        audit.run_shadows(20, client.get_executor())
-    assert audit.n_shadows < 20
-    client.run(as_it_was)
-    audit.run_shadows(20, client.get_executor())
-    assert_first(audit, straight, 20, atol=1e-3)
-
-
 def test_cancel_ends_the_waiting_for_dask_workers(client, audit):
     client.run(train_instead, waits_for, str(Path(audit.path) / "never"))
     progress = Progress(lambda step: progress.cancel() if not step.detail else None)

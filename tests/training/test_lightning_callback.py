@@ -172,19 +172,6 @@ def test_what_is_not_a_watch_is_refused():
         mw.training.LightningCallback(new_module())
 
 
-def test_held_out_samples_are_passed_over_too(data, tmp_path):
-    torch.manual_seed(4)
-    unseen = TensorDataset(torch.randn(10, 4), torch.arange(10) % 2)
-    module = new_module()
-    watch = mw.watch(
-        module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=1, held_out=unseen
-    )
-    fitted(module, data, tmp_path, mw.training.LightningCallback(watch, stop=False), epochs=2)
-    with torch.no_grad():
-        loss = cross_entropy(module.eval()(unseen.tensors[0]), unseen.tensors[1])
-    assert watch.audit.checkpoints["test_loss"].iloc[-1] == pytest.approx(loss.item(), abs=1e-6)
-
-
 def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
     watch = mw.watch(new_module(), data, tmp_path / "run", steps_per_epoch=5)
     with pytest.raises(ValueError, match=r"another module than mw\.watch was given"):

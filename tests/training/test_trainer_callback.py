@@ -257,23 +257,6 @@ def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokeni
     assert_same_weights(resumed, expected)
 
 
-def traces(model):
-    """Each part's mode, and what was hung on it; transformers hangs idle hooks of its own."""
-    return [
-        (
-            part.training,
-            "forward" in vars(part),
-            [
-                hook.__module__
-                for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
-                if not hook.__module__.startswith("transformers.")
-            ],
-            [name for name in vars(part) if "memowidgets" in name],
-        )
-        for part in model.modules()
-    ]
-
-
 @pytest.mark.parametrize(
     "how",
     [
@@ -299,32 +282,6 @@ def test_gradient_checkpointing_and_compiled_models_are_recorded(data, tokenizer
         ends.append(trained_weights(model))
     assert_same_weights(*ends)
     assert np.isfinite(audit.score("psmi", checkpoint="final")).all()
-
-
-def test_modes_hooks_and_gradients_of_the_model_stay_as_they_are(data, tokenizer, tmp_path):
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run")
-    model.train()
-    model.model.layers[0].eval()
-    next(model.parameters()).grad = torch.ones_like(next(model.parameters()))
-    before = traces(model)
-    states = torch.get_rng_state(), np.random.get_state()[1].copy()
-    recorder = audit.recorder()
-    recorder.start(model, 0, 9, 9)
-    assert traces(model) == before
-    assert (next(model.parameters()).grad == 1).all()
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert (np.random.get_state()[1] == states[1]).all()
-
-
-def test_every_checkpoint_is_scored_later_without_model_or_weights(recorded, data):
-    audit, _ = recorded
-    again = mw.Audit.open(audit.path, data=data)
-    for checkpoint in audit.checkpoints.index:
-        for layer in again.layers:
-            assert np.isfinite(again.score("psmi", layer, checkpoint)).all()
-        assert np.isfinite(again.score("loss", checkpoint=checkpoint)).all()
-    assert again.score("psmi", checkpoint="final").equals(audit.score("psmi", checkpoint="final"))
 
 
 def test_records_are_those_of_the_model_where_it_stands(recorded, data, tokenizer):

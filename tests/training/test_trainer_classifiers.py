@@ -196,10 +196,6 @@ def first_tokens(row, n):
     return {**row, "input_ids": row["input_ids"][:n], "attention_mask": row["attention_mask"][:n]}
 
 
-def three_times(row):
-    return {**row, "input_ids": row["input_ids"] * 3, "attention_mask": row["attention_mask"] * 3}
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -230,14 +226,6 @@ def test_rows_are_found_in_any_order_whatever_their_label_is_called(
     rows = typed(script_rows(data, tokenizer, key="label_ids")[::-1], 0)
     begin(audit, model, rows, tokenizer, tmp_path)
     assert audit.checkpoints["step"].tolist() == [0, 1]
-
-
-def test_rows_beyond_the_members_are_said(fresh, data, tokenizer, tmp_path):
-    audit, model = fresh
-    rows = script_rows(data, tokenizer)
-    more = [three_times(row) for row in rows[:6]]
-    with pytest.warns(UserWarning, match=f"6 of the Trainer's {N + 6} rows are not members"):
-        begin(audit, model, rows + more, tokenizer, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -282,19 +270,6 @@ def test_heads_that_do_not_fit_the_data_are_refused(changes, message, data):
     check_head(tiny_config("bert", 20, id2label=dict(enumerate(CLASSES))), data.class_names)
 
 
-def test_held_out_samples_that_are_trained_on_are_named(data, tokenizer, tmp_path):
-    model, rows = tiny("bert", len(tokenizer)), script_rows(data, tokenizer)
-    audit = mw.Audit(
-        classifier(model, tokenizer), data, tmp_path / "run", members="all", held_out=0.2
-    )
-    unseen = np.setdiff1d(data.ids, audit.member_data.ids)
-    with pytest.raises(ValueError, match=f"{len(unseen)} held-out samples .*'{unseen[0]}'"):
-        begin(audit, model, rows, tokenizer, tmp_path)
-    kept = [row for row, name in zip(rows, data.ids, strict=True) if name not in unseen]
-    begin(audit, model, kept, tokenizer, tmp_path)
-    assert audit.checkpoints["test_accuracy"].notna().all()
-
-
 def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenizer, tmp_path):
     rows = script_rows(data, tokenizer)
     for family, matters in (("llama", True), ("bert", False)):
@@ -306,13 +281,6 @@ def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenize
             continue
         with pytest.raises(ValueError, match=r"has the padding token 7, .* pads texts with 0"):
             begin(audit, model, rows, tokenizer, tmp_path)
-
-
-def test_a_head_of_another_width_is_refused_when_training_begins(fresh, data, tokenizer, tmp_path):
-    audit, _ = fresh
-    with pytest.raises(ValueError, match="has 5 logits"):
-        begin(audit, tiny("bert", len(tokenizer), num_labels=5), script_rows(data, tokenizer),
-              tokenizer, tmp_path)  # fmt: skip
 
 
 def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():

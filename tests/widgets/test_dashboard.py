@@ -162,22 +162,6 @@ def test_another_score_flags_as_many_samples_until_tau_moves(opened):
     assert dashboard.tau == -0.5
 
 
-def test_samples_without_log_lira_are_left_out_and_counted(opened):
-    dashboard, source = opened(computed=False)
-    plain = source.view
-
-    def with_gaps(*pick):
-        view = plain(*pick)
-        view.log_lira[:5] = np.nan
-        return view
-
-    source.view = with_gaps
-    dashboard.compute()
-    dashboard.wait(60)
-    assert dashboard.counts["n"] == 195
-    assert "5 samples have no log-LiRA" in told(dashboard, "warnings")[0]
-
-
 def test_eta_moves_the_inspector_too_and_stays_for_other_scores(opened):
     dashboard, source = opened()
     log_lira = source.view("psmi", "last", "epoch-2").log_lira

@@ -10,11 +10,10 @@ import weakref
 from xml.etree import ElementTree as ET
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from memowidgets.evaluation import roc
-from memowidgets.widgets import SampleInspector, ThresholdExplorer
+from memowidgets.widgets import ThresholdExplorer
 from tests.widgets.fake_source import scores_like_psmi
 from tests.widgets.page import say_all
 
@@ -95,28 +94,6 @@ REFUSED = [  # scores, options, and facts of the message
 def test_bad_input_is_named(scores, options, error, facts):
     with pytest.raises(error, match=facts):
         ThresholdExplorer(scores, **options)
-
-
-def test_series_of_the_same_samples_in_other_orders_are_refused():
-    scores = pd.Series([0.3, 0.1, 0.2], ["a", "b", "c"])
-    sorted_scores, truth = scores.sort_values(), scores < 0.15
-    for call in (
-        lambda: ThresholdExplorer(sorted_scores, truth),
-        lambda: ThresholdExplorer(sorted_scores, log_lira=scores),
-        lambda: SampleInspector(["x", "y", "z"], sorted_scores, truth),
-    ):
-        with pytest.raises(ValueError, match=r"reindex\(scores\.index\)"):
-            call()
-    widget = ThresholdExplorer(scores, truth, tau=0.15)
-    assert widget.counts["found"] == 1
-
-
-@pytest.mark.parametrize(("name", "value"), [("eta", np.nan), ("tau", np.inf)])
-def test_a_bad_threshold_is_refused_later_too(judged, name, value):
-    before = getattr(judged, name)
-    with pytest.raises(ValueError, match=f"{name} must be a finite number, not {value}"):
-        setattr(judged, name, value)
-    assert getattr(judged, name) == before
 
 
 @pytest.mark.parametrize("memorized", [[True] * 4, [False] * 4])

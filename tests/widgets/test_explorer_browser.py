@@ -81,11 +81,6 @@ def test_eta_moves(widget_page):
     notebook.python("setattr(explorer, 'eta', 6.0)")
     page.wait_for_selector('.mw-explorer[data-eta="6"]')
     settled(notebook)
-    page.get_by_role("radio", name="log-log").click()
-    page.locator(".mw-tau-text").click()
-    page.get_by_role("button", name="finds 75 %").click()
-    settled(notebook)
-    notebook.screenshots("explorer-log", of=".mw-explorer", themes=["light"])
 
 
 def test_all_by_keyboard(widget_page):

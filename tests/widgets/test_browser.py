@@ -89,7 +89,7 @@ def test_two_scores_are_compared_in_one_click_and_a_part_of_them_is_listed(dashb
     n = int(only.get_attribute("aria-label").split()[-2])
     assert 0 < n < budget
     only.press("Enter")
-    page.locator(".mw-range").get_by_text(f"of {n}", exact=False).wait_for()
+    page.locator(".mw-range").get_by_text(f"{n} of 600 match", exact=False).wait_for()
     chip = page.locator(".mw-between")
     assert chip.inner_text().startswith(f"epoch 2 only, at {budget + 2}")
     assert panel.is_hidden()

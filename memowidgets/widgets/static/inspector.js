@@ -423,7 +423,7 @@ export class Inspector {
     }
     const { first, items, total } = reply;
     const all = counts[this.model.get("filter")] ?? total;
-    const narrowed = this.between !== null || this.isNarrowed();
+    const narrowed = this.between !== null || this.part !== null || this.isNarrowed();
     const of = narrowed ? `${whole(total)} of ${whole(all)} match` : `of ${whole(all)}`;
     const last = Math.min(narrowed ? total : all, first + items.length - 1);
     const shown = narrowed && reply.pages < 2 ? "" : `${whole(first)}–${whole(last)}${narrowed ? "," : ""} `;

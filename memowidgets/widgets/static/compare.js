@@ -61,7 +61,7 @@ export class Compare {
     this.said = html("p", { role: "status" });
     this.roc = new RocPlot();
     this.curves = svg("g");
-    this.roc.element.setAttribute("class", "mw-rocs");
+    setAttributes(this.roc.element, { class: "mw-rocs", "aria-label": "ROC curves, with the budget on each" });
     this.roc.element.replaceChildren(this.roc.lines, this.roc.chance, this.curves, this.roc.fpr, this.roc.tpr);
     this.areas = html("table", { class: "mw-areas" });
     const head = html("div", { class: "mw-row" }, this.first, "or", ...this.selects, html("span", { class: "mw-gap" }), this.close);

@@ -167,9 +167,10 @@ class Scored:
             raise ValueError("the rule by class needs the class of each sample: give labels")
         middle, deviation = class_spread(self.scores, self.labels)
         name, comma, place = self.title.partition(",")
-        with np.errstate(over="ignore"):  # then it is infinitely far
-            scores = (self.scores - middle) / deviation
-            errors = None if self.errors is None else self.errors / deviation
+        most = np.finfo(np.float64).max / 2
+        with np.errstate(over="ignore"):  # a score that far is as far as a number can be
+            scores = np.clip((self.scores - middle) / deviation, -most, most)
+            errors = None if self.errors is None else np.clip(self.errors / deviation, 0, most)
         return replace(
             self,
             scores=scores,

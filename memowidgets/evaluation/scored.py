@@ -167,10 +167,9 @@ class Scored:
             raise ValueError("the rule by class needs the class of each sample: give labels")
         middle, deviation = class_spread(self.scores, self.labels)
         name, comma, place = self.title.partition(",")
-        most = np.finfo(np.float64).max / 2
         with np.errstate(over="ignore"):  # a score that far is as far as a number can be
-            scores = np.clip((self.scores - middle) / deviation, -most, most)
-            errors = None if self.errors is None else np.clip(self.errors / deviation, 0, most)
+            scores = np.clip((self.scores - middle) / deviation, -1e308, 1e308)
+            errors = None if self.errors is None else np.clip(self.errors / deviation, 0, 1e308)
         return replace(
             self,
             scores=scores,

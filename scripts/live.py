@@ -138,7 +138,7 @@ class Moving:
                 f"<div class='live-still' id='live-still' hidden>{STANDS}{still}</div>",
                 "<div id='live'></div></div>",
                 f"<script type='text/plain' id='live-data'>{packed(self.content)}</script>",
-                f"<script>{script(self.name)}</script>",
+                f"<script>{frontend.page_script(FOLDER / f'{self.name}.js')}</script>",
             ]
         )
 
@@ -165,12 +165,6 @@ def part(kind: str, name: str) -> Moving:
     if name not in valid:
         raise UnknownPartError(f"unknown {kind} {name!r}; valid: {', '.join(valid)}")
     return KINDS[kind](name)
-
-
-@cache
-def script(name: str) -> str:
-    """Return a part's modules as one script."""
-    return f'"use strict";\n(() => {{\n{frontend.scripts(FOLDER / f"{name}.js")}\n}})();\n'
 
 
 @cache

@@ -107,25 +107,19 @@ def guess_of(audit: Audit) -> dict[str, Any]:
 
 def _guess_page(audit: Audit, report: str) -> str:
     """Return the guess as a page that needs no other file and leads to the report beside it."""
-    from memowidgets.report.page import policy
-    from memowidgets.teaching.guess import SHEET, guess_script
-    from memowidgets.widgets.frontend import style as joined
+    from memowidgets.report.page import document
+    from memowidgets.teaching.guess import SCRIPT, SHEET
+    from memowidgets.widgets import frontend
 
-    content = {**guess_of(audit), "onward": f"{report}#move"}
-    held = json.dumps(content).replace("<", "\\u003c")
-    style, script = f"{joined('shared', SHEET)}\n{_PAGE_STYLE}", guess_script()
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        f"<meta http-equiv='Content-Security-Policy' content=\"{policy(script, style)}\">\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        "<meta name='color-scheme' content='light dark'>\n"
-        f"<title>{_TITLE}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body><main><h1>{_TITLE}</h1></main>\n"
+    held = json.dumps({**guess_of(audit), "onward": report}).replace("<", "\\u003c")
+    body = (
+        f"<main><h1>{_TITLE}</h1></main>\n"
         "<noscript>The guess needs JavaScript; "
         f"<a href='{report}'>the report</a> stands without.</noscript>\n"
-        f"<script type='application/json' id='mw-guess-data'>{held}</script>\n"
-        f"<script>{script}</script>\n</body>\n</html>\n"
+        f"<script type='application/json' id='mw-guess-data'>{held}</script>"
     )
+    style = f"{frontend.style('shared', SHEET)}\n{_PAGE_STYLE}"
+    return document(_TITLE, style, frontend.page_script(SCRIPT), body)
 
 
 _PAGE_STYLE = """body { margin: 0; font-family: system-ui, sans-serif; }

@@ -9,7 +9,6 @@ import io
 import json
 import zlib
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,18 +208,6 @@ def smaller(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 _STATIC = Path(__file__).parent / "static"
 
 
-@cache
-def script() -> str:
-    """Return the report's modules and those of both widgets as one script."""
-    return f'"use strict";\n(() => {{\n{frontend.scripts(_STATIC / "report.js")}\n}})();\n'
-
-
-@cache
-def style() -> str:
-    """Return the style sheet of the page and the widgets."""
-    return frontend.style(*frontend.STYLES, _STATIC / "report.css")
-
-
 def as_page(content: Content) -> str:
     """Return the page as HTML.
 
@@ -236,25 +223,30 @@ def as_page(content: Content) -> str:
         *_caveats(content),
         *_appendix(content),
     ]
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        f"<meta http-equiv='Content-Security-Policy' content=\"{policy(script(), style())}\">\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        "<meta name='referrer' content='no-referrer'>\n"
-        "<meta name='color-scheme' content='light dark'>\n"
-        f"<title>{title}</title>\n<style>{style()}</style>\n</head>\n<body>\n<main>\n"
-        f"{chr(10).join(body)}\n</main>\n"
-        f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>\n"
-        f"<script>{script()}</script>\n</body>\n</html>\n"
-    )
+    data = f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>"
+    style = frontend.style(*frontend.STYLES, _STATIC / "report.css")
+    script = frontend.page_script(_STATIC / "report.js")
+    return document(title, style, script, f"<main>\n{chr(10).join(body)}\n</main>\n{data}")
 
 
-def policy(script: str, style: str) -> str:
-    """Return a policy that lets a page run one script and one style, and ask for nothing."""
-    return (
+def document(title: str, style: str, script: str, body: str) -> str:
+    """Return a page that runs one script and one style, and can ask for nothing.
+
+    The title and the body are markup.
+    """
+    policy = (
         "default-src 'none'; "
         f"script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        f"<meta http-equiv='Content-Security-Policy' content=\"{policy}\">\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        "<meta name='referrer' content='no-referrer'>\n"
+        "<meta name='color-scheme' content='light dark'>\n"
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"{body}\n<script>{script}</script>\n</body>\n</html>\n"
     )
 
 

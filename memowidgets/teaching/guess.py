@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.teaching.playground import STATIC
-from memowidgets.widgets.frontend import scripts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,8 +90,3 @@ def guess_content(
         "models": models,
         "samples": len(log_lira),
     }
-
-
-def guess_script() -> str:
-    """Return the script of a page that holds the guess alone."""
-    return f'"use strict";\n(() => {{\n{scripts(SCRIPT)}\n}})();\n'

@@ -38,6 +38,12 @@ def script(entry: str | Path) -> str:
     return f"{scripts(file)}\nexport default {_variable(file)}.default;\n"
 
 
+@cache
+def page_script(file: Path) -> str:
+    """Return a module and all that it imports as the one script of a page."""
+    return f'"use strict";\n(() => {{\n{scripts(file)}\n}})();\n'
+
+
 def scripts(file: Path) -> str:
     """Return a module and all that it imports as plain statements, imported ones first.
 

@@ -298,7 +298,7 @@ def test_the_demo_writes_its_pages_and_opens_the_first(tmp_path, capsys, monkeyp
     assert (status, err, opened) == (0, "", [page.as_uri()])
     assert str(page) in out
     assert "Open the page in one yourself" in out  # the browser did not open
-    assert f'"onward": "{DEMO}.html#move"' in page.read_text("utf-8")
+    assert f'"onward": "{DEMO}.html"' in page.read_text("utf-8")
     page.unlink()
     status, _, err = said(capsys, "demo", "--no-open", "--out", tmp_path / "a")
     assert (status, len(opened)) == (2, 1)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memowidgets.report.page import packed, script, smaller, thousandths
+from memowidgets.report.page import _STATIC, packed, smaller, thousandths
+from memowidgets.widgets.frontend import page_script
 
 UNPACK = Path(sys.modules["memowidgets.report.page"].__file__).parent / "static" / "unpack.js"
 # Answers each line of JSON with the numbers that the page makes of it, as hexadecimal bytes.
@@ -88,7 +89,7 @@ def test_pictures_are_made_smaller_by_their_mean():
 
 
 def test_the_script_is_one_whole_without_modules():
-    text = script()
+    text = page_script(_STATIC / "report.js")
     assert not [line for line in text.splitlines() if line.startswith(("import", "export"))]
     assert "</" + "script" not in text.lower()
     assert "<!--" not in text

@@ -16,10 +16,7 @@ SCRIPT = STATIC / "guess_page.js"
 SHEET = STATIC / "guess.css"
 SIXES = 100
 MEMORISED, HARMLESS = 10.0, 1.0  # log-LiRA from which, and below which, there is no doubt
-KINDS = {  # of the generated patients, in words for everybody
-    "atypical": "rare but right",
-    "near duplicate": "much like another",
-}
+RARE = "atypical"  # kind of a generated patient
 
 
 def drawn_sixes(
@@ -78,7 +75,7 @@ def guess_content(
             {
                 "text": texts[i],
                 "label": labels[i],
-                "kind": KINDS.get(kinds[i], str(kinds[i])),
+                "kind": "rare but right" if kinds[i] == RARE else str(kinds[i]),
                 "score": float(scores[i]),
                 "memorised": bool(log_lira[i] >= MEMORISED),
             }

@@ -678,7 +678,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self, judged: Judged, shown: Place, others: list[Place]
     ) -> tuple[Compared, dict[str, Any]]:
         """Return the compared scores, and what the page is told of them and of all others."""
-        places, views = [shown, *others], [self._source.view(*other) for other in others]
+        places, views = [shown, *others], [self._on_axis_of(judged, other) for other in others]
         found = Compared.of(judged.scored, judged.memorized, views)
         differ = [name for name, each in zip(ORDER, zip(*places)) if len({*each}) > 1]  # noqa: B905
         labels = [self._label(each) for each in places]
@@ -698,13 +698,18 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         known = {**judged.key, "truly": judged.said["truly"], "areas": areas}
         return found, {**known, "names": called, **found.wire, "said": found.said(called)}
 
+    def _on_axis_of(self, judged: Judged, place: Place) -> Scored:
+        """Return another score as the one on show is: as it is, or against its class."""
+        view = self._source.view(*place)
+        return view.against_class if judged.scored.axis == BY_CLASS else view
+
     def _area(self, judged: Judged, place: Place) -> list[float] | None:
         """Return a score's AUC with its interval, if it is computed."""
         if not self._source.is_computed(*place):
             return None
         try:
-            views = [self._source.view(*place)]
-            found = Compared.of(judged.scored, judged.memorized, views).evaluations
+            view = self._on_axis_of(judged, place)
+            found = Compared.of(judged.scored, judged.memorized, [view]).evaluations
         except (StoreError, ValueError):  # it is not defined here
             return None
         return [found[1].auc, *found[1].auc_interval] if found else None

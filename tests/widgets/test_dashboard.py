@@ -205,6 +205,10 @@ def test_the_score_on_show_is_compared_with_one_that_is_ready(opened):
     assert dashboard.wait(30)
     bits = np.unpackbits(np.frombuffer(told(dashboard, "compared")["bits"], np.uint8))
     assert bits.sum() == (view.log_lira >= 8).sum()
+    dashboard.axis = "class"
+    assert dashboard.wait(30)
+    loss = next(row for row in told(dashboard, "compared")["areas"] if row["name"] == "Loss")
+    assert loss["auc"][0] == roc(view.against_class.scores, view.log_lira >= 8).auc
 
 
 def test_a_score_that_is_compared_follows_the_one_on_show_or_changes_places_with_it(opened):

@@ -272,7 +272,6 @@ export function lifted(points, { n, prior, covariances }, dimension) {
  * @property {number} psmi  of the selected point
  * @property {number} std
  * @property {number[]} others  5 %, median and 95 %
- * @property {number} below  share of the points at or below 0
  */
 
 /**
@@ -299,7 +298,6 @@ export function* inDimensions({ points, labels, selected }, classes, dimension) 
     psmi: psmi[selected],
     std: Math.sqrt(Math.max(0, squares - psmi[selected] ** 2) / (DIRECTIONS - 1)),
     others: [0.05, 0.5, 0.95].map((share) => others[Math.round(share * (others.length - 1))]),
-    below: psmi.filter((value) => value <= 0).length / classes.n,
   };
 }
 

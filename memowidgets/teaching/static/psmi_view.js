@@ -625,8 +625,7 @@ class PSMIView extends PointsPlayground {
     plot.lowerAxis(x, "dimensions d", { ticks: DIMENSIONS.map((_, i) => i), say: (i) => String(DIMENSIONS[i]) });
     const here = found.find((one) => one.dimension === this.now.dimension);
     const words = here && !this.deepening
-      ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}; ` +
-        `${shareText(here.below)} of the points are below 0.`
+      ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}.`
       : "Computing …";
     if (this.parts.inMore.textContent !== words) this.parts.inMore.textContent = words;
   }

@@ -60,13 +60,12 @@ def test_what_is_saved_gives_nobody_away(notebook_page):
     notebook.eventually("len(pictures.decisions)", 1)
     notebook.eventually("dashboard.decisions.note.tolist()", [NOTE])
     shown = page.content()
-    assert "wobbling" in shown
-    assert names(1)[0] in shown
+    assert all(word in shown for word in ("wobbling", names(1)[0]))
 
     saved = notebook.save()
     models = saved.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
-    with_front_ends = [model for model in models.values() if "_esm" in model["state"]]
-    assert len(with_front_ends) == 2  # the dashboard, and the inspector of pictures
+    fronts = ["_esm" in model["state"] for model in models.values()]
+    assert sum(fronts) == 2  # the dashboard, and the inspector of pictures
     html, _ = HTMLExporter().from_notebook_node(saved)
     assert "widget-view+json" in html
     everything = {

@@ -20,7 +20,6 @@ from memowidgets.data.rows import (
 )
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
-from memowidgets.visible import listed, quoted
 
 Record = tuple[str, dict[str, Any]]  # its place, and its fields
 
@@ -89,13 +88,13 @@ def fetch_mcq(
     -------
     MCQDataset
         Questions with the attributes that their authors give; for MMLU ``subject`` and ``field``.
-        Questions with two equal options are kept, and `MCQDataset.duplicates` lists them.
+        Questions with two equal options are kept.
 
     Raises
     ------
     ValueError
-        If name, split or revision is unknown, or a file is not what its authors publish. The
-        message names file and line.
+        If name, split or revision is unknown, a file is not what its authors publish, or its
+        answers are not published. The message names file and line.
     FileNotFoundError
         If there is no such path, or no file of the split in it.
     ConnectionError
@@ -125,9 +124,13 @@ def fetch_mcq(
     benchmark = BENCHMARKS[name]
     check_pinned(source, revision)
     rows, commit = _rows(benchmark, name, split, source, revision)
-    questions = [benchmark.question(*row) for row in rows]
-    found = rows_of_records(questions, [place for place, _ in rows])
-    data = MCQDataset.from_records(found, answers="index", equal_options="keep")
+    questions = [benchmark.question(fields) for _, fields in rows]
+    data = MCQDataset.from_records(
+        rows_of_records(questions, [place for place, _ in rows], f"{name} ({source})"),
+        equal_options="keep",
+        columns=benchmark.columns,
+        choices=benchmark.choices,
+    )
     if name == "mmlu-field":
         data = data.relabel(by="field", options=MMLU_FIELDS)
     arguments: dict[str, Any] = {"name": name, "split": split, "source": str(source)}
@@ -214,10 +217,12 @@ class Benchmark:
         Repository on the hub, and the folder of the Parquet files in it.
     splits : dict of str to Split
         Splits by name.
-    question : callable
-        Function that turns the place and the fields of a record into fields for `MCQDataset`.
     readers : dict of str to callable
         Functions that read the records of a file, by its suffix.
+    columns, choices
+        As in `MCQDataset.from_records`.
+    question : callable
+        Function that brings the fields of a record into these columns.
     revision : str or None
         Revision of the repository. None means the newest.
     """
@@ -225,8 +230,10 @@ class Benchmark:
     repository: str
     folder: str
     splits: Mapping[str, Split]
-    question: Callable[[str, Mapping[str, Any]], dict[str, Any]]
     readers: Mapping[str, Callable[[Path], Rows]]
+    columns: Mapping[str, str] | None = None
+    choices: Sequence[str] | None = None
+    question: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
     revision: str | None = None
 
     def hub_files(self, split: str) -> tuple[str, str]:
@@ -262,45 +269,19 @@ class Benchmark:
         )
 
 
-def _lettered_question(where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a question of ARC, OpenBookQA or CommonsenseQA, whose options have labels."""
-    nested = fields.get("question")
-    inner = nested if isinstance(nested, Mapping) else fields
-    question = next(
-        (inner[name] for name in ("stem", "question_stem", "question") if name in inner), None
-    )
-    choices = inner.get("choices")
-    given: Sequence[Any]
-    texts: Sequence[Any]
-    try:
-        if isinstance(choices, Mapping):
-            given, texts = list(choices["label"]), list(choices["text"])
-        else:
-            given, texts = zip(*((c["label"], c["text"]) for c in choices or ()), strict=True)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{where}: choices must each have a 'label' and a 'text'") from error
-    labels = [str(label).strip() for label in given]
-    key = str(fields.get("answerKey") or "").strip()
-    if not key:
-        raise ValueError(
-            f"{where}: there is no answer. Some authors do not publish the answers of their "
-            "test split; use another split"
-        )
-    if labels.count(key) != 1:
-        raise ValueError(
-            f"{where}: the answer {quoted(key)} is not exactly one of the options' labels "
-            f"{listed(labels, each=10)}"
-        )
-    extra = {
-        name: value
-        for name, value in {**fields, **inner}.items()
-        if name not in ("question", "stem", "question_stem", "choices", "answerKey", "id")
-    }
-    own = {"id": fields.get("id"), "question": question}
-    return extra | own | {"choices": texts, "answer": labels.index(key)}
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of ARC, OpenBookQA or CommonsenseQA as the hub has it, without a nest."""
+    inner = fields.get("question")
+    flat = {**fields, **(inner if isinstance(inner, Mapping) else {})}
+    stem = next((flat.pop(name) for name in ("stem", "question_stem") if name in flat), inner)
+    choices = flat.get("choices")
+    if isinstance(choices, list) and all(isinstance(one, Mapping) for one in choices):
+        flat["choices"] = {key: [one.get(key) for one in choices] for key in ("text", "label")}
+    return {**flat, "question": stem}
 
 
-def _mmlu_question(_where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _with_field(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of MMLU with the field of its subject."""
     subject = str(fields.get("subject") or "").replace(" ", "_")
     known = {"subject": subject, "field": MMLU_SUBJECTS.get(subject) or fields.get("field")}
     return {**fields, **known}
@@ -308,41 +289,19 @@ def _mmlu_question(_where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mmlu_csv(path: Path) -> Rows:
     """Read a file of one subject, without a header; an answer is always a letter."""
-    found = read_csv(path, ("question", *"ABCD", "answer"))
-    letters = [answer.strip() for answer in found.columns["answer"]]
-    for place, letter in zip(found.places, letters, strict=True):
-        if letter not in ("A", "B", "C", "D"):
+    found = read_csv(path, header=("question", *"ABCD", "answer"))
+    for place, answer in zip(found.places, found.columns["answer"], strict=True):
+        if answer.strip() not in ("A", "B", "C", "D"):
             raise ValueError(
-                f"{place}: the answer must be a letter from A to D, not {described(letter)}"
+                f"{place}: the answer must be a letter from A to D, not {described(answer)}"
             )
     columns = {
         "question": found.columns["question"],
         "choices": list(zip(*(found.columns[option] for option in "ABCD"), strict=True)),
-        "answer": list(map("ABCD".index, letters)),
+        "answer": ["ABCD".index(answer.strip()) for answer in found.columns["answer"]],
         "subject": [re.sub(r"_(test|val|dev)$", "", path.stem)] * len(found),
     }
     return Rows(found.where, columns, found.places)
-
-
-def _ethics_question(where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    label = str(fields.get("label", "")).strip()
-    if label not in ("0", "1"):
-        raise ValueError(
-            f"{where}: the label must be 0 (not wrong) or 1 (wrong), not {described(label)}"
-        )
-    extra = {name: value for name, value in fields.items() if name not in ("label", "input")}
-    own = {"question": fields.get("input"), "choices": ("not wrong", "wrong"), "answer": int(label)}
-    return extra | own
-
-
-def _ethics_csv(path: Path) -> Rows:
-    found = read_csv(path)
-    if not {"label", "input"} <= set(found.columns):
-        raise ValueError(
-            f"{path}: the first line must name the columns label, input, is_short and edited, as "
-            "ETHICS' commonsense files do"
-        )
-    return found
 
 
 def _lettered(repository: str, folder: str, train: str, validation: str, test: str) -> Benchmark:
@@ -354,7 +313,7 @@ def _lettered(repository: str, folder: str, train: str, validation: str, test: s
         "test": Split("test", (test,)),
     }
     readers = {".jsonl": read_jsonl, ".parquet": read_parquet}
-    return Benchmark(repository, folder, splits, _lettered_question, readers)
+    return Benchmark(repository, folder, splits, readers, {"answer": "answerKey"}, question=_flat)
 
 
 def _arc(name: str) -> Benchmark:
@@ -371,7 +330,7 @@ _MMLU = Benchmark(
         "dev": Split("dev", ("*_dev.csv", "mmlu-dev.jsonl")),
         "auxiliary_train": Split("auxiliary_train", ("auxiliary_train/*.csv",)),
     },
-    question=_mmlu_question,
+    question=_with_field,
     readers={".jsonl": read_jsonl, ".csv": _mmlu_csv, ".parquet": read_parquet},
 )
 
@@ -385,8 +344,9 @@ _ETHICS = Benchmark(
         "test": Split("test", ("cm_test.csv",)),
         "test-hard": Split(None, ("cm_test_hard.csv",)),
     },
-    question=_ethics_question,
-    readers={".csv": _ethics_csv, ".parquet": read_parquet},
+    readers={".csv": read_csv, ".parquet": read_parquet},
+    columns={"question": "input", "answer": "label"},
+    choices=("not wrong", "wrong"),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {

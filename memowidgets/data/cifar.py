@@ -105,10 +105,10 @@ def fetch_cifar10(
         found = [_part(checked_path(source), part) for part in parts]
     names = [name for part in found for name in part.ids]
     data = ImageDataset(  # some classes may be absent
-        np.concatenate([part.images for part in found]),
         checked_ids(names, len(names)),
         np.concatenate([part.labels for part in found]),
         CLASSES,
+        images=np.concatenate([part.images for part in found]),
     )
     return data.with_source("fetch_cifar10", **arguments)
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import abc
-import csv
 import dataclasses
-import io
 import json
 import re
 import unicodedata
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -26,7 +22,7 @@ from memowidgets.checks import (
     warn_user,
     whole_number,
 )
-from memowidgets.files import check_outside_runs, checked_path, fill, replaced
+from memowidgets.files import check_outside_runs, checked_path
 from memowidgets.stamps import digest_of
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted
 
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
     import os
 
     import pandas as pd
-
-    from memowidgets.data.rows import Rows
 
 
 ID = "id"  # column of ids
@@ -45,10 +39,12 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Dataset(abc.ABC):
     """Labelled samples with unique ids.
 
-    A kind of data is a frozen dataclass that adds fields with one value for each sample. It names
+    A kind of data is a frozen dataclass that adds fields by keyword, with one value for each
+    sample. It names
     them in `_fields`, and says what a sample is (`_sample`), what its content is (`_contents`) and
     what ``repr`` shows (`_summary`). Everything else is the same for all kinds and is here.
 
@@ -71,8 +67,8 @@ class Dataset(abc.ABC):
     ids: NDArray[np.str_]
     labels: IntArray
     class_names: tuple[str, ...]
-    canaries: BoolArray | None
-    source: dict[str, Any] | None
+    canaries: BoolArray | None = None
+    source: dict[str, Any] | None = None
     encoding: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ()  # with one value for each sample
@@ -255,27 +251,6 @@ class Dataset(abc.ABC):
         plain = json.loads(json.dumps(arguments, default=list))
         return self._replaced(source={"loader": loader, "arguments": plain})
 
-    @classmethod
-    def _from_file(
-        cls,
-        loader: str,
-        path: str | os.PathLike[str],
-        rows: Rows,
-        cells: Mapping[str, str] = MappingProxyType({}),
-        **how: Any,
-    ) -> Self:
-        """Return what rows of a file give, with the file as its source and how it was read.
-
-        `cells` says how a CSV file separates its cells.
-        """
-        data = cls._from_rows(rows, **how)
-        return data.with_source(f"{cls.__name__}.{loader}", path=path, **cells, **how)
-
-    @classmethod
-    def _from_rows(cls, *_rows: Any, **_how: Any) -> Self:
-        """Return a dataset of rows."""
-        raise NotImplementedError
-
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each sample, with its ``id`` and what the constructors read.
 
@@ -288,103 +263,9 @@ class Dataset(abc.ABC):
 
         return pd.DataFrame({name: _series(values) for name, values in self._columns().items()})
 
-    def to_csv(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
-        """Write texts, questions or a table to a CSV file, and return what it gives when read.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write, outside of run directories. Only its owner can read it.
-        overwrite : bool
-            Whether to replace a file that exists.
-
-        Returns
-        -------
-        Dataset
-            The same samples, read again from the file: `source` says how. It marks no canaries and
-            has no fitted encoding.
-
-        Raises
-        ------
-        ValueError
-            If a sample would be read as another one, as a category that is an empty text would in
-            a CSV file. The message names it. Nothing is written then.
-        FileExistsError
-            If the file exists and `overwrite` is False.
-        TypeError
-            If the samples are not texts, questions or rows.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from memowidgets.data import TextDataset
-        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     again = data.to_csv(f"{folder}/days.csv")
-        >>> again, again.source["loader"]
-        (TextDataset(2 texts, 2 classes), 'TextDataset.from_csv')
-        """
-        out = io.StringIO(newline="")
-        columns = self._columns()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(map(_cell, values) for values in columns.values()), strict=True))
-        return self._written(path, out.getvalue(), "from_csv", overwrite)
-
-    def to_jsonl(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
-        """Write texts, questions or a table to a JSON Lines file, as `to_csv` does."""
-        columns = self._columns()
-        rows = (
-            dict(zip(columns, map(_plain, row), strict=True))
-            for row in zip(*columns.values(), strict=True)
-        )
-        content = "".join(f"{json.dumps(row)}\n" for row in rows)
-        return self._written(path, content, "from_jsonl", overwrite)
-
     def _columns(self) -> dict[str, Any]:
         """Return the values of all samples by column, with their ids."""
         return {ID: self.ids.tolist(), "label": [self.class_names[i] for i in self.labels]}
-
-    def _reading(self) -> dict[str, Any]:
-        """Return the arguments with which a loader reads a file of `_columns` again."""
-        raise TypeError(
-            f"{self._noun} cannot be written to a file of rows; images have to_folder(path)"
-        )
-
-    def _written(
-        self, path: str | os.PathLike[str], content: str, loader: str, overwrite: bool
-    ) -> Self:
-        """Write a file if reading it gives the same samples, and return these."""
-        how, target = self._reading(), writable(path, overwrite=overwrite)
-        with replaced(target) as temporary, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is known since the samples were first read
-            try:
-                fill(temporary, content.encode())
-                again = getattr(type(self), loader)(temporary, **how)
-            except ValueError as error:
-                reason = str(error).replace(str(temporary), str(target))
-                raise ValueError(
-                    f"{target} is not written: it could not be read: {reason}"
-                ) from None
-            self._check_same(again, target)
-        source = again.source["arguments"] | {"path": target}
-        return cast("Self", again.with_source(f"{type(self).__name__}.{loader}", **source))
-
-    def _check_same(self, again: Dataset, target: Path) -> None:
-        """Raise for the first sample that is another one in a dataset that was read again."""
-        pairs = zip(self._contents_and_classes(), again._contents_and_classes(), strict=True)
-        for name, (old, new) in zip(self.ids, pairs, strict=True):
-            if old != new:
-                raise ValueError(
-                    f"{target} is not written: {quoted(name)} would be read as another sample. "
-                    "Spaces around a name of a column and categories that are empty or NA do not "
-                    "survive in a CSV file; pass to_jsonl(path), or keep to_frame()"
-                )
-
-    def _contents_and_classes(self) -> list[tuple[str, ...]]:
-        """Return what must be the same in a dataset that was written and read again."""
-        classes = [self.class_names[label] for label in self.labels]
-        return list(zip(self.ids.tolist(), self.content_hashes(), classes, strict=True))
 
     def _replaced(self, **changes: Any) -> Self:
         """Return a copy with changes, which no loader gives: it has a `source` only if given."""
@@ -446,7 +327,7 @@ class WithheldSample:
     hint: str = ""
 
 
-@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class WithheldDataset(Dataset):
     """Ids, labels and content hashes, as stored in a run directory.
 
@@ -460,12 +341,7 @@ class WithheldDataset(Dataset):
         Argument for opening the run that makes the samples available.
     """
 
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
     hashes: tuple[str, ...]
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
     hint: str = "data=…"
 
     _fields: ClassVar[tuple[str, ...]] = ("hashes",)
@@ -513,18 +389,6 @@ def _series(values: Any) -> pd.Series[Any]:
     for i, value in enumerate(values):
         column[i] = value
     return pd.Series(column, dtype=object)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; a missing number is null."""
-    if isinstance(value, float | np.floating):
-        return None if np.isnan(value) else float(value)
-    return int(value) if isinstance(value, np.integer) else value
-
-
-def _cell(value: Any) -> Any:
-    """Return a value as a cell has it: options as JSON, a missing value as nothing."""
-    return json.dumps(value) if isinstance(value, tuple) else _plain(value)
 
 
 def _at(values: Any, positions: IntArray) -> Any:
@@ -619,7 +483,9 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
     return integers
 
 
-def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.str_]:
+def checked_ids(
+    ids: Iterable[Any] | None, n: int, where: Callable[[int], str] = "row {}".format
+) -> NDArray[np.str_]:
     """Return ids as unique strings, numbered from 0 if none are given."""
     if ids is None:
         width = len(str(n - 1))
@@ -627,11 +493,14 @@ def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.
     names = [str(i) for i in several("ids", ids)]
     if len(names) != n:
         raise ValueError(f"{len(names)} ids for {n} samples; pass one for each")
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"ids must be unique; {quoted(name)} occurs more than once")
-        seen.add(name)
+    seen: dict[str, int] = {}
+    for row, name in enumerate(names):
+        first = seen.setdefault(name, row)
+        if first < row:
+            raise ValueError(
+                f"{where(row)}: the id {quoted(name)} is already used in {where(first)}; ids must "
+                "be unique"
+            )
     check_whole_characters(names, "the id")
     return np.array(names, dtype=np.str_)
 

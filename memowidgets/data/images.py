@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers
 from memowidgets.data.dataset import (
-    ID,
-    BoolArray,
     Dataset,
     IntArray,
     checked_classes,
@@ -56,7 +54,7 @@ class ImageSample:
     canary: bool = False
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class ImageDataset(Dataset):
     """Labelled images of one size; created by `from_arrays`, `from_folder` or `from_hf`.
 
@@ -79,11 +77,6 @@ class ImageDataset(Dataset):
     """
 
     images: NDArray[np.uint8]
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
 
     _fields: ClassVar[tuple[str, ...]] = ("images",)
     _noun: ClassVar[str] = "images"
@@ -142,9 +135,9 @@ class ImageDataset(Dataset):
         pixels: NDArray[np.uint8],
         labels: IntArray,
         class_names: tuple[str, ...],
-        ids: Sequence[str] | None,
+        ids: Iterable[str] | None,
     ) -> Self:
-        data = cls(pixels, checked_ids(ids, len(pixels)), labels, class_names)
+        data = cls(checked_ids(ids, len(pixels)), labels, class_names, images=pixels)
         data._warn_of_contradictions()
         return data
 
@@ -253,8 +246,7 @@ class ImageDataset(Dataset):
         UserWarning
             If a class never occurs, or pictures are changed as in `from_folder`.
         """
-        rows = rows_of_hf(dataset, {label, ID if ids is None else ids})
-        found = labelled(rows, label, class_names, ids, image=image)
+        found = labelled(rows_of_hf(dataset), label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
         pixels = stacked((row[image] for row in pictures), resize, "the dataset", stretch)
         return cls._checked(pixels, found.labels, found.class_names, found.ids)

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_unmasked
 from memowidgets.data.dataset import (
-    BoolArray,
     Dataset,
     IntArray,
     WithheldSample,
@@ -29,7 +28,7 @@ _SMALLEST_SIDE = 4  # pixels of an image
 _READ_TWICE = 16  # rows; each random draw that they survive halves the doubt at least
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class PairDataset(Dataset):
     """Samples of a torch dataset, or any sequence, of (inputs, label) pairs.
 
@@ -58,13 +57,8 @@ class PairDataset(Dataset):
 
     pairs: Any = field(repr=False)
     rows: IntArray
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
     hashes: tuple[str, ...]
     are_images: bool = False
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
 
     _fields: ClassVar[tuple[str, ...]] = ("rows", "hashes")
     _noun: ClassVar[str] = "pairs"
@@ -117,13 +111,13 @@ class PairDataset(Dataset):
             _check_steady(pairs, int(row), hashes[row], found[row])
         labels, names = checked_classes(found, class_names, "row {} of the data".format)
         return cls(
-            pairs,
-            np.arange(len(pairs)),
             checked_ids(_names(pairs) if ids is None else ids, len(pairs)),
             labels,
             names,
-            tuple(hashes),
-            images,
+            pairs=pairs,
+            rows=np.arange(len(pairs)),
+            hashes=tuple(hashes),
+            are_images=images,
         )
 
     def _summary(self) -> Iterable[str]:

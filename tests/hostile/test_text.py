@@ -154,7 +154,7 @@ REFUSED = [  # what is refused, and a fact that the error does name
     *((from_file("astronomy_test.csv", f"Which?,a,b,c,d,A\n{line}\n",
                  lambda folder: mw.data.fetch_mcq("mmlu", source=folder)), "line 2")
       for line in LINES),
-    (from_file("table.csv", NO_HEADER,
+    (from_file("table.csv", NO_HEADER * 2,
                lambda folder: mw.data.MCQDataset.from_csv(folder / "table.csv")), "'question'"),
     (records(GOOD | {"id": EVIL}, GOOD | {"id": EVIL}), "ids"),
     (texts(ids=[EVIL, EVIL]), "U"),

@@ -717,7 +717,7 @@ def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
         own = [str(row["id"]) for row in rows]
     if is_frame and kind in (None, "withheld"):  # the rows of a table, to be shown
         columns, names = columns_to_show(samples), checked_class_names(class_names, labels)
-        return TableDataset(columns, checked_ids(ids or own, len(rows)), labels, names)
+        return TableDataset(checked_ids(ids or own, len(rows)), labels, names, columns=columns)
     other = next((row for row in rows if kind_of_sample(row) != kind), None)
     if kind not in ("text", "record", "question") or other is not None:
         named = type(rows[0] if other is None else other).__name__
@@ -726,7 +726,7 @@ def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
         return _questions(rows, labels, ids, class_names)
     texts = [value_of(row, "text") for row in rows] if kind == "record" else rows
     names = checked_class_names(class_names, labels)
-    return TextDataset(tuple(texts), checked_ids(ids or own, len(texts)), labels, names)
+    return TextDataset(checked_ids(ids or own, len(texts)), labels, names, texts=tuple(texts))
 
 
 def _questions(rows: list[Any], labels: Labels, ids: Texts, class_names: Texts) -> MCQDataset:

@@ -21,7 +21,14 @@ from memowidgets.data.dataset import (
     checked_ids,
     writable,
 )
-from memowidgets.data.pictures import Resize, Stretch, read_folder, stacked, write_picture
+from memowidgets.data.pictures import (
+    Resize,
+    Stretch,
+    open_tree,
+    read_classes,
+    stacked,
+    write_picture,
+)
 from memowidgets.data.rows import labelled, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted
@@ -193,7 +200,8 @@ class ImageDataset(Dataset):
             are changed (animated ones, of which the first image is used, 16-bit and transparent
             ones), with the number of grey levels that are left.
         """
-        found = read_folder(path, resize, class_names, stretch)
+        with open_tree(path) as files:
+            found = read_classes(files, resize, str(path), class_names, stretch)
         data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
         how = {"resize": resize, "class_names": class_names, "stretch": stretch}
         return data.with_source("from_folder", path=path, **how)

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import warn_user
+from memowidgets.checks import warn_user, whole_number
 from memowidgets.extras import pip_install
 from memowidgets.files import checked_path
 from memowidgets.visible import listed, quoted, visible
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 Resize = int | tuple[int, int]
 Stretch = bool | tuple[int, int]
+Tree = dict[str, Callable[[], bytes]]  # what reads each file, by its path with slashes
 Pixels = NDArray[Any]  # (height, width, 1 or 3), uint8, or uint16 of more than 256 grey levels
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 50_000_000
 MOST_BYTES = 100_000_000
-_TOO_LARGE = f"larger than {MOST_BYTES // 1_000_000} MB"
 _NAMED = 3
 _TOO_MANY = f"more than {MOST_PIXELS // 1_000_000} million pixels"
 _WIDEST_GREY = 65535
@@ -43,27 +43,6 @@ _NOT_READ = {b"avif": "AVIF", b"avis": "AVIF", b"heic": "HEIC", b"heix": "HEIC",
 
 class UnreadableError(Exception):
     """A file is not a usable picture; the message says why."""
-
-
-@dataclass(frozen=True)
-class PictureFile:
-    """File of a tree.
-
-    Attributes
-    ----------
-    name : str
-        Path below the root, with slashes.
-    read : callable
-        Function that returns the content.
-    """
-
-    name: str
-    read: Callable[[], bytes]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the folders on the path, then of the file."""
-        return PurePosixPath(self.name).parts
 
 
 @dataclass(frozen=True)
@@ -89,8 +68,16 @@ class Pictures:
 
 
 @contextmanager
-def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
-    """Yield the files below a folder or inside a zip, sorted by name, without hidden ones.
+def open_tree(path: str | os.PathLike[str], below: str | None = None) -> Iterator[Tree]:
+    """Yield the files of a tree of class folders, in a folder or a zip, without hidden ones.
+
+    Parameters
+    ----------
+    path : path-like
+        A folder, or a zip of one, which is read where it lies. In a zip everything may lie below
+        one more folder, which is how most programs pack it.
+    below : str, optional
+        Name of a folder, anywhere in the tree, that has the class folders.
 
     Raises
     ------
@@ -101,38 +88,31 @@ def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
     """
     place = checked_path(path)
     if place.is_dir():
-        yield _files_below(place)
+        yield _below(_files_below(place), below)
         return
     if not place.is_file():
         raise FileNotFoundError(f"{place} is not a folder or a zip")
     try:
         archive = zipfile.ZipFile(place)
     except zipfile.BadZipFile:
-        raise ValueError(f"{place} is neither a folder nor a zip") from None
+        raise ValueError(f"{place} is neither a folder nor a zip; unpack it first") from None
     with archive:
-        yield _files_inside(archive)
+        files = _files_inside(archive)
+        tops = {name.partition("/")[0] for name in files}
+        if below is None and len(tops) == 1 and all(name.count("/") > 1 for name in files):
+            below = tops.pop()
+        yield _below(files, below)
 
 
-def read_folder(
-    path: str | os.PathLike[str],
-    resize: Resize | None,
-    class_names: Mapping[str, str | None] | None = None,
-    stretch: Stretch = False,
-) -> Pictures:
-    """Decode the pictures in the class folders of a folder or zip, as `read_classes` does.
-
-    In a zip everything may lie below one more folder, which is how most programs pack it.
-    """
-    with open_tree(path) as files:
-        tops = {file.parts[0] for file in files}
-        below_one = len(tops) == 1 and all(len(file.parts) > 2 for file in files)
-        depth = 1 if below_one and zipfile.is_zipfile(path) else 0
-        return read_classes(files, depth, resize, str(path), class_names, stretch)
+def _below(files: Tree, folder: str | None) -> Tree:
+    if folder is None:
+        return files
+    rests = {f"/{name}".partition(f"/{folder}/")[2]: read for name, read in files.items()}
+    return {rest: read for rest, read in rests.items() if rest}
 
 
 def read_classes(
-    files: Sequence[PictureFile],
-    depth: int,
+    files: Tree,
     resize: Resize | None,
     where: str,
     class_names: Mapping[str, str | None] | None = None,
@@ -142,10 +122,8 @@ def read_classes(
 
     Parameters
     ----------
-    files : sequence of PictureFile
-        Files of the tree.
-    depth : int
-        Index of the path component that names the class.
+    files : dict of str to callable
+        Files of `open_tree`.
     resize, class_names, stretch
         As in `ImageDataset.from_folder`.
     where : str
@@ -162,29 +140,25 @@ def read_classes(
         If files are left out or pictures changed. The message has the number, the reason and
         names.
     """
-    _check_classes(files, depth, where)
-    folders = sorted({file.parts[depth] for file in files if len(file.parts) > depth + 1})
-    named = _named_folders(folders, class_names, where)
+    _check_classes(files, where)
+    inside = [name for name in files if "/" in name]
+    named = _named_folders({name.partition("/")[0] for name in inside}, class_names, where)
     pictures, classes = _Stack(where, resize, stretch), []
-    left_out: dict[str, list[str]] = {}
+    left_out = {"outside the class folders": [name for name in files if "/" not in name]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
-        for file in files:
-            if len(file.parts) <= depth + 1:
-                left_out.setdefault("outside the class folders", []).append(file.name)
-                continue
-            name = named[file.parts[depth]]
-            if name is None:
+        for name in inside:
+            one = named[name.partition("/")[0]]
+            if one is None:
                 continue
             try:
-                image, notes = decoded(file.read())
+                pictures.add(*decoded(files[name]()), name)
             except UnreadableError as error:
-                left_out.setdefault(str(error), []).append(file.name)
+                left_out.setdefault(str(error), []).append(name)
                 continue
-            pictures.add(image, notes, file.name)
-            classes.append(name)
-    if left_out:
-        reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items()]
+            classes.append(one)
+    reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items() if some]
+    if reasons:
         count = sum(map(len, left_out.values()))
         warn_user(f"{count} files of {where} are left out: {'; '.join(reasons)}")
     there = set(classes)
@@ -201,10 +175,10 @@ def read_classes(
 
 
 def _named_folders(
-    folders: Sequence[str], class_names: Mapping[str, str | None] | None, where: str
+    folders: Iterable[str], class_names: Mapping[str, str | None] | None, where: str
 ) -> dict[str, str | None]:
     """Return the class of each folder, in the order of the classes; None leaves a folder out."""
-    shown = {readable(folder): folder for folder in folders}
+    shown = {readable(folder): folder for folder in sorted(folders)}
     if class_names is None:
         return {folder: name for name, folder in shown.items()}
     names: Any = class_names
@@ -307,13 +281,9 @@ class _Stack:
     """Pictures of one size, added one after another, with notes on those that were changed."""
 
     def __init__(self, where: str, resize: Resize | None, stretch: Stretch) -> None:
-        sides: Any = (resize, resize) if isinstance(resize, int) else resize
-        good = isinstance(sides, tuple | list) and len(sides) == 2
-        good = good and all(type(side) is int and side > 0 for side in sides)
-        if resize is not None and not good:
-            raise ValueError(
-                f"resize must be a number of pixels or (height, width), not {resize!r}"
-            )
+        sides = () if resize is None else resize if isinstance(resize, tuple | list) else (resize,)
+        for side in sides:
+            whole_number("a side in resize=", side, 1)
         if not isinstance(stretch, bool) and not 0 <= stretch[0] < stretch[1] <= _WIDEST_GREY:
             raise ValueError(
                 "stretch must be True, or the levels of 16 bits that become black and white, such "
@@ -381,15 +351,14 @@ def readable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None:
+def _check_classes(files: Tree, where: str) -> None:
     """Raise for a tree of trees, such as train and test, whose top folders are not classes."""
     inner: dict[str, set[str]] = {}
-    for file in files:
-        if len(file.parts) <= depth + 1:
-            continue
-        if len(file.parts) == depth + 2:
+    for top, *rest in (name.split("/") for name in files):
+        if len(rest) == 1:
             return
-        inner.setdefault(file.parts[depth], set()).add(file.parts[depth + 1])
+        if rest:
+            inner.setdefault(top, set()).add(rest[0])
     if len(inner) > 1 and len(set(map(frozenset, inner.values()))) == 1:
         names = sorted(inner)
         raise ValueError(
@@ -398,49 +367,41 @@ def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None
         )
 
 
-def _files_below(folder: Path) -> list[PictureFile]:
-    """Return the files of a tree. Class folders may be links; others are files that can't be read.
-
-    A link further down could lead to where it is.
-    """
-    tops = list(folder.iterdir())
-    paths = [path for path in tops if not path.is_dir()]
-    for top in tops:
-        paths += [path for path in top.rglob("*") if path.is_symlink() or not path.is_dir()]
-    named = {path.relative_to(folder).as_posix(): path for path in paths}
-    return [
-        PictureFile(name, partial(_on_disk, path))
+def _files_below(folder: Path) -> Tree:
+    """Return the files of a tree. Class folders may be links; one further down could be a loop."""
+    named = {
+        path.relative_to(folder).as_posix(): path
+        for path in (*folder.glob("*"), *folder.glob("*/**/*"))
+        if not path.is_dir()
+    }
+    return {
+        name: partial(_content, path.read_bytes, lambda path=path: path.stat().st_size)
         for name, path in sorted(named.items())
         if not any(map(_hidden, name.split("/")))
-    ]
+    }
 
 
-def _on_disk(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UnreadableError(_TOO_LARGE)
-        return path.read_bytes()
-    except OSError as error:
-        raise UnreadableError(f"cannot be read ({error.strerror})") from None
-
-
-def _files_inside(archive: zipfile.ZipFile) -> list[PictureFile]:
+def _files_inside(archive: zipfile.ZipFile) -> Tree:
     """Return the files of a zip. Paths that lead out of it are hidden ones: they have two dots."""
-    return [
-        PictureFile(info.filename, partial(_unpacked, archive, info))
+    return {
+        info.filename: partial(
+            _content, partial(archive.read, info), partial(getattr, info, "file_size")
+        )
         for info in sorted(archive.infolist(), key=lambda info: info.filename)
         if not info.is_dir() and not any(map(_hidden, PurePosixPath(info.filename).parts))
-    ]
+    }
 
 
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    if info.file_size > MOST_BYTES:  # zipfile reads no more than this
-        raise UnreadableError(_TOO_LARGE)
+def _content(read: Callable[[], bytes], size: Callable[[], int]) -> bytes:
     try:
-        return archive.read(info)
+        if size() > MOST_BYTES:  # zipfile reads no more than that
+            raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB")
+        return read()
+    except OSError as error:
+        raise UnreadableError(f"cannot be read ({error.strerror})") from None
     except RuntimeError:
         raise UnreadableError("encrypted") from None
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError):
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
         raise UnreadableError("broken") from None
 
 
@@ -450,20 +411,15 @@ def _hidden(name: str) -> bool:
 
 def _as_picture(picture: Any) -> Image.Image:
     if hasattr(picture, "convert"):
-        given: Image.Image = picture
-        return given
+        return cast("Image.Image", picture)
     pixels = np.asarray(picture)
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[..., 0]
-    if picture is None or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)):
-        kind = "nothing" if picture is None else type(picture).__name__
-        raise UnreadableError(f"it has {kind}; cast the column to datasets.Image()")
-    if pixels.dtype != np.uint8:
-        if pixels.dtype.kind not in "iu" or pixels.min() < 0 or pixels.max() > 255:
-            raise UnreadableError("its pixels are not numbers from 0 to 255")
-        pixels = pixels.astype(np.uint8)
-    from_pixels: Image.Image = _pillow().fromarray(pixels)
-    return from_pixels
+    is_grey = pixels.ndim == 2 or pixels.shape[2:] == (1,)
+    if pixels.dtype.kind not in "iu" or not (is_grey or pixels.shape[2:] == (3,)):
+        raise UnreadableError("it is not numbers of pixels; cast the column to datasets.Image()")
+    if pixels.min() < 0 or pixels.max() > 255:
+        raise UnreadableError("its pixels are not numbers from 0 to 255")
+    flat = pixels.reshape(pixels.shape[:2]) if is_grey else pixels
+    return cast("Image.Image", _pillow().fromarray(flat.astype(np.uint8)))
 
 
 def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import (
-    as_code,
     numbered_labels,
     several,
     to_numpy,
@@ -91,7 +90,7 @@ class Dataset(abc.ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __getitem__(self, index: int) -> Any:
-        """Return one sample.
+        """Return one sample; `take` returns several of them.
 
         Raises
         ------
@@ -100,11 +99,8 @@ class Dataset(abc.ABC):
         TypeError
             If it is not one position, but a slice or several of them.
         """
-        if isinstance(index, bool | np.bool_) or not isinstance(index, int | np.integer):
-            raise TypeError(
-                f"data[i] is one sample, and i is its position, not {as_code(index)}; for several, "
-                "use take(), such as data.take(range(3))"
-            )
+        if isinstance(index, slice | bool | np.bool_):
+            raise TypeError("data[i] is one sample; for several, use take(): data.take(range(3))")
         n = len(self)
         if not -n <= index < n:
             raise IndexError(f"there is no sample at {index}: the data have {n}")
@@ -139,26 +135,11 @@ class Dataset(abc.ABC):
         Raises
         ------
         IndexError
-            If there is no sample at a position.
-        TypeError, ValueError
-            If these are neither positions nor a mask over the samples.
+            If there is no sample at a position, or these are neither positions nor a mask over the
+            samples.
         """
-        array, n = to_numpy(indices), len(self)
-        if array.dtype == np.bool_:
-            if array.shape != (n,):
-                raise ValueError(f"a mask over {n} samples has shape ({n},), not {array.shape}")
-            array = np.flatnonzero(array)
-        if array.size == 0:
-            array = np.empty(0, dtype=np.int64)
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise TypeError(
-                "take() needs positions or a mask, such as data.take([0, 1]) or "
-                "data.take(data.labels == 1)"
-            )
-        outside = (array < -n) | (array >= n)
-        if outside.any():
-            raise IndexError(f"there is no sample at {array[outside][0]}: the data have {n}")
-        chosen = array.astype(np.int64) % n if n else array
+        array = np.atleast_1d(to_numpy(indices))
+        chosen = np.arange(len(self))[array if array.size else array.astype(np.int64)]
         fields = (*self._fields, "ids", "labels", "canaries")
         return self._replaced(**{name: _at(getattr(self, name), chosen) for name in fields})
 
@@ -458,28 +439,25 @@ def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bo
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:
     """Return labels as integers from 0, or raise an error that names the first bad one."""
     array = np.asarray(labels)
-    if array.ndim != 1:
-        raise ValueError(f"labels must be one-dimensional, not of shape {array.shape}")
-    if array.size == 0:
-        raise ValueError("the dataset is empty: labels has no entry")
-    is_real = array.dtype.kind == "f" and np.isfinite(array).all()
-    if array.dtype.kind not in "iub" and not (is_real and (array == np.floor(array)).all()):
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(
+            f"labels must be a list of one for each sample, not of shape {array.shape}"
+        )
+    is_whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and not (array % 1).any())
+    if not is_whole:
         raise ValueError(
             f"labels must be integers from 0, not {array.dtype}; number the classes and pass "
             "their names as class_names"
         )
     integers = array.astype(np.int64)
-    if class_names is None and integers.max() > max(_MANY, 10 * len(array)):
-        raise ValueError(
-            f"labels must be integers from 0; the largest is {integers.max()} for {len(array)} "
-            "samples; number the classes and pass their names as class_names"
-        )
-    limit = len(class_names) if class_names is not None else None
-    wrong = (integers < 0) | (integers >= limit if limit is not None else False)
+    most = max(_MANY, 10 * len(array)) if class_names is None else len(class_names) - 1
+    wrong = (integers < 0) | (integers > most)
     if wrong.any():
         row = int(np.argmax(wrong))
-        upper = f"{limit - 1}" if limit is not None else "the number of classes less one"
-        raise ValueError(f"labels must lie between 0 and {upper}; row {row} is {integers[row]}")
+        raise ValueError(
+            f"labels must lie between 0 and {most}; row {row} is {integers[row]}; number the "
+            "classes and pass their names as class_names"
+        )
     return integers
 
 
@@ -507,19 +485,15 @@ def checked_ids(
 
 def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> tuple[str, ...]:
     """Return the names of the classes, by default their numbers; one class is an error."""
-    if class_names is None:
-        class_names = [str(c) for c in range(int(labels.max()) + 1)]
+    names = tuple(map(str, range(labels.max() + 1) if class_names is None else class_names))
     if len(np.unique(labels)) < 2:
-        number = str(labels[0])
-        name = class_names[labels[0]] if labels[0] < len(class_names) else number
-        shown = number if name == number else f"{number} ({quoted(name)})"
+        shown = quoted(names[labels[0]]) if labels[0] < len(names) else labels[0]
         raise ValueError(
             f"all {len(labels)} samples have the label {shown}: a classifier needs at least two "
             "classes"
         )
-    names = tuple(str(name) for name in class_names)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
         raise ValueError(f"class_names must be unique; {quoted(twice)} occurs more than once")
     check_whole_characters(names, "the class name")
     warn_of_likeness(names)

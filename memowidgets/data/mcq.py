@@ -258,10 +258,8 @@ class MCQDataset(FileDataset):
     @classmethod
     def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:
         """Return keywords with the prompts that a tokenizer gave in place of the tokenizer."""
-        template = in_chat(how.get("template"), how.get("tokenizer"))
-        return {name: value for name, value in how.items() if name != "tokenizer"} | (
-            {} if template is None else {"template": template}
-        )
+        how = dict(how)
+        return how | {"template": in_chat(how.pop("template", None), how.pop("tokenizer", None))}
 
     def _summary(self) -> Iterable[str]:
         fewest, most = min(self.n_choices, default=0), max(self.n_choices, default=0)
@@ -387,8 +385,7 @@ class MCQDataset(FileDataset):
         """
         default = TEMPLATES if self.reply == "letter" else TEXT_TEMPLATES
         templates = checked_templates(in_chat(template, tokenizer), default)
-        check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
-        check_options(templates, self.choices, self.reply)
+        check_fields(self, templates)
         return self._replaced(templates=templates, prompt_seed=prompt_seed)
 
     def with_texts(self, texts: Mapping[str, str | tuple[str, Sequence[str]]]) -> Self:
@@ -481,25 +478,21 @@ class MCQDataset(FileDataset):
         if by not in self.attributes:
             known = ", ".join(map(quoted, self.attributes)) or "none"
             raise ValueError(f"unknown attribute {by!r}; valid: {known}")
-        values = [str(value) for value in self.attributes[by]]
-        if "" in values:
+        values = self.attributes[by].tolist()
+        named = sorted(set(values)) if options is None else map(str, options)
+        position = {name: i for i, name in enumerate(dict.fromkeys(named))}
+        if not 2 <= len(position) <= len(LETTERS):
             raise ValueError(
-                f"the question {quoted(self.ids[values.index('')])} has no {quoted(by)}: give it "
-                "a value, or leave it out"
-            )
-        names = tuple(sorted(set(values)) if options is None else map(str, options))
-        if not 2 <= len(names) <= len(LETTERS) or len(set(names)) < len(names):
-            raise ValueError(
-                f"the attribute {quoted(by)} gives {len(set(names))} different options; a "
+                f"the attribute {quoted(by)} gives {len(position)} different options; a "
                 f"question must have 2 to {len(LETTERS)}"
             )
-        position = {name: i for i, name in enumerate(names)}
-        for i, value in enumerate(values):
-            if value not in position:
+        for name, value in zip(self.ids, values, strict=True):
+            if not value or value not in position:
                 raise ValueError(
-                    f"the value of {quoted(by)} of the question {quoted(self.ids[i])} is not one "
-                    f"of the {len(names)} options"
+                    f"the value of {quoted(by)} of the question {quoted(name)} is not one of the "
+                    f"{len(position)} options; correct it, or leave the question out"
                 )
+        names = tuple(position)
         labels = np.array([position[value] for value in values], dtype=np.int64)
         data = self._replaced(
             choices=(names,) * len(self),
@@ -680,21 +673,18 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
     is_text = isinstance(answer, str) and len(answer) > SHORT
     shown = "" if is_text else f"{described(answer)} "
     if positions:
-        kinds = list(dict(readings))
         meanings = " and ".join(f"as {kind} option {LETTERS[i]}" for kind, i in readings)
-        advice = f"pass answers={' or answers='.join(map(repr, kinds))}"
-        advice = advice if len(kinds) > 1 else "give its position or letter"
-        raise ValueError(f"{where}: the answer {shown}is ambiguous, it means {meanings}; {advice}")
-    meant = {
-        "index": f"a position from 0 to {len(choices) - 1}",
-        "letter": f"a letter from A to {LETTERS[len(choices) - 1]}",
-        "text": "the text of an option",
-    }
-    valid = " or ".join(meant.values()) if answers == "auto" else meant[answers]
+        raise ValueError(
+            f"{where}: the answer {shown}is ambiguous, it means {meanings}; say with answers= "
+            "which is meant, or give its position or letter"
+        )
+    hint = ""
     if ("index", len(choices)) in found:
-        valid += ". Positions are counted from 0: subtract 1 if yours are counted from 1"
+        hint = ". Positions are counted from 0: subtract 1 if yours are counted from 1"
     raise ValueError(
-        f"{where}: the answer {shown}is not one of the {len(choices)} options; it must be {valid}"
+        f"{where}: the answer {shown}is not one of the {len(choices)} options; it must be a "
+        f"position from 0 to {len(choices) - 1}, a letter from A to {LETTERS[len(choices) - 1]}, "
+        f"or the text of an option{hint}"
     )
 
 
@@ -727,7 +717,7 @@ def checked_templates(
 
 
 def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> str | Sequence[str] | None:
-    """Return templates as the message of a user in a tokenizer's chat template, if there is one.
+    """Return templates as a user's message in a tokenizer's chat template, if there is one.
 
     A training on ``messages`` renders the whole conversation, so the prompt is what comes before
     the answer there, a system message of the template's own included.
@@ -765,49 +755,39 @@ def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> str | Sequ
     return tuple(frame.replace(marks[0], one) for one in checked_templates(wording))
 
 
-def check_fit(
-    templates: Sequence[str], attributes: Mapping[str, Iterable[str]], fewest: int, ids: Any
-) -> None:
-    """Raise if a template has a field that some question lacks."""
-    letters = [letter.lower() for letter in LETTERS[:fewest]]
-    for name in sorted({name for template in templates for name in _fields(template)}):
-        if name in ("question", "options", *letters):
-            continue
-        if name not in attributes:
-            known = [f"{{{field}}}" for field in ("question", "options", *letters, *attributes)]
-            raise ValueError(
-                f"the template asks for {{{name}}}, which not every question has; it can use "
-                f"{listed(known)}"
-            )
-        for position, value in enumerate(attributes[name]):
-            if not value:
-                raise ValueError(
-                    f"the template asks for {{{name}}}, but the question "
-                    f"{quoted(ids[position])} has none"
-                )
-
-
-def check_options(templates: Sequence[str], choices: Sequence[tuple[str, ...]], reply: str) -> None:
-    """Raise if a template shows only some options of a question, or none.
+def check_fields(data: MCQDataset, templates: Sequence[str]) -> None:
+    """Raise if a template has a field that some question lacks, or shows only some options.
 
     Options that all questions have may be in its own words, or not at all where they are replies.
     """
-    letters = {letter.lower() for letter in LETTERS[: max(map(len, choices))]}
-    shared = choices[0] if len(set(choices)) == 1 else ()
+    letters = LETTERS.lower()[: data.n_choices.max()]
+    everywhere = ("question", "options", *letters[: data.n_choices.min()])
+    shared = data.choices[0] if len(set(data.choices)) == 1 else ()
     for template in templates:
         shown, words = _fields(template), template.casefold()
+        for name in sorted(shown.difference(everywhere)):
+            if name not in data.attributes:
+                known = [f"{{{field}}}" for field in (*everywhere, *data.attributes)]
+                raise ValueError(
+                    f"the template asks for {{{name}}}, which not every question has; it can use "
+                    f"{listed(known)}"
+                )
+            if "" in data.attributes[name]:
+                lacking = data.ids[data.attributes[name].tolist().index("")]
+                raise ValueError(
+                    f"the template asks for {{{name}}}, but the question {quoted(lacking)} has none"
+                )
         is_known = shared and (
-            reply == "text"
+            data.reply == "text"
             or template == WARD_TEMPLATE
             or all(option.casefold() in words for option in shared)
         )
-        lacking = sorted(letters - shown)
-        if "options" in shown or not lacking or (is_known and letters.isdisjoint(shown)):
-            continue
-        raise ValueError(
-            f"the template {template!r} does not show each question's options: it lacks "
-            f"{listed(f'{{{letter}}}' for letter in lacking)}. Add these, or {{options}}"
-        )
+        hidden = [f"{{{letter}}}" for letter in letters if letter not in shown]
+        if hidden and "options" not in shown and not (is_known and len(hidden) == len(letters)):
+            raise ValueError(
+                f"the template {template!r} does not show each question's options: it lacks "
+                f"{listed(hidden)}. Add these, or {{options}}"
+            )
 
 
 def _label_gap(template: str) -> str:

@@ -249,7 +249,7 @@ def test_relabel_asks_for_an_attribute():
         ("age", None, "unknown attribute 'age'; valid: 'field', 'one', 'many', 'gap'"),
         ("one", None, "gives 1 different options"),
         ("many", None, "gives 12 different options"),
-        ("gap", None, "the question '00' has no 'gap'"),
+        ("gap", None, "'gap' of the question '00' is not one"),
         (
             "field",
             ["a", "c"],

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from memowidgets.extras import PURPOSES, installed, pip_install
+from memowidgets.extras import PURPOSES, pip_install
 
-__all__ = ["Finding", "examine", "versions"]
+__all__ = ["Finding", "examine"]
 
 _PACKAGE = Path(__file__).parent
 _TESTED_PYTHONS = ((3, 11), (3, 13))
@@ -101,11 +101,6 @@ def _requirements() -> Iterator[tuple[Requirement, str | None]]:
             if added and requirement.name not in (*known, "memowidgets"):
                 known.add(requirement.name)
                 yield requirement, extra
-
-
-def versions() -> dict[str, str]:
-    """Return the version of each installed package that memowidgets and its extras need."""
-    return installed(["memowidgets", *(requirement.name for requirement, _ in _requirements())])
 
 
 def _package(requirement: Requirement, tested: str | None, extra: str | None) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,35 +24,12 @@ from memowidgets.network import check_pinned, hub_folder
 
 Record = tuple[str, dict[str, Any]]  # its place, and its fields
 
-_SUBJECTS_BY_FIELD = {  # MMLU
-    "STEM": (
-        "abstract_algebra astronomy college_biology college_chemistry college_computer_science "
-        "college_mathematics college_physics computer_security conceptual_physics "
-        "electrical_engineering elementary_mathematics high_school_biology high_school_chemistry "
-        "high_school_computer_science high_school_mathematics high_school_physics "
-        "high_school_statistics machine_learning"
-    ),
-    "humanities": (
-        "formal_logic high_school_european_history high_school_us_history "
-        "high_school_world_history international_law jurisprudence logical_fallacies "
-        "moral_disputes moral_scenarios philosophy prehistory professional_law world_religions"
-    ),
-    "other": (
-        "anatomy business_ethics clinical_knowledge college_medicine global_facts human_aging "
-        "management marketing medical_genetics miscellaneous nutrition professional_accounting "
-        "professional_medicine virology"
-    ),
-    "social sciences": (
-        "econometrics high_school_geography high_school_government_and_politics "
-        "high_school_macroeconomics high_school_microeconomics high_school_psychology "
-        "human_sexuality professional_psychology public_relations security_studies sociology "
-        "us_foreign_policy"
-    ),
-}
-
+_SUBJECTS_BY_FIELD: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("mmlu.json").read_text("utf-8")
+)
 MMLU_FIELDS = tuple(_SUBJECTS_BY_FIELD)
 MMLU_SUBJECTS = {
-    subject: name for name, subjects in _SUBJECTS_BY_FIELD.items() for subject in subjects.split()
+    subject: name for name, subjects in _SUBJECTS_BY_FIELD.items() for subject in subjects
 }
 
 

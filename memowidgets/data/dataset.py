@@ -396,7 +396,7 @@ def checked_classes(
     numbers, names = numbered_labels(labels, class_names, where)
     integers = checked_labels(numbers, names)
     known = checked_class_names(names, integers)
-    warn_of_absent(integers, known, numbered=names is None)
+    warn_of_absent(integers, known)
     return integers, known
 
 
@@ -418,22 +418,16 @@ def warn_of_likeness(class_names: Iterable[str]) -> None:
             return
 
 
-def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bool) -> None:
-    """Warn of classes that no label has; `numbered` says whether they have no names but numbers."""
+def warn_of_absent(labels: IntArray, class_names: Sequence[str]) -> None:
+    """Warn of classes that no label has."""
     counts = np.bincount(labels, minlength=len(class_names))
     absent = [name for name, count in zip(class_names, counts, strict=True) if not count]
-    if not absent:
-        return
-    remedy = (
-        f"number the classes from 0 to {len(class_names) - len(absent) - 1} without a gap, or pass "
-        "the labels as strings"
-        if numbered
-        else "leave them out of class_names, unless other data have them"
-    )
-    warn_user(
-        f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
-        f"{listed(absent, most=5)}; {remedy}"
-    )
+    if absent:
+        warn_user(
+            f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
+            f"{listed(absent, most=5)}; number the classes from 0 without a gap, or leave these "
+            "out of class_names, unless other data have them"
+        )
 
 
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:

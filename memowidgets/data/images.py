@@ -433,15 +433,12 @@ def digit_collages(n: int, shape: tuple[int, ...], rng: np.random.Generator) -> 
 
 
 def fitted(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return an image at another height, width and number of channels, averaged bilinearly."""
+    """Return an image at another height, width and number of channels, bilinearly."""
     height, width, channels = shape
     values = image.astype(np.float64)
     if channels == 1 and image.shape[2] == 3:
         values = values @ np.array([[0.299], [0.587], [0.114]])
-    if values.shape[:2] != (height, width):
-        down, across = _mixing(values.shape[0], height), _mixing(values.shape[1], width)
-        values = np.einsum("ab,bcd->acd", down, values)
-        values = np.einsum("ab,cbd->cad", across, values)
+    values = _stretched(values, height, width)
     return np.rint(np.broadcast_to(values, shape)).astype(np.uint8)
 
 
@@ -454,7 +451,7 @@ def _collage(
         scan = np.rot90(scans[rng.integers(len(scans))], int(rng.integers(4)))
         tall = round(rng.uniform(0.4, 1.0) * height)
         wide = round(rng.uniform(0.4, 1.0) * width)
-        ink = _mixing(8, max(1, tall)) @ scan @ _mixing(8, max(1, wide)).T
+        ink = _stretched(scan, max(1, tall), max(1, wide))
         top = rng.integers(height - len(ink) + 1)
         left = rng.integers(width - ink.shape[1] + 1)
         cover = (rng.uniform(0.6, 1.0) * ink)[..., np.newaxis]
@@ -476,12 +473,9 @@ def _ground(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.floa
     return ground
 
 
-def _mixing(size: int, wanted: int) -> NDArray[np.float64]:
-    """Return weights that map `size` pixels to `wanted`, (wanted, size): a tent for each."""
-    scale = size / wanted
-    centres = (np.arange(wanted) + 0.5) * scale - 0.5
-    distance = np.abs(centres[:, np.newaxis] - np.arange(size)) / max(1.0, scale)
-    weights = np.maximum(0.0, 1.0 - distance)
-    edge = weights.sum(axis=1, keepdims=True)
-    mixed: NDArray[np.float64] = weights / edge
-    return mixed
+def _stretched(values: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
+    from scipy.ndimage import zoom
+
+    factors = (height / len(values), width / values.shape[1], 1)[: values.ndim]
+    found: NDArray[np.float64] = zoom(values, factors, order=1, mode="nearest", grid_mode=True)
+    return found

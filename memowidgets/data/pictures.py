@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user, whole_number
-from memowidgets.extras import pip_install
 from memowidgets.files import checked_path
 from memowidgets.visible import listed, quoted, visible
 
@@ -228,18 +227,19 @@ def decoded(raw: bytes) -> tuple[Pixels, tuple[str, ...]]:
     ImportError
         If Pillow is missing.
     """
-    module = _pillow()
+    from PIL import Image, UnidentifiedImageError
+
     if not raw:
         raise UnreadableError("empty")
     try:
-        with module.open(io.BytesIO(raw), formats=FORMATS) as picture:
+        with Image.open(io.BytesIO(raw), formats=FORMATS) as picture:
             if picture.size[0] * picture.size[1] <= MOST_PIXELS:
                 return _pixels(picture)
-    except module.UnidentifiedImageError:
+    except UnidentifiedImageError:
         kind = _NOT_READ.get(raw[8:12]) if raw[4:8] == b"ftyp" else None
         unread = f"{kind}, which is not read: save it as PNG or JPEG"
         raise UnreadableError("not a picture" if kind is None else unread) from None
-    except module.DecompressionBombError:
+    except Image.DecompressionBombError:
         raise UnreadableError(_TOO_MANY) from None
     except (UnreadableError, MemoryError):
         raise
@@ -250,8 +250,10 @@ def decoded(raw: bytes) -> tuple[Pixels, tuple[str, ...]]:
 
 def write_picture(path: Path, image: NDArray[np.uint8]) -> None:
     """Write a picture, (height, width, 1 or 3), as a PNG file that only its owner can read."""
+    from PIL import Image
+
     out = io.BytesIO()
-    _pillow().fromarray(image[..., 0] if image.shape[2] == 1 else image).save(out, "PNG")
+    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(out, "PNG")
     path.touch(mode=0o600)
     path.write_bytes(out.getvalue())
 
@@ -262,7 +264,8 @@ def resized(image: Pixels, size: Resize) -> Pixels:
     A pair is (height, width), and the proportions may change. A number is the side of a square: the
     shorter side is scaled to it, and the middle is cut out.
     """
-    module = _pillow()
+    from PIL import Image
+
     height, width = image.shape[:2]
     wanted = (size, size) if isinstance(size, int) else size
     box = None
@@ -271,8 +274,8 @@ def resized(image: Pixels, size: Resize) -> Pixels:
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
     plane = image[..., 0] if image.shape[2] == 1 else image
-    picture = module.fromarray(plane.astype(np.float32) if image.dtype == np.uint16 else plane)
-    small = np.asarray(picture.resize(wanted[::-1], module.Resampling.BILINEAR, box=box))
+    picture = Image.fromarray(plane.astype(np.float32) if image.dtype == np.uint16 else plane)
+    small = np.asarray(picture.resize(wanted[::-1], Image.Resampling.BILINEAR, box=box))
     pixels: Pixels = np.rint(small).astype(image.dtype).reshape(*wanted, image.shape[2])
     return pixels
 
@@ -410,6 +413,8 @@ def _hidden(name: str) -> bool:
 
 
 def _as_picture(picture: Any) -> Image.Image:
+    from PIL import Image as PIL_image
+
     if hasattr(picture, "convert"):
         return cast("Image.Image", picture)
     pixels = np.asarray(picture)
@@ -419,12 +424,12 @@ def _as_picture(picture: Any) -> Image.Image:
     if pixels.min() < 0 or pixels.max() > 255:
         raise UnreadableError("its pixels are not numbers from 0 to 255")
     flat = pixels.reshape(pixels.shape[:2]) if is_grey else pixels
-    return cast("Image.Image", _pillow().fromarray(flat.astype(np.uint8)))
+    return PIL_image.fromarray(flat.astype(np.uint8))
 
 
 def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:
     """Return the pixels of a picture, and notes on what was changed for that."""
-    from PIL import ImageOps
+    from PIL import Image, ImageOps
 
     notes = []
     if getattr(picture, "is_animated", False):
@@ -441,20 +446,11 @@ def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:
         colours, mode = picture.convert("RGBA"), "L" if picture.mode == "LA" else "RGB"
         if np.asarray(colours)[..., 3].min() < 255:
             notes.append("transparent parts became white")
-            white = _pillow().new("RGBA", colours.size, "white")
-            picture = _pillow().alpha_composite(white, colours).convert(mode)
+            white = Image.new("RGBA", colours.size, "white")
+            picture = Image.alpha_composite(white, colours).convert(mode)
     grey = picture.mode in ("1", "L")
     array = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
     return array[..., np.newaxis] if grey else array, tuple(notes)
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        said = f"reading pictures from files needs Pillow: {pip_install('vision')}"
-        raise ImportError(said) from error
-    return Image
 
 
 def _some(names: Sequence[str]) -> str:

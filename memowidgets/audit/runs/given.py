@@ -170,7 +170,7 @@ def checked(
     names = _class_names(class_names, samples, outputs)
     if not outputs and not isinstance(samples, Dataset):
         known = checked_class_names(names, named)
-        warn_of_absent(named, known, numbered=names is None)
+        warn_of_absent(named, known)
     own_ids = None if ids is None else checked_ids(ids, n).tolist()
     data = dataset_of(samples, named, own_ids, names, _canaries(canaries, n))
     by_layer = representations if isinstance(representations, Mapping) else {}

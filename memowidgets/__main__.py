@@ -118,9 +118,9 @@ def _demo(chosen: argparse.Namespace) -> int:
 
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
-    from memowidgets.commands.runs import check_options, check_samples, refusing
+    from memowidgets.commands.runs import check_free, check_samples, refusing
 
-    check_options(chosen.page, chosen.tau, chosen.metric, overwrite=chosen.overwrite)
+    check_free(chosen.page, overwrite=chosen.overwrite)
     audit = opened(chosen.run_dir, chosen.data, chosen.model)
     if chosen.include_samples:
         check_samples(audit)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from memowidgets.data.mcq import MCQDataset
@@ -124,30 +124,23 @@ def _rows(
     benchmark: Benchmark, name: str, split: str, source: str | Path, revision: str | None
 ) -> tuple[list[Record], str | None]:
     """Return the records of all requested splits, each with an id, and the hub's commit."""
-    parts = split.split("+")
-    if str(source) != "hub":
-        source = checked_path(source)
-    if str(source) != "hub" and Path(source).is_file():
+    parts, is_hub, commit = split.split("+"), str(source) == "hub", None
+    folder = Path() if is_hub else checked_path(source)
+    if folder.is_file():
         if len(parts) > 1:
             raise ValueError(f"{source} is one file, so it is one split; {split!r} names several")
-        records = benchmark.read_file(Path(source)).records()
-        return _with_ids(name, records, parts[0], joined=False), None
+        return _with_ids(name, benchmark.read_file(folder).records(), split, joined=False), None
+    valid = [known for known, one in benchmark.splits.items() if one.hub or not is_hub]
     for part in parts:
-        known = benchmark.splits.get(part)
-        if known is None or (str(source) == "hub" and known.hub is None):
-            valid = [s for s, p in benchmark.splits.items() if str(source) != "hub" or p.hub]
+        if part not in valid:
             raise ValueError(
                 f"unknown split {part!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
             )
-    commit = None
-    if str(source) == "hub":
+    if is_hub:
         patterns = [pattern for part in parts for pattern in benchmark.hub_files(part)]
-        revision = benchmark.revision if revision is None else revision
-        folder, commit = hub_folder(benchmark.repository, revision, patterns)
-    else:
-        folder = Path(source)
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} is not a file or folder")
+        folder, commit = hub_folder(benchmark.repository, revision or benchmark.revision, patterns)
+    elif not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a file or folder")
     rows = []
     for part in parts:
         files = benchmark.files_in(folder, part)
@@ -232,16 +225,10 @@ class Benchmark:
     def files_in(self, folder: Path, split: str) -> list[Path]:
         """Return a split's files in a folder, in the authors' layout or the hub's."""
         own = self.splits[split].files
-        every = [path for path in sorted(folder.rglob("*")) if not path.name.startswith(".")]
         for pattern in (*own, *self.hub_files(split)):
-            files = [
-                path
-                for path in every
-                if PurePath(str(path.relative_to(folder)).lower()).match(pattern.lower())
-                and path.is_file()
-            ]
+            files = [path for path in folder.rglob(pattern) if not path.name.startswith(".")]
             if files:
-                return files
+                return sorted(files)
         raise FileNotFoundError(
             f"{folder} has no file of the split {split!r}, such as {' or '.join(own)}"
         )

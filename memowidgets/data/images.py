@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,8 +109,8 @@ class ImageDataset(Dataset):
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
         layout : {"NHWC", "NCHW"}, optional
-            Position of the channels. By default it follows from the shape, with a warning if the
-            channels come first, and an error if both layouts are possible.
+            Position of the channels. By default it follows from the shape, with an error if both
+            layouts are possible.
 
         Returns
         -------
@@ -126,8 +125,7 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If the channels are assumed to come first, a class never occurs, or equal images have
-            different labels.
+            If a class never occurs, or equal images have different labels.
         """
         check_same_order(ids=ids, labels=labels)
         pixels = _checked_pixels(channels_last(real_numbers(images, "images"), layout))
@@ -382,15 +380,8 @@ def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
             f"images of shape {images.shape} could have their channels first or last; pass "
             "layout='NCHW' or layout='NHWC'"
         )
-    if layout is None and first and not last:
-        warnings.warn(
-            f"images of shape {images.shape} are assumed to be (n, channels, height, width); pass "
-            "layout='NCHW' to make this explicit",
-            UserWarning,
-            stacklevel=3,
-        )
-        layout = "NCHW"
-    return np.moveaxis(images, 1, -1) if layout == "NCHW" else images
+    is_first = layout == "NCHW" or (layout is None and first and not last)
+    return np.moveaxis(images, 1, -1) if is_first else images
 
 
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:

@@ -413,7 +413,7 @@ def _hidden(name: str) -> bool:
 
 
 def _as_picture(picture: Any) -> Image.Image:
-    from PIL import Image as PIL_image
+    from PIL import Image
 
     if hasattr(picture, "convert"):
         return cast("Image.Image", picture)
@@ -424,7 +424,7 @@ def _as_picture(picture: Any) -> Image.Image:
     if pixels.min() < 0 or pixels.max() > 255:
         raise UnreadableError("its pixels are not numbers from 0 to 255")
     flat = pixels.reshape(pixels.shape[:2]) if is_grey else pixels
-    return PIL_image.fromarray(flat.astype(np.uint8))
+    return Image.fromarray(flat.astype(np.uint8))
 
 
 def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import as_code, is_missing, warn_user
+from memowidgets.checks import as_code, is_missing
 from memowidgets.data.dataset import ID, Dataset, IntArray, checked_classes, checked_ids, writable
 from memowidgets.files import checked_path, fill, replaced
 from memowidgets.store import NotThereError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-MOST_CHARACTERS = 20_000  # of a text
 SHORT = 2  # characters of a value that an error may quote
 _CELLS = ("sep", "decimal")  # how a CSV file is written, in its source
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
@@ -269,11 +268,6 @@ def rows_of_hf(dataset: Any) -> Rows:
         raise TypeError(
             f"dataset must be a datasets.Dataset in memory, not {type(dataset).__name__}; make a "
             "streamed one with datasets.Dataset.from_list(list(dataset))"
-        )
-    if dataset.format.get("type") == "custom":
-        warn_user(
-            "the transform of the dataset is not applied: the samples are those of "
-            "dataset.with_format(None)"
         )
     classes = {name: getattr(kind, "names", None) for name, kind in dataset.features.items()}
     return Rows(
@@ -658,8 +652,8 @@ def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[An
     return [None if label is None else int(label) for label in labels]
 
 
-def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHARACTERS) -> str:
-    """Return a text, or raise if it is missing, empty, too long or cannot be tokenized."""
+def checked_text(value: Any, what: str, where: str) -> str:
+    """Return a text, or raise if it is missing, empty or cannot be tokenized."""
     if is_missing(value):
         raise ValueError(f"{where}: the {what} is missing")
     if not isinstance(value, str):
@@ -668,17 +662,12 @@ def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHAR
         )
     if not value.strip():
         raise ValueError(f"{where}: the {what} is empty")
-    if most is not None and len(value) > most:
-        raise ValueError(
-            f"{where}: the {what} has {len(value)} characters, the limit is {most}; "
-            "shorten it or leave it out (no text is cut)"
-        )
     if HALF_CHARACTERS.search(value):
         raise ValueError(
             f"{where}: the {what} has half a character (a lone surrogate), which no tokenizer "
             "can read; correct the text's encoding"
         )
-    return value
+    return str(value)  # NumPy's texts too
 
 
 def described(value: object) -> str:

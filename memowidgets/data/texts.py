@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 
-from memowidgets.checks import check_same_order, is_missing
+from memowidgets.checks import check_same_order
 from memowidgets.data.dataset import ID, IntArray, checked_classes, checked_ids
 from memowidgets.data.rows import FileDataset, Rows, checked_text, labelled
 from memowidgets.visible import quoted
@@ -72,10 +72,10 @@ class TextDataset(FileDataset):
         Raises
         ------
         ValueError
-            If lengths differ, a text is missing or empty, a label is missing or is not a class, ids
-            repeat, or there is only one class. The message names the row.
+            If lengths differ, a text is missing, empty or not a str, a label is missing or is not
+            a class, ids repeat, or there is only one class. The message names the row.
         TypeError
-            If a text is not a string. The message names the row. Also if `texts` is a single one.
+            If `texts` is a single text.
 
         Warns
         -----
@@ -88,7 +88,7 @@ class TextDataset(FileDataset):
         integers, names = checked_classes(labels, class_names)
         if len(texts) != len(integers):
             raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")
-        words = tuple(_checked_text(text, f"row {row}") for row, text in enumerate(texts))
+        words = tuple(checked_text(text, "text", f"row {row}") for row, text in enumerate(texts))
         return cls._made(words, integers, names, ids)
 
     @classmethod
@@ -102,7 +102,7 @@ class TextDataset(FileDataset):
     ) -> Self:
         found = labelled(rows, label, class_names, ids, text=text)
         pairs = zip(rows.values(text), rows.places, strict=True)
-        words = tuple(_checked_text(value, place) for value, place in pairs)
+        words = tuple(checked_text(value, "text", place) for value, place in pairs)
         return cls._made(words, *found)
 
     @classmethod
@@ -149,18 +149,10 @@ class TextDataset(FileDataset):
         Raises
         ------
         ValueError
-            If an id is unknown, or a text is empty or has half a character. The message names
-            the id.
-        TypeError
-            If a text is not a str.
+            If an id is unknown, or a text is empty, not a str, or has half a character. The message
+            names the id.
         """
         words = list(self.texts)
         for row, (name, text) in zip(self._positions(texts), texts.items(), strict=True):
-            words[row] = _checked_text(text, f"the new text of {quoted(name)}")
+            words[row] = checked_text(text, "text", f"the new text of {quoted(name)}")
         return self._replaced(texts=tuple(words))
-
-
-def _checked_text(value: Any, where: str) -> str:
-    if not isinstance(value, str) and not is_missing(value):
-        raise TypeError(f"{where} must be a text, not {type(value).__name__}")
-    return str(checked_text(value, "text", where, most=None))  # NumPy's texts too

@@ -199,9 +199,9 @@ class MCQDataset(FileDataset):
         Raises
         ------
         ValueError
-            If a question, option or answer is missing, empty or
-            ambiguous, an answer is not one of the options, ids repeat, all labels are equal, or the
-            template has an unknown field. The message names the row.
+            If a question, option or answer is missing, empty or ambiguous, an answer is not one of
+            the options, ids repeat, all labels are equal, or the template has an unknown field. The
+            message names the row.
         TypeError
             If a row is not a mapping.
 
@@ -540,11 +540,10 @@ def assigned_columns(
         )
     parts = {"question": "question", "answer": "answer", "id": ID} | mapping
     own = [parts["question"], parts["answer"], *options]
-    check_columns(found, columns=[*own, mapping.get("id"), *mapping.get("attributes", ())])
-    used = {parts["id"], *own}
-    return (
-        {"attributes": [name for name in known if name not in used]} | parts | {"choices": options}
-    )
+    used = {*own, parts["id"], "question", "choices", "answer", ID}
+    others = _as_list(mapping.get("attributes", [name for name in known if name not in used]))
+    check_columns(found, columns=[*own, mapping.get("id"), *others])
+    return parts | {"choices": options, "attributes": others}
 
 
 def _options(found: Rows, columns: Sequence[str]) -> list[Any]:

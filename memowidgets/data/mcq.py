@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Real
 from string import Formatter
 from typing import Any, ClassVar, Self
 
@@ -605,8 +604,7 @@ def checked_texts(
             f"{where}: a question must have 2 to {len(LETTERS)} options, not {len(options)}"
         )
     for i, (letter, option) in enumerate(zip(LETTERS, options, strict=False)):
-        is_number = isinstance(option, int | float | np.number) and not isinstance(option, bool)
-        text = str(option) if is_number and math.isfinite(option) else option
+        text = str(option) if _is_number(option) and math.isfinite(option) else option
         options[i] = checked_text(text, f"option {letter}", where)
         first = options.index(options[i])
         if equal_options == "error" and first < i:
@@ -628,6 +626,10 @@ def attribute_text(value: Any) -> str:
 
 def _missing(value: Any) -> bool:
     return is_missing(value) or (isinstance(value, str) and not value.strip())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _warn_of_counting(
@@ -655,7 +657,7 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
         if len(letter) == 1 and letter in LETTERS:
             found.append(("letter", LETTERS.index(letter)))
         found += [("text", i) for i, choice in enumerate(choices) if choice == answer]
-    elif isinstance(answer, Real) and not isinstance(answer, bool) and answer % 1 == 0:
+    elif _is_number(answer) and answer % 1 == 0:
         found.append(("index", int(answer)))
     readings = [
         (kind, position)

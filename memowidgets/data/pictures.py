@@ -378,7 +378,7 @@ def _files_below(folder: Path) -> Tree:
         if not path.is_dir()
     }
     return {
-        name: partial(_content, path.read_bytes, lambda path=path: path.stat().st_size)
+        name: partial(_content, path.read_bytes, partial(os.path.getsize, path))
         for name, path in sorted(named.items())
         if not any(map(_hidden, name.split("/")))
     }

@@ -177,7 +177,7 @@ def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Picture
         parts = [read_parquet(file).columns for file in files]
         if not parts:
             raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
-        images = np.stack([decoded(one["bytes"])[0] for part in parts for one in part["img"]])
+        images = np.stack([decoded(one["bytes"]) for part in parts for one in part["img"]])
         labels = np.array([label for part in parts for label in part["label"]], dtype=np.int64)
         ids = [f"{split}/{i:05d}" for i in range(len(labels))]
         found.append(Pictures(images, labels, CLASSES, ids))

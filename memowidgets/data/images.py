@@ -179,7 +179,8 @@ class ImageDataset(Dataset):
         -------
         ImageDataset
             Images whose ids are the paths below `path`. They have one channel if all pictures
-            are grey, else three.
+            are grey, else three. Transparent parts become white, and of an animated picture the
+            first image is used.
 
         Raises
         ------
@@ -194,9 +195,8 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If files are left out because they are not pictures, broken or too large, or pictures
-            are changed (animated ones, of which the first image is used, 16-bit and transparent
-            ones), with the number of grey levels that are left.
+            If files are left out because they are not pictures, broken or too large, or pictures of
+            16 bits are reduced to 8, with the number of grey levels that are left.
         """
         with open_tree(path) as files:
             found = read_classes(files, resize, str(path), class_names, stretch)
@@ -250,7 +250,7 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If a class never occurs, or pictures are changed as in `from_folder`.
+            If a class never occurs, or pictures of 16 bits are reduced to 8.
         """
         found = labelled(rows_of_hf(dataset), label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
@@ -349,9 +349,7 @@ class ImageDataset(Dataset):
         if not isinstance(kind, ImageDataset):
             images[chosen] = digit_collages(len(chosen), shape, rng)
         elif len(chosen) > len(kind):
-            raise ValueError(
-                f"{len(chosen)} canaries were requested, but their dataset has {len(kind)} images"
-            )
+            raise ValueError(f"{len(chosen)} canaries do not fit into {len(kind)} images of others")
         else:
             drawn = rng.choice(len(kind), size=len(chosen), replace=False)
             for position, image in zip(chosen, kind.images[drawn], strict=True):

@@ -151,7 +151,7 @@ def read_classes(
             if one is None:
                 continue
             try:
-                pictures.add(*decoded(files[name]()), name)
+                pictures.add(decoded(files[name]()), name)
             except UnreadableError as error:
                 left_out.setdefault(str(error), []).append(name)
                 continue
@@ -210,15 +210,15 @@ def stacked(
     found = _Stack(where, resize, stretch)
     for row, picture in enumerate(pictures):
         try:
-            pixels, notes = _pixels(_as_picture(picture))
+            pixels = _pixels(_as_picture(picture))
         except UnreadableError as error:
             raise ValueError(f"row {row} of {where} is not a picture: {error}") from None
-        found.add(pixels, notes, f"row {row}")
+        found.add(pixels, f"row {row}")
     return found.stacked()
 
 
-def decoded(raw: bytes) -> tuple[Pixels, tuple[str, ...]]:
-    """Decode a picture of shape (height, width, 1 or 3), and return notes on what was changed.
+def decoded(raw: bytes) -> Pixels:
+    """Decode a picture, (height, width, 1 or 3): the first of an animated one, on white ground.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def resized(image: Pixels, size: Resize) -> Pixels:
 
 
 class _Stack:
-    """Pictures of one size, added one after another, with notes on those that were changed."""
+    """Pictures of one size, added one after another."""
 
     def __init__(self, where: str, resize: Resize | None, stretch: Stretch) -> None:
         sides = () if resize is None else resize if isinstance(resize, tuple | list) else (resize,)
@@ -295,12 +295,9 @@ class _Stack:
         self.names: list[str] = []
         self._where, self._resize, self._stretch = where, resize, stretch
         self._images: list[Pixels] = []
-        self._changed: dict[str, list[str]] = {}
 
-    def add(self, image: Pixels, notes: Sequence[str], name: str) -> None:
+    def add(self, image: Pixels, name: str) -> None:
         name = readable(name)
-        for note in notes:
-            self._changed.setdefault(note, []).append(name)
         if self._resize is not None:
             image = resized(image, self._resize)
         first = self._images[0] if self._images else image
@@ -315,14 +312,9 @@ class _Stack:
         self.names.append(name)
 
     def stacked(self) -> NDArray[np.uint8]:
-        """Return all pictures as one array, and warn of changed ones."""
+        """Return all pictures as one array."""
         self._reduce()
-        for note, names in self._changed.items():
-            warn_user(f"{len(names)} pictures of {self._where}: {note} ({_some(names)})")
         channels = max(image.shape[2] for image in self._images)
-        grey = sum(image.shape[2] == 1 for image in self._images)
-        if channels == 3 and grey:
-            warn_user(f"{grey} grey pictures of {self._where} were turned into colour pictures")
         height, width = self._images[0].shape[:2]
         stacked = np.empty((len(self._images), height, width, channels), dtype=np.uint8)
         for i, image in enumerate(self._images):
@@ -344,9 +336,11 @@ class _Stack:
             share = (self._images[i].astype(np.float64) - black) / max(white - black, 1)
             self._images[i] = np.rint(255 * share.clip(0, 1)).astype(np.uint8)
             left[self._images[i]] = True
-        said = f"16 bits reduced to 8: {int(left.sum())} grey levels are left of {low} to {high}"
         advice = "" if self._stretch else "; stretch=True uses all 256 for them"
-        self._changed[said + advice] = [self.names[i] for i in wide]
+        warn_user(
+            f"{len(wide)} pictures of {self._where}: 16 bits reduced to 8: {int(left.sum())} grey "
+            f"levels are left of {low} to {high}{advice} ({_some([self.names[i] for i in wide])})"
+        )
 
 
 def readable(name: str) -> str:
@@ -427,30 +421,23 @@ def _as_picture(picture: Any) -> Image.Image:
     return Image.fromarray(flat.astype(np.uint8))
 
 
-def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:
-    """Return the pixels of a picture, and notes on what was changed for that."""
+def _pixels(picture: Image.Image) -> Pixels:
     from PIL import Image, ImageOps
 
-    notes = []
-    if getattr(picture, "is_animated", False):
-        notes.append("animated, only the first image is used")
     picture = ImageOps.exif_transpose(picture)  # as it is to be looked at
     if picture.mode in _SHORT_GREY:
         values = np.asarray(picture).astype(np.int64)
         if values.min() < 0 or values.max() > _WIDEST_GREY:
             raise UnreadableError("grey levels beyond 16 bits")
-        return values.astype(np.uint16)[..., np.newaxis], tuple(notes)
+        return values.astype(np.uint16)[..., np.newaxis]
     if picture.mode == "F":
         raise UnreadableError("real numbers of unknown range")
+    is_grey = picture.mode in ("1", "L", "LA")
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        colours, mode = picture.convert("RGBA"), "L" if picture.mode == "LA" else "RGB"
-        if np.asarray(colours)[..., 3].min() < 255:
-            notes.append("transparent parts became white")
-            white = Image.new("RGBA", colours.size, "white")
-            picture = Image.alpha_composite(white, colours).convert(mode)
-    grey = picture.mode in ("1", "L")
-    array = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
-    return array[..., np.newaxis] if grey else array, tuple(notes)
+        colours = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", colours.size, "white"), colours)
+    array = np.asarray(picture.convert("L" if is_grey else "RGB"), dtype=np.uint8)
+    return array[..., np.newaxis] if is_grey else array
 
 
 def _some(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import as_code, is_missing
+from memowidgets.checks import is_missing
 from memowidgets.data.dataset import ID, Dataset, IntArray, checked_classes, checked_ids, writable
 from memowidgets.files import checked_path, fill, replaced
 from memowidgets.store import NotThereError
@@ -334,9 +334,6 @@ def read_csv(
         and line.
     """
     path = checked_path(path)
-    for name, mark in (("sep", sep), ("decimal", decimal)):
-        if len(mark) != 1:
-            raise ValueError(f"{name} must be one character, such as ',', not {as_code(mark)}")
     lines = _lines_of_csv(path, sep)
     names = [name.strip() for name in lines.pop(0)[1]] if header is None else list(header)
     check_once(names, str(path))

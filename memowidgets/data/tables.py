@@ -144,17 +144,17 @@ class TableDataset(FileDataset):
         ------
         ValueError
             If a column is missing, a label is missing or is not a class, a number is infinite, a
-            column has names of rows, dates or other objects, nothing but missing values, or texts
-            of which more than half are different, there is only one class, or ids repeat. The
-            message names all such columns.
+            column has dates or other objects, numbers that are written as texts, nothing but
+            missing values, or texts of which more than half are different, there is only one class,
+            or ids repeat. The message names all such columns.
         TypeError
             If this is not a DataFrame.
 
         Warns
         -----
         UserWarning
-            If values are missing, a column has a single value, a class never occurs, or equal rows
-            have different labels.
+            If values are missing, whole numbers rise from row to row, a class never occurs, or
+            equal rows have different labels.
 
         Examples
         --------
@@ -172,7 +172,10 @@ class TableDataset(FileDataset):
         wanted -= {label, ids or ID, *needed["drop"]}
         read = [one for one in rows.columns if one in wanted]
         made = _read(rows, read, {*needed["categorical"], *rows.categorical})
-        _check_differences(made)
+        if not made:
+            raise ValueError(
+                "the table has no column besides the label; a model has nothing to read"
+            )
         data = cls(checked_ids(found.ids, len(rows)), *found[:2], columns=made)
         data._warn_of_contradictions()
         data._warn_of_gaps()
@@ -327,21 +330,6 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
             words = [None if is_missing(value) else str(value) for value in values.tolist()]
             found[name] = np.array(words, dtype=object)
     return found
-
-
-def _check_differences(columns: dict[str, NDArray[Any]]) -> None:
-    """Raise if all columns hold one value, or there is none, and warn of those that do."""
-    single = [name for name, values in columns.items() if len(set(map(_value, values))) < 2]
-    if len(single) == len(columns):
-        raise ValueError(
-            "the table has no column besides the label that differs between rows; a model has "
-            "nothing to read"
-        )
-    if single:
-        warn_user(
-            f"{len(single)} {verb(len(single), 'column holds', 'columns hold')} one value, from "
-            f"which nothing can be learned: {listed(map(quoted, single), 5)}; leave them out"
-        )
 
 
 def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str, NDArray[Any]]:

@@ -161,9 +161,8 @@ def test_grey_pictures_stay_grey_alone_and_become_colour_among_others(tmp_path):
     save(tmp_path / "b" / "1.jpg", noise(2, (8, 8)))
     assert ImageDataset.from_folder(tmp_path).images.shape == (2, 8, 8, 1)
     save(tmp_path / "b" / "2.png", noise(3))
-    data, told = said(lambda: ImageDataset.from_folder(tmp_path))
+    data = ImageDataset.from_folder(tmp_path)
     assert data.images.shape == (3, 8, 8, 3)
-    assert "2 grey pictures" in told
     np.testing.assert_array_equal(data.images[0], noise(1, (8, 8))[..., None].repeat(3, axis=2))
 
 
@@ -174,10 +173,8 @@ def test_animated_transparent_and_palette_pictures(pets):
     clear[..., 3] = 0
     save(pets / "cats" / "clear.png", clear)
     frames[1].quantize(16).save(pets / "dogs" / "palette.png")
-    data, told = said(lambda: ImageDataset.from_folder(pets))
+    data = ImageDataset.from_folder(pets)
     assert len(data) == 9
-    assert "animated, only the first image is used (cats/moving.gif)" in told
-    assert "transparent parts became white (cats/clear.png)" in told
     assert (data.images[data.ids.tolist().index("cats/clear.png")] == 255).all()
     palette = data.images[data.ids.tolist().index("dogs/palette.png")].astype(int)
     assert np.abs(palette - noise(1)).mean() < 40

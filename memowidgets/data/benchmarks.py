@@ -255,15 +255,16 @@ def _with_field(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _mmlu_csv(path: Path) -> Rows:
     """Read a file of one subject, without a header; an answer is always a letter."""
     found = read_csv(path, header=("question", *"ABCD", "answer"))
-    for place, answer in zip(found.places, found.columns["answer"], strict=True):
-        if answer.strip() not in ("A", "B", "C", "D"):
+    letters = [str(answer or "").strip() for answer in found.columns["answer"]]
+    for place, letter in zip(found.places, letters, strict=True):
+        if letter not in ("A", "B", "C", "D"):
             raise ValueError(
-                f"{place}: the answer must be a letter from A to D, not {described(answer)}"
+                f"{place}: the answer must be a letter from A to D, not {described(letter)}"
             )
     columns = {
         "question": found.columns["question"],
         "choices": list(zip(*(found.columns[option] for option in "ABCD"), strict=True)),
-        "answer": ["ABCD".index(answer.strip()) for answer in found.columns["answer"]],
+        "answer": list(map("ABCD".index, letters)),
         "subject": [re.sub(r"_(test|val|dev)$", "", path.stem)] * len(found),
     }
     return Rows(found.where, columns, found.places)

@@ -84,8 +84,6 @@ def fetch_cifar10(
     unknown = [part for part in parts if part not in _SPLITS]
     if unknown or len(set(parts)) < len(parts):
         raise ValueError(f"unknown split {split!r}; valid: 'train', 'test', 'train+test'")
-    if len(parts) > 1 and str(source) != "hub" and Path(source).suffix == ".bin":
-        raise ValueError(f"{source} is one file, so it is one split; pass split='train' or 'test'")
     check_pinned(source, revision)
     arguments = {"source": str(source), "split": split}
     if str(source) == "hub":

@@ -255,7 +255,7 @@ class ImageDataset(Dataset):
         found = labelled(rows_of_hf(dataset), label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
         pixels = stacked((row[image] for row in pictures), resize, "the dataset", stretch)
-        return cls._checked(pixels, found.labels, found.class_names, found.ids)
+        return cls._checked(pixels, *found)
 
     def _summary(self) -> Iterable[str]:
         shape = "×".join(map(str, self.images.shape[1:]))

@@ -557,7 +557,7 @@ def _options(found: Rows, columns: Sequence[str]) -> list[Any]:
     for row, value in enumerate(values if found.are_cells else ()):
         try:
             values[row] = json.loads(value)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{found.places[row]}: the choices are in one column, so they must be a JSON list "
                 f"({error})"

@@ -130,8 +130,8 @@ def read_classes(
 
     Raises
     ------
-    TypeError, ValueError
-        If `class_names` is not a mapping to texts, or lacks a folder.
+    ValueError
+        If `class_names` lacks a folder.
 
     Warns
     -----
@@ -180,14 +180,6 @@ def _named_folders(
     shown = {readable(folder): folder for folder in sorted(folders)}
     if class_names is None:
         return {folder: name for name, folder in shown.items()}
-    names: Any = class_names
-    if not isinstance(names, Mapping) or not all(
-        name is None or isinstance(name, str) for name in names.values()
-    ):
-        raise TypeError(
-            "class_names must be a mapping from the names of folders to names of classes, such as "
-            '{"n02123045": "cat"}'
-        )
     unknown = [name for name in shown if name not in class_names]
     if unknown:
         raise ValueError(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,23 +65,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.places)
 
-    def values(self, column: str) -> list[Any]:
-        """Return the values of a column, None where a cell is empty."""
-        values = self.columns[column]
-        return [v if v and v.strip() else None for v in values] if self.are_cells else list(values)
-
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the place and the values of each row."""
         for row, place in enumerate(self.places):
             yield place, {name: values[row] for name, values in self.columns.items()}
 
 
-class Labelled(NamedTuple):
-    """Labels of rows, the names of the classes, and ids or None."""
-
-    labels: IntArray
-    class_names: tuple[str, ...]
-    ids: NDArray[np.str_] | None
+Labelled = tuple[IntArray, tuple[str, ...], NDArray[np.str_] | None]
 
 
 def labelled(
@@ -91,7 +81,7 @@ def labelled(
     ids: str | None,
     **needed: str | Sequence[str],
 ) -> Labelled:
-    """Return the labels of rows as numbers, after checking that all columns are there.
+    """Return labels as numbers, names of classes, and ids or None, if all columns are there.
 
     Labels in cells that are all whole numbers are numbers. If the column of labels has names of
     classes of its own and `class_names` has these names, in any order, they number the classes.
@@ -123,7 +113,7 @@ def labelled(
         )
     check_columns(found, label=label, ids=ids, **needed)
     own = found.class_names.get(label)
-    labels: Any = found.values(label)
+    labels: Any = list(found.columns[label])
     if found.are_cells:
         labels = _as_numbers(labels, class_names)
     if own is not None and class_names is not None and set(own) <= set(class_names):
@@ -132,14 +122,14 @@ def labelled(
     integers, names = checked_classes(
         labels, own if class_names is None else class_names, found.places.__getitem__
     )
-    return Labelled(integers, names, ids_of(found, ID if ids is None and label != ID else ids))
+    return integers, names, ids_of(found, ID if ids is None and label != ID else ids)
 
 
 def ids_of(found: Rows, column: str | None) -> NDArray[np.str_] | None:
     """Return the ids in a column, or None if there is no such column or it has none."""
     if column is None or column not in found.columns:
         return None
-    ids = [None if is_missing(one) else as_text(one) for one in found.values(column)]
+    ids = [None if is_missing(one) else as_text(one) for one in found.columns[column]]
     if ids.count(None) == len(ids):
         return None
     if None in ids:
@@ -344,7 +334,10 @@ def read_csv(
                 f"{listed_columns(names)}; quote cells that have {sep!r} in them, or pass another "
                 "sep="
             )
-    columns = {name: [cells[i] for _, cells in lines] for i, name in enumerate(names)}
+    columns = {
+        name: [cells[i] if cells[i].strip() else None for _, cells in lines]
+        for i, name in enumerate(names)
+    }
     places = [where for where, _ in lines]
     return Rows(str(path), columns, places, are_cells=True, decimal=decimal)
 
@@ -394,8 +387,6 @@ def _text_of(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
     content = path.read_bytes()
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError(f"{path} is in UTF-16; save it as UTF-8")
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         return content.decode("utf-8")
@@ -600,13 +591,7 @@ class FileDataset(Dataset):
         with replaced(target) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is known since the samples were first read
             fill(temporary, content.encode())
-            try:
-                again: Self = getattr(type(self), loader)(temporary, **self._reading())
-            except ValueError as error:
-                reason = str(error).replace(str(temporary), str(target))
-                raise ValueError(
-                    f"{target} is not written: it could not be read: {reason}"
-                ) from None
+            again: Self = getattr(type(self), loader)(temporary, **self._reading())
             self._check_same(again, target)
         source = again.source or {}
         return again.with_source(source["loader"], **source["arguments"] | {"path": target})

@@ -176,7 +176,7 @@ class TableDataset(FileDataset):
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
             )
-        data = cls(checked_ids(found.ids, len(rows)), *found[:2], columns=made)
+        data = cls(checked_ids(found[2], len(rows)), *found[:2], columns=made)
         data._warn_of_contradictions()
         data._warn_of_gaps()
         return data
@@ -339,7 +339,7 @@ def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str,
     for name in names:
         try:
             check_whole_characters([name], "the column name")
-            made[name] = make(name, rows.values(name), name in codes)
+            made[name] = make(name, rows.columns[name], name in codes)
         except ValueError as error:
             problems.append(str(error))
     if problems:

@@ -101,7 +101,7 @@ class TextDataset(FileDataset):
         ids: str | None = None,
     ) -> Self:
         found = labelled(rows, label, class_names, ids, text=text)
-        pairs = zip(rows.values(text), rows.places, strict=True)
+        pairs = zip(rows.columns[text], rows.places, strict=True)
         words = tuple(checked_text(value, "text", place) for value, place in pairs)
         return cls._made(words, *found)
 

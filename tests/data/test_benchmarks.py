@@ -107,7 +107,7 @@ def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
         ("What?,a,b,c,d,E", "line 2: the answer must be a letter from A to D, not 'E'"),
         ("What?,a,b,c,d,", "line 2: the answer must be a letter from A to D, not ''"),
         ("What?,a,b,c,d,AB", "line 2: the answer must be a letter from A to D, not 'AB'"),
-        (",a,b,c,d,A", "line 2: the question is empty"),
+        (",a,b,c,d,A", "line 2: the question is missing"),
     ],
 )
 def test_a_bad_mmlu_line_is_named(tmp_path, line, message):

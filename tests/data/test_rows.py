@@ -42,7 +42,7 @@ def test_what_is_no_file_of_text_is_named(read, tmp_path):
     for path, error, facts in (
         (tmp_path / "none", FileNotFoundError, "none is not a file"),
         (tmp_path, FileNotFoundError, "is not a file"),
-        (wide, ValueError, "wide is in UTF-16.*UTF-8"),
+        (wide, ValueError, "wide, line 1: byte 0xff .*UTF-8"),
         (empty, ValueError, "is empty"),
     ):
         with pytest.raises(error, match=facts):

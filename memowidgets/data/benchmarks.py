@@ -138,7 +138,9 @@ def _rows(
             )
     if is_hub:
         patterns = [pattern for part in parts for pattern in benchmark.hub_files(part)]
-        folder, commit = hub_folder(benchmark.repository, revision or benchmark.revision, patterns)
+        folder, commit = hub_folder(
+            benchmark.repository, benchmark.revision if revision is None else revision, patterns
+        )
     elif not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a file or folder")
     rows = []

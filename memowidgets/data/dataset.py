@@ -366,10 +366,7 @@ def _series(values: Any) -> pd.Series[Any]:
 
     if isinstance(values, np.ndarray) and values.ndim == 1:
         return pd.Series(values, dtype="category" if values.dtype == object else None)
-    column = np.empty(len(values), dtype=object)  # which keeps lists and arrays whole
-    for i, value in enumerate(values):
-        column[i] = value
-    return pd.Series(column, dtype=object)
+    return pd.Series(list(values), dtype=object)
 
 
 def _at(values: Any, positions: IntArray) -> Any:
@@ -437,8 +434,8 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
         raise ValueError(
             f"labels must be a list of one for each sample, not of shape {array.shape}"
         )
-    is_whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and not (array % 1).any())
-    if not is_whole:
+    is_real = array.dtype.kind == "f" and np.isfinite(array).all()
+    if array.dtype.kind not in "iub" and (not is_real or (array % 1).any()):
         raise ValueError(
             f"labels must be integers from 0, not {array.dtype}; number the classes and pass "
             "their names as class_names"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from memowidgets.data import fetch_mcq
-from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS, MMLU_SUBJECTS
+from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS
 
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
 
@@ -51,12 +51,6 @@ def mmlu(tmp_path):
     write(tmp_path / "data/val/anatomy_val.csv", "Which vein?,a,b,c,d,C\nHow?,a,b,c,d,A\n")
     write(tmp_path / "data/auxiliary_train/race.csv", "Which book?,a,b,c,d,C\nWho?,a,b,c,d,A\n")
     return tmp_path
-
-
-def test_mmlu_has_57_subjects_in_four_fields():
-    assert len(MMLU_SUBJECTS) == 57
-    assert set(MMLU_SUBJECTS.values()) == set(MMLU_FIELDS)
-    assert sorted(MMLU_FIELDS) == list(MMLU_FIELDS)
 
 
 def test_mmlu_from_the_authors_folder(mmlu):
@@ -105,9 +99,6 @@ def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
     [
         ("What?,a,b,c,A", "line 2: 5 cells, .* 6 columns, 'question'"),
         ("What?,a,b,c,d,E", "line 2: the answer must be a letter from A to D, not 'E'"),
-        ("What?,a,b,c,d,", "line 2: the answer must be a letter from A to D, not ''"),
-        ("What?,a,b,c,d,AB", "line 2: the answer must be a letter from A to D, not 'AB'"),
-        (",a,b,c,d,A", "line 2: the question is missing"),
     ],
 )
 def test_a_bad_mmlu_line_is_named(tmp_path, line, message):
@@ -145,13 +136,10 @@ def test_arc_has_letters_or_numbers_and_three_to_five_options(tmp_path):
     ("record", "message"),
     [
         (lettered("y", "E"), "the answer 'E' is not exactly one of the options' labels A, B, C, D"),
-        (lettered("y", "A", "AAB"), "exactly one"),
         (lettered("y", ""), "the answer is missing"),
         ({"id": "y", "question": {"stem": "?"}, "answerKey": "A"}, "choices are missing"),
         ({"id": "y", "question": {"choices": [{}]}, "answerKey": "A"}, "'A' is not exactly one"),
         (lettered("x", "A"), "the id 'x' is already used in"),
-        (lettered("y", "A", "A"), "2 to 10 options, not 1"),
-        ({**lettered("y", "A"), "question": None}, "choices are missing"),
     ],
 )
 def test_a_bad_arc_line_is_named(tmp_path, record, message):
@@ -204,10 +192,7 @@ def test_ethics_from_the_authors_folder(tmp_path):
     ("text", "message"),
     [
         ("label,input\n2,I lied.\n", "line 2: .*'2' is not one of the 2 options"),
-        ("label,input\n1,I lied.\n,I ran.\n", "line 3: the answer is missing"),
-        ("label,input\n1,I lied, twice.\n", "line 2: 3 cells, .* 2 columns"),
         ("1,I lied.\n0,So.\n", r"cm_test\.csv\) has no column 'input'; its columns: '1'"),
-        ("", "is empty"),
     ],
 )
 def test_a_bad_ethics_file_is_named(tmp_path, text, message):

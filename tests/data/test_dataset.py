@@ -271,40 +271,25 @@ def _csv(folder):
     return mw.data.TextDataset.from_csv(path, label="intent", class_names=NAMES)
 
 
-def _jsonl(folder):
-    path = folder / "texts.jsonl"
-    rows = [{"t": text, "y": int(y)} for text, y in zip(TEXTS, LABELS, strict=True)]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return mw.data.TextDataset.from_jsonl(path, text="t", label="y", class_names=NAMES)
-
-
 def _table(folder):
     path = folder / "table.csv"
     pd.DataFrame(VALUES).assign(outcome=LABELS, x=0).to_csv(path, index=False)
     return mw.data.TableDataset.from_csv(path, label="outcome", categorical=["age"], drop=["x"])
 
 
-def _question_records():
-    return [
-        {"question": text, "choices": ["a", "b", "c"], "answer": int(y), "k": "v"}
+def _questions(folder):
+    rows = [
+        {"stem": text, "choices": ["a", "b", "c"], "answer": int(y), "k": "v"}
         for text, y in zip(TEXTS, LABELS, strict=True)
     ]
-
-
-def _questions_jsonl(folder):
     path = folder / "questions.jsonl"
-    path.write_text("\n".join(map(json.dumps, _question_records())))
+    path.write_text("\n".join(map(json.dumps, rows)))
     return mw.data.MCQDataset.from_jsonl(
-        path, template=["{question} {options}:", "{options} {question} {k}:"], prompt_seed=4
+        path,
+        columns={"question": "stem"},
+        template=["{question} {options}:", "{options} {question} {k}:"],
+        prompt_seed=4,
     )
-
-
-def _questions_csv(folder):
-    path = folder / "questions.csv"
-    lines = [f"{row['question']},{row['answer']}\n" for row in _question_records()]
-    path.write_text("stem,key\n" + "".join(lines))
-    columns = {"question": "stem", "answer": "key"}
-    return mw.data.MCQDataset.from_csv(path, columns=columns, choices=["no", "yes", "never"])
 
 
 def _pets(folder):
@@ -337,11 +322,9 @@ def _mmlu(folder):
 MADE = {
     "digits": lambda _: mw.data.load_digits(canaries=0.05, seed=3),
     "patients": lambda _: mw.data.make_mcqs(40, atypical=0.1, seed=2),
-    "texts, CSV": _csv,
-    "texts, JSON Lines": _jsonl,
+    "texts": _csv,
     "table": _table,
-    "questions, JSON Lines": _questions_jsonl,
-    "questions, CSV": _questions_csv,
+    "questions": _questions,
     "folder": lambda folder: mw.data.ImageDataset.from_folder(_pets(folder)),
     "zip": _zipped,
     "CIFAR-10": _batches,

@@ -82,13 +82,6 @@ def test_values_keep_their_kinds():
     assert repr(data) == "TableDataset(60 rows of 2 numbers and 3 categories, 2 classes)"
 
 
-def test_a_column_of_pandas_category_type_is_categorical():
-    table = frame(holes=False).astype({"age": "category"})
-    as_category = TableDataset.from_frame(table, "outcome")
-    named = TableDataset.from_frame(frame(holes=False), "outcome", categorical=["age"])
-    assert as_category.content_hashes() == named.content_hashes()
-
-
 def test_missing_values_are_said_and_shown():
     with pytest.warns(
         UserWarning, match=r"3 values are missing, in 'ward' \(1\), 'pressure' \(2\)"
@@ -133,6 +126,7 @@ def changed(**columns):
     [
         (frame(), {"label": "label"}, "no column 'label'; its columns: 'age', .*label="),
         (frame(), {"ids": "name"}, "no column 'name'.*ids="),
+        (frame(), {"columns": ["nothing"]}, "no column 'nothing'.*columns="),
         (frame(), {"categorical": ["code"]}, "no column 'code'.*categorical="),
         (changed(age=None), {}, "the column 'age' has no value"),
         (changed(age=[1, "a"] * 3), {}, "'age' has a value of type int"),
@@ -256,22 +250,3 @@ def test_columns_names_those_that_a_model_reads(tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     same = TableDataset.from_csv(tmp_path / "t.csv", label="outcome", columns=["age", "ward"])
     assert same.content_hashes() == data.content_hashes()
-
-
-@pytest.mark.parametrize(
-    ("how", "facts"),
-    [
-        ({"columns": ["nothing"]}, ["'nothing'", "columns="]),
-    ],
-)
-def test_columns_that_cannot_be_meant_are_refused(how, facts):
-    table = pd.DataFrame(
-        {
-            "age": [1, 2, 3, 4],
-            "ward": ["A", "B"] * 2,
-            "label": [0, 1] * 2,
-        }
-    )
-    with pytest.raises(ValueError, match=facts[-1]) as error:
-        TableDataset.from_frame(table, **how)
-    assert all(fact in str(error.value).replace("Row", "row") for fact in facts)

@@ -506,3 +506,51 @@ def value_of(sample: Any, name: str) -> Any:
     if isinstance(sample, dict):
         return sample.get(name)
     return getattr(sample, name, None)
+
+
+def kind_of(samples: Any) -> str | None:
+    """Return the kind of samples in a sequence, by the first one.
+
+    Parameters
+    ----------
+    samples : sequence
+        A dataset, an array of images, or a list of texts or records.
+
+    Returns
+    -------
+    str or None
+        ``"pixels"`` (an array of images), or the kind of the first sample by `kind_of_sample`.
+
+    Examples
+    --------
+    >>> kind_of(["a text"]), kind_of([{"question": "Why?", "choices": ["a", "b"]}])
+    ('text', 'question')
+    """
+    if isinstance(samples, np.ndarray) and samples.dtype.kind in "fiub":
+        return "pixels"
+    return kind_of_sample(samples[0])
+
+
+def kind_of_sample(sample: Any) -> str | None:
+    """Return the kind of one sample.
+
+    Returns
+    -------
+    str or None
+        ``"text"``, ``"record"`` (one with a text), ``"image"``, ``"question"``, ``"row"`` (of a
+        table), ``"withheld"`` (an id and a label alone), or None.
+    """
+    signs = {
+        "text": isinstance(sample, str),
+        "image": _has(sample, "image"),
+        "question": value_of(sample, "question") is not None
+        and value_of(sample, "choices") is not None,
+        "record": isinstance(value_of(sample, "text"), str),
+        "row": isinstance(getattr(sample, "values", None), Mapping),
+        "withheld": _has(sample, "id", "label"),
+    }
+    return next((kind for kind, is_there in signs.items() if is_there), None)
+
+
+def _has(sample: Any, *names: str) -> bool:
+    return all(value_of(sample, name) is not None for name in names)

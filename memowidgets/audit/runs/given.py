@@ -55,10 +55,11 @@ from memowidgets.data.dataset import (
     checked_class_names,
     checked_ids,
     checked_labels,
+    kind_of,
+    kind_of_sample,
     value_of,
     warn_of_absent,
 )
-from memowidgets.data.kinds import kind_of, kind_of_sample
 from memowidgets.data.tables import columns_to_show
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss

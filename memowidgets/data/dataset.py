@@ -189,7 +189,10 @@ class Dataset(abc.ABC):
         TextDataset(2 texts, 2 classes, 1 canaries)
         """
         if kind != "mislabelled":
-            raise ValueError(f"unknown kind of canaries {kind!r}; valid: 'mislabelled'")
+            raise ValueError(
+                f"unknown kind of canaries {kind!r}; valid: 'mislabelled', and for images 'ood' or "
+                "a dataset"
+            )
         rng = np.random.default_rng(seed)
         mask, chosen = self._planted(n, rng)
         labels = self.labels.copy()

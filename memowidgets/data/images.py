@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.checks import check_finite, check_same_order, real_numbers
 from memowidgets.data.dataset import (
     Dataset,
-    IntArray,
     checked_classes,
     checked_ids,
     writable,
@@ -32,7 +31,6 @@ from memowidgets.data.rows import labelled, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted
 
-_KINDS = ("mislabelled", "ood")
 _MOST_DIGITS = 5
 _A_FILE = 60  # characters of an id in the name of a file
 _LAYOUTS = ("NHWC", "NCHW")
@@ -93,7 +91,7 @@ class ImageDataset(Dataset):
         images: ArrayLike,
         labels: ArrayLike,
         class_names: Sequence[str] | None = None,
-        ids: Sequence[str] | None = None,
+        ids: Iterable[str] | None = None,
         layout: str | None = None,
     ) -> Self:
         """Create a dataset from arrays in memory.
@@ -132,17 +130,7 @@ class ImageDataset(Dataset):
         integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
-        return cls._checked(pixels, integers, names, ids)
-
-    @classmethod
-    def _checked(
-        cls,
-        pixels: NDArray[np.uint8],
-        labels: IntArray,
-        class_names: tuple[str, ...],
-        ids: Iterable[str] | None,
-    ) -> Self:
-        data = cls(checked_ids(ids, len(pixels)), labels, class_names, images=pixels)
+        data = cls(checked_ids(ids, len(pixels)), integers, names, images=pixels)
         data._warn_of_contradictions()
         return data
 
@@ -255,7 +243,7 @@ class ImageDataset(Dataset):
         found = labelled(rows_of_hf(dataset), label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
         pixels = stacked((row[image] for row in pictures), resize, "the dataset", stretch)
-        return cls._checked(pixels, *found)
+        return cls.from_arrays(pixels, *found, layout="NHWC")
 
     def _summary(self) -> Iterable[str]:
         shape = "×".join(map(str, self.images.shape[1:]))
@@ -336,10 +324,7 @@ class ImageDataset(Dataset):
         ValueError
             If there are more canaries than images, or the kind is unknown.
         """
-        if not isinstance(kind, ImageDataset) and kind not in _KINDS:
-            valid = ", ".join(map(repr, _KINDS))
-            raise ValueError(f"unknown kind of canaries {kind!r}; valid: {valid}, or a dataset")
-        if kind == "mislabelled":
+        if not isinstance(kind, ImageDataset) and kind != "ood":
             return super().with_canaries(n, kind, seed)
         rng = np.random.default_rng(seed)
         mask, chosen = self._planted(n, rng)

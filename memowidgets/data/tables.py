@@ -343,13 +343,11 @@ def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str,
         except ValueError as error:
             problems.append(str(error))
     if problems:
-        raise ValueError(
-            ". ".join([problems[0], *(f"{p[0].upper()}{p[1:]}" for p in problems[1:])])
-        )
+        raise ValueError(". And ".join(problems))
     return made
 
 
-def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
+def _column(name: str, values: Sequence[Any], is_category: bool) -> NDArray[Any]:
     """Return a column as real numbers, or as texts, or raise an error that names it."""
     gaps = [is_missing(value) for value in values]
     if all(gaps):
@@ -413,7 +411,7 @@ def _warn_of_ids(name: str, there: list[Any]) -> None:
 
 
 def _csv_column(
-    name: str, cells: list[str | None], is_category: bool, decimal: str = "."
+    name: str, cells: Sequence[Any], is_category: bool, decimal: str = "."
 ) -> NDArray[Any]:
     """Return a CSV column: numbers if all cells are, but for those that stand for none.
 
@@ -423,8 +421,8 @@ def _csv_column(
     try:
         numbers = [None if cell is None else _number(cell, decimal) for cell in there]
     except ValueError:
-        return _column(name, list(cells), is_category)
-    return _column(name, list(there) if is_category else list(numbers), is_category)
+        return _column(name, cells, is_category)
+    return _column(name, there if is_category else numbers, is_category)
 
 
 def _number(cell: str, decimal: str) -> float:

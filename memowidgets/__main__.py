@@ -54,8 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
     on = "train a small audit on a device, such as cuda, and compare it with the CPU"
     doctor.add_argument("--device", metavar="NAME", help=on)
-    file = "write versions, checks and timings to a file, to attach to an issue: no path, no name"
-    doctor.add_argument("--json", type=Path, metavar="FILE", help=file)
     doctor.set_defaults(run=_doctor, parser=doctor)
     _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
     _add_report(commands.add_parser("report", help="write a run's report: one offline page"))
@@ -96,7 +94,7 @@ def _add_places(command: argparse.ArgumentParser) -> None:
 def _doctor(chosen: argparse.Namespace) -> int:
     from memowidgets.doctor import examine
 
-    failed, checks = False, []
+    failed = False
     if chosen.device is None:
         for finding in examine():
             print(finding, flush=True)
@@ -106,13 +104,7 @@ def _doctor(chosen: argparse.Namespace) -> int:
 
         for check in check_device(chosen.device):
             print(check, flush=True)
-            checks.append(check)
             failed |= check.wrong
-    if chosen.json is not None:
-        from memowidgets.commands import write_report
-
-        write_report(chosen.json, chosen.device, checks)
-        print(f"Attach {visible(str(chosen.json))} to an issue.")
     return int(failed)
 
 
@@ -126,9 +118,9 @@ def _demo(chosen: argparse.Namespace) -> int:
 
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
-    from memowidgets.commands.runs import check_options, check_samples, refusing
+    from memowidgets.commands.runs import check_free, check_samples, refusing
 
-    check_options(chosen.page, chosen.tau, chosen.metric, overwrite=chosen.overwrite)
+    check_free(chosen.page, overwrite=chosen.overwrite)
     audit = opened(chosen.run_dir, chosen.data, chosen.model)
     if chosen.include_samples:
         check_samples(audit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from memowidgets.extras import PURPOSES, installed, pip_install
+from memowidgets.extras import PURPOSES, pip_install
 
-__all__ = ["Finding", "examine", "versions"]
+__all__ = ["Finding", "examine"]
 
-_PACKAGE = Path(__file__).parent
 _TESTED_PYTHONS = ((3, 11), (3, 13))
 _GIB = 2**30
 
@@ -85,9 +83,8 @@ def _python() -> Finding:
 
 
 def _packages() -> Iterator[Finding]:
-    tested = _tested_versions()
     for requirement, extra in _requirements():
-        yield _package(requirement, tested.get(requirement.name), extra)
+        yield _package(requirement, extra)
 
 
 def _requirements() -> Iterator[tuple[Requirement, str | None]]:
@@ -103,12 +100,7 @@ def _requirements() -> Iterator[tuple[Requirement, str | None]]:
                 yield requirement, extra
 
 
-def versions() -> dict[str, str]:
-    """Return the version of each installed package that memowidgets and its extras need."""
-    return installed(["memowidgets", *(requirement.name for requirement, _ in _requirements())])
-
-
-def _package(requirement: Requirement, tested: str | None, extra: str | None) -> Finding:
+def _package(requirement: Requirement, extra: str | None) -> Finding:
     name, essential = requirement.name, extra is None
     fix = f"pip install '{name}{requirement.specifier}'" if extra is None else pip_install(extra)
     try:
@@ -118,23 +110,7 @@ def _package(requirement: Requirement, tested: str | None, extra: str | None) ->
         return Finding(f"{name} is not installed{purpose}", fix, essential=essential)
     if not requirement.specifier.contains(version, prereleases=True):
         return Finding(f"{name} {version} is too old", fix, essential=essential)
-    return _compared(name, version, tested)
-
-
-def _compared(name: str, version: str, tested: str | None) -> Finding:
-    plain = version.partition("+")[0]  # torch 2.13.0+cpu is 2.13.0
-    if tested is None or plain == tested:
-        return Finding(f"{name} {version}")
-    return Finding(
-        f"{name} {version} (tested: {tested})", f"if something fails: pip install {name}=={tested}"
-    )
-
-
-def _tested_versions() -> dict[str, str]:
-    """Return the versions in constraints.txt, which lies at a checkout's root; else none."""
-    file = _PACKAGE.parent / "constraints.txt"
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    return dict(re.findall(r"^([\w.-]+)==(\S+)", text, flags=re.MULTILINE))
+    return Finding(f"{name} {version}")
 
 
 def _device() -> Finding:
@@ -155,9 +131,7 @@ def _device() -> Finding:
 
 def _notebook() -> Iterator[Finding]:
     try:
-        yield _compared(
-            "ipykernel", metadata.version("ipykernel"), _tested_versions().get("ipykernel")
-        )
+        yield Finding(f"ipykernel {metadata.version('ipykernel')}")
     except metadata.PackageNotFoundError:
         yield Finding("ipykernel is not installed (needed for notebooks)", pip_install("lab"))
     extensions = Path(sys.prefix, "share", "jupyter", "labextensions")

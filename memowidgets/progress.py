@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from memowidgets.visible import visible
 
@@ -110,15 +108,13 @@ def duration_in_words(seconds: float) -> str:
 
 
 _APART = 0.05  # seconds between two pictures of a bar
-_SHORT_SECONDS = 2.0  # shorter work leaves no line in a log file
 
 
 @contextmanager
 def shown(progress: Progress | None) -> Iterator[Progress]:
     """Yield the caller's own progress, or one that draws a bar until the work ends.
 
-    Where the output is a file, a bar would leave hundreds of lines. Then one line is written when
-    the work has ended.
+    Where the error output is a file, a bar would leave hundreds of lines, so there is none.
     """
     if progress is not None:
         if not callable(getattr(progress, "report", None)):
@@ -126,79 +122,26 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
         yield progress
         return
     from tqdm.auto import tqdm
+    from tqdm.std import tqdm as of_text
 
-    logged = None if _is_drawn(tqdm) else _Logged()
-    with tqdm(total=None, leave=False, file=None if logged is None else _Nowhere()) as bar:
+    is_text = getattr(tqdm, "display", None) is of_text.display  # and not a notebook's
+    with tqdm(total=None, leave=False, disable=is_text and not sys.stderr.isatty()) as bar:
         drawn: tuple[str, float] = "", 0.0
 
         def draw(step: Step) -> None:
             nonlocal drawn
-            if bar.disable:
-                return
-            if logged is not None:
-                logged.note(step)
-                return
             now = time.monotonic()
-            if step.what == drawn[0] and now < drawn[1] + _APART and step.done < step.total:
-                return  # each row of a user's data is reported
+            is_soon = step.what == drawn[0] and now < drawn[1] + _APART and step.done < step.total
+            if bar.disable or is_soon:  # each row of a user's data is reported
+                return
             drawn = step.what, now
             if step.total != bar.total:
                 bar.reset(step.total)
-            words = visible(_words(step))  # a layer's name is from a file
+            words = f"{step.what} ({step.detail})" if step.detail else step.what
+            words = visible(words)  # a layer's name is from a file
             if step.done != bar.n or bar.desc != f"{words}: ":
                 bar.set_description(words, refresh=step.done == bar.n)
                 bar.update(step.done - bar.n)
 
         yield Progress(draw)
         bar.total = bar.n  # done, if before its end: else a red bar stays in the notebook
-    if logged is not None:
-        logged.write()
-
-
-def _is_drawn(tqdm: Any) -> bool:
-    """Whether a bar can move: in a notebook, or where the error output is a terminal."""
-    from tqdm.std import tqdm as of_text
-
-    return getattr(tqdm, "display", None) is not of_text.display or sys.stderr.isatty()
-
-
-def _words(step: Step) -> str:
-    return f"{step.what} ({step.detail})" if step.detail else step.what
-
-
-class _Nowhere(io.TextIOBase):
-    """Output that is not kept."""
-
-    def write(self, text: str, /) -> int:
-        return len(text)
-
-
-class _Logged:
-    """The line for a log file: the part of the work that took longest, and the time of all."""
-
-    def __init__(self) -> None:
-        self._began = self._since = time.monotonic()
-        self._seconds: dict[str, float] = {}
-        self._steps: dict[str, Step] = {}
-        self._now = ""
-
-    def note(self, step: Step) -> None:
-        self._count()
-        self._now = step.what
-        self._steps[step.what] = step
-
-    def write(self) -> None:
-        self._count()
-        seconds = self._since - self._began
-        if not self._steps or seconds < _SHORT_SECONDS:
-            return
-        step = self._steps[max(self._steps, key=lambda what: self._seconds.get(what, 0.0))]
-        counts = f": {step.done} of {step.total}" if step.done else ""
-        sys.stderr.write(f"{visible(step.what)}{counts}, {seconds:.0f} s\n")
-        sys.stderr.flush()
-
-    def _count(self) -> None:
-        """Add the time since the last report to what was done in it."""
-        now = time.monotonic()
-        self._seconds[self._now] = self._seconds.get(self._now, 0.0) + now - self._since
-        self._since = now

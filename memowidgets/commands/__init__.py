@@ -1,7 +1,7 @@
 """Commands of ``python -m memowidgets`` that need no notebook."""
 
 from memowidgets.commands.demo import demo
-from memowidgets.commands.device_check import check_device, write_report
+from memowidgets.commands.device_check import check_device
 from memowidgets.commands.runs import CommandError, listing, opened, refusing
 
 __all__ = [
@@ -11,5 +11,4 @@ __all__ = [
     "listing",
     "opened",
     "refusing",
-    "write_report",
 ]

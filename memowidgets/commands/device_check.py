@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memowidgets.commands.runs import CommandError
-from memowidgets.files import write_whole
 from memowidgets.progress import Progress
-from memowidgets.visible import first_line, visible
+from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
@@ -54,8 +49,6 @@ class Check:
         How to fix it. Empty if nothing is wrong.
     wrong : bool
         Whether the device must not be used until it is fixed.
-    numbers : mapping of str to float
-        The numbers behind `here`, `there` and `said`, with their units in their names.
 
     Examples
     --------
@@ -69,14 +62,12 @@ class Check:
     said: str = ""
     fix: str = ""
     wrong: bool = False
-    numbers: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         sign = "WRONG" if self.wrong else "note" if self.fix else "ok"
         fix = f"; fix: {self.fix}" if self.fix else ""
-        return (
-            f"{sign:<6} {self.what:<30} {self.here:<12} {self.there:<12} {self.said}{fix}".strip()
-        )
+        line = f"{sign:<6} {self.what:<30} {self.here:<12} {self.there:<12} {self.said}{fix}"
+        return line.strip()
 
 
 def check_device(name: str) -> Iterator[Check]:
@@ -178,10 +169,8 @@ def _gaps(what: str, here: Audit, device: str) -> Check:
     end = here.evidence.names.record("final")
     one, other = (np.asarray(run.gaps_of(end, run.design.members)) for run in runs)
     off = float(np.abs(one - other).max() / np.std(one))
-    said, wrong = "standard deviations at most", not off <= _OFF
-    said += f"; rounding explains {_OFF}" if wrong else ""
-    numbers = {"largest_difference_in_standard_deviations": off}
-    return _compared_row(what, off, said, numbers, wrong=wrong)
+    said = f"standard deviations at most; rounding explains {_OFF}"
+    return _compared_row(what, off, said, wrong=not off <= _OFF)
 
 
 def _truth(what: str, here: Audit, there: Audit) -> Check:
@@ -195,18 +184,13 @@ def _truth(what: str, here: Audit, there: Audit) -> Check:
 def _order(what: str, one: Any, other: Any) -> Check:
     """Compare the order of the samples after two trainings, whose values differ by rounding."""
     rank = float(one.rank().corr(other.rank()))
-    off = float(np.abs(one - other).max())
-    said, wrong = f"at most; rank correlation {rank:.3f}", not rank >= _SAME_ORDER[what]
-    said += f", below {_SAME_ORDER[what]}" if wrong else ""
-    numbers = {"largest_difference": off, "rank_correlation": rank}
-    return _compared_row(what, off, said, numbers, wrong=wrong)
+    said = f"at most; rank correlation {rank:.3f}, at least {_SAME_ORDER[what]} where nothing errs"
+    wrong = not rank >= _SAME_ORDER[what]
+    return _compared_row(what, float(np.abs(one - other).max()), said, wrong=wrong)
 
 
-def _compared_row(
-    what: str, off: float, said: str, numbers: Mapping[str, float], *, wrong: bool
-) -> Check:
-    fix = _UPDATE if wrong else ""
-    return Check(what, "", f"off by {off:.1g}", said, fix, wrong=wrong, numbers=numbers)
+def _compared_row(what: str, off: float, said: str, *, wrong: bool) -> Check:
+    return Check(what, "", f"off by {off:.1g}", said, _UPDATE if wrong else "", wrong)
 
 
 def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
@@ -220,11 +204,8 @@ def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
         fix = "train in the precision float32"
         return Check(what, "", "fails", first_line(error), fix)
     ends = (made.evidence.names.record("final") for made in (here, audit))
-    losses = [float(end.train_loss) for end in ends]
-    one, other = (f"loss {loss:.3f}" for loss in losses)
-    said = f"the CPU's in float32; auto means {auto} on the device"
-    numbers = {"cpu_loss_in_float32": losses[0], "device_loss_in_bfloat16": losses[1]}
-    return Check(what, one, other, said, numbers=numbers)
+    one, other = (f"loss {float(end.train_loss):.3f}" for end in ends)
+    return Check(what, one, other, f"the CPU's in float32; auto means {auto} on the device")
 
 
 def _steps(learner: Learner) -> None:
@@ -272,64 +253,4 @@ def _psmi(what: str, device: str) -> Check:
 def _times(what: str, here: float, there: float) -> Check:
     slow = there > here
     said = f"{there / here:.1f} times as slow" if slow else f"{here / there:.1f} times as fast"
-    numbers = {"cpu_seconds": here, "device_seconds": there}
-    return Check(what, _spoken(here), _spoken(there), said, numbers=numbers)
-
-
-def _spoken(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds * 1e6:.0f} us"
-
-
-def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> None:
-    """Write versions, hardware, verdicts and numbers as JSON, for an issue about a device.
-
-    Parameters
-    ----------
-    file : Path
-        The file, which is replaced.
-    device : str or None
-        Device that was checked; None if none was.
-    checks : sequence of Check
-        The rows of its table.
-
-    Raises
-    ------
-    CommandError
-        If the file cannot be written.
-    """
-    from memowidgets.doctor import versions
-
-    found = {
-        "format": 1,
-        "packages": versions(),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "device": None if device is None else {"name": device, "model": _model_of(device)},
-        "checks": [
-            {
-                "what": check.what or "device",
-                "verdict": "wrong" if check.wrong else "note" if check.fix else "ok",
-                "numbers": {k: v for k, v in check.numbers.items() if math.isfinite(v)},
-            }
-            for check in checks
-        ],
-    }
-    text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        write_whole(file, text.encode(), mode=0o666)
-    except OSError as error:
-        raise CommandError(
-            f"{visible(str(file))} cannot be written ({error.strerror}); pass another --json"
-        ) from None
-
-
-def _model_of(device: str) -> str:
-    import torch
-
-    with suppress(RuntimeError, AssertionError):  # the checks say what is wrong with it
-        return torch.cuda.get_device_name(device) if device.startswith("cuda") else ""
-    return ""
+    return Check(what, f"{1e3 * here:.3g} ms", f"{1e3 * there:.3g} ms", said)

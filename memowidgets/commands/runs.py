@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -28,23 +27,6 @@ class CommandError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(visible(message, _MOST_CHARACTERS))
-
-
-def check_options(page: Path, tau: float | None, metric: str | None, *, overwrite: bool) -> None:
-    """Refuse what a report cannot be written with, before anything is computed.
-
-    Raises
-    ------
-    CommandError
-        With the option that would be right.
-    """
-    from memowidgets.audit.numbers.scores import SCORES
-
-    if tau is not None and not math.isfinite(tau):
-        raise CommandError(f"--tau must be a finite number, not {tau}")
-    if metric not in (None, *SCORES):
-        raise CommandError(f"--metric: unknown score {metric!r}; valid: {', '.join(SCORES)}")
-    check_free(page, overwrite=overwrite)
 
 
 def check_free(page: Path, *, overwrite: bool) -> None:

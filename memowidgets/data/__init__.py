@@ -6,11 +6,13 @@ from memowidgets.data.cifar import fetch_cifar10
 from memowidgets.data.dataset import Dataset, WithheldDataset, WithheldSample
 from memowidgets.data.images import ImageDataset, ImageSample
 from memowidgets.data.mcq import MCQDataset, MCQSample
+from memowidgets.data.rows import FileDataset
 from memowidgets.data.tables import TableDataset, TableSample
 from memowidgets.data.texts import TextDataset
 
 __all__ = [
     "Dataset",
+    "FileDataset",
     "ImageDataset",
     "ImageSample",
     "MCQDataset",

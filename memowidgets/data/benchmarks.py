@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from memowidgets.data.mcq import MCQDataset
@@ -20,39 +21,15 @@ from memowidgets.data.rows import (
 )
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
-from memowidgets.visible import listed, quoted
 
 Record = tuple[str, dict[str, Any]]  # its place, and its fields
 
-_SUBJECTS_BY_FIELD = {  # MMLU
-    "STEM": (
-        "abstract_algebra astronomy college_biology college_chemistry college_computer_science "
-        "college_mathematics college_physics computer_security conceptual_physics "
-        "electrical_engineering elementary_mathematics high_school_biology high_school_chemistry "
-        "high_school_computer_science high_school_mathematics high_school_physics "
-        "high_school_statistics machine_learning"
-    ),
-    "humanities": (
-        "formal_logic high_school_european_history high_school_us_history "
-        "high_school_world_history international_law jurisprudence logical_fallacies "
-        "moral_disputes moral_scenarios philosophy prehistory professional_law world_religions"
-    ),
-    "other": (
-        "anatomy business_ethics clinical_knowledge college_medicine global_facts human_aging "
-        "management marketing medical_genetics miscellaneous nutrition professional_accounting "
-        "professional_medicine virology"
-    ),
-    "social sciences": (
-        "econometrics high_school_geography high_school_government_and_politics "
-        "high_school_macroeconomics high_school_microeconomics high_school_psychology "
-        "human_sexuality professional_psychology public_relations security_studies sociology "
-        "us_foreign_policy"
-    ),
-}
-
+_SUBJECTS_BY_FIELD: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("mmlu.json").read_text("utf-8")
+)
 MMLU_FIELDS = tuple(_SUBJECTS_BY_FIELD)
 MMLU_SUBJECTS = {
-    subject: name for name, subjects in _SUBJECTS_BY_FIELD.items() for subject in subjects.split()
+    subject: name for name, subjects in _SUBJECTS_BY_FIELD.items() for subject in subjects
 }
 
 
@@ -89,13 +66,13 @@ def fetch_mcq(
     -------
     MCQDataset
         Questions with the attributes that their authors give; for MMLU ``subject`` and ``field``.
-        Questions with two equal options are kept, and `MCQDataset.duplicates` lists them.
+        Questions with two equal options are kept.
 
     Raises
     ------
     ValueError
-        If name, split or revision is unknown, or a file is not what its authors publish. The
-        message names file and line.
+        If name, split or revision is unknown, a file is not what its authors publish, or its
+        answers are not published. The message names file and line.
     FileNotFoundError
         If there is no such path, or no file of the split in it.
     ConnectionError
@@ -125,9 +102,13 @@ def fetch_mcq(
     benchmark = BENCHMARKS[name]
     check_pinned(source, revision)
     rows, commit = _rows(benchmark, name, split, source, revision)
-    questions = [benchmark.question(*row) for row in rows]
-    found = rows_of_records(questions, [place for place, _ in rows])
-    data = MCQDataset.from_records(found, answers="index", equal_options="keep")
+    questions = [benchmark.question(fields) for _, fields in rows]
+    data = MCQDataset.from_records(
+        rows_of_records(questions, [place for place, _ in rows], f"{name} ({source})"),
+        equal_options="keep",
+        columns=benchmark.columns,
+        choices=benchmark.choices,
+    )
     if name == "mmlu-field":
         data = data.relabel(by="field", options=MMLU_FIELDS)
     arguments: dict[str, Any] = {"name": name, "split": split, "source": str(source)}
@@ -143,30 +124,25 @@ def _rows(
     benchmark: Benchmark, name: str, split: str, source: str | Path, revision: str | None
 ) -> tuple[list[Record], str | None]:
     """Return the records of all requested splits, each with an id, and the hub's commit."""
-    parts = split.split("+")
-    if str(source) != "hub":
-        source = checked_path(source)
-    if str(source) != "hub" and Path(source).is_file():
+    parts, is_hub, commit = split.split("+"), str(source) == "hub", None
+    folder = Path() if is_hub else checked_path(source)
+    if folder.is_file():
         if len(parts) > 1:
             raise ValueError(f"{source} is one file, so it is one split; {split!r} names several")
-        records = benchmark.read_file(Path(source)).records()
-        return _with_ids(name, records, parts[0], joined=False), None
+        return _with_ids(name, benchmark.read_file(folder).records(), split, joined=False), None
+    valid = [known for known, one in benchmark.splits.items() if one.hub or not is_hub]
     for part in parts:
-        known = benchmark.splits.get(part)
-        if known is None or (str(source) == "hub" and known.hub is None):
-            valid = [s for s, p in benchmark.splits.items() if str(source) != "hub" or p.hub]
+        if part not in valid:
             raise ValueError(
                 f"unknown split {part!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
             )
-    commit = None
-    if str(source) == "hub":
+    if is_hub:
         patterns = [pattern for part in parts for pattern in benchmark.hub_files(part)]
-        revision = benchmark.revision if revision is None else revision
-        folder, commit = hub_folder(benchmark.repository, revision, patterns)
-    else:
-        folder = Path(source)
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} is not a file or folder")
+        folder, commit = hub_folder(
+            benchmark.repository, benchmark.revision if revision is None else revision, patterns
+        )
+    elif not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a file or folder")
     rows = []
     for part in parts:
         files = benchmark.files_in(folder, part)
@@ -214,10 +190,12 @@ class Benchmark:
         Repository on the hub, and the folder of the Parquet files in it.
     splits : dict of str to Split
         Splits by name.
-    question : callable
-        Function that turns the place and the fields of a record into fields for `MCQDataset`.
     readers : dict of str to callable
         Functions that read the records of a file, by its suffix.
+    columns, choices
+        As in `MCQDataset.from_records`.
+    question : callable
+        Function that brings the fields of a record into these columns.
     revision : str or None
         Revision of the repository. None means the newest.
     """
@@ -225,8 +203,10 @@ class Benchmark:
     repository: str
     folder: str
     splits: Mapping[str, Split]
-    question: Callable[[str, Mapping[str, Any]], dict[str, Any]]
     readers: Mapping[str, Callable[[Path], Rows]]
+    columns: Mapping[str, str] | None = None
+    choices: Sequence[str] | None = None
+    question: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
     revision: str | None = None
 
     def hub_files(self, split: str) -> tuple[str, str]:
@@ -247,60 +227,28 @@ class Benchmark:
     def files_in(self, folder: Path, split: str) -> list[Path]:
         """Return a split's files in a folder, in the authors' layout or the hub's."""
         own = self.splits[split].files
-        every = [path for path in sorted(folder.rglob("*")) if not path.name.startswith(".")]
         for pattern in (*own, *self.hub_files(split)):
-            files = [
-                path
-                for path in every
-                if PurePath(str(path.relative_to(folder)).lower()).match(pattern.lower())
-                and path.is_file()
-            ]
+            files = [path for path in folder.rglob(pattern) if not path.name.startswith(".")]
             if files:
-                return files
+                return sorted(files)
         raise FileNotFoundError(
             f"{folder} has no file of the split {split!r}, such as {' or '.join(own)}"
         )
 
 
-def _lettered_question(where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a question of ARC, OpenBookQA or CommonsenseQA, whose options have labels."""
-    nested = fields.get("question")
-    inner = nested if isinstance(nested, Mapping) else fields
-    question = next(
-        (inner[name] for name in ("stem", "question_stem", "question") if name in inner), None
-    )
-    choices = inner.get("choices")
-    given: Sequence[Any]
-    texts: Sequence[Any]
-    try:
-        if isinstance(choices, Mapping):
-            given, texts = list(choices["label"]), list(choices["text"])
-        else:
-            given, texts = zip(*((c["label"], c["text"]) for c in choices or ()), strict=True)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{where}: choices must each have a 'label' and a 'text'") from error
-    labels = [str(label).strip() for label in given]
-    key = str(fields.get("answerKey") or "").strip()
-    if not key:
-        raise ValueError(
-            f"{where}: there is no answer. Some authors do not publish the answers of their "
-            "test split; use another split"
-        )
-    if labels.count(key) != 1:
-        raise ValueError(
-            f"{where}: the answer {quoted(key)} is not exactly one of the options' labels "
-            f"{listed(labels, each=10)}"
-        )
-    extra = {
-        name: value
-        for name, value in {**fields, **inner}.items()
-        if name not in ("question", "stem", "question_stem", "choices", "answerKey", "id")
-    }
-    own = {"id": fields.get("id"), "question": question}
-    return extra | own | {"choices": texts, "answer": labels.index(key)}
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of ARC, OpenBookQA or CommonsenseQA as the hub has it, without a nest."""
+    inner = fields.get("question")
+    flat = {**fields, **(inner if isinstance(inner, Mapping) else {})}
+    stem = next((flat.pop(name) for name in ("stem", "question_stem") if name in flat), inner)
+    choices = flat.get("choices")
+    if isinstance(choices, list) and all(isinstance(one, Mapping) for one in choices):
+        flat["choices"] = {key: [one.get(key) for one in choices] for key in ("text", "label")}
+    return {**flat, "question": stem}
 
 
-def _mmlu_question(_where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _with_field(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of MMLU with the field of its subject."""
     subject = str(fields.get("subject") or "").replace(" ", "_")
     known = {"subject": subject, "field": MMLU_SUBJECTS.get(subject) or fields.get("field")}
     return {**fields, **known}
@@ -308,8 +256,8 @@ def _mmlu_question(_where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mmlu_csv(path: Path) -> Rows:
     """Read a file of one subject, without a header; an answer is always a letter."""
-    found = read_csv(path, ("question", *"ABCD", "answer"))
-    letters = [answer.strip() for answer in found.columns["answer"]]
+    found = read_csv(path, header=("question", *"ABCD", "answer"))
+    letters = [str(answer or "").strip() for answer in found.columns["answer"]]
     for place, letter in zip(found.places, letters, strict=True):
         if letter not in ("A", "B", "C", "D"):
             raise ValueError(
@@ -324,27 +272,6 @@ def _mmlu_csv(path: Path) -> Rows:
     return Rows(found.where, columns, found.places)
 
 
-def _ethics_question(where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    label = str(fields.get("label", "")).strip()
-    if label not in ("0", "1"):
-        raise ValueError(
-            f"{where}: the label must be 0 (not wrong) or 1 (wrong), not {described(label)}"
-        )
-    extra = {name: value for name, value in fields.items() if name not in ("label", "input")}
-    own = {"question": fields.get("input"), "choices": ("not wrong", "wrong"), "answer": int(label)}
-    return extra | own
-
-
-def _ethics_csv(path: Path) -> Rows:
-    found = read_csv(path)
-    if not {"label", "input"} <= set(found.columns):
-        raise ValueError(
-            f"{path}: the first line must name the columns label, input, is_short and edited, as "
-            "ETHICS' commonsense files do"
-        )
-    return found
-
-
 def _lettered(repository: str, folder: str, train: str, validation: str, test: str) -> Benchmark:
     """Create a benchmark whose options have letters, from the authors' file names."""
     splits = {
@@ -354,7 +281,7 @@ def _lettered(repository: str, folder: str, train: str, validation: str, test: s
         "test": Split("test", (test,)),
     }
     readers = {".jsonl": read_jsonl, ".parquet": read_parquet}
-    return Benchmark(repository, folder, splits, _lettered_question, readers)
+    return Benchmark(repository, folder, splits, readers, {"answer": "answerKey"}, question=_flat)
 
 
 def _arc(name: str) -> Benchmark:
@@ -371,7 +298,7 @@ _MMLU = Benchmark(
         "dev": Split("dev", ("*_dev.csv", "mmlu-dev.jsonl")),
         "auxiliary_train": Split("auxiliary_train", ("auxiliary_train/*.csv",)),
     },
-    question=_mmlu_question,
+    question=_with_field,
     readers={".jsonl": read_jsonl, ".csv": _mmlu_csv, ".parquet": read_parquet},
 )
 
@@ -385,8 +312,9 @@ _ETHICS = Benchmark(
         "test": Split("test", ("cm_test.csv",)),
         "test-hard": Split(None, ("cm_test_hard.csv",)),
     },
-    question=_ethics_question,
-    readers={".csv": _ethics_csv, ".parquet": read_parquet},
+    readers={".csv": read_csv, ".parquet": read_parquet},
+    columns={"question": "input", "answer": "label"},
+    choices=("not wrong", "wrong"),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {

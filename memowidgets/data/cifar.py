@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import tarfile
-import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +11,11 @@ from numpy.typing import NDArray
 
 from memowidgets.data.dataset import checked_ids
 from memowidgets.data.images import ImageDataset
-from memowidgets.data.pictures import (
-    MOST_BYTES,
-    PictureFile,
-    Pictures,
-    decoded,
-    open_tree,
-    read_classes,
-)
+from memowidgets.data.pictures import Pictures, decoded, open_tree, read_classes
 from memowidgets.data.rows import read_parquet
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
-from memowidgets.visible import quoted, visible
+from memowidgets.visible import quoted
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -35,7 +25,6 @@ _REPOSITORY = "uoft-cs/cifar10"
 _SPLITS = {"train": r"data_batch_[1-5]\.bin", "test": r"test_batch\.bin"}
 _SIDE = 32
 _RECORD = 1 + 3 * _SIDE * _SIDE
-_TAR = (".tar", ".tar.gz", ".tgz")
 
 
 def fetch_cifar10(
@@ -46,9 +35,9 @@ def fetch_cifar10(
     Parameters
     ----------
     source : str or Path
-        ``"hub"`` downloads through `huggingface_hub`, which keeps its own copy. A path is one of
-        the authors' binary batches (a folder, their ``cifar-10-binary.tar.gz``, or one ``.bin``
-        file), or a folder tree ``train/<class>/…``, ``test/<class>/…``, also inside a zip.
+        ``"hub"`` downloads through `huggingface_hub`, which keeps its own copy. A path is a folder
+        with the authors' binary batches (of ``cifar-10-binary.tar.gz``, unpacked), one such
+        ``.bin`` file, or a folder tree ``train/<class>/…``, ``test/<class>/…``, also inside a zip.
     split : {"train", "test", "train+test"}
         Split to load.
     revision : str, optional
@@ -95,8 +84,6 @@ def fetch_cifar10(
     unknown = [part for part in parts if part not in _SPLITS]
     if unknown or len(set(parts)) < len(parts):
         raise ValueError(f"unknown split {split!r}; valid: 'train', 'test', 'train+test'")
-    if len(parts) > 1 and str(source) != "hub" and Path(source).suffix == ".bin":
-        raise ValueError(f"{source} is one file, so it is one split; pass split='train' or 'test'")
     check_pinned(source, revision)
     arguments = {"source": str(source), "split": split}
     if str(source) == "hub":
@@ -105,106 +92,77 @@ def fetch_cifar10(
         found = [_part(checked_path(source), part) for part in parts]
     names = [name for part in found for name in part.ids]
     data = ImageDataset(  # some classes may be absent
-        np.concatenate([part.images for part in found]),
         checked_ids(names, len(names)),
         np.concatenate([part.labels for part in found]),
         CLASSES,
+        images=np.concatenate([part.images for part in found]),
     )
     return data.with_source("fetch_cifar10", **arguments)
 
 
 def _part(path: Path, split: str) -> Pictures:
-    if path.is_dir():
-        batches = sorted(p for p in path.rglob("*.bin") if re.fullmatch(_SPLITS[split], p.name))
-        if batches or any(path.rglob("*_batch*.bin")):
-            return _from_batches([(str(p), p.read_bytes()) for p in batches], split, path)
-        pickles = [found for found in path.rglob("data_batch_1") if found.is_file()]
-        if pickles:
-            raise ValueError(
-                f"{pickles[0]} is a pickle file, which could run any code; download the authors' "
-                "binary version, cifar-10-binary.tar.gz"
-            )
-    elif path.name.endswith(_TAR):
-        return _from_batches(_batches_in(path, split), split, path)
-    elif path.suffix == ".bin" and path.is_file():
+    if path.suffix == ".bin" and path.is_file():
         named = [name for name, pattern in _SPLITS.items() if re.fullmatch(pattern, path.name)]
         if named and split not in named:  # other names are accepted
             raise ValueError(f"{path} is a batch of the {named[0]} images, not of the {split} ones")
-        return _from_batches([(str(path), path.read_bytes())], split, path)
+        return _from_batches([path], split)
+    batches = sorted(path.rglob("*_batch*.bin"))
+    if batches:
+        return _from_batches([p for p in batches if re.fullmatch(_SPLITS[split], p.name)], split)
+    pickles = [found for found in path.rglob("data_batch_1") if found.is_file()]
+    if pickles:
+        raise ValueError(
+            f"{pickles[0]} is a pickle file, which could run any code; download the authors' "
+            "binary version, cifar-10-binary.tar.gz"
+        )
     return _from_tree(path, split)
 
 
 def _from_tree(path: Path, split: str) -> Pictures:
-    with open_tree(path) as files:
-        depths = [  # of the split's folder
-            file.parts.index(split)
-            for file in files
-            if split in file.parts[:-2] and file.parts[-2] in CLASSES
-        ]
-        if not depths:
+    with open_tree(path, below=split) as files:
+        if not files:
             raise FileNotFoundError(
                 f"{path} has no CIFAR-10 {split} images: neither {split}/<class>/… nor binary "
                 f"batches ({'test_batch' if split == 'test' else 'data_batch_1'}.bin)"
             )
-        depth = min(depths)
-        chosen = [
-            PictureFile("/".join(file.parts[depth:]), file.read)
-            for file in files
-            if len(file.parts) > depth and file.parts[depth] == split
-        ]
-        pictures = read_classes(chosen, 1, None, f"{path}, {split}")
+        pictures = read_classes(files, None, f"{path}, {split}")
     strange = sorted(set(pictures.class_names) - set(CLASSES))
     if strange:
         raise ValueError(
             f"{path} is not CIFAR-10: it has a class folder {quoted(strange[0])}; for other "
             "pictures use ImageDataset.from_folder"
         )
-    if pictures.images.shape[1:3] != (_SIDE, _SIDE):
-        height, width = pictures.images.shape[1:3]
+    height, width = pictures.images.shape[1:3]
+    if (height, width) != (_SIDE, _SIDE):
         raise ValueError(f"{path} is not CIFAR-10: its images are {height}×{width}, not 32×32")
     number = np.array([CLASSES.index(name) for name in pictures.class_names])
-    return replace(pictures, labels=number[pictures.labels], class_names=CLASSES)
+    ids = [f"{split}/{name}" for name in pictures.ids]
+    return Pictures(pictures.images, number[pictures.labels], CLASSES, ids)
 
 
-def _from_batches(batches: Sequence[tuple[str, bytes]], split: str, path: Path) -> Pictures:
+def _from_batches(batches: Sequence[Path], split: str) -> Pictures:
     if not batches:
-        raise FileNotFoundError(f"{path} has no binary batch of the {split} images")
-    records = np.concatenate([_records(name, raw) for name, raw in batches])
+        raise FileNotFoundError(f"there is no binary batch of the {split} images")
+    records = np.concatenate(list(map(_records, batches)))
     planes = records[:, 1:].reshape(-1, 3, _SIDE, _SIDE)
     ids = [f"{split}/{i:05d}" for i in range(len(records))]
     images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
     return Pictures(images, records[:, 0].astype(np.int64), CLASSES, ids)
 
 
-def _records(name: str, raw: bytes) -> NDArray[np.uint8]:
+def _records(path: Path) -> NDArray[np.uint8]:
+    raw = path.read_bytes()
     if not raw or len(raw) % _RECORD:
         raise ValueError(
-            f"{visible(name)} is not a binary batch of CIFAR-10: its {len(raw)} bytes are not "
-            f"records of {_RECORD}, a label and 32×32 pixels in three colours"
+            f"{path} is not a binary batch of CIFAR-10: its {len(raw)} bytes are not records of "
+            f"{_RECORD}, a label and 32×32 pixels in three colours"
         )
     records = np.frombuffer(raw, dtype=np.uint8).reshape(-1, _RECORD)
     wrong = records[:, 0] >= len(CLASSES)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(
-            f"{visible(name)}, record {row}: the label is {records[row, 0]}, not 0 to 9"
-        )
+        raise ValueError(f"{path}, record {row}: the label is {records[row, 0]}, not 0 to 9")
     return records
-
-
-def _batches_in(path: Path, split: str) -> list[tuple[str, bytes]]:
-    """Return the batches of an archive, read in place: nothing is extracted."""
-    found = []
-    try:
-        with tarfile.open(path) as archive:
-            for member in sorted(archive.getmembers(), key=lambda member: member.name):
-                named = re.fullmatch(_SPLITS[split], Path(member.name).name)
-                stream = archive.extractfile(member) if named and member.isfile() else None
-                if stream is not None:
-                    found.append((f"{path}, {member.name}", stream.read(MOST_BYTES)))
-    except (tarfile.TarError, zlib.error, EOFError) as error:
-        raise ValueError(f"{path} is not a complete tar archive: {error}") from None
-    return found
 
 
 def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Pictures], str]:
@@ -217,7 +175,7 @@ def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Picture
         parts = [read_parquet(file).columns for file in files]
         if not parts:
             raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
-        images = np.stack([decoded(one["bytes"])[0] for part in parts for one in part["img"]])
+        images = np.stack([decoded(one["bytes"]) for part in parts for one in part["img"]])
         labels = np.array([label for part in parts for label in part["label"]], dtype=np.int64)
         ids = [f"{split}/{i:05d}" for i in range(len(labels))]
         found.append(Pictures(images, labels, CLASSES, ids))

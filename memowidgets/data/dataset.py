@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import abc
-import csv
 import dataclasses
-import io
 import json
 import re
 import unicodedata
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import (
-    as_code,
     numbered_labels,
     several,
     to_numpy,
     warn_user,
     whole_number,
 )
-from memowidgets.files import check_outside_runs, checked_path, fill, replaced
+from memowidgets.files import check_outside_runs, checked_path
 from memowidgets.stamps import digest_of
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted
 
@@ -34,8 +29,6 @@ if TYPE_CHECKING:
     import os
 
     import pandas as pd
-
-    from memowidgets.data.rows import Rows
 
 
 ID = "id"  # column of ids
@@ -45,10 +38,12 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Dataset(abc.ABC):
     """Labelled samples with unique ids.
 
-    A kind of data is a frozen dataclass that adds fields with one value for each sample. It names
+    A kind of data is a frozen dataclass that adds fields by keyword, with one value for each
+    sample. It names
     them in `_fields`, and says what a sample is (`_sample`), what its content is (`_contents`) and
     what ``repr`` shows (`_summary`). Everything else is the same for all kinds and is here.
 
@@ -71,8 +66,8 @@ class Dataset(abc.ABC):
     ids: NDArray[np.str_]
     labels: IntArray
     class_names: tuple[str, ...]
-    canaries: BoolArray | None
-    source: dict[str, Any] | None
+    canaries: BoolArray | None = None
+    source: dict[str, Any] | None = None
     encoding: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ()  # with one value for each sample
@@ -95,7 +90,7 @@ class Dataset(abc.ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __getitem__(self, index: int) -> Any:
-        """Return one sample.
+        """Return one sample; `take` returns several of them.
 
         Raises
         ------
@@ -104,11 +99,8 @@ class Dataset(abc.ABC):
         TypeError
             If it is not one position, but a slice or several of them.
         """
-        if isinstance(index, bool | np.bool_) or not isinstance(index, int | np.integer):
-            raise TypeError(
-                f"data[i] is one sample, and i is its position, not {as_code(index)}; for several, "
-                "use take(), such as data.take(range(3))"
-            )
+        if isinstance(index, slice | bool | np.bool_):
+            raise TypeError("data[i] is one sample; for several, use take(): data.take(range(3))")
         n = len(self)
         if not -n <= index < n:
             raise IndexError(f"there is no sample at {index}: the data have {n}")
@@ -143,26 +135,11 @@ class Dataset(abc.ABC):
         Raises
         ------
         IndexError
-            If there is no sample at a position.
-        TypeError, ValueError
-            If these are neither positions nor a mask over the samples.
+            If there is no sample at a position, or these are neither positions nor a mask over the
+            samples.
         """
-        array, n = to_numpy(indices), len(self)
-        if array.dtype == np.bool_:
-            if array.shape != (n,):
-                raise ValueError(f"a mask over {n} samples has shape ({n},), not {array.shape}")
-            array = np.flatnonzero(array)
-        if array.size == 0:
-            array = np.empty(0, dtype=np.int64)
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise TypeError(
-                "take() needs positions or a mask, such as data.take([0, 1]) or "
-                "data.take(data.labels == 1)"
-            )
-        outside = (array < -n) | (array >= n)
-        if outside.any():
-            raise IndexError(f"there is no sample at {array[outside][0]}: the data have {n}")
-        chosen = array.astype(np.int64) % n if n else array
+        array = np.atleast_1d(to_numpy(indices))
+        chosen = np.arange(len(self))[array if array.size else array.astype(np.int64)]
         fields = (*self._fields, "ids", "labels", "canaries")
         return self._replaced(**{name: _at(getattr(self, name), chosen) for name in fields})
 
@@ -212,7 +189,10 @@ class Dataset(abc.ABC):
         TextDataset(2 texts, 2 classes, 1 canaries)
         """
         if kind != "mislabelled":
-            raise ValueError(f"unknown kind of canaries {kind!r}; valid: 'mislabelled'")
+            raise ValueError(
+                f"unknown kind of canaries {kind!r}; valid: 'mislabelled', and for images 'ood' or "
+                "a dataset"
+            )
         rng = np.random.default_rng(seed)
         mask, chosen = self._planted(n, rng)
         labels = self.labels.copy()
@@ -255,27 +235,6 @@ class Dataset(abc.ABC):
         plain = json.loads(json.dumps(arguments, default=list))
         return self._replaced(source={"loader": loader, "arguments": plain})
 
-    @classmethod
-    def _from_file(
-        cls,
-        loader: str,
-        path: str | os.PathLike[str],
-        rows: Rows,
-        cells: Mapping[str, str] = MappingProxyType({}),
-        **how: Any,
-    ) -> Self:
-        """Return what rows of a file give, with the file as its source and how it was read.
-
-        `cells` says how a CSV file separates its cells.
-        """
-        data = cls._from_rows(rows, **how)
-        return data.with_source(f"{cls.__name__}.{loader}", path=path, **cells, **how)
-
-    @classmethod
-    def _from_rows(cls, *_rows: Any, **_how: Any) -> Self:
-        """Return a dataset of rows."""
-        raise NotImplementedError
-
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each sample, with its ``id`` and what the constructors read.
 
@@ -288,103 +247,9 @@ class Dataset(abc.ABC):
 
         return pd.DataFrame({name: _series(values) for name, values in self._columns().items()})
 
-    def to_csv(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
-        """Write texts, questions or a table to a CSV file, and return what it gives when read.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write, outside of run directories. Only its owner can read it.
-        overwrite : bool
-            Whether to replace a file that exists.
-
-        Returns
-        -------
-        Dataset
-            The same samples, read again from the file: `source` says how. It marks no canaries and
-            has no fitted encoding.
-
-        Raises
-        ------
-        ValueError
-            If a sample would be read as another one, as a category that is an empty text would in
-            a CSV file. The message names it. Nothing is written then.
-        FileExistsError
-            If the file exists and `overwrite` is False.
-        TypeError
-            If the samples are not texts, questions or rows.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from memowidgets.data import TextDataset
-        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     again = data.to_csv(f"{folder}/days.csv")
-        >>> again, again.source["loader"]
-        (TextDataset(2 texts, 2 classes), 'TextDataset.from_csv')
-        """
-        out = io.StringIO(newline="")
-        columns = self._columns()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(map(_cell, values) for values in columns.values()), strict=True))
-        return self._written(path, out.getvalue(), "from_csv", overwrite)
-
-    def to_jsonl(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
-        """Write texts, questions or a table to a JSON Lines file, as `to_csv` does."""
-        columns = self._columns()
-        rows = (
-            dict(zip(columns, map(_plain, row), strict=True))
-            for row in zip(*columns.values(), strict=True)
-        )
-        content = "".join(f"{json.dumps(row)}\n" for row in rows)
-        return self._written(path, content, "from_jsonl", overwrite)
-
     def _columns(self) -> dict[str, Any]:
         """Return the values of all samples by column, with their ids."""
         return {ID: self.ids.tolist(), "label": [self.class_names[i] for i in self.labels]}
-
-    def _reading(self) -> dict[str, Any]:
-        """Return the arguments with which a loader reads a file of `_columns` again."""
-        raise TypeError(
-            f"{self._noun} cannot be written to a file of rows; images have to_folder(path)"
-        )
-
-    def _written(
-        self, path: str | os.PathLike[str], content: str, loader: str, overwrite: bool
-    ) -> Self:
-        """Write a file if reading it gives the same samples, and return these."""
-        how, target = self._reading(), writable(path, overwrite=overwrite)
-        with replaced(target) as temporary, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is known since the samples were first read
-            try:
-                fill(temporary, content.encode())
-                again = getattr(type(self), loader)(temporary, **how)
-            except ValueError as error:
-                reason = str(error).replace(str(temporary), str(target))
-                raise ValueError(
-                    f"{target} is not written: it could not be read: {reason}"
-                ) from None
-            self._check_same(again, target)
-        source = again.source["arguments"] | {"path": target}
-        return cast("Self", again.with_source(f"{type(self).__name__}.{loader}", **source))
-
-    def _check_same(self, again: Dataset, target: Path) -> None:
-        """Raise for the first sample that is another one in a dataset that was read again."""
-        pairs = zip(self._contents_and_classes(), again._contents_and_classes(), strict=True)
-        for name, (old, new) in zip(self.ids, pairs, strict=True):
-            if old != new:
-                raise ValueError(
-                    f"{target} is not written: {quoted(name)} would be read as another sample. "
-                    "Spaces around a name of a column and categories that are empty or NA do not "
-                    "survive in a CSV file; pass to_jsonl(path), or keep to_frame()"
-                )
-
-    def _contents_and_classes(self) -> list[tuple[str, ...]]:
-        """Return what must be the same in a dataset that was written and read again."""
-        classes = [self.class_names[label] for label in self.labels]
-        return list(zip(self.ids.tolist(), self.content_hashes(), classes, strict=True))
 
     def _replaced(self, **changes: Any) -> Self:
         """Return a copy with changes, which no loader gives: it has a `source` only if given."""
@@ -446,7 +311,7 @@ class WithheldSample:
     hint: str = ""
 
 
-@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class WithheldDataset(Dataset):
     """Ids, labels and content hashes, as stored in a run directory.
 
@@ -460,12 +325,7 @@ class WithheldDataset(Dataset):
         Argument for opening the run that makes the samples available.
     """
 
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
     hashes: tuple[str, ...]
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
     hint: str = "data=…"
 
     _fields: ClassVar[tuple[str, ...]] = ("hashes",)
@@ -509,22 +369,7 @@ def _series(values: Any) -> pd.Series[Any]:
 
     if isinstance(values, np.ndarray) and values.ndim == 1:
         return pd.Series(values, dtype="category" if values.dtype == object else None)
-    column = np.empty(len(values), dtype=object)  # which keeps lists and arrays whole
-    for i, value in enumerate(values):
-        column[i] = value
-    return pd.Series(column, dtype=object)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; a missing number is null."""
-    if isinstance(value, float | np.floating):
-        return None if np.isnan(value) else float(value)
-    return int(value) if isinstance(value, np.integer) else value
-
-
-def _cell(value: Any) -> Any:
-    """Return a value as a cell has it: options as JSON, a missing value as nothing."""
-    return json.dumps(value) if isinstance(value, tuple) else _plain(value)
+    return pd.Series(list(values), dtype=object)
 
 
 def _at(values: Any, positions: IntArray) -> Any:
@@ -551,7 +396,7 @@ def checked_classes(
     numbers, names = numbered_labels(labels, class_names, where)
     integers = checked_labels(numbers, names)
     known = checked_class_names(names, integers)
-    warn_of_absent(integers, known, numbered=names is None)
+    warn_of_absent(integers, known)
     return integers, known
 
 
@@ -573,53 +418,46 @@ def warn_of_likeness(class_names: Iterable[str]) -> None:
             return
 
 
-def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bool) -> None:
-    """Warn of classes that no label has; `numbered` says whether they have no names but numbers."""
+def warn_of_absent(labels: IntArray, class_names: Sequence[str]) -> None:
+    """Warn of classes that no label has."""
     counts = np.bincount(labels, minlength=len(class_names))
     absent = [name for name, count in zip(class_names, counts, strict=True) if not count]
-    if not absent:
-        return
-    remedy = (
-        f"number the classes from 0 to {len(class_names) - len(absent) - 1} without a gap, or pass "
-        "the labels as strings"
-        if numbered
-        else "leave them out of class_names, unless other data have them"
-    )
-    warn_user(
-        f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
-        f"{listed(absent, most=5)}; {remedy}"
-    )
+    if absent:
+        warn_user(
+            f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
+            f"{listed(absent, most=5)}; number the classes from 0 without a gap, or leave these "
+            "out of class_names, unless other data have them"
+        )
 
 
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:
     """Return labels as integers from 0, or raise an error that names the first bad one."""
     array = np.asarray(labels)
-    if array.ndim != 1:
-        raise ValueError(f"labels must be one-dimensional, not of shape {array.shape}")
-    if array.size == 0:
-        raise ValueError("the dataset is empty: labels has no entry")
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(
+            f"labels must be a list of one for each sample, not of shape {array.shape}"
+        )
     is_real = array.dtype.kind == "f" and np.isfinite(array).all()
-    if array.dtype.kind not in "iub" and not (is_real and (array == np.floor(array)).all()):
+    if array.dtype.kind not in "iub" and (not is_real or (array % 1).any()):
         raise ValueError(
             f"labels must be integers from 0, not {array.dtype}; number the classes and pass "
             "their names as class_names"
         )
     integers = array.astype(np.int64)
-    if class_names is None and integers.max() > max(_MANY, 10 * len(array)):
-        raise ValueError(
-            f"labels must be integers from 0; the largest is {integers.max()} for {len(array)} "
-            "samples; number the classes and pass their names as class_names"
-        )
-    limit = len(class_names) if class_names is not None else None
-    wrong = (integers < 0) | (integers >= limit if limit is not None else False)
+    most = max(_MANY, 10 * len(array)) if class_names is None else len(class_names) - 1
+    wrong = (integers < 0) | (integers > most)
     if wrong.any():
         row = int(np.argmax(wrong))
-        upper = f"{limit - 1}" if limit is not None else "the number of classes less one"
-        raise ValueError(f"labels must lie between 0 and {upper}; row {row} is {integers[row]}")
+        raise ValueError(
+            f"labels must lie between 0 and {most}; row {row} is {integers[row]}; number the "
+            "classes and pass their names as class_names"
+        )
     return integers
 
 
-def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.str_]:
+def checked_ids(
+    ids: Iterable[Any] | None, n: int, where: Callable[[int], str] = "row {}".format
+) -> NDArray[np.str_]:
     """Return ids as unique strings, numbered from 0 if none are given."""
     if ids is None:
         width = len(str(n - 1))
@@ -627,30 +465,29 @@ def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.
     names = [str(i) for i in several("ids", ids)]
     if len(names) != n:
         raise ValueError(f"{len(names)} ids for {n} samples; pass one for each")
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"ids must be unique; {quoted(name)} occurs more than once")
-        seen.add(name)
+    seen: dict[str, int] = {}
+    for row, name in enumerate(names):
+        first = seen.setdefault(name, row)
+        if first < row:
+            raise ValueError(
+                f"{where(row)}: the id {quoted(name)} is already used in {where(first)}; ids must "
+                "be unique"
+            )
     check_whole_characters(names, "the id")
     return np.array(names, dtype=np.str_)
 
 
 def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> tuple[str, ...]:
     """Return the names of the classes, by default their numbers; one class is an error."""
-    if class_names is None:
-        class_names = [str(c) for c in range(int(labels.max()) + 1)]
+    names = tuple(map(str, range(labels.max() + 1) if class_names is None else class_names))
     if len(np.unique(labels)) < 2:
-        number = str(labels[0])
-        name = class_names[labels[0]] if labels[0] < len(class_names) else number
-        shown = number if name == number else f"{number} ({quoted(name)})"
+        shown = quoted(names[labels[0]]) if labels[0] < len(names) else labels[0]
         raise ValueError(
             f"all {len(labels)} samples have the label {shown}: a classifier needs at least two "
             "classes"
         )
-    names = tuple(str(name) for name in class_names)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
         raise ValueError(f"class_names must be unique; {quoted(twice)} occurs more than once")
     check_whole_characters(names, "the class name")
     warn_of_likeness(names)
@@ -672,3 +509,51 @@ def value_of(sample: Any, name: str) -> Any:
     if isinstance(sample, dict):
         return sample.get(name)
     return getattr(sample, name, None)
+
+
+def kind_of(samples: Any) -> str | None:
+    """Return the kind of samples in a sequence, by the first one.
+
+    Parameters
+    ----------
+    samples : sequence
+        A dataset, an array of images, or a list of texts or records.
+
+    Returns
+    -------
+    str or None
+        ``"pixels"`` (an array of images), or the kind of the first sample by `kind_of_sample`.
+
+    Examples
+    --------
+    >>> kind_of(["a text"]), kind_of([{"question": "Why?", "choices": ["a", "b"]}])
+    ('text', 'question')
+    """
+    if isinstance(samples, np.ndarray) and samples.dtype.kind in "fiub":
+        return "pixels"
+    return kind_of_sample(samples[0])
+
+
+def kind_of_sample(sample: Any) -> str | None:
+    """Return the kind of one sample.
+
+    Returns
+    -------
+    str or None
+        ``"text"``, ``"record"`` (one with a text), ``"image"``, ``"question"``, ``"row"`` (of a
+        table), ``"withheld"`` (an id and a label alone), or None.
+    """
+    signs = {
+        "text": isinstance(sample, str),
+        "image": _has(sample, "image"),
+        "question": value_of(sample, "question") is not None
+        and value_of(sample, "choices") is not None,
+        "record": isinstance(value_of(sample, "text"), str),
+        "row": isinstance(getattr(sample, "values", None), Mapping),
+        "withheld": _has(sample, "id", "label"),
+    }
+    return next((kind for kind, is_there in signs.items() if is_there), None)
+
+
+def _has(sample: Any, *names: str) -> bool:
+    return all(value_of(sample, name) is not None for name in names)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +14,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers
 from memowidgets.data.dataset import (
-    ID,
-    BoolArray,
     Dataset,
-    IntArray,
     checked_classes,
     checked_ids,
     writable,
 )
-from memowidgets.data.pictures import Resize, Stretch, read_folder, stacked, write_picture
+from memowidgets.data.pictures import (
+    Resize,
+    Stretch,
+    open_tree,
+    read_classes,
+    stacked,
+    write_picture,
+)
 from memowidgets.data.rows import labelled, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted
 
-_KINDS = ("mislabelled", "ood")
 _MOST_DIGITS = 5
 _A_FILE = 60  # characters of an id in the name of a file
 _LAYOUTS = ("NHWC", "NCHW")
@@ -56,7 +58,7 @@ class ImageSample:
     canary: bool = False
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class ImageDataset(Dataset):
     """Labelled images of one size; created by `from_arrays`, `from_folder` or `from_hf`.
 
@@ -79,11 +81,6 @@ class ImageDataset(Dataset):
     """
 
     images: NDArray[np.uint8]
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
 
     _fields: ClassVar[tuple[str, ...]] = ("images",)
     _noun: ClassVar[str] = "images"
@@ -94,7 +91,7 @@ class ImageDataset(Dataset):
         images: ArrayLike,
         labels: ArrayLike,
         class_names: Sequence[str] | None = None,
-        ids: Sequence[str] | None = None,
+        ids: Iterable[str] | None = None,
         layout: str | None = None,
     ) -> Self:
         """Create a dataset from arrays in memory.
@@ -110,8 +107,8 @@ class ImageDataset(Dataset):
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
         layout : {"NHWC", "NCHW"}, optional
-            Position of the channels. By default it follows from the shape, with a warning if the
-            channels come first, and an error if both layouts are possible.
+            Position of the channels. By default it follows from the shape, with an error if both
+            layouts are possible.
 
         Returns
         -------
@@ -126,25 +123,14 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If the channels are assumed to come first, a class never occurs, or equal images have
-            different labels.
+            If a class never occurs, or equal images have different labels.
         """
         check_same_order(ids=ids, labels=labels)
         pixels = _checked_pixels(channels_last(real_numbers(images, "images"), layout))
         integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
-        return cls._checked(pixels, integers, names, ids)
-
-    @classmethod
-    def _checked(
-        cls,
-        pixels: NDArray[np.uint8],
-        labels: IntArray,
-        class_names: tuple[str, ...],
-        ids: Sequence[str] | None,
-    ) -> Self:
-        data = cls(pixels, checked_ids(ids, len(pixels)), labels, class_names)
+        data = cls(checked_ids(ids, len(pixels)), integers, names, images=pixels)
         data._warn_of_contradictions()
         return data
 
@@ -181,7 +167,8 @@ class ImageDataset(Dataset):
         -------
         ImageDataset
             Images whose ids are the paths below `path`. They have one channel if all pictures
-            are grey, else three.
+            are grey, else three. Transparent parts become white, and of an animated picture the
+            first image is used.
 
         Raises
         ------
@@ -196,11 +183,11 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If files are left out because they are not pictures, broken or too large, or pictures
-            are changed (animated ones, of which the first image is used, 16-bit and transparent
-            ones), with the number of grey levels that are left.
+            If files are left out because they are not pictures, broken or too large, or pictures of
+            16 bits are reduced to 8, with the number of grey levels that are left.
         """
-        found = read_folder(path, resize, class_names, stretch)
+        with open_tree(path) as files:
+            found = read_classes(files, resize, str(path), class_names, stretch)
         data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
         how = {"resize": resize, "class_names": class_names, "stretch": stretch}
         return data.with_source("from_folder", path=path, **how)
@@ -251,13 +238,12 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If a class never occurs, or pictures are changed as in `from_folder`.
+            If a class never occurs, or pictures of 16 bits are reduced to 8.
         """
-        rows = rows_of_hf(dataset, {label, ID if ids is None else ids})
-        found = labelled(rows, label, class_names, ids, image=image)
+        found = labelled(rows_of_hf(dataset), label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
         pixels = stacked((row[image] for row in pictures), resize, "the dataset", stretch)
-        return cls._checked(pixels, found.labels, found.class_names, found.ids)
+        return cls.from_arrays(pixels, *found, layout="NHWC")
 
     def _summary(self) -> Iterable[str]:
         shape = "×".join(map(str, self.images.shape[1:]))
@@ -338,10 +324,7 @@ class ImageDataset(Dataset):
         ValueError
             If there are more canaries than images, or the kind is unknown.
         """
-        if not isinstance(kind, ImageDataset) and kind not in _KINDS:
-            valid = ", ".join(map(repr, _KINDS))
-            raise ValueError(f"unknown kind of canaries {kind!r}; valid: {valid}, or a dataset")
-        if kind == "mislabelled":
+        if not isinstance(kind, ImageDataset) and kind != "ood":
             return super().with_canaries(n, kind, seed)
         rng = np.random.default_rng(seed)
         mask, chosen = self._planted(n, rng)
@@ -351,9 +334,7 @@ class ImageDataset(Dataset):
         if not isinstance(kind, ImageDataset):
             images[chosen] = digit_collages(len(chosen), shape, rng)
         elif len(chosen) > len(kind):
-            raise ValueError(
-                f"{len(chosen)} canaries were requested, but their dataset has {len(kind)} images"
-            )
+            raise ValueError(f"{len(chosen)} canaries do not fit into {len(kind)} images of others")
         else:
             drawn = rng.choice(len(kind), size=len(chosen), replace=False)
             for position, image in zip(chosen, kind.images[drawn], strict=True):
@@ -382,15 +363,8 @@ def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
             f"images of shape {images.shape} could have their channels first or last; pass "
             "layout='NCHW' or layout='NHWC'"
         )
-    if layout is None and first and not last:
-        warnings.warn(
-            f"images of shape {images.shape} are assumed to be (n, channels, height, width); pass "
-            "layout='NCHW' to make this explicit",
-            UserWarning,
-            stacklevel=3,
-        )
-        layout = "NCHW"
-    return np.moveaxis(images, 1, -1) if layout == "NCHW" else images
+    is_first = layout == "NCHW" or (layout is None and first and not last)
+    return np.moveaxis(images, 1, -1) if is_first else images
 
 
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
@@ -433,15 +407,12 @@ def digit_collages(n: int, shape: tuple[int, ...], rng: np.random.Generator) -> 
 
 
 def fitted(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return an image at another height, width and number of channels, averaged bilinearly."""
+    """Return an image at another height, width and number of channels, bilinearly."""
     height, width, channels = shape
     values = image.astype(np.float64)
     if channels == 1 and image.shape[2] == 3:
         values = values @ np.array([[0.299], [0.587], [0.114]])
-    if values.shape[:2] != (height, width):
-        down, across = _mixing(values.shape[0], height), _mixing(values.shape[1], width)
-        values = np.einsum("ab,bcd->acd", down, values)
-        values = np.einsum("ab,cbd->cad", across, values)
+    values = _stretched(values, height, width)
     return np.rint(np.broadcast_to(values, shape)).astype(np.uint8)
 
 
@@ -454,7 +425,7 @@ def _collage(
         scan = np.rot90(scans[rng.integers(len(scans))], int(rng.integers(4)))
         tall = round(rng.uniform(0.4, 1.0) * height)
         wide = round(rng.uniform(0.4, 1.0) * width)
-        ink = _mixing(8, max(1, tall)) @ scan @ _mixing(8, max(1, wide)).T
+        ink = _stretched(scan, max(1, tall), max(1, wide))
         top = rng.integers(height - len(ink) + 1)
         left = rng.integers(width - ink.shape[1] + 1)
         cover = (rng.uniform(0.6, 1.0) * ink)[..., np.newaxis]
@@ -476,12 +447,9 @@ def _ground(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.floa
     return ground
 
 
-def _mixing(size: int, wanted: int) -> NDArray[np.float64]:
-    """Return weights that map `size` pixels to `wanted`, (wanted, size): a tent for each."""
-    scale = size / wanted
-    centres = (np.arange(wanted) + 0.5) * scale - 0.5
-    distance = np.abs(centres[:, np.newaxis] - np.arange(size)) / max(1.0, scale)
-    weights = np.maximum(0.0, 1.0 - distance)
-    edge = weights.sum(axis=1, keepdims=True)
-    mixed: NDArray[np.float64] = weights / edge
-    return mixed
+def _stretched(values: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
+    from scipy.ndimage import zoom
+
+    factors = (height / len(values), width / values.shape[1], 1)[: values.ndim]
+    found: NDArray[np.float64] = zoom(values, factors, order=1, mode="nearest", grid_mode=True)
+    return found

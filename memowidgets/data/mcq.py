@@ -7,37 +7,27 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from string import Formatter
-from typing import Any, ClassVar, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import warn_user
-from memowidgets.data.dataset import (
-    ID,
-    BoolArray,
-    Dataset,
-    IntArray,
-    checked_class_names,
-    checked_ids,
-    checked_labels,
-)
+from memowidgets.checks import is_missing, warn_user
+from memowidgets.data.dataset import ID, IntArray, checked_class_names, checked_ids, checked_labels
 from memowidgets.data.rows import (
     SHORT,
+    FileDataset,
     Rows,
-    check_some,
-    checked_row_ids,
+    check_columns,
     checked_text,
     described,
+    ids_of,
     listed_columns,
-    read_csv,
-    read_jsonl,
-    rows_of_hf,
     rows_of_records,
 )
 from memowidgets.stamps import digest_of
+from memowidgets.store import NotThereError
 from memowidgets.visible import listed, quoted
 
 TextArray = NDArray[np.object_]
@@ -95,19 +85,12 @@ class MCQSample:
     canary: bool = False
 
 
-class Asking(TypedDict, total=False):
-    """Keywords of all constructors of questions, as `MCQDataset.from_records` explains them."""
-
-    reply: str
-    prompt_seed: int
-    answers: str
-    equal_options: str
-    tokenizer: Any
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class MCQDataset(Dataset):
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class MCQDataset(FileDataset):
     r"""Multiple-choice questions; created by `from_records`, `from_jsonl`, `from_csv` or `from_hf`.
+
+    All of these take the keywords of `from_records`. In a CSV file, empty cells after the last
+    option are ignored.
 
     A label is the position of an option, and its class name is the option's letter, ``"A"`` to
     ``"J"``. Each prompt ends where the label follows, as one of the texts in `replies`.
@@ -150,15 +133,10 @@ class MCQDataset(Dataset):
 
     questions: tuple[str, ...]
     choices: tuple[tuple[str, ...], ...]
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
     attributes: dict[str, TextArray] = field(default_factory=dict)
     templates: tuple[str, ...] = TEMPLATES
     prompt_seed: int = 0
     reply: str = "letter"
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
 
     _fields: ClassVar[tuple[str, ...]] = ("questions", "choices", "attributes")
     _noun: ClassVar[str] = "questions"
@@ -174,6 +152,8 @@ class MCQDataset(Dataset):
         answers: str = "auto",
         equal_options: str = "error",
         tokenizer: Any = None,
+        columns: Mapping[str, Any] | None = None,
+        choices: Sequence[str] | None = None,
     ) -> Self:
         """Create a dataset from questions in memory.
 
@@ -199,7 +179,17 @@ class MCQDataset(Dataset):
         equal_options : {"error", "keep"}
             Whether a question with two equal options is an error or is kept.
         tokenizer : transformers.PreTrainedTokenizerBase, optional
-            Tokenizer whose chat template the prompts are put into, as in `with_template`.
+            Tokenizer whose chat template the prompts are put into, as in `with_template`. The
+            source of a file keeps the prompts, so that it is read again without the tokenizer.
+        columns : mapping, optional
+            Column of each part: ``{"question": "stem", "choices": ["a", "b", "c"], "answer":
+            "key", "id": "number", "attributes": ["ward"]}``. ``choices`` can also be one column of
+            lists (as JSON in a CSV file), or of records with ``text`` and ``label``, as in ARC. By
+            default ``question``, ``answer``, ``id``, and either ``choices`` or ``A``, ``B``, …;
+            every other column is an attribute.
+        choices : sequence of str, optional
+            Options of every question, if they are the same in every row and there are no columns
+            for them, such as ``["no", "yes"]``.
 
         Returns
         -------
@@ -208,9 +198,9 @@ class MCQDataset(Dataset):
         Raises
         ------
         ValueError
-            If a question, option or answer is missing, empty, longer than 20 000 characters or
-            ambiguous, an answer is not one of the options, ids repeat, all labels are equal, or the
-            template has an unknown field. The message names the row.
+            If a question, option or answer is missing, empty or ambiguous, an answer is not one of
+            the options, ids repeat, all labels are equal, or the template has an unknown field. The
+            message names the row.
         TypeError
             If a row is not a mapping.
 
@@ -233,212 +223,43 @@ class MCQDataset(Dataset):
                 raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
         records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
         found = records if isinstance(records, Rows) else rows_of_records(records)
-        if not len(found):
-            raise ValueError("the dataset is empty: it has no question")
-        questions, choices, numbers = [], [], []
-        for where, fields in found.records():
-            texts = fields.get("question"), fields.get("choices")
-            question, options = checked_texts(*texts, where, equal_options)
-            questions.append(question)
-            choices.append(options)
-            numbers.append(_label(fields.get("answer"), options, answers, where))
-        letters = LETTERS[: max(map(len, choices))]
+        parts = assigned_columns(found, columns, choices)
+        given = [choices] * len(found) if choices is not None else _options(found, parts["choices"])
+        keys = found.columns[parts["answer"]]
+        questions, options, numbers = [], [], []
+        texts = zip(found.places, found.columns[parts["question"]], given, keys, strict=True)
+        for where, question, several_texts, key in texts:
+            lettered, answer = _unlettered(several_texts, key, where)
+            checked = checked_texts(question, lettered, where, equal_options)
+            questions.append(checked[0])
+            options.append(checked[1])
+            numbers.append(_label(answer, checked[1], answers, where))
+        letters = LETTERS[: max(map(len, options))]
         labels = checked_labels(numbers, letters)
-        _warn_of_counting(found.columns["answer"], labels, choices)
-        own = ("question", "choices", "answer", ID)
+        _warn_of_counting(keys, labels, options)
         data = cls(
+            checked_ids(ids_of(found, parts["id"]), len(questions)),
+            labels,
+            checked_class_names(letters, labels),
             questions=tuple(questions),
-            choices=tuple(choices),
-            ids=checked_ids(_ids(found), len(questions)),
-            labels=labels,
-            class_names=checked_class_names(letters, labels),
+            choices=tuple(options),
             attributes={
-                name: np.array(list(map(attribute_text, values)), dtype=object)
-                for name, values in found.columns.items()
-                if name not in own
+                name: np.array(list(map(attribute_text, found.columns[name])), dtype=object)
+                for name in parts["attributes"]
             },
             reply=reply,
         )
         return data.with_template(template, prompt_seed, tokenizer=tokenizer)
 
     @classmethod
-    def from_jsonl(
-        cls,
-        path: str | Path,
-        template: str | Sequence[str] | None = None,
-        *,
-        columns: Mapping[str, Any] | None = None,
-        choices: Sequence[str] | None = None,
-        **how: Unpack[Asking],
-    ) -> Self:
-        r"""Read a JSON Lines file in UTF-8, with one object per line.
-
-        Parameters
-        ----------
-        path : str or Path
-            File whose objects have the keys of `from_records`, or others that `columns` names.
-        template : str or sequence of str, optional
-            As in `from_records`.
-        columns, choices
-            As in `from_hf`, with keys of the objects instead of columns.
-        **how
-            `reply`, `prompt_seed`, `answers`, `equal_options` and `tokenizer`, as in
-            `from_records`. The source keeps the prompts that the tokenizer gave, so the file is
-            read again without it.
-
-        Returns
-        -------
-        MCQDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
-
-        Raises
-        ------
-        ValueError
-            As in `from_records`, and for broken JSON or another encoding. The message names file
-            and line.
-        FileNotFoundError
-            If the file does not exist.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> lines = (
-        ...     '{"question": "Wet?", "choices": ["water", "sand"], "answer": "A"}\n'
-        ...     '{"question": "Dry?", "choices": ["water", "sand"], "answer": "B"}\n'
-        ... )
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "questions.jsonl"
-        ...     _ = path.write_text(lines, encoding="utf-8")
-        ...     MCQDataset.from_jsonl(path)
-        MCQDataset(2 questions, 2 options)
-        """
-        return cls._from_file(
-            "from_jsonl",
-            path,
-            read_jsonl(path),
-            columns=columns,
-            choices=choices,
-            template=in_chat(template, how.pop("tokenizer", None)),
-            **how,
-        )
+    def _from_rows(cls, rows: Rows, **how: Any) -> Self:
+        return cls.from_records(rows, **how)
 
     @classmethod
-    def from_csv(
-        cls,
-        path: str | Path,
-        columns: Mapping[str, Any] | None = None,
-        template: str | Sequence[str] | None = None,
-        *,
-        choices: Sequence[str] | None = None,
-        sep: str = ",",
-        **how: Unpack[Asking],
-    ) -> Self:
-        r"""Read a CSV file in UTF-8.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. Empty cells after the last option are ignored.
-        columns : mapping, optional
-            Column of each part, by its name in the header, or by its number from 0 if there is no
-            header: ``{"question": "stem", "choices": ["a", "b", "c"], "answer": "key", "id":
-            "number", "attributes": ["ward"]}``. ``choices`` can also be one column with a JSON
-            list. Without ``attributes``, every other column is an attribute. The default is
-            ``question``, ``answer``, ``id``, and either ``choices`` or ``A``, ``B``, ….
-        choices : sequence of str, optional
-            Options of every question, if they are the same in every row and the file has no columns
-            for them, such as ``["no", "yes"]``.
-        template : str or sequence of str, optional
-            As in `from_records`.
-        sep : str
-            Character between two cells, such as ``";"`` or a tab.
-        **how
-            As in `from_jsonl`.
-
-        Returns
-        -------
-        MCQDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
-
-        Raises
-        ------
-        ValueError
-            As in `from_records`, and if a column is missing or a line has another number of cells
-            than the header. The message names file and line.
-        FileNotFoundError
-            If the file does not exist.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> lines = "question,A,B,key,year\nWet?,water,sand,A,2024\nDry?,water,sand,B,2025\n"
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "questions.csv"
-        ...     _ = path.write_text(lines, encoding="utf-8")
-        ...     MCQDataset.from_csv(path, columns={"answer": "key"}).attributes["year"].tolist()
-        ['2024', '2025']
-        """
-        _, by_number = checked_columns(columns, choices)
-        return cls._from_file(
-            "from_csv",
-            path,
-            read_csv(path, header=not by_number, sep=sep),
-            {"sep": sep},
-            columns=columns,
-            choices=choices,
-            template=in_chat(template, how.pop("tokenizer", None)),
-            **how,
-        )
-
-    @classmethod
-    def from_hf(
-        cls,
-        dataset: Any,
-        columns: Mapping[str, Any] | None = None,
-        template: str | Sequence[str] | None = None,
-        *,
-        choices: Sequence[str] | None = None,
-        **how: Unpack[Asking],
-    ) -> Self:
-        """Create a dataset from a `datasets.Dataset` in memory.
-
-        Parameters
-        ----------
-        dataset : datasets.Dataset
-            One split, such as ``load_dataset("cais/mmlu", "all")["test"]``.
-        columns : mapping, optional
-            Column of each part by its name, as in `from_csv`. A column of options holds lists, or
-            records with ``text`` and ``label``, as in ARC.
-        choices : sequence of str, optional
-            Options of every question, as in `from_csv`.
-        template : str or sequence of str, optional
-            As in `from_records`.
-        **how
-            As in `from_jsonl`.
-
-        Returns
-        -------
-        MCQDataset
-            Without a `source`: pass the dataset to `Audit.open` again.
-
-        Raises
-        ------
-        ValueError
-            As in `from_records`, and if a column is missing.
-        TypeError
-            If `dataset` has several splits, is streamed, or is something else.
-        """
-        return cls._from_rows(rows_of_hf(dataset), columns, choices, template=template, **how)
-
-    @classmethod
-    def _from_rows(
-        cls,
-        found: Rows,
-        columns: Mapping[str, Any] | None = None,
-        choices: Sequence[str] | None = None,
-        **how: Any,
-    ) -> Self:
-        return cls.from_records(rows_of_columns(found, columns, choices), **how)
+    def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:
+        """Return keywords with the prompts that a tokenizer gave in place of the tokenizer."""
+        how = dict(how)
+        return how | {"template": in_chat(how.pop("template", None), how.pop("tokenizer", None))}
 
     def _summary(self) -> Iterable[str]:
         fewest, most = min(self.n_choices, default=0), max(self.n_choices, default=0)
@@ -473,8 +294,8 @@ class MCQDataset(Dataset):
             "equal_options": "keep",
         }
 
-    def _contents_and_classes(self) -> list[tuple[str, ...]]:
-        known = super()._contents_and_classes()
+    def _identities(self) -> list[tuple[str, ...]]:
+        known = super()._identities()
         return [(*one, prompt) for one, prompt in zip(known, self.prompts(), strict=True)]
 
     @cached_property
@@ -564,8 +385,7 @@ class MCQDataset(Dataset):
         """
         default = TEMPLATES if self.reply == "letter" else TEXT_TEMPLATES
         templates = checked_templates(in_chat(template, tokenizer), default)
-        check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
-        check_options(templates, self.choices, self.reply)
+        check_fields(self, templates)
         return self._replaced(templates=templates, prompt_seed=prompt_seed)
 
     def with_texts(self, texts: Mapping[str, str | tuple[str, Sequence[str]]]) -> Self:
@@ -585,7 +405,7 @@ class MCQDataset(Dataset):
         Raises
         ------
         ValueError
-            If an id is unknown, the number of options differs, or a text is empty, too long or
+            If an id is unknown, the number of options differs, or a text is empty or
             equal to another option. The message names the id.
 
         Examples
@@ -658,25 +478,21 @@ class MCQDataset(Dataset):
         if by not in self.attributes:
             known = ", ".join(map(quoted, self.attributes)) or "none"
             raise ValueError(f"unknown attribute {by!r}; valid: {known}")
-        values = [str(value) for value in self.attributes[by]]
-        if "" in values:
+        values = self.attributes[by].tolist()
+        named = sorted(set(values)) if options is None else map(str, options)
+        position = {name: i for i, name in enumerate(dict.fromkeys(named))}
+        if not 2 <= len(position) <= len(LETTERS):
             raise ValueError(
-                f"the question {quoted(self.ids[values.index('')])} has no {quoted(by)}: give it "
-                "a value, or leave it out"
-            )
-        names = tuple(sorted(set(values)) if options is None else map(str, options))
-        if not 2 <= len(names) <= len(LETTERS) or len(set(names)) < len(names):
-            raise ValueError(
-                f"the attribute {quoted(by)} gives {len(set(names))} different options; a "
+                f"the attribute {quoted(by)} gives {len(position)} different options; a "
                 f"question must have 2 to {len(LETTERS)}"
             )
-        position = {name: i for i, name in enumerate(names)}
-        for i, value in enumerate(values):
-            if value not in position:
+        for name, value in zip(self.ids, values, strict=True):
+            if not value or value not in position:
                 raise ValueError(
-                    f"the value of {quoted(by)} of the question {quoted(self.ids[i])} is not one "
-                    f"of the {len(names)} options"
+                    f"the value of {quoted(by)} of the question {quoted(name)} is not one of the "
+                    f"{len(position)} options; correct it, or leave the question out"
                 )
+        names = tuple(position)
         labels = np.array([position[value] for value in values], dtype=np.int64)
         data = self._replaced(
             choices=(names,) * len(self),
@@ -690,10 +506,18 @@ class MCQDataset(Dataset):
 # Columns
 
 
-def checked_columns(
-    columns: Mapping[str, Any] | None, choices: Sequence[str] | None
-) -> tuple[dict[str, Any], bool]:
-    """Return the columns that a user assigned, and whether by number instead of by name."""
+def assigned_columns(
+    found: Rows, columns: Mapping[str, Any] | None, choices: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return the columns of each part of a question, after checking that they are there.
+
+    Parameters
+    ----------
+    found : Rows
+        The rows.
+    columns, choices
+        As in `MCQDataset.from_records`.
+    """
     mapping = dict(columns or {})
     unknown = [key for key in mapping if key not in _COLUMNS]
     if unknown:
@@ -702,67 +526,38 @@ def checked_columns(
         raise ValueError(f"choices must be two or more options, not {choices!r}")
     if choices is not None and "choices" in mapping:
         raise ValueError("choices and columns['choices'] cannot be combined; pass one of them")
-    kinds = {type(one) for value in mapping.values() for one in _as_list(value)}
-    if not kinds <= {str} and not kinds <= {int}:
-        raise TypeError("columns must be all names or all numbers")
-    return mapping, kinds == {int}
-
-
-def rows_of_columns(
-    found: Rows, columns: Mapping[str, Any] | None, choices: Sequence[str] | None
-) -> Rows:
-    """Return rows of any columns as questions.
-
-    Parameters
-    ----------
-    found : Rows
-        Cells of a CSV file, or values of a JSON Lines file or a `datasets.Dataset`.
-    columns, choices
-        As in `MCQDataset.from_csv`.
-    """
-    mapping, by_number = checked_columns(columns, choices)
-    if by_number and not found.are_cells:
-        raise TypeError("columns are numbered only in a CSV file; name them")
-    if not found.columns:
-        check_some(found)
-    question = _column(found, "question", mapping.get("question", "question"))
-    answer = _column(found, "answer", mapping.get("answer", "answer"))
-    options: list[str] = []
-    if choices is None:
-        given = _as_list(mapping.get("choices", _default_choices(found.columns)))
-        options = [_column(found, "choices", one) for one in given]
-    own = mapping.get("id", "id" if "id" in found.columns else None)
-    name = None if own is None else _column(found, "id", own)
-    used = {question, answer, name, *options}
-    others = [] if by_number else [one for one in found.columns if one not in used]
-    columns = {
-        str(one): found.columns[_column(found, "attributes", one)]
-        for one in _as_list(mapping.get("attributes", others))
-    }
-    keys = list(found.columns[answer])
-    texts: list[Any] = [choices] * len(found) if choices is not None else _options(found, options)
-    for row, lettered in enumerate(texts):
-        if isinstance(lettered, Mapping) and {"text", "label"} <= lettered.keys():  # as in ARC
-            letters, texts[row] = list(lettered["label"]), list(lettered["text"])
-            keys[row] = letters.index(keys[row]) if keys[row] in letters else keys[row]
-    columns |= {"question": found.columns[question], "choices": texts, "answer": keys}
-    columns["id"] = [None] * len(found) if name is None else found.columns[name]
-    return Rows(found.where, columns, found.places)
+    known = found.columns
+    lettered = [letter for letter in LETTERS + LETTERS.lower() if letter in known]
+    usual = ["choices"] if "choices" in known or not lettered else lettered
+    options = [] if choices is not None else _as_list(mapping.get("choices", usual))
+    if options == ["choices"] and len(found) and "choices" not in known:
+        raise NotThereError(
+            f"{found.where} has no column of options; its columns: {listed_columns(known)}",
+            "give each question the 2 to 10 options that its answer is one of, as 'choices' or as "
+            "'A', 'B', …, or pass choices= or columns=. Answers that are written freely, as in "
+            "chats and instructions, are not covered (docs/limits.md)",
+        )
+    parts = {"question": "question", "answer": "answer", "id": ID} | mapping
+    own = [parts["question"], parts["answer"], *options]
+    used = {*own, parts["id"], "question", "choices", "answer", ID}
+    others = _as_list(mapping.get("attributes", [name for name in known if name not in used]))
+    check_columns(found, columns=[*own, mapping.get("id"), *others])
+    return parts | {"choices": options, "attributes": others}
 
 
 def _options(found: Rows, columns: Sequence[str]) -> list[Any]:
     """Return the options of each row: one column has a list of them, in a cell as JSON."""
-    if len(columns) != 1:
-        several = [list(row) for row in zip(*(found.columns[one] for one in columns), strict=True)]
-        for options in several if found.are_cells else ():
-            while options and not options[-1].strip():
+    if len(columns) > 1:
+        rows = [list(row) for row in zip(*(found.columns[one] for one in columns), strict=True)]
+        for options in rows:
+            while options and _missing(options[-1]):
                 options.pop()
-        return several
+        return rows
     values = list(found.columns[columns[0]])
     for row, value in enumerate(values if found.are_cells else ()):
         try:
             values[row] = json.loads(value)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{found.places[row]}: the choices are in one column, so they must be a JSON list "
                 f"({error})"
@@ -770,59 +565,35 @@ def _options(found: Rows, columns: Sequence[str]) -> list[Any]:
     return values
 
 
-def _default_choices(header: Iterable[str]) -> list[str]:
-    if "choices" in header:
-        return ["choices"]
-    upper = [letter for letter in LETTERS if letter in header]
-    lower = [letter for letter in LETTERS.lower() if letter in header]
-    return upper or lower or ["choices"]
-
-
-def _column(found: Rows, what: str, column: str | int) -> str:
-    known = list(found.columns)
-    if isinstance(column, int):
-        if not 0 <= column < len(known):
-            raise ValueError(
-                f"{found.where} has the columns 0 to {len(known) - 1}, but not the column "
-                f"{column} for {what!r}"
-            )
-        return known[column]
-    if column not in known:
+def _unlettered(options: Any, answer: Any, where: str) -> tuple[Any, Any]:
+    """Return options and answer; if options have labels, as in ARC, the answer's position."""
+    if not (isinstance(options, Mapping) and {"text", "label"} <= options.keys()):
+        return options, answer
+    labels = [str(label).strip() for label in options["label"]]
+    if _missing(answer):
+        return options["text"], answer
+    key = str(answer).strip()
+    if labels.count(key) != 1:
         raise ValueError(
-            f"{found.where} has no column {quoted(column)} for {what!r}; its columns: "
-            f"{listed_columns(known)}. Assign them with columns={{{what!r}: …}}, by number if "
-            "the first line is not a header"
+            f"{where}: the answer {described(key)} is not exactly one of the options' labels "
+            f"{listed(labels, each=10)}"
         )
-    return column
+    return list(options["text"]), labels.index(key)
 
 
 def _as_list(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str | int) else list(value)
+    return [value] if isinstance(value, str) else list(value)
 
 
 # Texts, options and answer
-
-
-def _ids(rows: Rows) -> list[str] | None:
-    """Return the ids of all rows, or None if no row has one."""
-    given = [None if _missing(name) else str(name) for name in rows.columns.get(ID, ())]
-    n = sum(name is not None for name in given)
-    if n == 0:
-        return None
-    others = f", but {n} other questions have one; give an id to each or to none"
-    return checked_row_ids(given, rows.places, others)
 
 
 def checked_texts(
     question: Any, choices: Any, where: str, equal_options: str = "error"
 ) -> tuple[str, tuple[str, ...]]:
     """Return a checked question and its options, or raise."""
-    if choices is None or (isinstance(choices, str | float) and _missing(choices)):
-        raise ValueError(
-            f"{where}: the choices are missing; give each question the 2 to 10 options that its "
-            "answer is one of. Answers that are written freely, as in chats and instructions, are "
-            "not covered (docs/limits.md)"
-        )
+    if _missing(choices):
+        raise ValueError(f"{where}: the choices are missing; give the question its 2 to 10 options")
     if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
             f"{where}: choices must be a list of texts, not {described(choices)}"
@@ -833,8 +604,7 @@ def checked_texts(
             f"{where}: a question must have 2 to {len(LETTERS)} options, not {len(options)}"
         )
     for i, (letter, option) in enumerate(zip(LETTERS, options, strict=False)):
-        is_number = isinstance(option, int | float | np.number) and not isinstance(option, bool)
-        text = str(option) if is_number and math.isfinite(option) else option
+        text = str(option) if _is_number(option) and math.isfinite(option) else option
         options[i] = checked_text(text, f"option {letter}", where)
         first = options.index(options[i])
         if equal_options == "error" and first < i:
@@ -847,7 +617,7 @@ def checked_texts(
 
 def attribute_text(value: Any) -> str:
     """Return an attribute as text, empty if there is none."""
-    if value is None or (isinstance(value, str | float) and _missing(value)):
+    if _missing(value):
         return ""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
@@ -855,7 +625,11 @@ def attribute_text(value: Any) -> str:
 
 
 def _missing(value: Any) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+    return is_missing(value) or (isinstance(value, str) and not value.strip())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _warn_of_counting(
@@ -875,11 +649,6 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
     """Return the position of the option that an answer means: by position, letter or text."""
     if _missing(answer):
         raise ValueError(f"{where}: the answer is missing")
-    if isinstance(answer, bool | np.bool_) or not isinstance(answer, str | int | float | np.number):
-        raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: the answer must be an option's position from 0, its letter or its text, not "
-            f"{described(answer)}"
-        )
     found: list[tuple[str, int]] = []  # each possible reading, with the option it means
     if isinstance(answer, str):
         digits, letter = answer.strip(), answer.strip().upper()
@@ -888,7 +657,7 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
         if len(letter) == 1 and letter in LETTERS:
             found.append(("letter", LETTERS.index(letter)))
         found += [("text", i) for i, choice in enumerate(choices) if choice == answer]
-    elif not isinstance(answer, float | np.floating) or float(answer).is_integer():
+    elif _is_number(answer) and answer % 1 == 0:
         found.append(("index", int(answer)))
     readings = [
         (kind, position)
@@ -901,21 +670,18 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
     is_text = isinstance(answer, str) and len(answer) > SHORT
     shown = "" if is_text else f"{described(answer)} "
     if positions:
-        kinds = list(dict(readings))
         meanings = " and ".join(f"as {kind} option {LETTERS[i]}" for kind, i in readings)
-        advice = f"pass answers={' or answers='.join(map(repr, kinds))}"
-        advice = advice if len(kinds) > 1 else "give its position or letter"
-        raise ValueError(f"{where}: the answer {shown}is ambiguous, it means {meanings}; {advice}")
-    meant = {
-        "index": f"a position from 0 to {len(choices) - 1}",
-        "letter": f"a letter from A to {LETTERS[len(choices) - 1]}",
-        "text": "the text of an option",
-    }
-    valid = " or ".join(meant.values()) if answers == "auto" else meant[answers]
+        raise ValueError(
+            f"{where}: the answer {shown}is ambiguous, it means {meanings}; say with answers= "
+            "which is meant, or give its position or letter"
+        )
+    hint = ""
     if ("index", len(choices)) in found:
-        valid += ". Positions are counted from 0: subtract 1 if yours are counted from 1"
+        hint = ". Positions are counted from 0: subtract 1 if yours are counted from 1"
     raise ValueError(
-        f"{where}: the answer {shown}is not one of the {len(choices)} options; it must be {valid}"
+        f"{where}: the answer {shown}is not one of the {len(choices)} options; it must be a "
+        f"position from 0 to {len(choices) - 1}, a letter from A to {LETTERS[len(choices) - 1]}, "
+        f"or the text of an option{hint}"
     )
 
 
@@ -948,7 +714,7 @@ def checked_templates(
 
 
 def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> str | Sequence[str] | None:
-    """Return templates as the message of a user in a tokenizer's chat template, if there is one.
+    """Return templates as a user's message in a tokenizer's chat template, if there is one.
 
     A training on ``messages`` renders the whole conversation, so the prompt is what comes before
     the answer there, a system message of the template's own included.
@@ -986,49 +752,39 @@ def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> str | Sequ
     return tuple(frame.replace(marks[0], one) for one in checked_templates(wording))
 
 
-def check_fit(
-    templates: Sequence[str], attributes: Mapping[str, Iterable[str]], fewest: int, ids: Any
-) -> None:
-    """Raise if a template has a field that some question lacks."""
-    letters = [letter.lower() for letter in LETTERS[:fewest]]
-    for name in sorted({name for template in templates for name in _fields(template)}):
-        if name in ("question", "options", *letters):
-            continue
-        if name not in attributes:
-            known = [f"{{{field}}}" for field in ("question", "options", *letters, *attributes)]
-            raise ValueError(
-                f"the template asks for {{{name}}}, which not every question has; it can use "
-                f"{listed(known)}"
-            )
-        for position, value in enumerate(attributes[name]):
-            if not value:
-                raise ValueError(
-                    f"the template asks for {{{name}}}, but the question "
-                    f"{quoted(ids[position])} has none"
-                )
-
-
-def check_options(templates: Sequence[str], choices: Sequence[tuple[str, ...]], reply: str) -> None:
-    """Raise if a template shows only some options of a question, or none.
+def check_fields(data: MCQDataset, templates: Sequence[str]) -> None:
+    """Raise if a template has a field that some question lacks, or shows only some options.
 
     Options that all questions have may be in its own words, or not at all where they are replies.
     """
-    letters = {letter.lower() for letter in LETTERS[: max(map(len, choices))]}
-    shared = choices[0] if len(set(choices)) == 1 else ()
+    letters = LETTERS.lower()[: data.n_choices.max()]
+    everywhere = ("question", "options", *letters[: data.n_choices.min()])
+    shared = data.choices[0] if len(set(data.choices)) == 1 else ()
     for template in templates:
         shown, words = _fields(template), template.casefold()
+        for name in sorted(shown.difference(everywhere)):
+            if name not in data.attributes:
+                known = [f"{{{field}}}" for field in (*everywhere, *data.attributes)]
+                raise ValueError(
+                    f"the template asks for {{{name}}}, which not every question has; it can use "
+                    f"{listed(known)}"
+                )
+            if "" in data.attributes[name]:
+                lacking = data.ids[data.attributes[name].tolist().index("")]
+                raise ValueError(
+                    f"the template asks for {{{name}}}, but the question {quoted(lacking)} has none"
+                )
         is_known = shared and (
-            reply == "text"
+            data.reply == "text"
             or template == WARD_TEMPLATE
             or all(option.casefold() in words for option in shared)
         )
-        lacking = sorted(letters - shown)
-        if "options" in shown or not lacking or (is_known and letters.isdisjoint(shown)):
-            continue
-        raise ValueError(
-            f"the template {template!r} does not show each question's options: it lacks "
-            f"{listed(f'{{{letter}}}' for letter in lacking)}. Add these, or {{options}}"
-        )
+        hidden = [f"{{{letter}}}" for letter in letters if letter not in shown]
+        if hidden and "options" not in shown and not (is_known and len(hidden) == len(letters)):
+            raise ValueError(
+                f"the template {template!r} does not show each question's options: it lacks "
+                f"{listed(hidden)}. Add these, or {{options}}"
+            )
 
 
 def _label_gap(template: str) -> str:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_unmasked
 from memowidgets.data.dataset import (
-    BoolArray,
     Dataset,
     IntArray,
     WithheldSample,
@@ -20,7 +19,7 @@ from memowidgets.data.dataset import (
 )
 from memowidgets.data.images import ImageSample
 from memowidgets.stamps import digest_of
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed
 
 __all__ = ["PairDataset", "split_pair"]
 
@@ -29,7 +28,7 @@ _SMALLEST_SIDE = 4  # pixels of an image
 _READ_TWICE = 16  # rows; each random draw that they survive halves the doubt at least
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class PairDataset(Dataset):
     """Samples of a torch dataset, or any sequence, of (inputs, label) pairs.
 
@@ -58,13 +57,8 @@ class PairDataset(Dataset):
 
     pairs: Any = field(repr=False)
     rows: IntArray
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
     hashes: tuple[str, ...]
     are_images: bool = False
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
 
     _fields: ClassVar[tuple[str, ...]] = ("rows", "hashes")
     _noun: ClassVar[str] = "pairs"
@@ -112,18 +106,17 @@ class PairDataset(Dataset):
             hashes.append(_hash(inputs))
             found.append(_label(label, row))
             images = images and _is_image(inputs)
-        some = np.unique(np.linspace(0, len(pairs) - 1, _READ_TWICE).astype(int)) if found else ()
-        for row in some:
-            _check_steady(pairs, int(row), hashes[row], found[row])
         labels, names = checked_classes(found, class_names, "row {} of the data".format)
+        for row in np.unique(np.linspace(0, len(pairs) - 1, _READ_TWICE).astype(int)):
+            _check_steady(pairs, int(row), hashes[row], found[row])
         return cls(
-            pairs,
-            np.arange(len(pairs)),
             checked_ids(_names(pairs) if ids is None else ids, len(pairs)),
             labels,
             names,
-            tuple(hashes),
-            images,
+            pairs=pairs,
+            rows=np.arange(len(pairs)),
+            hashes=tuple(hashes),
+            are_images=images,
         )
 
     def _summary(self) -> Iterable[str]:
@@ -235,7 +228,7 @@ def _array(tensor: Any) -> NDArray[Any]:
     return array
 
 
-def _check_steady(pairs: Any, row: int, known: str, label: int | str | None = None) -> None:
+def _check_steady(pairs: Any, row: int, known: str, label: Any = None) -> None:
     """Raise if a row has another hash than the known one, or another label if that is given."""
     inputs, again = split_pair(pairs[row], f"row {row} of the data")
     if _hash(inputs) != known or (label is not None and _label(again, row) != label):
@@ -245,26 +238,17 @@ def _check_steady(pairs: Any, row: int, known: str, label: int | str | None = No
         )
 
 
-def _label(label: Any, row: int) -> int | str:
-    where = f"the label of row {row} of the data"
-    if hasattr(label, "detach") or isinstance(label, np.ndarray):
-        values = _array(label) if hasattr(label, "detach") else label
-        if values.size != 1:
-            raise ValueError(
-                f"{where} has {values.size} values, so each sample has several labels or none; "
-                "memowidgets audits classifiers with one class for each sample"
-            )
-        label = values.reshape(())[()]
-    if isinstance(label, str):
-        return str(label)
-    if label is None or not isinstance(label, int | float | np.number | np.bool_):
-        raise ValueError(f"{where} is {quoted(label)}; it must be a class, from 0, or its name")
-    if not float(label).is_integer():
+def _label(label: Any, row: int) -> Any:
+    """Return a label as a number or a text, or raise for several of them."""
+    if not hasattr(label, "detach") and not isinstance(label, np.ndarray):
+        return label
+    values = _array(label) if hasattr(label, "detach") else label
+    if values.size != 1:
         raise ValueError(
-            f"{where} is {label:g}, which is not a class; leave out the samples without a label. "
-            "memowidgets audits classifiers, not regressions"
+            f"the label of row {row} of the data has {values.size} values, so each sample has "
+            "several labels or none; memowidgets audits classifiers with one class for each sample"
         )
-    return int(label)
+    return values.reshape(())[()]
 
 
 def _is_image(inputs: Any) -> bool:

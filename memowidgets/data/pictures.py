@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import warn_user
-from memowidgets.extras import pip_install
+from memowidgets.checks import warn_user, whole_number
 from memowidgets.files import checked_path
 from memowidgets.visible import listed, quoted, visible
 
@@ -28,12 +27,12 @@ if TYPE_CHECKING:
 
 Resize = int | tuple[int, int]
 Stretch = bool | tuple[int, int]
+Tree = dict[str, Callable[[], bytes]]  # what reads each file, by its path with slashes
 Pixels = NDArray[Any]  # (height, width, 1 or 3), uint8, or uint16 of more than 256 grey levels
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 50_000_000
 MOST_BYTES = 100_000_000
-_TOO_LARGE = f"larger than {MOST_BYTES // 1_000_000} MB"
 _NAMED = 3
 _TOO_MANY = f"more than {MOST_PIXELS // 1_000_000} million pixels"
 _WIDEST_GREY = 65535
@@ -43,27 +42,6 @@ _NOT_READ = {b"avif": "AVIF", b"avis": "AVIF", b"heic": "HEIC", b"heix": "HEIC",
 
 class UnreadableError(Exception):
     """A file is not a usable picture; the message says why."""
-
-
-@dataclass(frozen=True)
-class PictureFile:
-    """File of a tree.
-
-    Attributes
-    ----------
-    name : str
-        Path below the root, with slashes.
-    read : callable
-        Function that returns the content.
-    """
-
-    name: str
-    read: Callable[[], bytes]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the folders on the path, then of the file."""
-        return PurePosixPath(self.name).parts
 
 
 @dataclass(frozen=True)
@@ -89,8 +67,16 @@ class Pictures:
 
 
 @contextmanager
-def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
-    """Yield the files below a folder or inside a zip, sorted by name, without hidden ones.
+def open_tree(path: str | os.PathLike[str], below: str | None = None) -> Iterator[Tree]:
+    """Yield the files of a tree of class folders, in a folder or a zip, without hidden ones.
+
+    Parameters
+    ----------
+    path : path-like
+        A folder, or a zip of one, which is read where it lies. In a zip everything may lie below
+        one more folder, which is how most programs pack it.
+    below : str, optional
+        Name of a folder, anywhere in the tree, that has the class folders.
 
     Raises
     ------
@@ -101,38 +87,31 @@ def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
     """
     place = checked_path(path)
     if place.is_dir():
-        yield _files_below(place)
+        yield _below(_files_below(place), below)
         return
     if not place.is_file():
         raise FileNotFoundError(f"{place} is not a folder or a zip")
     try:
         archive = zipfile.ZipFile(place)
     except zipfile.BadZipFile:
-        raise ValueError(f"{place} is neither a folder nor a zip") from None
+        raise ValueError(f"{place} is neither a folder nor a zip; unpack it first") from None
     with archive:
-        yield _files_inside(archive)
+        files = _files_inside(archive)
+        tops = {name.partition("/")[0] for name in files}
+        if below is None and len(tops) == 1 and all(name.count("/") > 1 for name in files):
+            below = tops.pop()
+        yield _below(files, below)
 
 
-def read_folder(
-    path: str | os.PathLike[str],
-    resize: Resize | None,
-    class_names: Mapping[str, str | None] | None = None,
-    stretch: Stretch = False,
-) -> Pictures:
-    """Decode the pictures in the class folders of a folder or zip, as `read_classes` does.
-
-    In a zip everything may lie below one more folder, which is how most programs pack it.
-    """
-    with open_tree(path) as files:
-        tops = {file.parts[0] for file in files}
-        below_one = len(tops) == 1 and all(len(file.parts) > 2 for file in files)
-        depth = 1 if below_one and zipfile.is_zipfile(path) else 0
-        return read_classes(files, depth, resize, str(path), class_names, stretch)
+def _below(files: Tree, folder: str | None) -> Tree:
+    if folder is None:
+        return files
+    rests = {f"/{name}".partition(f"/{folder}/")[2]: read for name, read in files.items()}
+    return {rest: read for rest, read in rests.items() if rest}
 
 
 def read_classes(
-    files: Sequence[PictureFile],
-    depth: int,
+    files: Tree,
     resize: Resize | None,
     where: str,
     class_names: Mapping[str, str | None] | None = None,
@@ -142,10 +121,8 @@ def read_classes(
 
     Parameters
     ----------
-    files : sequence of PictureFile
-        Files of the tree.
-    depth : int
-        Index of the path component that names the class.
+    files : dict of str to callable
+        Files of `open_tree`.
     resize, class_names, stretch
         As in `ImageDataset.from_folder`.
     where : str
@@ -153,8 +130,8 @@ def read_classes(
 
     Raises
     ------
-    TypeError, ValueError
-        If `class_names` is not a mapping to texts, or lacks a folder.
+    ValueError
+        If `class_names` lacks a folder.
 
     Warns
     -----
@@ -162,29 +139,25 @@ def read_classes(
         If files are left out or pictures changed. The message has the number, the reason and
         names.
     """
-    _check_classes(files, depth, where)
-    folders = sorted({file.parts[depth] for file in files if len(file.parts) > depth + 1})
-    named = _named_folders(folders, class_names, where)
+    _check_classes(files, where)
+    inside = [name for name in files if "/" in name]
+    named = _named_folders({name.partition("/")[0] for name in inside}, class_names, where)
     pictures, classes = _Stack(where, resize, stretch), []
-    left_out: dict[str, list[str]] = {}
+    left_out = {"outside the class folders": [name for name in files if "/" not in name]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
-        for file in files:
-            if len(file.parts) <= depth + 1:
-                left_out.setdefault("outside the class folders", []).append(file.name)
-                continue
-            name = named[file.parts[depth]]
-            if name is None:
+        for name in inside:
+            one = named[name.partition("/")[0]]
+            if one is None:
                 continue
             try:
-                image, notes = decoded(file.read())
+                pictures.add(decoded(files[name]()), name)
             except UnreadableError as error:
-                left_out.setdefault(str(error), []).append(file.name)
+                left_out.setdefault(str(error), []).append(name)
                 continue
-            pictures.add(image, notes, file.name)
-            classes.append(name)
-    if left_out:
-        reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items()]
+            classes.append(one)
+    reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items() if some]
+    if reasons:
         count = sum(map(len, left_out.values()))
         warn_user(f"{count} files of {where} are left out: {'; '.join(reasons)}")
     there = set(classes)
@@ -201,20 +174,12 @@ def read_classes(
 
 
 def _named_folders(
-    folders: Sequence[str], class_names: Mapping[str, str | None] | None, where: str
+    folders: Iterable[str], class_names: Mapping[str, str | None] | None, where: str
 ) -> dict[str, str | None]:
     """Return the class of each folder, in the order of the classes; None leaves a folder out."""
-    shown = {readable(folder): folder for folder in folders}
+    shown = {readable(folder): folder for folder in sorted(folders)}
     if class_names is None:
         return {folder: name for name, folder in shown.items()}
-    names: Any = class_names
-    if not isinstance(names, Mapping) or not all(
-        name is None or isinstance(name, str) for name in names.values()
-    ):
-        raise TypeError(
-            "class_names must be a mapping from the names of folders to names of classes, such as "
-            '{"n02123045": "cat"}'
-        )
     unknown = [name for name in shown if name not in class_names]
     if unknown:
         raise ValueError(
@@ -237,15 +202,15 @@ def stacked(
     found = _Stack(where, resize, stretch)
     for row, picture in enumerate(pictures):
         try:
-            pixels, notes = _pixels(_as_picture(picture))
+            pixels = _pixels(_as_picture(picture))
         except UnreadableError as error:
             raise ValueError(f"row {row} of {where} is not a picture: {error}") from None
-        found.add(pixels, notes, f"row {row}")
+        found.add(pixels, f"row {row}")
     return found.stacked()
 
 
-def decoded(raw: bytes) -> tuple[Pixels, tuple[str, ...]]:
-    """Decode a picture of shape (height, width, 1 or 3), and return notes on what was changed.
+def decoded(raw: bytes) -> Pixels:
+    """Decode a picture, (height, width, 1 or 3): the first of an animated one, on white ground.
 
     Raises
     ------
@@ -254,18 +219,19 @@ def decoded(raw: bytes) -> tuple[Pixels, tuple[str, ...]]:
     ImportError
         If Pillow is missing.
     """
-    module = _pillow()
+    from PIL import Image, UnidentifiedImageError
+
     if not raw:
         raise UnreadableError("empty")
     try:
-        with module.open(io.BytesIO(raw), formats=FORMATS) as picture:
+        with Image.open(io.BytesIO(raw), formats=FORMATS) as picture:
             if picture.size[0] * picture.size[1] <= MOST_PIXELS:
                 return _pixels(picture)
-    except module.UnidentifiedImageError:
+    except UnidentifiedImageError:
         kind = _NOT_READ.get(raw[8:12]) if raw[4:8] == b"ftyp" else None
         unread = f"{kind}, which is not read: save it as PNG or JPEG"
         raise UnreadableError("not a picture" if kind is None else unread) from None
-    except module.DecompressionBombError:
+    except Image.DecompressionBombError:
         raise UnreadableError(_TOO_MANY) from None
     except (UnreadableError, MemoryError):
         raise
@@ -276,8 +242,10 @@ def decoded(raw: bytes) -> tuple[Pixels, tuple[str, ...]]:
 
 def write_picture(path: Path, image: NDArray[np.uint8]) -> None:
     """Write a picture, (height, width, 1 or 3), as a PNG file that only its owner can read."""
+    from PIL import Image
+
     out = io.BytesIO()
-    _pillow().fromarray(image[..., 0] if image.shape[2] == 1 else image).save(out, "PNG")
+    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(out, "PNG")
     path.touch(mode=0o600)
     path.write_bytes(out.getvalue())
 
@@ -288,7 +256,8 @@ def resized(image: Pixels, size: Resize) -> Pixels:
     A pair is (height, width), and the proportions may change. A number is the side of a square: the
     shorter side is scaled to it, and the middle is cut out.
     """
-    module = _pillow()
+    from PIL import Image
+
     height, width = image.shape[:2]
     wanted = (size, size) if isinstance(size, int) else size
     box = None
@@ -297,23 +266,19 @@ def resized(image: Pixels, size: Resize) -> Pixels:
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
     plane = image[..., 0] if image.shape[2] == 1 else image
-    picture = module.fromarray(plane.astype(np.float32) if image.dtype == np.uint16 else plane)
-    small = np.asarray(picture.resize(wanted[::-1], module.Resampling.BILINEAR, box=box))
+    picture = Image.fromarray(plane.astype(np.float32) if image.dtype == np.uint16 else plane)
+    small = np.asarray(picture.resize(wanted[::-1], Image.Resampling.BILINEAR, box=box))
     pixels: Pixels = np.rint(small).astype(image.dtype).reshape(*wanted, image.shape[2])
     return pixels
 
 
 class _Stack:
-    """Pictures of one size, added one after another, with notes on those that were changed."""
+    """Pictures of one size, added one after another."""
 
     def __init__(self, where: str, resize: Resize | None, stretch: Stretch) -> None:
-        sides: Any = (resize, resize) if isinstance(resize, int) else resize
-        good = isinstance(sides, tuple | list) and len(sides) == 2
-        good = good and all(type(side) is int and side > 0 for side in sides)
-        if resize is not None and not good:
-            raise ValueError(
-                f"resize must be a number of pixels or (height, width), not {resize!r}"
-            )
+        sides = () if resize is None else resize if isinstance(resize, tuple | list) else (resize,)
+        for side in sides:
+            whole_number("a side in resize=", side, 1)
         if not isinstance(stretch, bool) and not 0 <= stretch[0] < stretch[1] <= _WIDEST_GREY:
             raise ValueError(
                 "stretch must be True, or the levels of 16 bits that become black and white, such "
@@ -322,12 +287,9 @@ class _Stack:
         self.names: list[str] = []
         self._where, self._resize, self._stretch = where, resize, stretch
         self._images: list[Pixels] = []
-        self._changed: dict[str, list[str]] = {}
 
-    def add(self, image: Pixels, notes: Sequence[str], name: str) -> None:
+    def add(self, image: Pixels, name: str) -> None:
         name = readable(name)
-        for note in notes:
-            self._changed.setdefault(note, []).append(name)
         if self._resize is not None:
             image = resized(image, self._resize)
         first = self._images[0] if self._images else image
@@ -342,14 +304,9 @@ class _Stack:
         self.names.append(name)
 
     def stacked(self) -> NDArray[np.uint8]:
-        """Return all pictures as one array, and warn of changed ones."""
+        """Return all pictures as one array."""
         self._reduce()
-        for note, names in self._changed.items():
-            warn_user(f"{len(names)} pictures of {self._where}: {note} ({_some(names)})")
         channels = max(image.shape[2] for image in self._images)
-        grey = sum(image.shape[2] == 1 for image in self._images)
-        if channels == 3 and grey:
-            warn_user(f"{grey} grey pictures of {self._where} were turned into colour pictures")
         height, width = self._images[0].shape[:2]
         stacked = np.empty((len(self._images), height, width, channels), dtype=np.uint8)
         for i, image in enumerate(self._images):
@@ -371,9 +328,11 @@ class _Stack:
             share = (self._images[i].astype(np.float64) - black) / max(white - black, 1)
             self._images[i] = np.rint(255 * share.clip(0, 1)).astype(np.uint8)
             left[self._images[i]] = True
-        said = f"16 bits reduced to 8: {int(left.sum())} grey levels are left of {low} to {high}"
         advice = "" if self._stretch else "; stretch=True uses all 256 for them"
-        self._changed[said + advice] = [self.names[i] for i in wide]
+        warn_user(
+            f"{len(wide)} pictures of {self._where}: 16 bits reduced to 8: {int(left.sum())} grey "
+            f"levels are left of {low} to {high}{advice} ({_some([self.names[i] for i in wide])})"
+        )
 
 
 def readable(name: str) -> str:
@@ -381,15 +340,14 @@ def readable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None:
+def _check_classes(files: Tree, where: str) -> None:
     """Raise for a tree of trees, such as train and test, whose top folders are not classes."""
     inner: dict[str, set[str]] = {}
-    for file in files:
-        if len(file.parts) <= depth + 1:
-            continue
-        if len(file.parts) == depth + 2:
+    for top, *rest in (name.split("/") for name in files):
+        if len(rest) == 1:
             return
-        inner.setdefault(file.parts[depth], set()).add(file.parts[depth + 1])
+        if rest:
+            inner.setdefault(top, set()).add(rest[0])
     if len(inner) > 1 and len(set(map(frozenset, inner.values()))) == 1:
         names = sorted(inner)
         raise ValueError(
@@ -398,49 +356,41 @@ def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None
         )
 
 
-def _files_below(folder: Path) -> list[PictureFile]:
-    """Return the files of a tree. Class folders may be links; others are files that can't be read.
-
-    A link further down could lead to where it is.
-    """
-    tops = list(folder.iterdir())
-    paths = [path for path in tops if not path.is_dir()]
-    for top in tops:
-        paths += [path for path in top.rglob("*") if path.is_symlink() or not path.is_dir()]
-    named = {path.relative_to(folder).as_posix(): path for path in paths}
-    return [
-        PictureFile(name, partial(_on_disk, path))
+def _files_below(folder: Path) -> Tree:
+    """Return the files of a tree. Class folders may be links; one further down could be a loop."""
+    named = {
+        path.relative_to(folder).as_posix(): path
+        for path in (*folder.glob("*"), *folder.glob("*/**/*"))
+        if not path.is_dir()
+    }
+    return {
+        name: partial(_content, path.read_bytes, partial(os.path.getsize, path))
         for name, path in sorted(named.items())
         if not any(map(_hidden, name.split("/")))
-    ]
+    }
 
 
-def _on_disk(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UnreadableError(_TOO_LARGE)
-        return path.read_bytes()
-    except OSError as error:
-        raise UnreadableError(f"cannot be read ({error.strerror})") from None
-
-
-def _files_inside(archive: zipfile.ZipFile) -> list[PictureFile]:
+def _files_inside(archive: zipfile.ZipFile) -> Tree:
     """Return the files of a zip. Paths that lead out of it are hidden ones: they have two dots."""
-    return [
-        PictureFile(info.filename, partial(_unpacked, archive, info))
+    return {
+        info.filename: partial(
+            _content, partial(archive.read, info), partial(getattr, info, "file_size")
+        )
         for info in sorted(archive.infolist(), key=lambda info: info.filename)
         if not info.is_dir() and not any(map(_hidden, PurePosixPath(info.filename).parts))
-    ]
+    }
 
 
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    if info.file_size > MOST_BYTES:  # zipfile reads no more than this
-        raise UnreadableError(_TOO_LARGE)
+def _content(read: Callable[[], bytes], size: Callable[[], int]) -> bytes:
     try:
-        return archive.read(info)
+        if size() > MOST_BYTES:  # zipfile reads no more than that
+            raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB")
+        return read()
+    except OSError as error:
+        raise UnreadableError(f"cannot be read ({error.strerror})") from None
     except RuntimeError:
         raise UnreadableError("encrypted") from None
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError):
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
         raise UnreadableError("broken") from None
 
 
@@ -449,56 +399,37 @@ def _hidden(name: str) -> bool:
 
 
 def _as_picture(picture: Any) -> Image.Image:
+    from PIL import Image
+
     if hasattr(picture, "convert"):
-        given: Image.Image = picture
-        return given
+        return cast("Image.Image", picture)
     pixels = np.asarray(picture)
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[..., 0]
-    if picture is None or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)):
-        kind = "nothing" if picture is None else type(picture).__name__
-        raise UnreadableError(f"it has {kind}; cast the column to datasets.Image()")
-    if pixels.dtype != np.uint8:
-        if pixels.dtype.kind not in "iu" or pixels.min() < 0 or pixels.max() > 255:
-            raise UnreadableError("its pixels are not numbers from 0 to 255")
-        pixels = pixels.astype(np.uint8)
-    from_pixels: Image.Image = _pillow().fromarray(pixels)
-    return from_pixels
+    is_grey = pixels.ndim == 2 or pixels.shape[2:] == (1,)
+    if pixels.dtype.kind not in "iu" or not (is_grey or pixels.shape[2:] == (3,)):
+        raise UnreadableError("it is not numbers of pixels; cast the column to datasets.Image()")
+    if pixels.min() < 0 or pixels.max() > 255:
+        raise UnreadableError("its pixels are not numbers from 0 to 255")
+    flat = pixels.reshape(pixels.shape[:2]) if is_grey else pixels
+    return Image.fromarray(flat.astype(np.uint8))
 
 
-def _pixels(picture: Image.Image) -> tuple[Pixels, tuple[str, ...]]:
-    """Return the pixels of a picture, and notes on what was changed for that."""
-    from PIL import ImageOps
+def _pixels(picture: Image.Image) -> Pixels:
+    from PIL import Image, ImageOps
 
-    notes = []
-    if getattr(picture, "is_animated", False):
-        notes.append("animated, only the first image is used")
     picture = ImageOps.exif_transpose(picture)  # as it is to be looked at
     if picture.mode in _SHORT_GREY:
         values = np.asarray(picture).astype(np.int64)
         if values.min() < 0 or values.max() > _WIDEST_GREY:
             raise UnreadableError("grey levels beyond 16 bits")
-        return values.astype(np.uint16)[..., np.newaxis], tuple(notes)
+        return values.astype(np.uint16)[..., np.newaxis]
     if picture.mode == "F":
         raise UnreadableError("real numbers of unknown range")
+    is_grey = picture.mode in ("1", "L", "LA")
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        colours, mode = picture.convert("RGBA"), "L" if picture.mode == "LA" else "RGB"
-        if np.asarray(colours)[..., 3].min() < 255:
-            notes.append("transparent parts became white")
-            white = _pillow().new("RGBA", colours.size, "white")
-            picture = _pillow().alpha_composite(white, colours).convert(mode)
-    grey = picture.mode in ("1", "L")
-    array = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
-    return array[..., np.newaxis] if grey else array, tuple(notes)
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        said = f"reading pictures from files needs Pillow: {pip_install('vision')}"
-        raise ImportError(said) from error
-    return Image
+        colours = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", colours.size, "white"), colours)
+    array = np.asarray(picture.convert("L" if is_grey else "RGB"), dtype=np.uint8)
+    return array[..., np.newaxis] if is_grey else array
 
 
 def _some(names: Sequence[str]) -> str:

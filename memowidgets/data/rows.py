@@ -1,29 +1,34 @@
-"""Rows from files, from memory and from a `datasets.Dataset`, each with its place for messages."""
+"""Rows of files and of a `datasets.Dataset`, each with its place, and datasets made of them."""
 
 from __future__ import annotations
 
+import abc
 import csv
 import io
 import json
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from memowidgets.checks import as_code, is_missing, warn_user
-from memowidgets.data.dataset import ID, IntArray, checked_classes
-from memowidgets.files import checked_path
+from memowidgets.checks import is_missing
+from memowidgets.data.dataset import ID, Dataset, IntArray, checked_classes, checked_ids, writable
+from memowidgets.files import checked_path, fill, replaced
 from memowidgets.store import NotThereError
 from memowidgets.visible import HALF_CHARACTERS, first_line, listed, quoted, visible
 
 if TYPE_CHECKING:
+    import os
+
     import pandas as pd
 
-MOST_CHARACTERS = 20_000  # of a text
 SHORT = 2  # characters of a value that an error may quote
+_CELLS = ("sep", "decimal")  # how a CSV file is written, in its source
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
 
 
@@ -60,23 +65,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.places)
 
-    def values(self, column: str) -> list[Any]:
-        """Return the values of a column, None where a cell is empty."""
-        values = self.columns[column]
-        return [v if v and v.strip() else None for v in values] if self.are_cells else list(values)
-
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the place and the values of each row."""
         for row, place in enumerate(self.places):
             yield place, {name: values[row] for name, values in self.columns.items()}
 
 
-class Labelled(NamedTuple):
-    """Labels of rows, the names of the classes, and ids or None."""
-
-    labels: IntArray
-    class_names: tuple[str, ...]
-    ids: list[str] | None
+Labelled = tuple[IntArray, tuple[str, ...], NDArray[np.str_] | None]
 
 
 def labelled(
@@ -86,7 +81,7 @@ def labelled(
     ids: str | None,
     **needed: str | Sequence[str],
 ) -> Labelled:
-    """Return the labels of rows as numbers, after checking that all columns are there.
+    """Return labels as numbers, names of classes, and ids or None, if all columns are there.
 
     Labels in cells that are all whole numbers are numbers. If the column of labels has names of
     classes of its own and `class_names` has these names, in any order, they number the classes.
@@ -116,45 +111,33 @@ def labelled(
             f"label must be the name of a column, not of type {type(label).__name__}; make the "
             "labels a column of the same rows first"
         )
+    check_columns(found, label=label, ids=ids, **needed)
     own = found.class_names.get(label)
-    check_some(found)
-    check_columns(found.columns, found.where, label=label, ids=ids, **needed)
-    labels: Any = found.values(label)
+    labels: Any = list(found.columns[label])
     if found.are_cells:
         labels = _as_numbers(labels, class_names)
     if own is not None and class_names is not None and set(own) <= set(class_names):
-        labels = [  # by name, because the order may be another
-            number
-            if not isinstance(number, int) or isinstance(number, bool)
-            else own[number]
-            if 0 <= number < len(own)
-            else str(number)
-            for number in labels
-        ]
+        named = dict(enumerate(own))  # by name, because the order may be another
+        labels = [one if is_missing(one) else named.get(one, str(one)) for one in labels]
     integers, names = checked_classes(
         labels, own if class_names is None else class_names, found.places.__getitem__
     )
-    column = ID if ids is None and ID in found.columns and label != ID else ids
-    if column is None:
-        return Labelled(integers, names, None)
-    given = [None if is_missing(one) else as_text(one) for one in found.values(column)]
-    advice = f"; give each row one, or rename the column {quoted(column)}"
-    return Labelled(integers, names, checked_row_ids(given, found.places, advice))
+    return integers, names, ids_of(found, ID if ids is None and label != ID else ids)
 
 
-def checked_row_ids(ids: Sequence[str | None], places: Sequence[str], if_missing: str) -> list[str]:
-    """Return the ids of rows, or raise for a row that has none or that of an earlier row."""
-    seen: dict[str, str] = {}
-    for name, place in zip(ids, places, strict=True):
-        if name is None:
-            raise ValueError(f"{place}: the id is missing{if_missing}")
-        if name in seen:
-            raise ValueError(
-                f"{place}: the id {quoted(name)} is already used in {seen[name]}; ids must be "
-                "unique"
-            )
-        seen[name] = place
-    return list(seen)
+def ids_of(found: Rows, column: str | None) -> NDArray[np.str_] | None:
+    """Return the ids in a column, or None if there is no such column or it has none."""
+    if column is None or column not in found.columns:
+        return None
+    ids = [None if is_missing(one) else as_text(one) for one in found.columns[column]]
+    if ids.count(None) == len(ids):
+        return None
+    if None in ids:
+        raise ValueError(
+            f"{found.places[ids.index(None)]}: the id is missing, but other rows have one; give "
+            "each row an id, or rename the column"
+        )
+    return checked_ids(ids, len(ids), found.places.__getitem__)
 
 
 def as_text(value: Any) -> str:
@@ -163,23 +146,17 @@ def as_text(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def check_some(found: Rows) -> None:
-    """Raise if there is no row."""
+def check_columns(found: Rows, **needed: str | Sequence[str | None] | None) -> None:
+    """Raise if there is no row, or no column that an argument names."""
     if not len(found):
         below = " below its header" if found.are_cells else ""
         raise ValueError(f"{found.where} is empty: it has no row{below}")
-
-
-def check_columns(
-    known: Iterable[str], where: str, **needed: str | Sequence[str | None] | None
-) -> None:
-    """Raise if a column that an argument names is not there."""
     for argument, columns in needed.items():
         for column in [columns] if isinstance(columns, str | None) else columns:
-            if column is not None and column not in known:
+            if column is not None and column not in found.columns:
                 raise NotThereError(
-                    f"{where} has no column {shown_column(column)}; its columns: "
-                    f"{listed_columns(known)}",
+                    f"{found.where} has no column {shown_column(column)}; its columns: "
+                    f"{listed_columns(found.columns)}",
                     f"name another one with {argument}=",
                 )
 
@@ -209,6 +186,8 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
 
     Categories of the column of labels number the classes in their own order.
     """
+    if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
+        raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
     check_once(names, "the table")
     kinds = dict(zip(names, frame.dtypes, strict=True))
@@ -224,7 +203,7 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
 
 
 def rows_of_records(
-    records: Iterable[Any], places: Sequence[str] | None = None, where: str = "the records"
+    records: Iterable[Any], places: Sequence[str] | None = None, where: str = "the list of records"
 ) -> Rows:
     """Return records from memory, numbered from 0 if they have no places."""
     found = list(records)
@@ -243,15 +222,27 @@ def _numbered(start: str, n: int) -> list[str]:
     return [f"{start} {row}" for row in range(n)]
 
 
-def rows_of_hf(dataset: Any, only: Iterable[str] | None = None) -> Rows:
-    """Return the rows of a `datasets.Dataset` in memory, without its transform.
+class _Columns(Mapping[str, Sequence[Any]]):
+    """Columns of a `datasets.Dataset`, each read when it is used: one may be of pictures."""
 
-    Parameters
-    ----------
-    dataset : datasets.Dataset
-        One split.
-    only : iterable of str, optional
-        Columns to read. By default all.
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        return list(self._dataset[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dataset.column_names)
+
+    def __len__(self) -> int:
+        return len(self._dataset.column_names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._dataset.column_names
+
+
+def rows_of_hf(dataset: Any) -> Rows:
+    """Return the rows of a `datasets.Dataset` in memory, without its transform.
 
     Raises
     ------
@@ -268,21 +259,16 @@ def rows_of_hf(dataset: Any, only: Iterable[str] | None = None) -> Rows:
             f"dataset must be a datasets.Dataset in memory, not {type(dataset).__name__}; make a "
             "streamed one with datasets.Dataset.from_list(list(dataset))"
         )
-    if getattr(dataset, "format", {}).get("type") == "custom":
-        warn_user(
-            "the transform of the dataset is not applied: the samples are those of "
-            "dataset.with_format(None)"
-        )
-    plain, known = dataset.with_format(None), dataset.column_names
-    wanted = set(known if only is None else only)
-    columns = {name: list(plain[name]) if name in wanted else () for name in known}
     classes = {name: getattr(kind, "names", None) for name, kind in dataset.features.items()}
-    named_classes = {name: names for name, names in classes.items() if names is not None}
-    places = _numbered("row", len(dataset))
-    return Rows("the dataset", columns, places, class_names=named_classes)
+    return Rows(
+        "the dataset",
+        _Columns(dataset.with_format(None)),
+        _numbered("row", len(dataset)),
+        class_names={name: names for name, names in classes.items() if names is not None},
+    )
 
 
-def read_jsonl(path: str | Path) -> Rows:
+def read_jsonl(path: str | os.PathLike[str]) -> Rows:
     """Read the objects of a JSON Lines file, ignoring empty lines."""
     path = checked_path(path)
     records, places = [], []
@@ -314,7 +300,10 @@ def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_csv(
-    path: str | Path, header: Sequence[str] | bool = True, sep: str = ",", decimal: str = "."
+    path: str | os.PathLike[str],
+    sep: str = ",",
+    decimal: str = ".",
+    header: Sequence[str] | None = None,
 ) -> Rows:
     """Read a CSV file in UTF-8 with quoted line breaks, ignoring empty lines.
 
@@ -322,39 +311,33 @@ def read_csv(
     ----------
     path : str or Path
         The file.
-    header : bool or sequence of str
-        True if the first line names the columns. Without such a line False, which numbers the
-        columns from ``"0"``, or their names.
     sep, decimal : str
         Character between two cells, and the decimal point of numbers in them.
+    header : sequence of str, optional
+        Names of the columns of a file whose first line does not have them.
 
     Raises
     ------
     ValueError
         If it is empty or broken, its cells seem to be separated otherwise, a line has another
-        number of cells than the first, or two columns have the same name. The message names file
+        number of cells than the header, or two columns have the same name. The message names file
         and line.
     """
     path = checked_path(path)
-    for name, mark in (("sep", sep), ("decimal", decimal)):
-        if len(mark) != 1:
-            raise ValueError(f"{name} must be one character, such as ',', not {as_code(mark)}")
     lines = _lines_of_csv(path, sep)
-    expected = "the first line has {}".format
-    if header is True:
-        names = [name.strip() for name in lines.pop(0)[1]]
-    elif header is False:
-        names = [str(number) for number in range(len(lines[0][1]))]
-    else:
-        names, expected = list(header), f"a line has {{}}: {', '.join(header)}".format
+    names = [name.strip() for name in lines.pop(0)[1]] if header is None else list(header)
     check_once(names, str(path))
     for where, cells in lines:
         if len(cells) != len(names):
             raise ValueError(
-                f"{where}: {len(cells)} cells, but {expected(len(names))}; quote cells that have "
-                f"{sep!r} in them, or pass another sep="
+                f"{where}: {len(cells)} cells, but there are {len(names)} columns, "
+                f"{listed_columns(names)}; quote cells that have {sep!r} in them, or pass another "
+                "sep="
             )
-    columns = {name: [cells[i] for _, cells in lines] for i, name in enumerate(names)}
+    columns = {
+        name: [cells[i] if cells[i].strip() else None for _, cells in lines]
+        for i, name in enumerate(names)
+    }
     places = [where for where, _ in lines]
     return Rows(str(path), columns, places, are_cells=True, decimal=decimal)
 
@@ -404,8 +387,6 @@ def _text_of(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
     content = path.read_bytes()
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError(f"{path} is in UTF-16; save it as UTF-8")
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         return content.decode("utf-8")
@@ -415,6 +396,232 @@ def _text_of(path: Path) -> str:
             f"{path}, line {len(before)}: byte 0x{content[error.start]:02x} at position "
             f"{len(before[-1])} is not UTF-8; save the whole file as UTF-8"
         ) from error
+
+
+class FileDataset(Dataset):
+    """A dataset that files of rows can hold: texts, questions or a table.
+
+    A file or a `datasets.Dataset` has columns, and keywords say what is in which of them. These
+    keywords are the same for all readers of a class: its docstring explains them.
+    """
+
+    @classmethod
+    def from_csv(
+        cls, path: str | os.PathLike[str], *, sep: str = ",", decimal: str = ".", **how: Any
+    ) -> Self:
+        r"""Read a CSV file in UTF-8 with a header. An empty cell is a missing value.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        sep : str
+            Character between two cells, such as ``";"`` or a tab.
+        decimal : str
+            Decimal point of numbers in a table. For ``","`` there are no points in a number.
+        **how
+            Keywords of the class.
+
+        Returns
+        -------
+        Dataset
+            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, a line has another number of cells than the header, or a sample
+            is refused as it is from memory. The message names file and line.
+        FileNotFoundError
+            If the file does not exist.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from memowidgets.data import TableDataset
+        >>> lines = "age,ward,outcome\n31,A,ill\n45,B,well\n62,A,ill\n"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "patients.csv"
+        ...     _ = path.write_text(lines, encoding="utf-8")
+        ...     TableDataset.from_csv(path, label="outcome")
+        TableDataset(3 rows of 1 number and 1 category, 2 classes)
+        """
+        cells = {"sep": sep, "decimal": decimal}
+        return cls._from_file("from_csv", path, read_csv(path, **cells), cells | how)
+
+    @classmethod
+    def from_jsonl(cls, path: str | os.PathLike[str], **how: Any) -> Self:
+        r"""Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
+
+        A key that an object lacks, or whose value is null, is a missing value.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        **how
+            Keywords of the class.
+
+        Returns
+        -------
+        Dataset
+            Its `source` is the file, as that of `from_csv`.
+
+        Raises
+        ------
+        ValueError, FileNotFoundError
+            As in `from_csv`, and for broken JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from memowidgets.data import TextDataset
+        >>> lines = '{"text": "lost", "label": "card"}\n{"text": "empty", "label": "cash"}\n'
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "messages.jsonl"
+        ...     _ = path.write_text(lines, encoding="utf-8")
+        ...     TextDataset.from_jsonl(path)
+        TextDataset(2 texts, 2 classes)
+        """
+        return cls._from_file("from_jsonl", path, read_jsonl(path), how)
+
+    @classmethod
+    def from_hf(cls, dataset: Any, **how: Any) -> Self:
+        """Create a dataset from a `datasets.Dataset` in memory.
+
+        Parameters
+        ----------
+        dataset : datasets.Dataset
+            One split, such as ``load_dataset("banking77")["train"]``. The names of a
+            ``ClassLabel`` column are those of the classes. The same names in another order, as
+            `class_names`, number the classes anew; other names replace them.
+        **how
+            Keywords of the class.
+
+        Returns
+        -------
+        Dataset
+            Without a `source`: pass the dataset to `Audit.open` again.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, or a sample is refused as it is from memory.
+        TypeError
+            If `dataset` has several splits, is streamed, or is something else.
+        """
+        return cls._from_rows(rows_of_hf(dataset), **how)
+
+    @classmethod
+    def _from_file(cls, loader: str, path: Any, rows: Rows, how: dict[str, Any]) -> Self:
+        how = cls._recorded(how)
+        data = cls._from_rows(rows, **{k: v for k, v in how.items() if k not in _CELLS})
+        return data.with_source(f"{cls.__name__}.{loader}", path=path, **how)
+
+    @classmethod
+    def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:
+        """Return keywords that mean the same, and that a source can keep."""
+        return how
+
+    @classmethod
+    @abc.abstractmethod
+    def _from_rows(cls, *rows: Any, **how: Any) -> Self:
+        """Return a dataset of `Rows`."""
+
+    @abc.abstractmethod
+    def _reading(self) -> dict[str, Any]:
+        """Return the keywords with which a file of `_columns` is read again."""
+
+    def to_csv(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
+        """Write the samples to a CSV file, and return what it gives when read.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write, outside of run directories. Only its owner can read it.
+        overwrite : bool
+            Whether to replace a file that exists.
+
+        Returns
+        -------
+        Dataset
+            The same samples, read again from the file: `source` says how. It marks no canaries and
+            has no fitted encoding.
+
+        Raises
+        ------
+        ValueError
+            If a sample would be read as another one, as a category that is an empty text would in
+            a CSV file. The message names it. Nothing is written then.
+        FileExistsError
+            If the file exists and `overwrite` is False.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from memowidgets.data import TextDataset
+        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = data.to_csv(f"{folder}/days.csv")
+        >>> again, again.source["loader"]
+        (TextDataset(2 texts, 2 classes), 'TextDataset.from_csv')
+        """
+        out = io.StringIO(newline="")
+        columns = self._columns()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(map(_cell, values) for values in columns.values()), strict=True))
+        return self._written(path, out.getvalue(), "from_csv", overwrite)
+
+    def to_jsonl(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
+        """Write the samples to a JSON Lines file, as `to_csv` does."""
+        columns = self._columns()
+        rows = (
+            dict(zip(columns, map(_plain, row), strict=True))
+            for row in zip(*columns.values(), strict=True)
+        )
+        content = "".join(f"{json.dumps(row)}\n" for row in rows)
+        return self._written(path, content, "from_jsonl", overwrite)
+
+    def _written(
+        self, path: str | os.PathLike[str], content: str, loader: str, overwrite: bool
+    ) -> Self:
+        """Write a file if reading it gives the same samples, and return these."""
+        target = writable(path, overwrite=overwrite)
+        with replaced(target) as temporary, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is known since the samples were first read
+            fill(temporary, content.encode())
+            again: Self = getattr(type(self), loader)(temporary, **self._reading())
+            self._check_same(again, target)
+        source = again.source or {}
+        return again.with_source(source["loader"], **source["arguments"] | {"path": target})
+
+    def _check_same(self, again: FileDataset, target: Path) -> None:
+        """Raise for the first sample that is another one in a dataset that was read again."""
+        for name, old, new in zip(self.ids, self._identities(), again._identities(), strict=True):
+            if old != new:
+                raise ValueError(
+                    f"{target} is not written: {quoted(name)} would be read as another sample. "
+                    "Spaces around a name of a column and categories that are empty or NA do not "
+                    "survive in a CSV file; pass to_jsonl(path), or keep to_frame()"
+                )
+
+    def _identities(self) -> list[tuple[str, ...]]:
+        """Return what must be the same in a dataset that was written and read again."""
+        classes = [self.class_names[label] for label in self.labels]
+        return list(zip(self.ids.tolist(), self.content_hashes(), classes, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; a missing number is null."""
+    if isinstance(value, float | np.floating):
+        return None if np.isnan(value) else float(value)
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a cell has it: options as JSON, a missing value as nothing."""
+    return json.dumps(value) if isinstance(value, tuple) else _plain(value)
 
 
 def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[Any]:
@@ -427,8 +634,8 @@ def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[An
     return [None if label is None else int(label) for label in labels]
 
 
-def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHARACTERS) -> str:
-    """Return a text, or raise if it is missing, empty, too long or cannot be tokenized."""
+def checked_text(value: Any, what: str, where: str) -> str:
+    """Return a text, or raise if it is missing, empty or cannot be tokenized."""
     if is_missing(value):
         raise ValueError(f"{where}: the {what} is missing")
     if not isinstance(value, str):
@@ -437,17 +644,12 @@ def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHAR
         )
     if not value.strip():
         raise ValueError(f"{where}: the {what} is empty")
-    if most is not None and len(value) > most:
-        raise ValueError(
-            f"{where}: the {what} has {len(value)} characters, the limit is {most}; "
-            "shorten it or leave it out (no text is cut)"
-        )
     if HALF_CHARACTERS.search(value):
         raise ValueError(
             f"{where}: the {what} has half a character (a lone surrogate), which no tokenizer "
             "can read; correct the text's encoding"
         )
-    return value
+    return str(value)  # NumPy's texts too
 
 
 def described(value: object) -> str:

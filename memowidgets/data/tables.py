@@ -8,32 +8,22 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing, several, warn_user
-from memowidgets.data.dataset import (
-    ID,
-    BoolArray,
-    Dataset,
-    IntArray,
-    check_whole_characters,
-    checked_ids,
-)
-from memowidgets.data.rows import Rows, as_text, labelled, read_csv, read_jsonl, rows_of_frame
+from memowidgets.data.dataset import ID, check_whole_characters, checked_ids
+from memowidgets.data.rows import FileDataset, Rows, as_text, labelled, rows_of_frame
 from memowidgets.visible import listed, quoted
+from memowidgets.vocabulary import verb
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_CATEGORIES = 1000
 _FEW_ROWS = 20
-_ROW_NAME = re.compile(
-    r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII
-)
 # with thousands, a decimal comma, a unit of money or of percent
 _WRITTEN_NUMBER = re.compile(
     r"[$€£]?\s*[+-]?(\d+|\d{1,3}([.,' \u00a0]\d{3})+)?([.,]\d+)?(?<=\d)(e[+-]?\d+)?\s*[%€]?",
@@ -65,19 +55,12 @@ class TableSample:
     canary: bool = False
 
 
-class Columns(TypedDict, total=False):
-    """Keywords of all constructors of a table, as `TableDataset.from_frame` explains them."""
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class TableDataset(FileDataset):
+    """Labelled rows of a table; created by `from_frame`, `from_csv`, `from_jsonl` or `from_hf`.
 
-    class_names: Sequence[str] | None
-    ids: str | None
-    categorical: Sequence[str]
-    drop: Sequence[str]
-    columns: Sequence[str] | None
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class TableDataset(Dataset):
-    """Labelled rows of a table; created by `from_frame`, `from_csv` or `from_jsonl`.
+    All of these take the keywords of `from_frame`. In a CSV file, a column is numeric if all of its
+    cells are numbers.
 
     A model reads encoded rows: numbers are scaled to mean 0 and standard deviation 1, a missing
     number becomes the column's median, and one more feature says where it was missing. A category
@@ -115,12 +98,6 @@ class TableDataset(Dataset):
     """
 
     columns: dict[str, NDArray[Any]]
-    ids: NDArray[np.str_]
-    labels: IntArray
-    class_names: tuple[str, ...]
-    canaries: BoolArray | None = None
-    source: dict[str, Any] | None = None
-    encoding: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ("columns",)
     _noun: ClassVar[str] = "rows"
@@ -128,7 +105,7 @@ class TableDataset(Dataset):
     @classmethod
     def from_frame(
         cls,
-        frame: pd.DataFrame,
+        frame: pd.DataFrame | Rows,
         label: str = "label",
         class_names: Sequence[str] | None = None,
         ids: str | None = None,
@@ -167,17 +144,17 @@ class TableDataset(Dataset):
         ------
         ValueError
             If a column is missing, a label is missing or is not a class, a number is infinite, a
-            column has names of rows, dates or other objects, nothing but missing values, or texts
-            of which more than half are different, there is only one class, or ids repeat. The
-            message names all such columns.
+            column has dates or other objects, numbers that are written as texts, nothing but
+            missing values, or texts of which more than half are different, there is only one class,
+            or ids repeat. The message names all such columns.
         TypeError
             If this is not a DataFrame.
 
         Warns
         -----
         UserWarning
-            If values are missing, a column has a single value, a class never occurs, or equal rows
-            have different labels.
+            If values are missing, whole numbers rise from row to row, a class never occurs, or
+            equal rows have different labels.
 
         Examples
         --------
@@ -188,166 +165,47 @@ class TableDataset(Dataset):
         >>> TableDataset.from_frame(frame, columns=["bed"])[1].values
         {'bed': 7.0}
         """
-        if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
-            raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
-        rows = rows_of_frame(frame, label)
-        return cls._from_rows(rows, label, class_names, ids, categorical, drop, columns)
-
-    @classmethod
-    def from_csv(
-        cls,
-        path: str | Path,
-        label: str = "label",
-        *,
-        sep: str = ",",
-        decimal: str = ".",
-        **how: Unpack[Columns],
-    ) -> Self:
-        r"""Read a CSV file in UTF-8 with a header. An empty cell is a missing value.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. A column is numeric if all of its cells are numbers.
-        label : str
-            As in `from_frame`.
-        sep : str
-            Character between two cells, such as ``";"`` or a tab.
-        decimal : str
-            Decimal point of its numbers. For ``","`` there are no points in a number.
-        **how
-            `class_names`, `ids`, `categorical`, `drop` and `columns`, as in `from_frame`.
-
-        Returns
-        -------
-        TableDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
-
-        Raises
-        ------
-        ValueError
-            As in `from_frame`, and if a line has another number of cells than the header. The
-            message names file and line.
-        FileNotFoundError
-            If the file does not exist.
-
-        Warns
-        -----
-        UserWarning
-            As in `from_frame`.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> lines = "age,ward,outcome\n31,A,ill\n45,B,well\n62,A,ill\n"
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "patients.csv"
-        ...     _ = path.write_text(lines, encoding="utf-8")
-        ...     TableDataset.from_csv(path, label="outcome")
-        TableDataset(3 rows of 1 number and 1 category, 2 classes)
-        """
-        cells = {"sep": sep, "decimal": decimal}
-        return cls._from_file("from_csv", path, read_csv(path, **cells), cells, label=label, **how)
-
-    @classmethod
-    def from_jsonl(cls, path: str | Path, label: str = "label", **how: Unpack[Columns]) -> Self:
-        """Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
-
-        A column is numeric if its values are numbers. A key that an object lacks, or whose value
-        is null, is a missing value.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-        label : str
-            As in `from_frame`.
-        **how
-            `class_names`, `ids`, `categorical`, `drop` and `columns`, as in `from_frame`.
-
-        Returns
-        -------
-        TableDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
-
-        Raises
-        ------
-        ValueError
-            As in `from_frame`, and for broken JSON. The message names file and line.
-        FileNotFoundError
-            If the file does not exist.
-
-        Warns
-        -----
-        UserWarning
-            As in `from_frame`.
-        """
-        return cls._from_file("from_jsonl", path, read_jsonl(path), label=label, **how)
-
-    @classmethod
-    def _from_rows(
-        cls,
-        rows: Rows,
-        label: str = "label",
-        class_names: Sequence[str] | None = None,
-        ids: str | None = None,
-        categorical: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
-    ) -> Self:
-        if columns is not None and several("drop", drop):
-            raise ValueError("columns and drop cannot be combined; pass one of them")
-        needed = {
-            "categorical": several("categorical", categorical),
-            "drop": several("drop", drop),
-            "columns": list(rows.columns) if columns is None else several("columns", columns),
-        }
-        found = labelled(rows, label, class_names, ids, **needed)
-        left_out = {label, ids or ID, *needed["drop"]}
-        wanted = set(needed["columns"]) - left_out
+        rows = frame if isinstance(frame, Rows) else rows_of_frame(frame, label)
+        wanted = set(rows.columns if columns is None else several("columns", columns))
+        needed = {"categorical": several("categorical", categorical), "drop": several("drop", drop)}
+        found = labelled(rows, label, class_names, ids, columns=list(wanted), **needed)
+        wanted -= {label, ids or ID, *needed["drop"]}
         read = [one for one in rows.columns if one in wanted]
-        codes = {*needed["categorical"], *rows.categorical}
-        made = _read(rows, read, codes)
+        made = _read(rows, read, {*needed["categorical"], *rows.categorical})
         if not made:
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
             )
-        single = [name for name, values in made.items() if len(set(map(_value, values))) < 2]
-        if len(single) == len(made):
-            raise ValueError(
-                f"every column of the table holds one value ({listed(single, 5)}), so all rows are "
-                "equal"
-            )
-        if single:
-            warn_user(
-                f"{_several(len(single), 'column holds', 'columns hold')} one value, from which "
-                f"nothing can be learned: {listed(map(quoted, single), 5)}; leave them out"
-            )
-        data = cls(made, checked_ids(found.ids, len(rows)), found.labels, found.class_names)
+        data = cls(checked_ids(found[2], len(rows)), *found[:2], columns=made)
         data._warn_of_contradictions()
-        gaps = data.missing()
-        if gaps:
-            shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
-            warn_user(
-                f"{_several(sum(gaps.values()), 'value is', 'values are')} missing, in "
-                f"{listed(shown, 5, 60)}; a missing number is encoded as the column's "
-                "median and marked, a missing category as a category of its own. Fill them in to "
-                "choose otherwise"
-            )
+        data._warn_of_gaps()
         return data
+
+    @classmethod
+    def _from_rows(cls, rows: Rows, **how: Any) -> Self:
+        return cls.from_frame(rows, **how)
+
+    def _warn_of_gaps(self) -> None:
+        gaps = self.missing()
+        if not gaps:
+            return
+        shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
+        count = sum(gaps.values())
+        warn_user(
+            f"{count} {verb(count, 'value is', 'values are')} missing, in {listed(shown, 5, 60)}; "
+            "a missing number is encoded as the column's median and marked, a missing category as "
+            "a category of its own. Fill them in to choose otherwise"
+        )
 
     def _summary(self) -> Iterable[str]:
         numbers = sum(_is_numeric(values) for values in self.columns.values())
-        counts = (
-            (numbers, "number", "numbers"),
-            (len(self.columns) - numbers, "category", "categories"),
-        )
-        kinds = " and ".join(_several(*count) for count in counts if count[0])
-        yield f"{len(self)} rows of {kinds}"
+        others, gaps = len(self.columns) - numbers, sum(self.missing().values())
+        kinds = [f"{numbers} {verb(numbers, 'number', 'numbers')}"] if numbers else []
+        kinds += [f"{others} {verb(others, 'category', 'categories')}"] if others else []
+        yield f"{len(self)} rows of {' and '.join(kinds)}"
         yield f"{len(self.class_names)} classes"
-        gaps = sum(self.missing().values())
         if gaps:
-            yield _several(gaps, "missing value", "missing values")
+            yield f"{gaps} missing {verb(gaps, 'value', 'values')}"
         yield from self._repeats()
 
     def _sample(self, index: int) -> TableSample:
@@ -481,17 +339,15 @@ def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str,
     for name in names:
         try:
             check_whole_characters([name], "the column name")
-            made[name] = make(name, rows.values(name), name in codes)
+            made[name] = make(name, rows.columns[name], name in codes)
         except ValueError as error:
             problems.append(str(error))
     if problems:
-        raise ValueError(
-            ". ".join([problems[0], *(f"{p[0].upper()}{p[1:]}" for p in problems[1:])])
-        )
+        raise ValueError(". And ".join(problems))
     return made
 
 
-def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
+def _column(name: str, values: Sequence[Any], is_category: bool) -> NDArray[Any]:
     """Return a column as real numbers, or as texts, or raise an error that names it."""
     gaps = [is_missing(value) for value in values]
     if all(gaps):
@@ -508,7 +364,7 @@ def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
                 f"the column {quoted(name)} is {what} in row {row}, and numbers beyond "
                 f"±{_LARGEST:g} cannot be scaled; correct it or leave it empty"
             )
-        _check_no_code(name, there)
+        _warn_of_ids(name, there)
         return numbers
     _check_categories(name, there, len(values), is_category)
     check_whole_characters(map(as_text, there), f"the column {quoted(name)}: the value")
@@ -534,38 +390,28 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
             f"to_numeric) and leave other cells empty, or pass categorical=[{quoted(name)}] if "
             "they are codes"
         )
-    most = n - 1 if is_category else n / 2
-    if different > _MOST_CATEGORIES or different > max(most, _FEW_ROWS):
-        are_categories = "" if is_category else f", or categorical=[{quoted(name)}] if they are"
+    most = _MOST_CATEGORIES if is_category else min(_MOST_CATEGORIES, n / 2)
+    if different > max(most, _FEW_ROWS):
         raise ValueError(
             f"the column {quoted(name)} has {different} different texts in {n} rows, too many for "
-            f"categories; pass drop=[{quoted(name)}], or ids={quoted(name)} if it names the rows"
-            f"{are_categories}"
+            f"categories; pass drop=[{quoted(name)}], ids={quoted(name)} if it names the rows, or "
+            f"categorical=[{quoted(name)}] if they are up to {_MOST_CATEGORIES} categories"
         )
 
 
-def _check_no_code(name: str, there: list[Any]) -> None:
-    """Raise for a column of numbers that name the rows."""
-    different = len(set(there))
+def _warn_of_ids(name: str, there: list[Any]) -> None:
+    """Warn of whole numbers that rise from row to row."""
     whole = all(float(value).is_integer() for value in there)
-    if not whole or not _FEW_ROWS < different == len(there):
-        return
-    if _ROW_NAME.search(name):
-        raise ValueError(
-            f"the column {quoted(name)} has {different} different whole numbers and its name says "
-            f"that they name the rows; pass drop=[{quoted(name)}] or ids={quoted(name)}, or rename "
-            "it if it is a quantity"
-        )
-    if all(before < after for before, after in pairwise(there)):
+    if whole and len(there) > _FEW_ROWS and all(a < b for a, b in pairwise(there)):
         warn_user(
             f"the whole numbers of the column {quoted(name)} rise from row to row, as ids do, "
-            f"from which a model learns nothing about new rows; pass drop=[{quoted(name)}] unless "
-            "they are a quantity"
+            f"from which a model learns nothing about new rows; pass drop=[{quoted(name)}], or "
+            f"ids={quoted(name)}, unless they are a quantity"
         )
 
 
 def _csv_column(
-    name: str, cells: list[str | None], is_category: bool, decimal: str = "."
+    name: str, cells: Sequence[Any], is_category: bool, decimal: str = "."
 ) -> NDArray[Any]:
     """Return a CSV column: numbers if all cells are, but for those that stand for none.
 
@@ -575,8 +421,8 @@ def _csv_column(
     try:
         numbers = [None if cell is None else _number(cell, decimal) for cell in there]
     except ValueError:
-        return _column(name, list(cells), is_category)
-    return _column(name, list(there) if is_category else list(numbers), is_category)
+        return _column(name, cells, is_category)
+    return _column(name, there if is_category else numbers, is_category)
 
 
 def _number(cell: str, decimal: str) -> float:
@@ -593,7 +439,3 @@ def _value(value: Any) -> float | str | None:
     if value is None or isinstance(value, str):
         return value
     return None if np.isnan(value) else float(value) + 0.0  # −0.0 is 0.0
-
-
-def _several(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.data.dataset import value_of
-from memowidgets.data.kinds import kind_of
+from memowidgets.data.dataset import kind_of, value_of
 from memowidgets.data.tables import columns_to_show
 
 if TYPE_CHECKING:

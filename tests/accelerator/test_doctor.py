@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from importlib import metadata
-
 import pytest
 
 import memowidgets as mw
@@ -43,34 +40,6 @@ def test_a_device_that_computes_as_the_cpu_does_is_well(device, capsys):
     assert list(rows) == ["", *compared, *timed]
     assert {rows[what][0] for what in rows} == {"ok"}
     assert all("times as" in rows[what][1] for what in timed)
-
-
-def test_the_report_has_versions_and_timings_and_names_nobody(
-    device, tmp_path, monkeypatch, capsys
-):
-    file = tmp_path / "report.json"
-    failed = RuntimeError(f"{tmp_path}/libcuda.so: invalid image")
-    module = check_device.__globals__
-    monkeypatch.setitem(module, "_truth", lambda *_: (_ for _ in ()).throw(failed))
-    assert main(["doctor", "--device", device, "--json", str(file)]) == 1
-    text = file.read_text(encoding="utf-8")
-    found = json.loads(text)
-    assert {"memowidgets", "torch", "numpy"} <= set(found["packages"])
-    assert found["packages"]["torch"] == metadata.version("torch")
-    assert found["device"]["name"] == device
-    checks = {check["what"]: check for check in found["checks"]}
-    assert checks["logit gaps, same weights"]["verdict"] == "ok"
-    for what in ("training step", "pass, each sample", "PSMI of 60 x 8"):
-        assert min(checks[what]["numbers"].values()) > 0
-        assert set(checks[what]["numbers"]) == {"cpu_seconds", "device_seconds"}
-    assert checks["log-LiRA"]["verdict"] == "wrong"
-    assert "libcuda.so" not in text
-    assert "invalid image" in capsys.readouterr().out
-
-
-def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
-    assert main(["doctor", "--json", str(tmp_path / "no" / "report.json")]) == 2
-    assert "report.json" in capsys.readouterr().err
 
 
 def test_a_device_that_errs_is_wrong_and_there_is_a_fix(device, hardware, capsys):

@@ -125,7 +125,7 @@ def test_a_held_out_table_must_have_the_same_columns(data, tmp_path):
     fewer = {name: aside.columns[name] for name in list(aside.columns)[1:]}
     text = {name: values.astype(str) for name, values in aside.columns.items()}
     for columns in (fewer, text):
-        other = mw.data.TableDataset(columns, aside.ids, aside.labels, aside.class_names)
+        other = mw.data.TableDataset(aside.ids, aside.labels, aside.class_names, columns=columns)
         with pytest.raises(ValueError, match="held-out samples have other columns"):
             audited(tmp_path / "other", pool, held_out=other, training=short)
 

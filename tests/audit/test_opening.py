@@ -44,7 +44,7 @@ def questions(folder):
     lines = [f"{i % 2},I {['paid', 'lied'][i % 2]} {i} times." for i in range(60)]
     path.write_text("label,input\n" + "\n".join(lines) + "\n")
     columns = {"question": "input", "answer": "label"}
-    data = mw.data.MCQDataset.from_csv(path, columns, choices=["no", "yes"])
+    data = mw.data.MCQDataset.from_csv(path, columns=columns, choices=["no", "yes"])
     return path, data, mw.models.CausalLM.from_scratch(data, layers=1, width=16)
 
 

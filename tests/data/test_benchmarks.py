@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from memowidgets.data import fetch_mcq
-from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS, MMLU_SUBJECTS
+from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS
 
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
 
@@ -53,12 +53,6 @@ def mmlu(tmp_path):
     return tmp_path
 
 
-def test_mmlu_has_57_subjects_in_four_fields():
-    assert len(MMLU_SUBJECTS) == 57
-    assert set(MMLU_SUBJECTS.values()) == set(MMLU_FIELDS)
-    assert sorted(MMLU_FIELDS) == list(MMLU_FIELDS)
-
-
 def test_mmlu_from_the_authors_folder(mmlu):
     data = fetch_mcq("mmlu", split="test", source=mmlu)
     assert data.ids.tolist() == ["anatomy/0", "anatomy/1", "astronomy/0"]
@@ -89,7 +83,7 @@ def test_splits_can_be_joined(mmlu):
         "auxiliary_train/race/0",
     ]
     assert data.attributes["field"].tolist()[-1] == ""
-    with pytest.raises(ValueError, match="the question 'race/0' has no 'field'"):
+    with pytest.raises(ValueError, match="'race/0' is not one"):
         fetch_mcq("mmlu-field", split="auxiliary_train", source=mmlu)
 
 
@@ -103,11 +97,8 @@ def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("What?,a,b,c,A", "line 2: 5 cells, but a line has 6: question"),
+        ("What?,a,b,c,A", "line 2: 5 cells, .* 6 columns, 'question'"),
         ("What?,a,b,c,d,E", "line 2: the answer must be a letter from A to D, not 'E'"),
-        ("What?,a,b,c,d,", "line 2: the answer must be a letter from A to D, not ''"),
-        ("What?,a,b,c,d,AB", "line 2: the answer must be a letter from A to D, not 'AB'"),
-        (",a,b,c,d,A", "line 2: the question is empty"),
     ],
 )
 def test_a_bad_mmlu_line_is_named(tmp_path, line, message):
@@ -145,13 +136,10 @@ def test_arc_has_letters_or_numbers_and_three_to_five_options(tmp_path):
     ("record", "message"),
     [
         (lettered("y", "E"), "the answer 'E' is not exactly one of the options' labels A, B, C, D"),
-        (lettered("y", "A", "AAB"), "exactly one"),
-        (lettered("y", ""), "there is no answer"),
-        ({"id": "y", "question": {"stem": "?"}, "answerKey": "A"}, "must each have a 'label'"),
-        ({"id": "y", "question": {"choices": [{}]}, "answerKey": "A"}, "must each have a 'label'"),
+        (lettered("y", ""), "the answer is missing"),
+        ({"id": "y", "question": {"stem": "?"}, "answerKey": "A"}, "choices are missing"),
+        ({"id": "y", "question": {"choices": [{}]}, "answerKey": "A"}, "'A' is not exactly one"),
         (lettered("x", "A"), "the id 'x' is already used in"),
-        (lettered("y", "A", "A"), "2 to 10 options, not 1"),
-        ({**lettered("y", "A"), "question": None}, "must each have a 'label'"),
     ],
 )
 def test_a_bad_arc_line_is_named(tmp_path, record, message):
@@ -173,7 +161,7 @@ def test_commonsenseqa_from_the_authors_folder(tmp_path):
         {key: value for key, value in record.items() if key != "answerKey"} for record in records
     ]
     write_jsonl(tmp_path / "test_rand_split_no_answers.jsonl", blind)
-    with pytest.raises(ValueError, match="line 1: there is no answer"):
+    with pytest.raises(ValueError, match="no column 'answerKey'"):
         fetch_mcq("commonsenseqa", split="test", source=tmp_path)
 
 
@@ -203,11 +191,8 @@ def test_ethics_from_the_authors_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("label,input\n2,I lied.\n", "line 2: the label must be 0"),
-        ("label,input\n1,I lied.\n,I ran.\n", "line 3: the label must be 0"),
-        ("label,input\n1,I lied, twice.\n", "line 2: 3 cells, but the first line has 2"),
-        ("1,I lied.\n", "the first line must name the columns"),
-        ("", "is empty"),
+        ("label,input\n2,I lied.\n", "line 2: .*'2' is not one of the 2 options"),
+        ("1,I lied.\n0,So.\n", r"cm_test\.csv\) has no column 'input'; its columns: '1'"),
     ],
 )
 def test_a_bad_ethics_file_is_named(tmp_path, text, message):

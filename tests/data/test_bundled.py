@@ -44,18 +44,6 @@ def test_the_seed_decides_everything(n, atypical, seed):
     np.testing.assert_array_equal(planted, ~np.array(fits))
 
 
-def test_a_patient_has_complaints_of_the_fitting_ward_alone():
-    for sample in make_mcqs():
-        wards = {
-            ward
-            for ward, complaints in COMPLAINTS.items()
-            if any(complaint in sample.question for complaint in complaints)
-        }
-        assert wards == {sample.attributes["ward"]}
-        assert sample.attributes["name"] in sample.question
-        assert sample.attributes["age"] in sample.question
-
-
 RARE = WORDS["rare_signs"]
 
 

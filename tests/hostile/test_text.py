@@ -101,7 +101,6 @@ BAD_QUESTIONS = [
     {"choices": ["b", "a"], "answer": "a", "question": [SECRET]},
     {"question": {"stem": SECRET}},
     {"question": SECRET + "\ud800"},
-    {"question": SECRET * 2000},
     {"choices": ["1", "0"], "answer": "1"},
     {"choices": ["SECRET a", "B", "A"], "answer": "A"},
 ]
@@ -154,7 +153,7 @@ REFUSED = [  # what is refused, and a fact that the error does name
     *((from_file("astronomy_test.csv", f"Which?,a,b,c,d,A\n{line}\n",
                  lambda folder: mw.data.fetch_mcq("mmlu", source=folder)), "line 2")
       for line in LINES),
-    (from_file("table.csv", NO_HEADER,
+    (from_file("table.csv", NO_HEADER * 2,
                lambda folder: mw.data.MCQDataset.from_csv(folder / "table.csv")), "'question'"),
     (records(GOOD | {"id": EVIL}, GOOD | {"id": EVIL}), "ids"),
     (texts(ids=[EVIL, EVIL]), "U"),

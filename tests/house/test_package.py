@@ -93,7 +93,7 @@ for name in ("MemorizationPlayground", "PSMIPlayground", "LiRAPlayground", "Theo
 assert main(["demo", "--no-browser", "--out", "demo"]) == 0
 assert main(["report", "arrays", "again.html"]) == 0
 assert main(["audits", "."]) == 0
-assert main(["doctor", "--json", "doctor.json"]) == 0
+assert main(["doctor"]) == 0
 assert not gone & set(sys.modules), gone & set(sys.modules)
 """
 

@@ -8,7 +8,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.data import TableDataset, TextDataset
-from memowidgets.data.kinds import kind_of
+from memowidgets.data.dataset import kind_of
 from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.samples import UsualValues
 from tests.widgets.page import say

@@ -55,10 +55,11 @@ from memowidgets.data.dataset import (
     checked_class_names,
     checked_ids,
     checked_labels,
+    kind_of,
+    kind_of_sample,
     value_of,
     warn_of_absent,
 )
-from memowidgets.data.kinds import kind_of, kind_of_sample
 from memowidgets.data.tables import columns_to_show
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
@@ -170,7 +171,7 @@ def checked(
     names = _class_names(class_names, samples, outputs)
     if not outputs and not isinstance(samples, Dataset):
         known = checked_class_names(names, named)
-        warn_of_absent(named, known, numbered=names is None)
+        warn_of_absent(named, known)
     own_ids = None if ids is None else checked_ids(ids, n).tolist()
     data = dataset_of(samples, named, own_ids, names, _canaries(canaries, n))
     by_layer = representations if isinstance(representations, Mapping) else {}
@@ -717,7 +718,7 @@ def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
         own = [str(row["id"]) for row in rows]
     if is_frame and kind in (None, "withheld"):  # the rows of a table, to be shown
         columns, names = columns_to_show(samples), checked_class_names(class_names, labels)
-        return TableDataset(columns, checked_ids(ids or own, len(rows)), labels, names)
+        return TableDataset(checked_ids(ids or own, len(rows)), labels, names, columns=columns)
     other = next((row for row in rows if kind_of_sample(row) != kind), None)
     if kind not in ("text", "record", "question") or other is not None:
         named = type(rows[0] if other is None else other).__name__
@@ -726,7 +727,7 @@ def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
         return _questions(rows, labels, ids, class_names)
     texts = [value_of(row, "text") for row in rows] if kind == "record" else rows
     names = checked_class_names(class_names, labels)
-    return TextDataset(tuple(texts), checked_ids(ids or own, len(texts)), labels, names)
+    return TextDataset(checked_ids(ids or own, len(texts)), labels, names, texts=tuple(texts))
 
 
 def _questions(rows: list[Any], labels: Labels, ids: Texts, class_names: Texts) -> MCQDataset:

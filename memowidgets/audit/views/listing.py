@@ -25,8 +25,7 @@ from memowidgets.audit.numbers.scores import (
 from memowidgets.audit.numbers.truth import member_log_lira, support
 from memowidgets.checks import is_missing, real_number, warn_user
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.data.dataset import value_of, writable
-from memowidgets.data.kinds import kind_of_sample
+from memowidgets.data.dataset import kind_of_sample, value_of, writable
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
 from memowidgets.evaluation.scored import Rule, Scored, Share
 from memowidgets.store import Absent, StoreError

@@ -36,7 +36,7 @@ from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
-from memowidgets.data.kinds import kind_of
+from memowidgets.data.dataset import kind_of
 from memowidgets.decisions import FILE as DECISIONS
 from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.extras import installed, pip_install

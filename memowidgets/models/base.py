@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from memowidgets.data import Dataset
-    from memowidgets.models.bases import Bases
 
 
 __all__ = ["captured", "first_tensor"]
@@ -86,6 +86,25 @@ def first_tensor(values: Any) -> Tensor | None:
     if isinstance(values, tuple | list) and values:
         return first_tensor(values[0])
     return None
+
+
+class Bases:
+    """What a process keeps of one model for the next one: its frozen weights."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._kept: tuple[Hashable, Any] | None = None
+
+    def of(self, key: Hashable, load: Callable[[], Any]) -> Any:
+        """Return what is kept for a key, or what `load` returns, which is kept from then on."""
+        with self._mutex:
+            if self._kept is None or self._kept[0] != key:
+                self._kept = None  # before the next one is loaded, which needs the memory
+                self._kept = key, load()
+            return self._kept[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()  # no process gets what another keeps
 
 
 _KNOWN = {"memowidgets", "torch", "transformers", "peft"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 
 from memowidgets.data import Dataset, MCQDataset
+from memowidgets.models.bases import Given
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import (
@@ -20,7 +21,6 @@ from memowidgets.models.tokens import (
 )
 from memowidgets.models.transformer import (
     FINE_TUNED,
-    Given,
     TokenModel,
     check_whole,
     identity_of,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.models.base import modes_kept
 from memowidgets.models.lora import blocks_of
-from memowidgets.models.pretrained import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +15,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+CLASSES = {  # classes of this package by the class of transformers that loads their models
+    "AutoModelForCausalLM": "CausalLM",
+    "AutoModelForSequenceClassification": "SequenceClassifier",
+    "AutoModelForImageClassification": "ImageClassifier",
+}
 _DRAWN = "_memowidgets_drawn"
 POOLINGS = ("first", "last", "mean")
 _TOKENS, _PADDED = 4, 2  # length of the text that shows which positions a head reads

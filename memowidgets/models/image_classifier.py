@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models.base import modes_kept
+from memowidgets.models.bases import Given
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
 from memowidgets.models.pretrained import Pretrained
 from memowidgets.models.transformer import (
     CLASSIFIER,
-    Given,
     TransformerModel,
     check_whole,
     identity_of,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from memowidgets.files import state_of, write_whole
+from memowidgets.models.heads import CLASSES, head_names, note_drawn
 from memowidgets.network import check_revision, failure, hub_errors, hub_may_be_asked
 from memowidgets.stamps import digest, digest_of, is_settled
 from memowidgets.visible import first_line
@@ -36,11 +37,6 @@ _RECIPE = (  # other files that determine a model's answers
 
 _known: dict[str, tuple[list[int], str]] = {}
 DTYPES = ("auto", "float32", "bfloat16")
-CLASSES = {  # classes of this package by the class of transformers that loads their models
-    "AutoModelForCausalLM": "CausalLM",
-    "AutoModelForSequenceClassification": "SequenceClassifier",
-    "AutoModelForImageClassification": "ImageClassifier",
-}
 _BYTES = {"float32": 4, "bfloat16": 2}
 _GB = 1e9
 
@@ -228,7 +224,7 @@ class Pretrained:
             )
         return found
 
-    def __call__(self, cut: tuple[int, int] | None = None, **changes: Any) -> nn.Module:
+    def __call__(self, **changes: Any) -> nn.Module:
         """Return the model in main memory, after checking that its files have not changed.
 
         Its weights are mapped from the files, so that they take memory where they are used.
@@ -238,18 +234,13 @@ class Pretrained:
 
         Parameters
         ----------
-        cut : (int, int), optional
-            What `without_prefix` takes. The blocks below are left out.
         **changes
             Changes of the configuration, such as ``num_labels``.
         """
         self.origin()
+        return cast("nn.Module", _explained(self.name, self.kind, lambda: self._load(**changes)))
 
-        return cast(
-            "nn.Module", _explained(self.name, self.kind, lambda: self._load(cut, **changes))
-        )
-
-    def _load(self, cut: tuple[int, int] | None, **changes: Any) -> Any:
+    def _load(self, **changes: Any) -> Any:
         """Return the model, of which only the head of a classifier may be new.
 
         Raises
@@ -259,14 +250,8 @@ class Pretrained:
         """
         import transformers
 
-        from memowidgets.models.heads import head_names, note_drawn
-        from memowidgets.models.patches import without_prefix
-
         options = {"use_safetensors": True, "dtype": self.dtype, **self._options()}
-        skeleton = self._skeleton(**changes)
-        if cut is not None:
-            without_prefix(skeleton, *cut)
-        self._check_memory(skeleton)
+        self._check_memory(self._skeleton(**changes))
         kind = getattr(transformers, self.kind)
         with _quiet():
             model, found = kind.from_pretrained(
@@ -275,8 +260,6 @@ class Pretrained:
                 **options,
                 **changes,
             )
-        if cut is not None:
-            without_prefix(model, *cut)
         model.name_or_path = self.name  # which an adapter names as its base
         if not changes:
             return model

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, TextDataset
+from memowidgets.models.bases import Given
 from memowidgets.models.heads import (
     POOLINGS,
     Reading,
@@ -23,7 +24,6 @@ from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import Tokens, padding_token, tokenizer_of_words, tokens_of
 from memowidgets.models.transformer import (
     CLASSIFIER,
-    Given,
     TokenModel,
     check_whole,
     identity_of,
@@ -341,9 +341,9 @@ class SequenceClassifier(TokenModel):
             truncate=self._truncate,
         )
 
-    def _fresh(self, data: Dataset, cut: tuple[int, int] | None = None) -> nn.Module:
+    def _fresh(self, data: Dataset) -> nn.Module:
         """Return the model with the padding token by which it finds the last token of a text."""
-        model = super()._fresh(data, cut)
+        model = super()._fresh(data)
         config = cast("Any", plain(model)).config
         for part in (config, config.get_text_config()):
             part.pad_token_id, part.use_cache = self._padding, False

@@ -6,10 +6,12 @@ import copy
 import hashlib
 import json
 import os
+import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -18,10 +20,13 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import as_code
 from memowidgets.data import Dataset
-from memowidgets.models.base import Model, has_users_class, modes_kept
+from memowidgets.files import make_private, one_at_a_time
+from memowidgets.models.base import Bases, Model, has_users_class, modes_kept
+from memowidgets.models.bases import Base, Given
 from memowidgets.models.device import answers, is_out_of_memory
+from memowidgets.models.heads import CLASSES
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
-from memowidgets.models.pretrained import CLASSES, DTYPES, Pretrained, tokenizer_digest
+from memowidgets.models.pretrained import DTYPES, Pretrained, cache_folder, tokenizer_digest
 from memowidgets.models.tokens import Tokens, padding_token
 from memowidgets.stamps import digest, digest_of
 from memowidgets.visible import first_line
@@ -31,7 +36,6 @@ if TYPE_CHECKING:
     from peft import PeftModel
     from torch import Tensor, nn
 
-    from memowidgets.models.bases import Bases
     from memowidgets.models.patches import Entry
     from memowidgets.models.prefix import Prefix
 
@@ -175,15 +179,12 @@ class TransformerModel(Model):
         """Return the model with random weights."""
         return random_weights(self._config, self.kind, **self._changes(data))
 
-    def _fresh(self, data: Dataset, cut: tuple[int, int] | None = None) -> nn.Module:
-        """Return the model before any training, without adapters.
-
-        With `cut`, it is loaded without the blocks that `without_prefix` would remove.
-        """
+    def _fresh(self, data: Dataset) -> nn.Module:
+        """Return the model before any training, without adapters."""
         changes = self._changes(data)
         if changes:
             self._check_width(data)
-        return self._load(**changes) if cut is None else self._load(cut=cut, **changes)
+        return self._load(**changes)
 
     def _check_width(self, data: Dataset) -> None:
         """Raise if a model in memory does not have one logit for each class of the data."""
@@ -318,7 +319,7 @@ class TokenModel(TransformerModel):
         self, data: Dataset, device: torch.device, precision: str, bases: Bases | None = None
     ) -> nn.Module:
         """Return the module before its first step, with the frozen weights of its process."""
-        from memowidgets.models.bases import Base
+        import torch
 
         if bases is None or self._lora is None:
             return super().begin(data, device, precision, bases)
@@ -328,12 +329,12 @@ class TokenModel(TransformerModel):
             return values.to(device, frozen if values.is_floating_point() else None)
 
         def load() -> Base:
-            model = self._start(data)
-            return Base(model, self._head(model), place)
+            with torch.random.fork_rng(devices=[]), one_at_a_time(_folder_of_the_machine()):
+                model = self._start(data)
+                return Base(model, self._head(model), place)
 
-        key = self._key, device, frozen, *self._changes(data).items()
-        base, copied = bases.copy(key, load)
-        module = self._completed(copied, data)
+        base: Base = bases.of((self._key, device, frozen, *self._changes(data).items()), load)
+        module = self._completed(base.copy(), data)
         base.fill(module)
         return self.placed(module, device, precision)
 
@@ -451,8 +452,6 @@ class TokenModel(TransformerModel):
         """Return the model before any training, without the blocks whose output is kept."""
         from memowidgets.models.patches import without_prefix
 
-        if self._first and self._found:
-            return self._fresh(data, (self._first, self._found["beside"]))
         model = self._fresh(data)
         found = self._look_at(model)
         if self._first:
@@ -561,6 +560,17 @@ class TokenModel(TransformerModel):
         return self.placed(model, device, precision), dict(found)
 
 
+def _folder_of_the_machine() -> Path:
+    """Return the folder whose lock the user's processes on this machine share.
+
+    They load one after the other, so that each finds as free only what those before it have left.
+    """
+    folder = cache_folder() / "loading" / (platform.node() or "here")
+    with suppress(OSError):  # then nobody waits
+        make_private(folder)
+    return folder
+
+
 @contextmanager
 def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[None]:
     """Say in one sentence that an architecture does not run without its lower blocks."""
@@ -575,79 +585,6 @@ def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[Non
             f"the output of the frozen blocks of {kind} cannot be kept ({reason}); create the "
             "model with cache=False"
         ) from error
-
-
-class Given:
-    """Loader that returns copies of a model in memory.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The model. Its values are copied to main memory, one parameter at a time.
-    in_full : bool
-        Whether they become float32.
-    """
-
-    def __init__(self, model: nn.Module, *, in_full: bool = False) -> None:
-        import torch
-        from torch import nn
-
-        def values_of(tensor: Tensor) -> Tensor:
-            wanted = torch.float32 if in_full and tensor.is_floating_point() else tensor.dtype
-            found = tensor.detach().to("cpu", wanted)
-            return found.clone() if found.data_ptr() == tensor.data_ptr() else found
-
-        self._values = {name: values_of(p) for name, p in model.named_parameters()}
-        hollow: dict[int, Any] = {
-            id(p): nn.Parameter(self._values[name].to("meta"), requires_grad=p.requires_grad)
-            for name, p in model.named_parameters()
-        }
-        self._model = copy.deepcopy(model, hollow)
-        for part in self._model.modules():
-            own = part._buffers  # noqa: SLF001 - the registered ones
-            own.update({name: values_of(b) for name, b in own.items() if b is not None})
-
-    def __call__(self, cut: tuple[int, int] | None = None, **_changes: Any) -> nn.Module:
-        """Return a copy of the model, without the blocks below the cut if there is one."""
-        from torch import nn
-
-        from memowidgets.models.bases import put
-        from memowidgets.models.patches import without_prefix
-
-        names = {id(p): name for name, p in self._model.named_parameters()}
-        made = copy.deepcopy(self._model, {id(p): p for p in self._model.parameters()})
-        if cut is not None:
-            without_prefix(made, *cut)
-
-        def filled(hollow: nn.Parameter) -> nn.Parameter:
-            name = names[id(hollow)]
-            return nn.Parameter(self._values[name].clone(), requires_grad=hollow.requires_grad)
-
-        put(made, {id(hollow): filled(hollow) for hollow in made.parameters()})
-        return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the values as arrays, which pickle writes without copies of all of them."""
-        import torch
-
-        arrays = {
-            name: (values.reshape(-1).view(torch.uint8).numpy(), values.dtype, values.shape)
-            for name, values in self._values.items()
-        }
-        return {**vars(self), "_values": arrays}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        import torch
-
-        values = {
-            name: torch.from_numpy(array).view(dtype).view(shape)
-            for name, (array, dtype, shape) in state["_values"].items()
-        }
-        vars(self).update({**state, "_values": values})
-
-    def parts(self) -> Iterator[nn.Module]:
-        """Return the parts of the model."""
-        return self._model.modules()
 
 
 def check_whole(model: Any, call: str) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
-from memowidgets.models.bases import Bases
+from memowidgets.models.base import Bases
 from memowidgets.models.device import (
     apart,
     cpu_threads,

@@ -206,11 +206,11 @@ VALUE_ERRORS = [
     ),
     ("(12, 12, 3) | 12*12", lambda _: pictured(do_resize=False).check_data(IMAGES)),
     (
-        "(1, 4) | 3 classes | (1, 3)",
+        "(2, 4) | 3 classes | (2, 3)",
         lambda _: torched(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(432, n + 1))),
     ),
-    ("(1, 3)", lambda _: torched(lambda n: nn.Conv2d(3, n, 3))),
-    ("(3, 12, 12) | called with 3", lambda _: torched(lambda n: nn.Linear(7, n))),
+    ("(2, 3)", lambda _: torched(lambda n: nn.Sequential(nn.Conv2d(3, n, 3)))),
+    ("(3, 12, 12) | called with 3", lambda _: torched(lambda n: nn.Sequential(nn.Linear(7, n)))),
     ("'layer9' | 0, 1, 2, 3", lambda _: torched(lambda n: Wide(num_classes=n), layers=["layer9"])),
     ("'embed' | 16 rows | 2 images | layers=", lambda _: torched(TokensFirst)),
     ("(3, 12, 12) | images must be 224 wide", lambda _: torched(Picky)),
@@ -222,8 +222,6 @@ TYPE_ERRORS = [
     ("TextDataset", lambda _: pictured().check_data(TEXTS)),
     ("int | AutoImageProcessor", lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3)),
     ("torch.nn.Module | int", lambda _: torched(lambda _n: 3)),
-    ("number of classes | ()", lambda _: torched(lambda: Wide(num_classes=3))),
-    ("'hidden' | lambda n: make_module(num_classes=n)", lambda _: torched(Wide)),
     ("number of classes | Wide", lambda _: torched(Wide())),
     ("number of classes", lambda _: torched(Wide().state_dict())),
 ]
@@ -276,6 +274,6 @@ def test_a_network_itself_is_refused_before_a_run_is_begun(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_named_argument_or_another_layer_is_taken():
-    assert torched(lambda n: Wide(num_classes=n))[1].out_features == 8
+def test_the_number_of_classes_is_passed_by_its_name_and_other_layers_are_taken():
+    assert torched(Wide)[1].out_features == 8
     torched(TokensFirst, layers=["head"])

@@ -155,8 +155,13 @@ class Model(abc.ABC):
         """Create a module that fits `data`, with weights drawn from torch's generator."""
 
     @abc.abstractmethod
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
-        """Return a function from positions in `data` to the input of `outputs`, on the device."""
+    def feeder(
+        self, data: Dataset, device: torch.device, precision: str = "auto"
+    ) -> Callable[[NDArray[Any]], Any]:
+        """Return a function from positions in `data` to the input of `outputs`, on the device.
+
+        The precision is that of passes, for models that keep the output of frozen layers.
+        """
 
     @abc.abstractmethod
     def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,15 +179,6 @@ class Model(abc.ABC):
         TypeError
             If `data` is of another kind.
         """
-
-    def feeder_at(
-        self,
-        data: Dataset,
-        device: torch.device,
-        precision: str,  # noqa: ARG002 - for models that keep the output of frozen layers
-    ) -> Callable[[NDArray[Any]], Any]:
-        """Return `feeder` for passes in a precision."""
-        return self.feeder(data, device)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights: only its names and shapes."""

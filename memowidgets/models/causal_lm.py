@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -14,7 +13,6 @@ from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import (
     Tokens,
-    label_tokens,
     reply_tokens,
     tokens_of,
     word_tokenizer,
@@ -34,6 +32,11 @@ if TYPE_CHECKING:
 
 
 _MAX_LENGTH = 512
+_ADVICE = {  # where options can't be told apart by one token, by what answers
+    "letter": "end the template in another way, or choose a model that knows the letters",
+    "text": "your rows answer with the option's text: name the options by words of one token, or "
+    'answer with letters (reply="letter")',
+}
 
 
 class CausalLM(TokenModel):
@@ -46,6 +49,7 @@ class CausalLM(TokenModel):
     """
 
     kind: ClassVar[str] = "AutoModelForCausalLM"
+    ends_together: ClassVar[bool] = True
 
     @classmethod
     def from_pretrained(
@@ -199,31 +203,22 @@ class CausalLM(TokenModel):
     def _tokens(self, data: Dataset) -> Tokens:
         questions = _questions(data)
         prompts = list(questions.prompts())
-        tokens, _ = tokens_of(
-            prompts,
-            "prompt",
-            self._reader,
-            self._padding,
-            self._max_length,
-            lambda i: quoted(data.ids[i]),
-            "raise max_length or leave them out",
-        )
+        replies = [questions.replies(i) for i in range(len(questions))]
+
+        def name_of(i: int) -> str:
+            return quoted(data.ids[i])
+
+        longest, advice = self._max_length, "raise max_length or leave them out"
+        tokens_of(prompts, "prompt", self._reader, self._padding, longest, name_of, advice)
         available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
         options = np.zeros(available.shape, dtype=np.int64)
-        if questions.reply == "letter":
-            options[:] = label_tokens(self._reader, prompts[0], questions.label_texts)
-            return replace(tokens, options=options, available=available)
-        ids = []
-        for i, prompt in enumerate(prompts):
-            where, replies = quoted(data.ids[i]), questions.replies(i)
-            shared, options[i, : len(replies)] = reply_tokens(self._reader, prompt, replies, where)
-            ids.append(shared)
+        ids, advice = [], _ADVICE[questions.reply]
+        for prompt, added in reply_tokens(self._reader, prompts, replies, name_of, advice):
+            options[len(ids), : len(added)] = added
+            ids.append(prompt)
         lengths = np.array(list(map(len, ids)))
-        return replace(tokens, ids=ids, lengths=lengths, options=options, available=available)
-
-    def _padded(self, tokens: Tokens) -> Tokens:
-        none = np.zeros((len(tokens.ids), 1), dtype=np.int64)
-        return replace(tokens, options=none, available=none == 0)
+        answers = {"options": options, "available": available}
+        return Tokens(ids, lengths, self._padding, ends_together=True, answers=answers)
 
     def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}

@@ -7,6 +7,7 @@ import gc
 import os
 import platform
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
@@ -34,12 +35,6 @@ Result = TypeVar("Result")
 COMPUTED = ("float32", "bfloat16")
 PRECISIONS = ("auto", *COMPUTED)
 _GIB = 2**30
-_CHUNK_BYTES = 2**26
-_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
-_TOO_LATE = (
-    f"TrainingConfig(deterministic=True) needs the environment variable {_CUBLAS}=:4096:8 before "
-    "this process multiplies on the GPU for the first time; restart Python with it"
-)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -167,8 +162,8 @@ def check_available(device: torch.device, precision: str) -> None:
 def used_precision(model: Any) -> Iterator[list[str]]:
     """Within this context, every pass of a model of transformers adds its precision to the list.
 
-    It is noted at the input embeddings, or at the first part with weights of its own, because an
-    autocast may begin in the model's own forward.
+    It is noted at the first part with weights of its own, because an autocast may begin in the
+    model's own forward.
     """
     found: list[str] = []
     device = next(model.parameters()).device
@@ -176,12 +171,7 @@ def used_precision(model: Any) -> Iterator[list[str]]:
     def note(*_: object) -> None:
         found.append(precision_of(model, device))
 
-    try:
-        parts = [model.get_input_embeddings()]
-    except NotImplementedError:  # some models of images
-        parts = []
-    if not parts or not hasattr(parts[0], "register_forward_pre_hook"):
-        parts = [part for part in model.modules() if part._parameters][:1]  # noqa: SLF001
+    parts = [part for part in model.modules() if part._parameters][:1]  # noqa: SLF001
     hooks = [part.register_forward_pre_hook(note) for part in parts]
     try:
         yield found
@@ -345,7 +335,7 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
         yield
         return
     if device.type == "cuda":  # read at the first product of the process, and then never again
-        os.environ.setdefault(_CUBLAS, ":4096:8")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         with ExitStack() as stack:
             if device.type == "cuda":
@@ -355,8 +345,6 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
             yield
     except RuntimeError as error:
         if isinstance(error, DeviceError) or is_out_of_memory(error) or answers(device):
-            if _CUBLAS in str(error):
-                raise RuntimeError(_TOO_LATE) from error
             raise
         reason = first_line(error)
         raise DeviceError(
@@ -419,7 +407,7 @@ def computed_on(
         if free is not None and 2 * 4 * array.size > free:
             return None
         try:
-            return compute(_copied(array, device))
+            return compute(tensor_of(array).to(device))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -427,16 +415,13 @@ def computed_on(
     return None
 
 
-def _copied(array: NDArray[np.float32], device: torch.device) -> torch.Tensor:
-    """Return an array as a tensor on a device, read in chunks."""
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor without a copy, even if it is mapped read-only."""
     import torch
 
-    rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
-    held = torch.empty(array.shape, dtype=torch.float32, device=device)
-    for start in range(0, len(array), rows):
-        part = np.array(array[start : start + rows], dtype=np.float32)
-        held[start : start + rows].copy_(torch.from_numpy(part))
-    return held
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(np.asarray(array))
 
 
 def wait_for(device: torch.device) -> None:

@@ -23,10 +23,6 @@ CLASSES = {  # classes of this package by the class of transformers that loads t
 _DRAWN = "_memowidgets_drawn"
 POOLINGS = ("first", "last", "mean")
 _TOKENS, _PADDED = 4, 2  # length of the text that shows which positions a head reads
-_SAMPLES = {
-    "AutoModelForSequenceClassification": ("sequence classifier", "text"),
-    "AutoModelForImageClassification": ("image classifier", "image"),
-}
 
 
 def check_config(config: Any, name: str, kind: str) -> None:
@@ -49,9 +45,9 @@ def check_config(config: Any, name: str, kind: str) -> None:
     """
     import transformers
 
-    ours, (theirs, sample) = CLASSES[kind], _SAMPLES[kind]
     if type(config) not in getattr(transformers, kind)._model_mapping:  # noqa: SLF001
-        raise ValueError(f"{name} is a {config.model_type}, for which transformers has no {theirs}")
+        raise ValueError(f"{name} is a {config.model_type}, and {kind} loads no such model")
+    ours = CLASSES[kind]
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{name} has an encoder and a decoder; {ours} takes a model with only one")
     task = getattr(config, "problem_type", None)
@@ -61,7 +57,7 @@ def check_config(config: Any, name: str, kind: str) -> None:
     if task == "multi_label_classification":
         raise ValueError(
             f"{name} has a head for several labels at once; {ours} needs exactly one label for "
-            f"each {sample}"
+            "each sample"
         )
 
 

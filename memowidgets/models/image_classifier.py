@@ -178,7 +178,12 @@ class ImageClassifier(TransformerModel, ImageModel):
         """Return the model with its head, which torch's generator initialises if it is new."""
         return self._tried(self._fresh(data), data)
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+    def feeder(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str = "auto",  # noqa: ARG002 - nothing is kept
+    ) -> Callable[[NDArray[Any]], Tensor]:
         """Return a function from positions to images as the model reads them, (batch, …)."""
         import torch
 
@@ -259,20 +264,13 @@ class ImageClassifier(TransformerModel, ImageModel):
             If the images have other channels than the model reads, or another size.
         """
         images = images_of(data)
-        there, wanted = images.shape[-1], _channels_of(module)
-        if wanted not in (None, there):
-            raise ValueError(
-                f"the model reads images with {wanted} channels, but these have {there}; pass "
-                + ("images.repeat(3, axis=-1)" if there == 1 else "grey images")
-            )
         try:
-            pixels = self._process(images[:1])
-            self._readings[module] = _reading_of(module, pixels)
+            self._readings[module] = _reading_of(module, self._process(images[:1]))
         except (ValueError, RuntimeError, TypeError) as error:
-            reason = first_line(error)
             raise ValueError(
                 f"the model cannot take images of shape {images.shape[1:]} as its processor makes "
-                f"them: {reason}"
+                f"them: {first_line(error)}. Bring them to its size and channels, such as grey "
+                "ones by images.repeat(3, axis=-1)"
             ) from error
         return module
 
@@ -281,7 +279,7 @@ class ImageClassifier(TransformerModel, ImageModel):
         if module not in self._readings:
             side = getattr(self._config, "image_size", None) or 224
             sides = (side, side) if isinstance(side, int) else tuple(side)
-            blank = np.zeros((1, *sides, _channels_of(module) or 3), np.uint8)
+            blank = np.zeros((1, *sides, getattr(self._config, "num_channels", 3)), np.uint8)
             self._readings[module] = _reading_of(module, self._process(blank))
         return cast("tuple[int, bool]", self._readings[module])
 
@@ -304,12 +302,3 @@ def _reading_of(module: nn.Module, pixels: Tensor) -> tuple[int, bool]:
         last = answer.hidden_states[-1]
         first = last.ndim == 3 and device.type != "meta" and positions_read(answer) == [0]
     return len(answer.hidden_states) - 1, first
-
-
-def _channels_of(module: nn.Module) -> int | None:
-    """Return the channels that a module's first convolution reads; None if it has none."""
-    from torch import nn
-
-    convolutions = (part for part in module.modules() if isinstance(part, nn.Conv2d))
-    first = next(convolutions, None)
-    return None if first is None else first.in_channels

@@ -6,14 +6,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from memowidgets.files import state_of, write_whole
+from memowidgets.files import state_of
 from memowidgets.models.heads import CLASSES, head_names, note_drawn
 from memowidgets.network import check_revision, failure, hub_errors, hub_may_be_asked
-from memowidgets.stamps import digest, digest_of, is_settled
+from memowidgets.stamps import digest, is_settled
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _RECIPE = (  # other files that determine a model's answers
     "*.model",
 )
 
-_known: dict[str, tuple[list[int], str]] = {}
+_known: dict[Path, tuple[tuple[int, ...], str]] = {}
 DTYPES = ("auto", "float32", "bfloat16")
 _BYTES = {"float32": 4, "bfloat16": 2}
 _GB = 1e9
@@ -60,33 +60,16 @@ def folder_origin(folder: Path) -> dict[str, str]:
 
 
 def file_digest(file: Path) -> str:
-    """Return a file's SHA-256, cached as long as its size, times and inode stay the same.
-
-    The cache is also in the user's cache folder, if that can be written to.
-    """
+    """Return a file's SHA-256, remembered as long as its size, times and inode stay the same."""
     path = file.resolve()
-    found = path.stat()
-    state = list(state_of(found))
-    note = cache_folder() / f"digests/{digest_of(str(path))}.json"
-    kept = _known.get(str(path)) or _read(note)
-    if kept is None or kept[0] != state:
-        with path.open("rb") as opened:
-            kept = state, hashlib.file_digest(opened, "sha256").hexdigest()
-    if is_settled(found) and list(state_of(path.stat())) == state:
-        if _known.get(str(path)) != kept:
-            with suppress(OSError):  # if this fails, the digest is computed again
-                note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())
-        _known[str(path)] = kept
-    return kept[1]
-
-
-def forget_digests() -> None:
-    """Forget all cached digests."""
-    _known.clear()
-    with suppress(OSError):
-        for note in (cache_folder() / "digests").glob("*.json"):
-            note.unlink()
+    state, known = state_of(path.stat()), _known.get(path)
+    if known is not None and known[0] == state:
+        return known[1]
+    with path.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if is_settled(path.stat()) and state_of(path.stat()) == state:
+        _known[path] = state, found
+    return found
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
@@ -101,13 +84,6 @@ def tokenizer_digest(tokenizer: Any) -> str:
 def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
     files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
     return digest([(file.name, file_digest(file)) for file in files])
-
-
-def _read(note: Path) -> tuple[list[int], str] | None:
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(note.read_text(encoding="utf-8"))
-        return list(kept["state"]), str(kept["digest"])
-    return None
 
 
 class Pretrained:

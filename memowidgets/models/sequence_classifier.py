@@ -349,11 +349,11 @@ class SequenceClassifier(TokenModel):
             part.pad_token_id, part.use_cache = self._padding, False
         return model
 
-    def _look_at(self, model: nn.Module) -> dict[str, Any]:
-        """Add the position that the head reads."""
+    def _look_at(self, model: nn.Module) -> None:
+        """Find out which position the head reads, too."""
         if "pooling" not in self._found:
             self._found["pooling"] = self._pooling or own_pooling(model)
-        return super()._look_at(model)
+        super()._look_at(model)
 
     def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
         module = self._with_adapters(model)

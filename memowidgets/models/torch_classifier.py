@@ -158,7 +158,12 @@ class TorchClassifier(ImageModel):
                 "model that reads these data, such as CausalLM for an MCQDataset"
             )
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+    def feeder(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str = "auto",  # noqa: ARG002 - nothing is kept
+    ) -> Callable[[NDArray[Any]], Tensor]:
         """Return a function from positions to images, or to encoded rows (batch, n_features)."""
         import torch
 

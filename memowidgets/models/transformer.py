@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import platform
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from peft import PeftModel
     from torch import Tensor, nn
 
-    from memowidgets.models.patches import Entry
+    from memowidgets.models.patches import Skipped
     from memowidgets.models.prefix import Prefix
 
 
@@ -62,7 +61,6 @@ FROM_SCRATCH = {
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
 _PROBED, _ROUNDED = (4, 6), 0.05  # tokens of two texts, and what rounding may change
-_QUANTIZERS = ("torchao.", "bitsandbytes.", "optimum.", "torch.ao.nn.quantized.")
 _OF_A_PROCESS = ("_read", "_readings", "_found", "_key")
 
 
@@ -141,7 +139,7 @@ class TransformerModel(Model):
         """
         kept: dict[str, Tensor] = {}
         names, read = self.layer_names(module), self._representation(module)
-        entry: Entry | None = module.__dict__.get(_ENTRY)
+        entry: Skipped | None = module.__dict__.get(_ENTRY)
 
         def ask(_module: nn.Module, inputs: Any, named: dict[str, Any]) -> tuple[Any, Any]:
             return inputs, {**named, "output_hidden_states": True}
@@ -205,6 +203,9 @@ class TransformerModel(Model):
 class TokenModel(TransformerModel):
     """Model of transformers that reads token ids, with or without LoRA."""
 
+    ends_together: ClassVar[bool] = False
+    """Whether the texts of a batch are padded on the left."""
+
     def __init__(
         self,
         load: Callable[..., nn.Module],
@@ -221,7 +222,8 @@ class TokenModel(TransformerModel):
         check_dtype(dtype, lora)
         super().__init__(load, config, tokenizer, identity, defaults)
         self._lora, self._max_length, self._dtype = lora, max_length, dtype
-        self._first = _first_kept(config, lora) if cache else 0  # lowest block that always runs
+        n_blocks = getattr(config.get_text_config(), "num_hidden_layers", 0)
+        self._first = lora.first_trained(n_blocks) if lora is not None and cache else 0
 
     @classmethod
     def _loaded(
@@ -367,14 +369,13 @@ class TokenModel(TransformerModel):
         rounded = resolve_precision(device, wanted) == "bfloat16"
         return torch.bfloat16 if rounded else torch.float32
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
-        """Return a function from positions to padded token ids on the device."""
-        return self.feeder_at(data, device, "auto")
-
-    def feeder_at(
-        self, data: Dataset, device: torch.device, precision: str
+    def feeder(
+        self, data: Dataset, device: torch.device, precision: str = "auto"
     ) -> Callable[[NDArray[Any]], Any]:
-        """Return `feeder` with the output of frozen blocks computed in the precision."""
+        """Return a function from positions to padded token ids on the device.
+
+        With them comes the output of frozen blocks, if it is kept, computed in the precision.
+        """
         tokens = self._encoded(data)
         prefix = self._prefix(data, tokens, device, precision) if self._first else None
 
@@ -450,25 +451,21 @@ class TokenModel(TransformerModel):
 
     def _start(self, data: Dataset) -> nn.Module:
         """Return the model before any training, without the blocks whose output is kept."""
-        from memowidgets.models.patches import without_prefix
+        from memowidgets.models.patches import values_beside, without_prefix
 
         model = self._fresh(data)
-        found = self._look_at(model)
+        self._look_at(model)
         if self._first:
-            without_prefix(model, self._first, found["beside"])
+            with _one_sentence(model):
+                beside = values_beside(model, self._first, self._ask)
+            without_prefix(model, self._first, beside)
         return model
 
-    def _look_at(self, model: nn.Module) -> dict[str, Any]:
-        """Return what passes through a whole model show, which is the same for all of its kind."""
-        from memowidgets.models.patches import values_beside
-
-        if self._first and "beside" not in self._found:
-            with _one_sentence(model):
-                self._found["beside"] = values_beside(model, self._first, self._ask)
+    def _look_at(self, model: nn.Module) -> None:
+        """Find out once what passes through a whole model show."""
         if "follows its mask" not in self._found:
             self.check_padding(model)
             self._found["follows its mask"] = True
-        return self._found
 
     @property
     def _padding(self) -> int:
@@ -490,7 +487,7 @@ class TokenModel(TransformerModel):
         embedding = cast("Any", module).get_input_embeddings()
         others = [i for i in range(embedding.num_embeddings) if i != self._padding]
         ids = [np.array(others[-n:]) for n in _PROBED]
-        tokens = self._padded(Tokens(ids=ids, lengths=np.array(_PROBED), padding=self._padding))
+        tokens = Tokens(ids, np.array(_PROBED), self._padding, ends_together=self.ends_together)
         with modes_kept(module), torch.no_grad():
             module.eval()
             alone, padded = (
@@ -505,10 +502,6 @@ class TokenModel(TransformerModel):
                 "the longest text of its batch; choose a model that reads no padding"
             )
 
-    def _padded(self, tokens: Tokens) -> Tokens:
-        """Return tokens that a batch pads as this model's are."""
-        return tokens
-
     def _with_adapters(self, model: nn.Module) -> nn.Module:
         """Return the model with its adapters, and with a note of where the kept output enters."""
         entry = blocks_of(model)[1][self._first - 1] if self._first else None
@@ -518,7 +511,7 @@ class TokenModel(TransformerModel):
 
     def _answer(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:
         """Return a module's answer, from the kept states on if it lacks the frozen blocks."""
-        entry: Entry | None = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
+        entry: Skipped | None = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
         if entry is not None:
             entry.states = inputs["states"]
         return self._ask(module, inputs)
@@ -540,24 +533,18 @@ class TokenModel(TransformerModel):
         key = digest_of(json.dumps(content, default=str))
         prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
         with self.autocast(device, used), _one_sentence(self._config, device):
-            found = prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
-        self._found.update(found)
+            prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
         return prefix
 
-    def _frozen(
-        self, data: Dataset, device: torch.device, precision: str
-    ) -> tuple[nn.Module, dict[str, Any]]:
-        """Return the model before any training, on a device, and what was found out about it.
-
-        Random states stay as they are.
-        """
+    def _frozen(self, data: Dataset, device: torch.device, precision: str) -> nn.Module:
+        """Return the model before any training, on a device; random states stay as they are."""
         import torch
 
         with torch.random.fork_rng(devices=[]), torch.autocast("cpu", enabled=False):
             model = self._fresh(data)
-            found = self._look_at(model)
+            self._look_at(model)
         model.requires_grad_(requires_grad=False)
-        return self.placed(model, device, precision), dict(found)
+        return self.placed(model, device, precision)
 
 
 def _folder_of_the_machine() -> Path:
@@ -576,7 +563,7 @@ def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[Non
     """Say in one sentence that an architecture does not run without its lower blocks."""
     try:
         yield
-    except (AttributeError, IndexError, RuntimeError, TypeError) as error:
+    except (AttributeError, LookupError, RuntimeError, TypeError) as error:
         if is_out_of_memory(error) or not (device is None or answers(device)):
             raise
         reason = first_line(error)
@@ -595,18 +582,11 @@ def check_whole(model: Any, call: str) -> None:
     ValueError
         If weights are quantised, offloaded, or spread over devices.
     """
-    config = getattr(model, "config", None)
-    places = {p.device for p in model.parameters()}
-    held = (*model.modules(), *model.parameters(), *(p.data for p in model.parameters()))
-    by_others = any(f"{type(each).__module__}.".startswith(_QUANTIZERS) for each in held)
-    is_quantized = by_others or getattr(model, "is_quantized", False)
-    if is_quantized or getattr(config, "quantization_config", None):
+    places = {str(p.device) for p in model.parameters()}
+    if getattr(model, "is_quantized", False) or getattr(model.config, "quantization_config", None):
         what, instead = "are quantised", "without quantization_config"
-    elif any(place.type == "meta" for place in places):
-        what, instead = "are offloaded, so not all are in memory", "without device_map"
-    elif len(places) > 1:
-        names = ", ".join(sorted(map(str, places)))
-        what, instead = f"are spread over {names}", "without device_map"
+    elif "meta" in places or len(places) > 1:
+        what, instead = f"are on {', '.join(sorted(places))}", "without device_map"
     else:
         return
     raise ValueError(
@@ -668,26 +648,3 @@ def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
     for name, value in changes.items():
         setattr(config, name, value)
     return cast("nn.Module", getattr(transformers, kind).from_config(config))
-
-
-def _first_kept(config: Any, lora: LoRA | None) -> int:
-    """Return the lowest block that runs in every step; 0 if no block's output can be kept."""
-    text = config.get_text_config()
-    first = 0 if lora is None else lora.first_trained(int(text.num_hidden_layers))
-    if not first:
-        return 0
-    if getattr(text, "num_kv_shared_layers", 0):
-        reason = "its upper blocks use keys and values of lower ones"
-    elif getattr(text, "hidden_size_per_layer_input", 0):
-        reason = "its blocks have an input other than the block below"
-    elif getattr(config, "is_encoder_decoder", False):
-        reason = "it also has an encoder"
-    else:
-        return first
-    warnings.warn(
-        f"the frozen blocks of {config.model_type} run in every step and their output is not "
-        f"kept: {reason}",
-        UserWarning,
-        stacklevel=4,
-    )
-    return 0

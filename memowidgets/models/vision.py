@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, ImageDataset
 from memowidgets.models.base import Model
-from memowidgets.models.device import sent
+from memowidgets.models.device import free_bytes, sent, tensor_of
 
 if TYPE_CHECKING:
     import torch
@@ -34,12 +33,17 @@ class ImageModel(Model):
         """Raise for a dataset without images."""
         images_of(data)
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+    def feeder(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str = "auto",  # noqa: ARG002 - nothing is kept
+    ) -> Callable[[NDArray[Any]], Tensor]:
         """Return a function from positions to images of shape (batch, channels, height, width)."""
         import torch
 
-        stored = _tensor_of(images_of(data))
-        if _fits(stored, device):
+        stored, free = tensor_of(images_of(data)), free_bytes(device)
+        if free is not None and stored.nbytes < free / 4:
             stored = stored.to(device)
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
 
@@ -240,24 +244,6 @@ def check_pool(pool: Any) -> None:
         raise ValueError(
             f"pool must be 'auto', None or a number of rows of at least 1, not {pool!r}"
         )
-
-
-def _tensor_of(images: NDArray[np.uint8]) -> Tensor:
-    """Return the images as a tensor without a copy, even if they are mapped read-only."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(images)
-
-
-def _fits(images: Tensor, device: torch.device) -> bool:
-    """Return whether all images fit on a GPU as bytes, in a quarter of its free memory."""
-    import torch
-
-    if device.type != "cuda":
-        return False
-    return images.nbytes < torch.cuda.mem_get_info(device)[0] / 4
 
 
 def _shifted(images: Tensor) -> Tensor:

@@ -112,7 +112,7 @@ def test_a_batch_that_does_not_fit_is_named_with_what_to_make_smaller(
 def kept_states(folder, device, monkeypatch):
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(folder))
     make, data = recipes.RECIPES["LoRA, prefix kept"]
-    make(data()).feeder_at(data(), torch.device(device), "float32")
+    make(data()).feeder(data(), torch.device(device), "float32")
     (file,) = folder.rglob("states.bf16")
     return file.read_bytes()
 
@@ -421,19 +421,6 @@ def test_attention_on_a_gpu_is_not_cudnns_whose_gradients_of_left_padding_are_no
     with working_on(torch.device("cuda:0")):
         assert not enabled()
     assert enabled()
-
-
-def test_a_product_before_the_setting_is_one_sentence_that_says_what_to_do(device):
-    said = "this operation is not deterministic … set an environment variable: "
-    with (
-        pytest.raises(
-            RuntimeError, match=r"^TrainingConfig\(deterministic=True\).*:4096:8.*before"
-        ),
-        working_on(torch.device(device), deterministic=True),
-    ):
-        raise RuntimeError(
-            f"{said}CUBLAS_WORKSPACE_CONFIG=:4096:8 or CUBLAS_WORKSPACE_CONFIG=:16:8"
-        )
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 5), (4, 4), (1, 1), (7, 2)])

@@ -163,9 +163,19 @@ class Model(abc.ABC):
         The precision is that of passes, for models that keep the output of frozen layers.
         """
 
-    @abc.abstractmethod
     def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the loss of each sample, (batch,)."""
+        """Return logits of shape (batch, classes) and the loss of each sample, (batch,).
+
+        The loss is the cross-entropy of the label, unless a model has its own.
+        """
+        from torch.nn.functional import cross_entropy
+
+        logits = self.logits(module, inputs).float()
+        return logits, cross_entropy(logits, labels, reduction="none")
+
+    @abc.abstractmethod
+    def logits(self, module: nn.Module, inputs: Any) -> Tensor:
+        """Return logits of shape (batch, classes) for the output of `feeder`."""
 
     @abc.abstractmethod
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:

@@ -11,12 +11,7 @@ from memowidgets.data import Dataset, MCQDataset
 from memowidgets.models.bases import Given
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
-from memowidgets.models.tokens import (
-    Tokens,
-    reply_tokens,
-    tokens_of,
-    word_tokenizer,
-)
+from memowidgets.models.tokens import Tokens, check_lengths, reply_tokens, word_tokenizer
 from memowidgets.models.transformer import (
     FINE_TUNED,
     TokenModel,
@@ -178,16 +173,17 @@ class CausalLM(TokenModel):
         """Raise for a dataset without questions."""
         _questions(data)
 
-    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Any) -> Tensor:
+        """Return the logits of the whole vocabulary, (batch, words), where the label is."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(cast("Any", module).get_output_embeddings()):
-            words = self._answer(module, inputs).logits[:, -1].float()
+            return cast("Tensor", self._answer(module, inputs).logits[:, -1])
+
+    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
         answers = inputs["options"].gather(1, labels[:, None])[:, 0]
-        losses = cross_entropy(words, answers, reduction="none")
+        words, losses = super().outputs(module, inputs, answers)
         options = words.gather(1, inputs["options"])
         return options.masked_fill(~inputs["available"], -float("inf")), losses
 
@@ -208,8 +204,6 @@ class CausalLM(TokenModel):
         def name_of(i: int) -> str:
             return quoted(data.ids[i])
 
-        longest, advice = self._max_length, "raise max_length or leave them out"
-        tokens_of(prompts, "prompt", self._reader, self._padding, longest, name_of, advice)
         available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
         options = np.zeros(available.shape, dtype=np.int64)
         ids, advice = [], _ADVICE[questions.reply]
@@ -217,6 +211,8 @@ class CausalLM(TokenModel):
             options[len(ids), : len(added)] = added
             ids.append(prompt)
         lengths = np.array(list(map(len, ids)))
+        advice = "raise max_length or leave them out"
+        check_lengths(lengths, self._max_length, "prompt", name_of, advice)
         answers = {"options": options, "available": available}
         return Tokens(ids, lengths, self._padding, ends_together=True, answers=answers)
 

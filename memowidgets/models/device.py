@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import warn_user
 from memowidgets.extras import installed
 from memowidgets.visible import first_line
 
@@ -379,7 +380,7 @@ def free_bytes(device: torch.device) -> int | None:
 def computed_on(
     name: str, array: NDArray[np.float32], compute: Callable[[Any], Result]
 ) -> Result | None:
-    """Compute something of an array on a GPU; return None where its memory is too small for it.
+    """Compute something of an array on a GPU; warn and return None if its memory is too small.
 
     PSMI takes as much memory again for its projections, so the array must fit twice.
 
@@ -403,15 +404,18 @@ def computed_on(
 
     device = torch.device(name)
     with working_on(device):
-        free = free_bytes(device)
-        if free is not None and 2 * 4 * array.size > free:
-            return None
-        try:
-            return compute(tensor_of(array).to(device))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
+        free, needed = free_bytes(device), 2 * 4 * array.size
+        if free is None or needed <= free:
+            try:
+                return compute(tensor_of(array).to(device))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
     free_memory(device)
+    warn_user(
+        f"the memory of {name} does not hold the {needed / 1e9:.1f} GB of this layer and of what "
+        "is computed of it, so it is computed on the CPU"
+    )
     return None
 
 

@@ -196,16 +196,12 @@ class ImageClassifier(TransformerModel, ImageModel):
 
         return feed
 
-    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
+        """Return logits of shape (batch, classes)."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(head_of(module)):
-            answer = module(pixel_values=inputs, output_hidden_states=False)
-        logits = answer.logits.float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+            return cast("Tensor", module(pixel_values=inputs, output_hidden_states=False).logits)
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block or stage."""

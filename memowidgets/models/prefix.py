@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import make_private, one_at_a_time, replaced
-from memowidgets.models.device import room_for, sent
+from memowidgets.models.device import answers, is_out_of_memory, room_for, sent
 from memowidgets.models.lora import blocks_of
 from memowidgets.models.pretrained import cache_folder
 from memowidgets.models.tokens import Tokens
+from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -145,12 +146,19 @@ class Prefix:
 
         _, blocks = blocks_of(model)
         whole = self._ask(model, batch)
-        states = entering(model, first, batch, self._ask)
-        beside = values_beside(model, first, self._ask)
         lower = list(blocks)[:first]
         try:
+            states = entering(model, first, batch, self._ask)
+            beside = values_beside(model, first, self._ask)
             without_prefix(model, first, beside).states = states.to(torch.bfloat16)
             upper = self._ask(model, batch)
+        except (AttributeError, LookupError, RuntimeError, TypeError) as error:
+            if is_out_of_memory(error) or not answers(next(model.parameters()).device):
+                raise
+            raise ValueError(
+                f"the output of the frozen blocks of {type(model).__name__} cannot be kept "
+                f"({first_line(error)}); create the model with cache=False"
+            ) from error
         finally:
             for i, block in enumerate(lower):
                 blocks[i] = block

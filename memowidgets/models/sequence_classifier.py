@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+import numpy as np
+
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, TextDataset
 from memowidgets.models.bases import Given
@@ -21,7 +23,7 @@ from memowidgets.models.heads import (
     plain,
 )
 from memowidgets.models.lora import LoRA
-from memowidgets.models.tokens import Tokens, padding_token, tokenizer_of_words, tokens_of
+from memowidgets.models.tokens import Tokens, check_lengths, padding_token, tokenizer_of_words
 from memowidgets.models.transformer import (
     CLASSIFIER,
     TokenModel,
@@ -281,15 +283,12 @@ class SequenceClassifier(TokenModel):
             cast("Any", plain(module)).set_attn_implementation("eager")
         return super().placed(module, device, precision)
 
-    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Any) -> Tensor:
+        """Return logits of shape (batch, classes)."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(head_of(module)):
-            logits = self._answer(module, inputs).logits.float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+            return cast("Tensor", self._answer(module, inputs).logits)
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
@@ -324,22 +323,26 @@ class SequenceClassifier(TokenModel):
         return self._tokens_and_cut(_texts(data))[0]
 
     def _tokens_and_cut(self, data: TextDataset) -> tuple[Tokens, int]:
+        """Return the tokens of every text, and the number of texts that were cut."""
         of_tokenizer = self._reader.model_max_length
         limits = [
             self._max_length,
             positions_of(self._config, lambda: self._from_config(data)),
             of_tokenizer if of_tokenizer < _NO_LIMIT else None,
         ]
-        return tokens_of(
-            data.texts,
-            "text",
-            self._reader,
-            self._padding,
-            min((limit for limit in limits if limit is not None), default=None),
-            lambda i: quoted(data.ids[i]),
-            "pass truncate=True to cut them",
-            truncate=self._truncate,
-        )
+        longest = min((limit for limit in limits if limit is not None), default=None)
+        encoded, n_cut = self._encode(data), 0
+        if self._truncate and longest is not None:
+            n_cut = sum(len(tokens) > longest for tokens in encoded)
+        if n_cut:
+            encoded = self._encode(data, truncation=True, max_length=longest)
+        lengths, advice = np.array(list(map(len, encoded))), "pass truncate=True to cut them"
+        check_lengths(lengths, longest, "text", lambda i: quoted(data.ids[i]), advice)
+        ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded]
+        return Tokens(ids, lengths, self._padding), n_cut
+
+    def _encode(self, data: TextDataset, **how: Any) -> list[list[int]]:
+        return cast("list[list[int]]", self._reader(list(data.texts), **how)["input_ids"])
 
     def _fresh(self, data: Dataset) -> nn.Module:
         """Return the model with the padding token by which it finds the last token of a text."""

@@ -72,60 +72,38 @@ class Tokens:
         return [slice(int(a), int(a + n)) for a, n in zip(starts, lengths, strict=True)]
 
 
-def tokens_of(
-    texts: Sequence[str],
-    what: str,
-    tokenizer: Any,
-    padding: int,
+def check_lengths(
+    lengths: NDArray[np.int64],
     longest: int | None,
+    what: str,
     name_of: Callable[[int], str],
     advice: str,
-    *,
-    truncate: bool = False,
-) -> tuple[Tokens, int]:
-    """Tokenise every text, and return the tokens and the number of texts that were cut.
+) -> None:
+    """Raise for a text with more tokens than a model reads, or with none.
 
     Parameters
     ----------
-    texts : sequence of str
-        Texts of the samples.
-    what : str
-        What the texts are, for messages.
-    tokenizer : transformers.PreTrainedTokenizerBase
-        Tokenizer of the model.
-    padding : int
-        Padding token.
+    lengths : array of shape (n,), int64
+        Number of tokens of each text.
     longest : int or None
         Largest number of tokens that the model reads. None if there is no limit.
+    what : str
+        What the texts are, for messages.
     name_of : callable
         Function from a position to the name of a sample, for messages.
     advice : str
         What to do about longer texts.
-    truncate : bool
-        Whether to cut longer texts. Otherwise they are an error.
-
-    Raises
-    ------
-    ValueError
-        If a text is longer and `truncate` is false, or a text has no token.
     """
-    encoded = tokenizer(list(texts), add_special_tokens=True, padding=False, truncation=False)
-    lengths = np.array([len(tokens) for tokens in encoded["input_ids"]])
     long = lengths > longest if longest is not None else np.zeros(len(lengths), dtype=bool)
-    if long.any() and not truncate:
+    if long.any():
         first = int(np.argmax(long))
         raise ValueError(
             f"{int(long.sum())} {what}s are longer than the {longest} tokens that the model reads, "
             f"the first is {name_of(first)} with {lengths[first]}; {advice}"
         )
-    if long.any():
-        encoded = tokenizer(list(texts), padding=False, truncation=True, max_length=longest)
-        lengths = np.array([len(tokens) for tokens in encoded["input_ids"]])
     if lengths.min() == 0:
         empty = name_of(int(np.argmin(lengths)))
         raise ValueError(f"the {what} of {empty} has no token; leave it out")
-    ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded["input_ids"]]
-    return Tokens(ids, lengths, padding), int(long.sum())
 
 
 def reply_tokens(

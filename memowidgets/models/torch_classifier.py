@@ -223,12 +223,9 @@ class TorchClassifier(ImageModel):
         _check_fresh(module)
         return module
 
-    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
-        from torch.nn.functional import cross_entropy
-
-        logits = logits_of(module(inputs)).float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+    def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
+        """Return logits of shape (batch, classes)."""
+        return logits_of(module(inputs))
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return the names of the layers whose output is a representation, first to last."""

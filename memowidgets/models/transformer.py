@@ -22,13 +22,11 @@ from memowidgets.data import Dataset
 from memowidgets.files import make_private, one_at_a_time
 from memowidgets.models.base import Bases, Model, has_users_class, modes_kept
 from memowidgets.models.bases import Base, Given
-from memowidgets.models.device import answers, is_out_of_memory
 from memowidgets.models.heads import CLASSES
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.pretrained import DTYPES, Pretrained, cache_folder, tokenizer_digest
 from memowidgets.models.tokens import Tokens, padding_token
 from memowidgets.stamps import digest, digest_of
-from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -456,9 +454,7 @@ class TokenModel(TransformerModel):
         model = self._fresh(data)
         self._look_at(model)
         if self._first:
-            with _one_sentence(model):
-                beside = values_beside(model, self._first, self._ask)
-            without_prefix(model, self._first, beside)
+            without_prefix(model, self._first, values_beside(model, self._first, self._ask))
         return model
 
     def _look_at(self, model: nn.Module) -> None:
@@ -532,7 +528,7 @@ class TokenModel(TransformerModel):
         ]
         key = digest_of(json.dumps(content, default=str))
         prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
-        with self.autocast(device, used), _one_sentence(self._config, device):
+        with self.autocast(device, used):
             prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
         return prefix
 
@@ -556,22 +552,6 @@ def _folder_of_the_machine() -> Path:
     with suppress(OSError):  # then nobody waits
         make_private(folder)
     return folder
-
-
-@contextmanager
-def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[None]:
-    """Say in one sentence that an architecture does not run without its lower blocks."""
-    try:
-        yield
-    except (AttributeError, LookupError, RuntimeError, TypeError) as error:
-        if is_out_of_memory(error) or not (device is None or answers(device)):
-            raise
-        reason = first_line(error)
-        kind = getattr(getattr(what, "config", what), "model_type", type(what).__name__)
-        raise ValueError(
-            f"the output of the frozen blocks of {kind} cannot be kept ({reason}); create the "
-            "model with cache=False"
-        ) from error
 
 
 def check_whole(model: Any, call: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,18 +71,12 @@ class ImageModel(Model):
             inputs = torch.where(mirrored, inputs.flip(3), inputs)
         return _shifted(inputs) if "crop" in augment else inputs
 
-    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,).
-
-        A layer named ``classifier`` is computed in float32 in any precision.
-        """
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
+        """Return logits of shape (batch, classes); a ``classifier`` computes them in float32."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(getattr(module, "classifier", None)):
-            logits = module(inputs).float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+            return cast("Tensor", module(inputs))
 
 
 class ConvNet(ImageModel):

@@ -17,7 +17,6 @@ import memowidgets as mw
 from memowidgets.models.torch_classifier import _usual_layers
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
-from memowidgets.training.probe import made_probe
 from tests.training.small import Inline
 
 
@@ -194,7 +193,7 @@ class Mine(nn.Module):
     audit.train()
     assert audit.score("loss", checkpoint="final").notna().all()
     assert audit.layers == ("body.0", "body.1", "body.2")
-    audit.run_shadows(1, processes=1)
+    audit.run_shadows(1, Inline())  # which gets the class by cloudpickle
     assert audit.n_shadows == 1
 
 
@@ -230,7 +229,6 @@ def test_optimizers_with_other_than_tensors_in_their_state_resume(data):
     for make in (
         functools.partial(torch.optim.RMSprop, lr=1e-3, centered=True),
         functools.partial(torch.optim.SGD, lr=1e-2),
-        functools.partial(torch.optim.Adadelta, lr=1e-2),
     ):
         settings = mw.TrainingConfig(epochs=1, batch_size=30, optimizer=make, precision="float32")
         recipe = Recipe(model, data, settings.resolved(model.training_defaults), "cpu")
@@ -315,19 +313,6 @@ def test_a_last_batch_of_one_says_what_to_do(data):
         learner.advance(3, Progress(), "training")
 
 
-def test_a_module_that_is_refused_leaves_the_part_that_it_shares_as_it_was(data):
-    shared = nn.Sequential(nn.Linear(data.images[0].size, 8), nn.BatchNorm1d(8))
-    before = copy.deepcopy(shared.state_dict())
-    model = mw.models.TorchClassifier(
-        lambda n: nn.Sequential(nn.Flatten(), shared, nn.ReLU(), nn.Linear(8, n))
-    )
-    settings = mw.TrainingConfig().resolved(model.training_defaults)
-    with pytest.raises(ValueError, match="that it returned before"):
-        made_probe(model, data, np.arange(8), settings, 8)
-    for name, values in shared.state_dict().items():
-        torch.testing.assert_close(values, before[name], rtol=0, atol=0)
-
-
 def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
     shared, act = nn.Linear(data.images[0].size, 8), nn.ReLU()
     before = shared.weight.clone()
@@ -364,7 +349,7 @@ def test_a_frozen_part_may_be_shared(data, tmp_path):
     assert torch.equal(shared.weight, before)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd", torch.optim.Adam])
+@pytest.mark.parametrize("optimizer", ["sgd", torch.optim.Adam])
 def test_a_shadow_model_leaves_a_last_batch_of_one_out(data, optimizer):
     model = mw.models.TorchClassifier(normalised, version="1")
     settings = mw.TrainingConfig(epochs=2, batch_size=10, lr=0.1, optimizer=optimizer)
@@ -381,17 +366,6 @@ def test_a_shadow_model_leaves_a_last_batch_of_one_out(data, optimizer):
     alone = replace(recipe, settings=replace(recipe.settings, batch_size=1))
     with pytest.raises(ValueError, match="in batches of 1 the last batch has one"):
         Learner(alone, np.arange(3), 0, drop_single=True).advance(1, Progress(), "training")
-
-
-def test_shadow_models_of_other_sizes_than_the_target_normalise_too(data, tmp_path):
-    model = mw.models.TorchClassifier(normalised, version="1")
-    training = mw.TrainingConfig(epochs=1, batch_size=10)
-    some = data.take(np.arange(41))
-    audit = mw.Audit(model, some, tmp_path, training=training, held_out=None)
-    audit.train()
-    audit.run_shadows(2, Inline(), design="balanced")
-    sizes = audit.evidence.shadows.read("epoch-1").members.sum(axis=1)
-    assert sorted(sizes.tolist()) == [20, 21]
 
 
 def test_a_part_that_its_maker_froze_stays_in_eval_mode():

@@ -89,7 +89,7 @@ def first_tensor(values: Any) -> Tensor | None:
 
 
 class Bases:
-    """What a process keeps of one model for the next one: its frozen weights."""
+    """What a process keeps of a model for the next one of the same recipe: its frozen weights."""
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()
@@ -325,6 +325,22 @@ def check_model(model: object) -> None:
             "or ImageClassifier returns"
         )
     raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}{advice}")
+
+
+def check_kind(reader: str, data: Dataset, *kinds: type) -> None:
+    """Raise for a dataset of another kind than a model reads.
+
+    Raises
+    ------
+    TypeError
+        With the kinds that it reads.
+    """
+    if not isinstance(data, kinds):
+        read = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(
+            f"{reader} reads {read}, not {type(data).__name__}; pass such data, or a model that "
+            "reads yours"
+        )
 
 
 def _flattened(output: Tensor, pool: str | int | None) -> Tensor:

@@ -6,18 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, MCQDataset
+from memowidgets.models.base import check_kind
 from memowidgets.models.bases import Given
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import Tokens, check_lengths, reply_tokens, word_tokenizer
-from memowidgets.models.transformer import (
-    FINE_TUNED,
-    TokenModel,
-    check_whole,
-    identity_of,
-)
+from memowidgets.models.transformer import FINE_TUNED, TokenModel
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
@@ -140,11 +137,9 @@ class CausalLM(TokenModel):
             If its weights are quantised, offloaded or spread over devices.
         """
         _check_causal(model)
-        check_whole(model, "CausalLM.from_model")
-        load, identity = Given(model), identity_of(model, lora)
-        return cls(
-            load, model.config, tokenizer, identity, FINE_TUNED, lora, max_length, cache=cache
-        )
+        load = Given(model, lora)
+        given = load, load.config, tokenizer, load.identity, FINE_TUNED, lora, max_length
+        return cls(*given, cache=cache)
 
     @classmethod
     def from_scratch(cls, data: Dataset, layers: int = 2, width: int = 64) -> Self:
@@ -206,7 +201,8 @@ class CausalLM(TokenModel):
 
         available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
         options = np.zeros(available.shape, dtype=np.int64)
-        ids, advice = [], _ADVICE[questions.reply]
+        ids: list[NDArray[np.int64]] = []
+        advice = _ADVICE[questions.reply]
         for prompt, added in reply_tokens(self._reader, prompts, replies, name_of, advice):
             options[len(ids), : len(added)] = added
             ids.append(prompt)
@@ -245,9 +241,5 @@ def _check_causal(model: Any) -> None:
 
 
 def _questions(data: Dataset) -> MCQDataset:
-    if not isinstance(data, MCQDataset):
-        raise TypeError(
-            f"CausalLM answers multiple-choice questions, but {type(data).__name__} has none; "
-            "pass an MCQDataset, or a model that reads these data"
-        )
-    return data
+    check_kind("CausalLM", data, MCQDataset)
+    return cast("MCQDataset", data)

@@ -101,10 +101,8 @@ def free_memory(device: torch.device) -> None:
     if device.type == "cpu":
         return
     gc.collect()  # modules have cycles
-    empty_cache = getattr(module_of(device), "empty_cache", None)
-    if empty_cache is not None:
-        with suppress(RuntimeError):
-            empty_cache()
+    with suppress(RuntimeError, AttributeError):  # some kinds of devices keep none
+        module_of(device).empty_cache()
 
 
 def module_of(device: torch.device) -> Any:
@@ -172,13 +170,12 @@ def used_precision(model: Any) -> Iterator[list[str]]:
     def note(*_: object) -> None:
         found.append(precision_of(model, device))
 
-    parts = [part for part in model.modules() if part._parameters][:1]  # noqa: SLF001
-    hooks = [part.register_forward_pre_hook(note) for part in parts]
+    first = next(part for part in model.modules() if part._parameters)  # noqa: SLF001
+    hook = first.register_forward_pre_hook(note)
     try:
         yield found
     finally:
-        for hook in hooks:
-            hook.remove()
+        hook.remove()
 
 
 def precision_of(module: Any, device: torch.device) -> str:
@@ -242,13 +239,11 @@ def resolve_device(name: str) -> str:
     except RuntimeError:
         raise ValueError(f"unknown device {name!r}; valid: auto, cpu, cuda, cuda:1, mps") from None
     n = count_devices(device.type)
-    if n == 0:
+    if (device.index or 0) >= n:
         kind = "CUDA GPU" if device.type == "cuda" else f"device of the kind {device.type}"
-        raise ValueError(f"device {name!r} was requested, but torch finds no {kind}")
-    index: int | None = device.index
-    if index is not None and index >= n:
         there = ", ".join(f"{device.type}:{i}" for i in range(n))
-        raise ValueError(f"device {name!r} was requested, but torch finds only {there}")
+        found = f"only {there}" if there else f"no {kind}"
+        raise ValueError(f"device {name!r} was requested, but torch finds {found}")
     return str(device)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -16,12 +15,7 @@ from memowidgets.models.bases import Given
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
 from memowidgets.models.pretrained import Pretrained
-from memowidgets.models.transformer import (
-    CLASSIFIER,
-    TransformerModel,
-    check_whole,
-    identity_of,
-)
+from memowidgets.models.transformer import CLASSIFIER, TransformerModel
 from memowidgets.models.vision import ImageModel, images_of
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
@@ -143,14 +137,13 @@ class ImageClassifier(TransformerModel, ImageModel):
             quantised, offloaded or spread over devices.
         """
         check_classifier(model, cls.kind)
-        check_whole(model, "ImageClassifier.from_model")
         if not callable(processor) or not hasattr(processor, "to_dict"):
             raise TypeError(
                 f"processor must be the model's image processor, not {type(processor).__name__}; "
                 "load it with AutoImageProcessor.from_pretrained"
             )
-        config = copy.deepcopy(model.config)
-        return cls(Given(model, in_full=True), config, processor, identity_of(model), CLASSIFIER)
+        load = Given(model, in_full=True)
+        return cls(load, load.config, processor, load.identity, CLASSIFIER)
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without images, or with others than the model reads.
@@ -239,8 +232,8 @@ class ImageClassifier(TransformerModel, ImageModel):
         """Return all processed images; None if they take too much memory."""
         import torch
 
-        if data in self._read:
-            return cast("Tensor", self._read[data])
+        if data in self._seen.data:
+            return cast("Tensor", self._seen.data[data])
         images = images_of(data)
         one = self._process(images[:1])[0]
         if len(images) * one.nbytes > _MOST_KEPT:
@@ -248,7 +241,7 @@ class ImageClassifier(TransformerModel, ImageModel):
         made = torch.empty(len(images), *one.shape)
         for start in range(0, len(images), _AT_ONCE):
             made[start : start + _AT_ONCE] = self._process(images[start : start + _AT_ONCE])
-        self._read[data] = made
+        self._seen.data[data] = made
         return made
 
     def _tried(self, module: nn.Module, data: Dataset) -> nn.Module:
@@ -261,7 +254,7 @@ class ImageClassifier(TransformerModel, ImageModel):
         """
         images = images_of(data)
         try:
-            self._readings[module] = _reading_of(module, self._process(images[:1]))
+            self._seen.modules[module] = _reading_of(module, self._process(images[:1]))
         except (ValueError, RuntimeError, TypeError) as error:
             raise ValueError(
                 f"the model cannot take images of shape {images.shape[1:]} as its processor makes "
@@ -272,12 +265,12 @@ class ImageClassifier(TransformerModel, ImageModel):
 
     def _reading(self, module: nn.Module) -> tuple[int, bool]:
         """Return how a module's hidden states are read, also of one that was not built here."""
-        if module not in self._readings:
+        if module not in self._seen.modules:
             side = getattr(self._config, "image_size", None) or 224
             sides = (side, side) if isinstance(side, int) else tuple(side)
             blank = np.zeros((1, *sides, getattr(self._config, "num_channels", 3)), np.uint8)
-            self._readings[module] = _reading_of(module, self._process(blank))
-        return cast("tuple[int, bool]", self._readings[module])
+            self._seen.modules[module] = _reading_of(module, self._process(blank))
+        return cast("tuple[int, bool]", self._seen.modules[module])
 
 
 def _reading_of(module: nn.Module, pixels: Tensor) -> tuple[int, bool]:

@@ -59,6 +59,7 @@ class Prefix:
         ask: Callable[[nn.Module, dict[str, Tensor]], Tensor],
     ) -> None:
         self._folder = cache_folder() / "prefix" / key
+        self._file = self._folder / "states.bf16"
         self._encoded, self._width, self._ask = encoded, width, ask
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
@@ -106,10 +107,6 @@ class Prefix:
     def _is_whole(self) -> bool:
         size = 2 * int(self._starts[-1]) * self._width
         return self._file.is_file() and self._file.stat().st_size == size
-
-    @property
-    def _file(self) -> Path:
-        return self._folder / "states.bf16"
 
     def _compute(
         self,
@@ -162,9 +159,9 @@ class Prefix:
         finally:
             for i, block in enumerate(lower):
                 blocks[i] = block
-        error = float((upper - whole).norm() / whole.norm())
-        if not error < _LARGEST_ERROR:
+        off = float((upper - whole).norm() / whole.norm())
+        if not off < _LARGEST_ERROR:
             raise ValueError(
                 f"with the cached output of its {first} frozen blocks {type(model).__name__} gives "
-                f"other logits, {error:.0%} off; create the model with cache=False"
+                f"other logits, {off:.0%} off; create the model with cache=False"
             )

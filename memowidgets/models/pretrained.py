@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -84,6 +85,16 @@ def tokenizer_digest(tokenizer: Any) -> str:
 def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
     files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
     return digest([(file.name, file_digest(file)) for file in files])
+
+
+def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
+    """Return a model with random weights, of a configuration with some changes."""
+    import transformers
+
+    config = copy.deepcopy(config)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    return cast("nn.Module", getattr(transformers, kind).from_config(config))
 
 
 class Pretrained:
@@ -224,10 +235,12 @@ class Pretrained:
         ValueError
             If the files lack other weights, which would be random.
         """
+        import torch
         import transformers
 
         options = {"use_safetensors": True, "dtype": self.dtype, **self._options()}
-        self._check_memory(self._skeleton(**changes))
+        with torch.device("meta"):
+            self._check_memory(random_weights(self.config(), self.kind, **changes))
         kind = getattr(transformers, self.kind)
         with _quiet():
             model, found = kind.from_pretrained(
@@ -264,17 +277,6 @@ class Pretrained:
                 f"{free / _GB:.1f} GB are free beside all other processes; use fewer of them, or a "
                 "smaller model" + (', or dtype="bfloat16"' if kept_as == "float32" else "")
             )
-
-    def _skeleton(self, **changes: Any) -> Any:
-        """Return the model without weights."""
-        import torch
-        import transformers
-
-        config = self.config()
-        for name, value in changes.items():
-            setattr(config, name, value)
-        with torch.device("meta"):
-            return getattr(transformers, self.kind).from_config(config)
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
         return _explained(self.name, self.kind, lambda: load(**self._options()))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import check_version, several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
-from memowidgets.models.base import is_module, modes_kept
+from memowidgets.models.base import check_kind, is_module, modes_kept
 from memowidgets.models.device import sent
 from memowidgets.models.vision import ImageModel, check_pool, images_of
 from memowidgets.visible import first_line, listed, quoted
@@ -151,12 +151,7 @@ class TorchClassifier(ImageModel):
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset that has neither images nor rows of a table."""
-        if not isinstance(data, ImageDataset | TableDataset):
-            raise TypeError(
-                "TorchClassifier classifies images and rows of tables, but "
-                f"{type(data).__name__} has none; pass an ImageDataset or a TableDataset, or a "
-                "model that reads these data, such as CausalLM for an MCQDataset"
-            )
+        check_kind("TorchClassifier", data, ImageDataset, TableDataset)
 
     def feeder(
         self,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import json
 import os
 import platform
@@ -24,9 +22,15 @@ from memowidgets.models.base import Bases, Model, has_users_class, modes_kept
 from memowidgets.models.bases import Base, Given
 from memowidgets.models.heads import CLASSES
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
-from memowidgets.models.pretrained import DTYPES, Pretrained, cache_folder, tokenizer_digest
+from memowidgets.models.pretrained import (
+    DTYPES,
+    Pretrained,
+    cache_folder,
+    random_weights,
+    tokenizer_digest,
+)
 from memowidgets.models.tokens import Tokens, padding_token
-from memowidgets.stamps import digest, digest_of
+from memowidgets.stamps import digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -48,18 +52,28 @@ FINE_TUNED = {
 }
 CLASSIFIER = {**FINE_TUNED, "epochs": 5, "checkpoint_every": 0.5, "batch_size": 16, "lr": 5e-5}
 FROM_SCRATCH = {
+    **FINE_TUNED,
     "epochs": 20,
     "checkpoint_every": 1,
     "batch_size": 16,
-    "optimizer": "adamw",
     "lr": 3e-3,
-    "schedule": "linear",
     "precision": "float32",
 }
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
 _PROBED, _ROUNDED = (4, 6), 0.05  # tokens of two texts, and what rounding may change
-_OF_A_PROCESS = ("_read", "_readings", "_found", "_key")
+
+
+class _Seen:
+    """What a process has seen of datasets and modules, which no other process gets."""
+
+    def __init__(self) -> None:
+        self.data: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()  # as the model reads them
+        self.modules: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # how they are read
+        self.whole: dict[str, Any] = {}  # what a pass through the whole model showed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
 
 
 class TransformerModel(Model):
@@ -84,21 +98,7 @@ class TransformerModel(Model):
         self._reader = reader  # a tokenizer or an image processor
         self._identity = dict(identity)
         self.training_defaults = defaults
-        self._forget()
-
-    def _forget(self) -> None:
-        """Forget what was read of datasets and modules, which no other process gets."""
-        self._read: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
-        self._readings: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
-        self._found: dict[str, Any] = {}  # what a pass through the whole model showed
-        self._key = object()  # of this model and of copies for other threads, and of no later one
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in _OF_A_PROCESS}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+        self._seen = _Seen()
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{k}={v!r}" for k, v in self._identity.items())
@@ -325,15 +325,12 @@ class TokenModel(TransformerModel):
             return super().begin(data, device, precision, bases)
         frozen = self._frozen_type(device, precision)
 
-        def place(values: Tensor) -> Tensor:
-            return values.to(device, frozen if values.is_floating_point() else None)
-
         def load() -> Base:
             with torch.random.fork_rng(devices=[]), one_at_a_time(_folder_of_the_machine()):
                 model = self._start(data)
-                return Base(model, self._head(model), place)
+                return Base(model, self._head(model), lambda values: values.to(device, frozen))
 
-        base: Base = bases.of((self._key, device, frozen, *self._changes(data).items()), load)
+        base: Base = bases.of((device, frozen), load)
         module = self._completed(base.copy(), data)
         base.fill(module)
         return self.placed(module, device, precision)
@@ -346,9 +343,8 @@ class TokenModel(TransformerModel):
 
         frozen = self._frozen_type(device, precision)
         for parameter in module.parameters():
-            if parameter.is_floating_point():
-                wanted = torch.float32 if parameter.requires_grad else frozen
-                parameter.data = parameter.data.to(wanted)
+            wanted = torch.float32 if parameter.requires_grad else frozen
+            parameter.data = parameter.data.to(wanted)
         rounded = resolve_precision(device, precision) == "bfloat16"
         if rounded and self._lora is not None and not self._lora.dropout:
             # Autocast rounds what adapters get. Without this, peft first copies it to float32.
@@ -419,9 +415,9 @@ class TokenModel(TransformerModel):
         return {} if self._lora is None else adapter_config(module, "default")
 
     def _encoded(self, data: Dataset) -> Tokens:
-        if data not in self._read:
-            self._read[data] = self._tokens(data)
-        return cast("Tokens", self._read[data])
+        if data not in self._seen.data:
+            self._seen.data[data] = self._tokens(data)
+        return cast("Tokens", self._seen.data[data])
 
     def _tokens(self, data: Dataset) -> Tokens:
         """Return the tokens of every sample."""
@@ -459,9 +455,9 @@ class TokenModel(TransformerModel):
 
     def _look_at(self, model: nn.Module) -> None:
         """Find out once what passes through a whole model show."""
-        if "follows its mask" not in self._found:
+        if "follows its mask" not in self._seen.whole:
             self.check_padding(model)
-            self._found["follows its mask"] = True
+            self._seen.whole["follows its mask"] = True
 
     @property
     def _padding(self) -> int:
@@ -554,59 +550,6 @@ def _folder_of_the_machine() -> Path:
     return folder
 
 
-def check_whole(model: Any, call: str) -> None:
-    """Raise for a model whose weights are not all there, in full, on one device.
-
-    Raises
-    ------
-    ValueError
-        If weights are quantised, offloaded, or spread over devices.
-    """
-    places = {str(p.device) for p in model.parameters()}
-    if getattr(model, "is_quantized", False) or getattr(model.config, "quantization_config", None):
-        what, instead = "are quantised", "without quantization_config"
-    elif "meta" in places or len(places) > 1:
-        what, instead = f"are on {', '.join(sorted(places))}", "without device_map"
-    else:
-        return
-    raise ValueError(
-        f"{call} needs all weights in full on one device, but those of {type(model).__name__} "
-        f'{what}; load it {instead}, with dtype="bfloat16" if memory is short'
-    )
-
-
-def identity_of(model: Any, lora: LoRA | None = None) -> dict[str, str]:
-    """Return digests of a model in memory: of all its values, and of which are not trained.
-
-    With adapters, no other weight is trained, whatever requires a gradient.
-    """
-    found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
-    trained = dict(model.named_parameters(remove_duplicate=False))
-    buffers = [value for name, value in model.state_dict().items() if name not in trained]
-    for values in (*model.parameters(), *buffers):  # buffers such as running means
-        found.update(memoryview(values.detach().cpu().float().contiguous().numpy()))
-    fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
-    named = {"fixed": digest(fixed)} if fixed and lora is None else {}
-    return {"weights": found.hexdigest()[:16], **named}
-
-
-def positions_of(config: Any, make: Callable[[], nn.Module]) -> int | None:
-    """Return the number of positions that a model has; `make` returns one with any weights."""
-    import torch
-    from torch import nn
-
-    stated = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if not isinstance(stated, int) or stated < 1:
-        return None
-    with torch.device("meta"):
-        model = make()
-    for name, part in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            taken = 0 if part.padding_idx is None else part.padding_idx + 1  # as in RoBERTa
-            return part.num_embeddings - taken
-    return stated
-
-
 def check_dtype(dtype: str, lora: object) -> None:
     """Raise for adapters that are not a `LoRA`, and for a dtype of frozen weights that can't be."""
     if lora is not None and not isinstance(lora, LoRA):
@@ -618,13 +561,3 @@ def check_dtype(dtype: str, lora: object) -> None:
         raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
     if lora is None and dtype == "bfloat16":
         raise ValueError('without LoRA all weights are trained in float32; leave dtype at "auto"')
-
-
-def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
-    """Return a model with random weights, of a configuration with some changes."""
-    import transformers
-
-    config = copy.deepcopy(config)
-    for name, value in changes.items():
-        setattr(config, name, value)
-    return cast("nn.Module", getattr(transformers, kind).from_config(config))

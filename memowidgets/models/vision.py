@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, ImageDataset
-from memowidgets.models.base import Model
+from memowidgets.models.base import Model, check_kind
 from memowidgets.models.device import free_bytes, sent, tensor_of
 
 if TYPE_CHECKING:
@@ -233,11 +233,8 @@ class WideResNet(ImageModel):
 
 def check_pool(pool: Any) -> None:
     """Raise if this is not a valid pooling."""
-    whole = isinstance(pool, int) and not isinstance(pool, bool) and pool >= 1
-    if pool not in ("auto", None) and not whole:
-        raise ValueError(
-            f"pool must be 'auto', None or a number of rows of at least 1, not {pool!r}"
-        )
+    if pool not in ("auto", None):
+        whole_number("pool, 'auto', None or a number of rows,", pool, 1)
 
 
 def _shifted(images: Tensor) -> Tensor:
@@ -257,9 +254,5 @@ def _shifted(images: Tensor) -> Tensor:
 
 def images_of(data: Dataset) -> NDArray[np.uint8]:
     """Return the images of a dataset, (n, height, width, channels), or raise if it has none."""
-    if not isinstance(data, ImageDataset):
-        raise TypeError(
-            f"this model classifies images, but {type(data).__name__} has none; pass an "
-            "ImageDataset, or a model that reads these data, such as CausalLM for an MCQDataset"
-        )
-    return data.images
+    check_kind("this model", data, ImageDataset)
+    return cast("ImageDataset", data).images

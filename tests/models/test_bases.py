@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import subprocess
-import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -18,7 +14,6 @@ from transformers import AutoModelForMaskedLM
 
 import memowidgets as mw
 from memowidgets.data import TextDataset
-from memowidgets.files import one_at_a_time
 from memowidgets.models.base import Bases
 from memowidgets.models.bases import Base
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
@@ -167,24 +162,6 @@ def test_a_worker_loads_the_base_once_and_frees_it_at_the_end(tmp_path, monkeypa
     assert engine._Kept.job is None
 
 
-def test_a_base_is_never_taken_for_that_of_a_model_that_came_later():
-    bases, place, data = Bases(), torch.device("cpu"), causal.questions()
-    first = questioned(causal_of("llama"), ALL)
-    first.begin(data, place, "float32", bases)
-    had = id(first._found)
-    raw = causal_of("llama")
-    with torch.no_grad():
-        raw.get_input_embeddings().weight.add_(1)
-    later = questioned(raw, ALL)
-    del first
-    gc.collect()
-    made = [{} for _ in range(10_000)]
-    later._found = next(one for one in made if id(one) == had)  # the address is given again
-    begun = later.begin(data, place, "float32", bases)
-    entry = next(p for name, p in begun.named_parameters() if "embed_tokens" in name)
-    assert torch.equal(entry, raw.get_input_embeddings().weight)
-
-
 def test_two_threads_share_a_base():
     model, bases = questioned(causal_of("llama"), UPPER), Counted()
     with ThreadPoolExecutor(2) as threads:
@@ -218,27 +195,3 @@ def test_the_check_of_memory_counts_the_workers_that_load_at_the_same_time(tmp_p
     (error,) = [one for one in failed if one is not None]
     assert isinstance(error, MemoryError)
     assert str(tmp_path) in str(error)
-
-
-def test_a_killed_process_leaves_no_lock(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from memowidgets.files import one_at_a_time\n"
-        "with one_at_a_time(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
-    taken = threading.Event()
-
-    def wait():
-        with one_at_a_time(tmp_path):
-            taken.set()
-
-    try:
-        assert holder.stdout.readline().strip() == b"held"
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        assert not taken.wait(0.3)
-    finally:
-        holder.kill()
-        holder.communicate()
-    assert taken.wait(30)
-    waiting.join()

@@ -161,7 +161,7 @@ VALUE_ERRORS = [
         lambda _: questioned(raw=language_model(is_quantized=True)),
     ),
     (
-        "CausalLM.from_model | quantised",
+        "from_model | quantised",
         lambda _: questioned(raw=language_model(quantization_config={"quant_method": "gptq"})),
     ),
     ("quantised | in full", quantised_folder),

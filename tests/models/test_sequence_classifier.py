@@ -334,10 +334,6 @@ def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
     with pytest.warns(UserWarning, match="2 of 32 texts were cut to 64 tokens"):
         cutting.check_data(long)
     assert cutting.lengths(long).max() == 64
-    roberta = classifier(tiny("roberta", len(tokenizer)), tokenizer, truncate=True)
-    with pytest.warns(UserWarning, match="2 of 32 texts were cut to 62 tokens"):
-        roberta.check_data(long)  # its first position is that of the padding token, plus one
-    one_pass(roberta, roberta.build(long), long, np.arange(32))
 
 
 def test_a_head_that_reads_no_usual_position_needs_a_pooling(data, tokenizer):

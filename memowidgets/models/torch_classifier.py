@@ -14,7 +14,7 @@ from memowidgets.checks import check_version, several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.base import check_kind, is_module, modes_kept
 from memowidgets.models.device import sent
-from memowidgets.models.vision import ImageModel, check_pool, images_of
+from memowidgets.models.vision import ImageModel, images_of, pooling
 from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
@@ -132,11 +132,10 @@ class TorchClassifier(ImageModel):
                 "make_module must be a function of the number of classes that returns a fresh "
                 f"module, as in `lambda n_classes: …`, not {type(make_module).__name__}"
             )
-        check_pool(pool)
         check_version(version)
         self.make_module, self.version = make_module, version
         self.layers = None if layers is None else tuple(several("layers", layers))
-        self.pool, self.channels_last = pool, channels_last
+        self.pool, self.channels_last = pooling(pool), channels_last
 
     def __repr__(self) -> str:
         return f"TorchClassifier({_name_of(self.make_module)})"

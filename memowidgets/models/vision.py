@@ -194,8 +194,7 @@ class WideResNet(ImageModel):
         if (self.depth - 4) % 6:
             raise ValueError(f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}")
         self.width = whole_number("width, a factor on the channels,", width, 1, _WIDEST_FACTOR)
-        check_pool(pool)
-        self.pool = pool
+        self.pool = pooling(pool)
         if type(self) is WideResNet:  # a subclass cannot be made again from a run
             self.source = {"model": "WideResNet", "arguments": self.settings()}
 
@@ -231,10 +230,11 @@ class WideResNet(ImageModel):
         return (self.depth - 4) // 6
 
 
-def check_pool(pool: Any) -> None:
-    """Raise if this is not a valid pooling."""
-    if pool not in ("auto", None):
-        whole_number("pool, 'auto', None or a number of rows,", pool, 1)
+def pooling(pool: Any) -> str | int | None:
+    """Return a pooling, or raise if it is not a valid one."""
+    if pool is None or pool == "auto":
+        return cast("str | None", pool)
+    return whole_number("pool, 'auto', None or a number of rows,", pool, 1)
 
 
 def _shifted(images: Tensor) -> Tensor:

@@ -17,12 +17,10 @@ LETTERS = "ABCDEFGHIJ"
 SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}
 FAMILIES = {
     "llama": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
-    "mistral": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
     "gemma": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1, "head_dim": 16},
-    "qwen2": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
-    "phi": {**SMALL, "intermediate_size": 64},
     "opt": {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32},
     "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 2},
+    "bloom": {"hidden_size": 32, "n_layer": 3, "n_head": 2},  # its blocks return tuples
 }
 
 
@@ -145,7 +143,7 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, t
             np.testing.assert_allclose(seen.layers[str(k)][i], hidden, atol=5e-5)
 
 
-@pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
     family, data, tokenizer, tmp_path
 ):
@@ -173,11 +171,10 @@ def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
     assert stopped.layers == ("1", "2", "3")
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_a_checkpoint_is_an_adapter_that_peft_loads(family, data, tokenizer, tmp_path):
+def test_a_checkpoint_is_an_adapter_that_peft_loads(data, tokenizer, tmp_path):
     from peft import PeftModel
 
-    raw = tiny(family, len(tokenizer))
+    raw = tiny("gpt2", len(tokenizer))
     model = mw.models.CausalLM.from_model(raw, tokenizer, lora=mw.models.LoRA(r=2, layers="top:2"))
     training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
     audit = mw.Audit(model, data, path=tmp_path / "run", training=training, held_out=None)

@@ -454,8 +454,11 @@ class TokenModel(TransformerModel):
         return model
 
     def _look_at(self, model: nn.Module) -> None:
-        """Find out once what passes through a whole model show."""
-        if "follows its mask" not in self._seen.whole:
+        """Find out once what passes through a whole model show.
+
+        Where the output of frozen blocks is kept, padding was checked when it was computed.
+        """
+        if not self._first and "follows its mask" not in self._seen.whole:
             self.check_padding(model)
             self._seen.whole["follows its mask"] = True
 
@@ -534,7 +537,7 @@ class TokenModel(TransformerModel):
 
         with torch.random.fork_rng(devices=[]), torch.autocast("cpu", enabled=False):
             model = self._fresh(data)
-            self._look_at(model)
+            self.check_padding(model)
         model.requires_grad_(requires_grad=False)
         return self.placed(model, device, precision)
 

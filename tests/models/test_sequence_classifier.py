@@ -20,7 +20,6 @@ from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
 from memowidgets.training.forward import Forward
 from tests.models.small import (
-    assert_alone_is_together,
     assert_kept_is_near,
     assert_left_as_it_is,
     one_pass,
@@ -107,14 +106,10 @@ class Made(NamedTuple):
     together: Forward
 
 
-def test_a_batch_of_different_lengths_equals_one_at_a_time(made, data):
-    assert_alone_is_together(made.model, made.module, data, made.together)
-
-
 def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tokenizer):
     family, raw, seen = made.family, made.raw, made.together
     assert list(seen.layers) == ["1", "2", "3"]
-    for i in range(4):
+    for i in range(6):
         ids = torch.tensor([tokenizer(data[i])["input_ids"]])
         with torch.no_grad():
             expected = raw(ids, output_hidden_states=True)
@@ -166,27 +161,6 @@ def train_one_step(model, module, data):
     inputs, labels = model.feeder(data, CPU)(batch), torch.tensor(data.labels[batch])
     model.outputs(module, inputs, labels)[1].mean().backward()
     optimizer.step()
-
-
-def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tmp_path):
-    raw = tiny("gpt2", len(tokenizer))
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    lora = mw.models.LoRA(r=2, layers="top:1")
-    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
-    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
-    path = tmp_path / "run"
-    audit = mw.Audit(model, data, path=path, training=training, held_out=None)
-    audit.train()
-    audit.run_shadows(4, Inline())
-    assert np.isfinite(audit.log_lira(variance="global")).all()
-    scores = audit.score("psmi", checkpoint="final")
-    assert np.isfinite(scores).all()
-    assert audit.layers == ("2", "3")  # the last kept one, and the trained one
-    opened = mw.Audit.open(path, data=data, model=tmp_path / "model")
-    np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
-    opened.run_shadows(5)
-    assert opened.n_shadows == 5
 
 
 def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 import memowidgets as mw
-from benchmarks.measure import Namespace, Row
+from benchmarks.measure import Namespace, Row, left_out
 from memowidgets.models import Model
 from memowidgets.models.device import count_devices, cpu_threads, resolve_device
 from memowidgets.progress import Progress
@@ -37,10 +37,9 @@ Loops = tuple[Callable[[], None], Callable[[], None]]
 
 
 def rows(arguments: Namespace) -> list[Row]:
-    device = resolve_device(arguments.device or "auto")
     small, larger = mw.models.ConvNet(32), mw.models.WideResNet(depth=16, width=1)
     passes = [_pass(small, "a small network"), _pass(larger, "WRN16-1")]
-    return [_step(small), *passes, *_at_once(device)]
+    return [_step(small), *passes, *_at_once(arguments.device or "auto")]
 
 
 def _step(model: Model) -> Row:
@@ -166,15 +165,21 @@ def _learner(model: Model) -> Learner:
     return Learner(recipe, np.arange(BATCH * STEPS) % len(data), 0)
 
 
-def _at_once(device: str) -> list[Row]:
+def _at_once(name: str) -> list[Row]:
     """Train small shadow models in more and more processes on one device."""
+    try:
+        device = resolve_device(name)
+    except ValueError as error:
+        return [left_out(f"{MODELS} shadow models of a small network on {name}", str(error))]
     kind = device.partition(":")[0]
     usual = default_processes(device)
     seconds: dict[int, float] = {}
     for processes in AT_ONCE:
         try:
             seconds[processes] = _seconds(device, processes)
-        except (MemoryError, StoreError):
+        except (MemoryError, StoreError) as error:
+            if not seconds:
+                return [left_out(f"shadow models of a small network on {device}", str(error))]
             break
         if seconds[processes] > 1.1 * min(seconds.values()):  # more of them no longer pay
             break

@@ -17,7 +17,7 @@ import numpy as np
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets import store
-from memowidgets.models.pretrained import file_digest, forget_digests
+from memowidgets.models.pretrained import _known, file_digest
 from memowidgets.stamps import fingerprints
 from memowidgets.store import tensors
 
@@ -120,7 +120,7 @@ def _hashing(folder: Path | None) -> list[Row]:
     ):
 
         def anew() -> None:
-            forget_digests()
+            _known.clear()
             file_digest(file)
 
         ours, limit = interleaved(anew, lambda: _in_one_thread(file), repeats=5)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from memowidgets.data import Dataset
-    from memowidgets.models.bases import Bases
 
 
 __all__ = ["captured", "first_tensor"]
@@ -88,6 +88,25 @@ def first_tensor(values: Any) -> Tensor | None:
     return None
 
 
+class Bases:
+    """What a process keeps of a model for the next one of the same recipe: its frozen weights."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._kept: tuple[Hashable, Any] | None = None
+
+    def of(self, key: Hashable, load: Callable[[], Any]) -> Any:
+        """Return what is kept for a key, or what `load` returns, which is kept from then on."""
+        with self._mutex:
+            if self._kept is None or self._kept[0] != key:
+                self._kept = None  # before the next one is loaded, which needs the memory
+                self._kept = key, load()
+            return self._kept[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()  # no process gets what another keeps
+
+
 _KNOWN = {"memowidgets", "torch", "transformers", "peft"}
 _LARGEST_REPRESENTATION = 8192
 _POOLED = 4
@@ -136,12 +155,27 @@ class Model(abc.ABC):
         """Create a module that fits `data`, with weights drawn from torch's generator."""
 
     @abc.abstractmethod
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
-        """Return a function from positions in `data` to the input of `outputs`, on the device."""
+    def feeder(
+        self, data: Dataset, device: torch.device, precision: str = "auto"
+    ) -> Callable[[NDArray[Any]], Any]:
+        """Return a function from positions in `data` to the input of `outputs`, on the device.
+
+        The precision is that of passes, for models that keep the output of frozen layers.
+        """
+
+    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits of shape (batch, classes) and the loss of each sample, (batch,).
+
+        The loss is the cross-entropy of the label, unless a model has its own.
+        """
+        from torch.nn.functional import cross_entropy
+
+        logits = self.logits(module, inputs).float()
+        return logits, cross_entropy(logits, labels, reduction="none")
 
     @abc.abstractmethod
-    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the loss of each sample, (batch,)."""
+    def logits(self, module: nn.Module, inputs: Any) -> Tensor:
+        """Return logits of shape (batch, classes) for the output of `feeder`."""
 
     @abc.abstractmethod
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
@@ -155,15 +189,6 @@ class Model(abc.ABC):
         TypeError
             If `data` is of another kind.
         """
-
-    def feeder_at(
-        self,
-        data: Dataset,
-        device: torch.device,
-        precision: str,  # noqa: ARG002 - for models that keep the output of frozen layers
-    ) -> Callable[[NDArray[Any]], Any]:
-        """Return `feeder` for passes in a precision."""
-        return self.feeder(data, device)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights: only its names and shapes."""
@@ -300,6 +325,22 @@ def check_model(model: object) -> None:
             "or ImageClassifier returns"
         )
     raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}{advice}")
+
+
+def check_kind(reader: str, data: Dataset, *kinds: type) -> None:
+    """Raise for a dataset of another kind than a model reads.
+
+    Raises
+    ------
+    TypeError
+        With the kinds that it reads.
+    """
+    if not isinstance(data, kinds):
+        read = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(
+            f"{reader} reads {read}, not {type(data).__name__}; pass such data, or a model that "
+            "reads yours"
+        )
 
 
 def _flattened(output: Tensor, pool: str | int | None) -> Tensor:

@@ -1,22 +1,87 @@
-"""Frozen weights that a worker keeps on its device, for the next model with new adapters."""
+"""Models in memory: one that a user gives, and one whose frozen weights a worker keeps."""
 
 from __future__ import annotations
 
 import copy
-import platform
-import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
-from pathlib import Path
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from memowidgets.files import make_private, one_at_a_time
 from memowidgets.models.heads import drawn_again
-from memowidgets.models.pretrained import cache_folder
+from memowidgets.stamps import digest
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
+    from torch import Tensor, nn
+
+
+class Given:
+    """Loader that returns copies of a model in memory.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model. Its values are copied to main memory, one tensor at a time.
+    lora : LoRA, optional
+        Adapters to add.
+    in_full : bool
+        Whether the values become float32.
+
+    Attributes
+    ----------
+    config : transformers.PretrainedConfig
+        Configuration of the model.
+    identity : dict of str
+        Digests of the values, and of which are not trained.
+
+    Raises
+    ------
+    ValueError
+        If weights are quantised, offloaded, or spread over devices.
+    """
+
+    def __init__(self, model: nn.Module, lora: object = None, *, in_full: bool = False) -> None:
+        import torch
+
+        _check_whole(model)
+        self.identity = _identity_of(model, lora)
+
+        def copied(tensor: Tensor) -> Tensor:
+            wanted = torch.float32 if in_full and tensor.is_floating_point() else tensor.dtype
+            return tensor.detach().to("cpu", wanted, copy=True)
+
+        values = {id(p): _parameter(copied(p), p) for p in model.parameters()}
+        buffers = {id(b): copied(b) for b in model.buffers()}
+        self._model = copy.deepcopy(model, {**values, **buffers})
+        self.config: Any = self._model.config
+
+    def __call__(self, **_changes: Any) -> nn.Module:
+        """Return a copy of the model."""
+        return copy.deepcopy(self._model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the values as arrays, which pickle writes without copies of all of them."""
+        import torch
+
+        parameters = [*self._model.parameters()]
+        bare = {id(p): _parameter(p.detach().new_empty(0), p) for p in parameters}
+        values = [p.detach().reshape(-1).view(torch.uint8).numpy() for p in parameters]
+        shapes = [p.shape for p in parameters]
+        model = copy.deepcopy(self._model, bare)
+        return {**vars(self), "_model": model, "values": values, "shapes": shapes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import torch
+
+        values, shapes = state.pop("values"), state.pop("shapes")
+        vars(self).update(state)
+        filled = zip(self._model.parameters(), values, shapes, strict=True)
+        for parameter, array, shape in filled:
+            parameter.data = torch.from_numpy(array).view(parameter.dtype).view(shape)
+
+    def parts(self) -> Iterator[nn.Module]:
+        """Return the parts of the model."""
+        return self._model.modules()
 
 
 class Base:
@@ -28,7 +93,7 @@ class Base:
     Parameters
     ----------
     model : torch.nn.Module
-        The model as it was loaded. Its frozen weights are moved to the device.
+        The model as it was loaded.
     trained : iterable of torch.nn.Parameter
         Weights that are not frozen, such as those of a head.
     place : callable
@@ -40,107 +105,66 @@ class Base:
         self,
         model: nn.Module,
         trained: Iterable[nn.Parameter],
-        place: Callable[[torch.Tensor], torch.Tensor],
+        place: Callable[[Tensor], Tensor],
     ) -> None:
-        import torch
         from torch import nn
 
-        own = {id(parameter) for parameter in trained}
+        own = {id(p) for p in trained}
         self._model = model
-        self._hollow: list[nn.Parameter] = []
-        self._frozen: list[nn.Parameter] = []
-        left = [p for p in model.parameters() if id(p) not in own][::-1]
-        while left:  # each is freed before the next one is moved
-            parameter = left.pop()
-            # A hollow weight takes no memory. Its type is that of the file, because adapters are
-            # rounded to the type of the weight that they are added to.
-            values = torch.zeros((), dtype=parameter.dtype).expand(parameter.shape)
-            self._hollow.append(nn.Parameter(values, requires_grad=False))
-            put(model, {id(parameter): self._hollow[-1]})
-            self._frozen.append(nn.Parameter(place(parameter.detach()), requires_grad=False))
-        self._state = self._written()
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether nothing has written into the frozen weights."""
-        return self._written() == self._state
+        self._loaded = {id(p): p for p in model.parameters() if id(p) not in own}
+        self._placed = {
+            key: nn.Parameter(place(p.detach()), requires_grad=False)
+            for key, p in self._loaded.items()
+        }
 
     def copy(self) -> nn.Module:
-        """Return a copy with hollow frozen weights.
+        """Return a copy with the frozen weights as they were loaded.
 
-        A head that is not in the model's files is drawn from torch's generator.
+        Adapters are rounded to the type of the weight that they are added to, so they are added
+        before `fill`. A head that is not in the model's files is drawn from torch's generator.
         """
-        made = copy.deepcopy(self._model, {id(hollow): hollow for hollow in self._hollow})
+        made = copy.deepcopy(self._model, dict(self._loaded))
         drawn_again(made)
         return made
 
     def fill(self, module: nn.Module) -> None:
-        """Give a copy its frozen weights."""
-        put(module, dict(zip(map(id, self._hollow), self._frozen, strict=True)))
-
-    def _written(self) -> list[int]:
-        """Return for each weight how often it was written to."""
-        return [weight._version for weight in self._frozen]  # noqa: SLF001 - torch's
+        """Give a copy the frozen weights of training, also where they are tied."""
+        for part in module.modules():
+            own = part._parameters  # noqa: SLF001 - the registered ones
+            own.update({name: self._placed.get(id(p), p) for name, p in own.items()})
 
 
-def _folder_of_the_machine() -> Path:
-    """Return the folder whose lock the user's processes on this machine share.
+def _parameter(values: Tensor, like: nn.Parameter) -> nn.Parameter:
+    from torch import nn
 
-    It lies in the user's cache, where nobody else can hold the lock.
+    return nn.Parameter(values, requires_grad=like.requires_grad)
+
+
+def _check_whole(model: Any) -> None:
+    """Raise for a model whose weights are not all there, in full, on one device."""
+    places = {str(p.device) for p in model.parameters()}
+    if getattr(model, "is_quantized", False) or getattr(model.config, "quantization_config", None):
+        what, instead = "are quantised", "without quantization_config"
+    elif "meta" in places or len(places) > 1:
+        what, instead = f"are on {', '.join(sorted(places))}", "without device_map"
+    else:
+        return
+    raise ValueError(
+        f"from_model needs all weights in full on one device, but those of {type(model).__name__} "
+        f'{what}; load it {instead}, with dtype="bfloat16" if memory is short'
+    )
+
+
+def _identity_of(model: Any, lora: object) -> dict[str, str]:
+    """Return digests of a model in memory: of all its values, and of which are not trained.
+
+    With adapters, no other weight is trained, whatever requires a gradient.
     """
-    folder = cache_folder() / "loading" / (platform.node() or "here")
-    with suppress(OSError):  # then nobody waits
-        make_private(folder)
-    return folder
-
-
-def put(module: nn.Module, others: Mapping[int, nn.Parameter]) -> None:
-    """Put other parameters in the place of those with these ids, also where they are tied."""
-    for part in module.modules():
-        own = part._parameters  # noqa: SLF001 - the registered ones
-        own.update({name: others[id(p)] for name, p in own.items() if id(p) in others})
-
-
-class Bases:
-    """The base that a process keeps, one at a time.
-
-    Attributes
-    ----------
-    loads : int
-        Number of times that a base was loaded.
-    """
-
-    def __init__(self) -> None:
-        self.loads = 0
-        self._mutex = threading.RLock()
-        self._kept: tuple[Hashable, Base] | None = None
-
-    def copy(self, key: Hashable, load: Callable[[], Base]) -> tuple[Base, nn.Module]:
-        """Return the base of a key, and a copy of it. It is loaded if it is not the one kept.
-
-        The workers of a machine load one after the other, so that each finds as free only the
-        memory that those before it have left.
-
-        It is loaded anew if its frozen weights were written to. Loading draws nothing from torch's
-        generator, so that the first copy is drawn as later ones are.
-        """
-        import torch
-
-        with self._mutex:
-            if self._kept is None or self._kept[0] != key or not self._kept[1].is_unchanged:
-                self._kept = None  # before the next one is loaded, which needs the memory
-                self.loads += 1
-                before = torch.get_rng_state()
-                with one_at_a_time(_folder_of_the_machine()):
-                    self._kept = key, load()
-                torch.set_rng_state(before)
-            base = self._kept[1]
-            return base, base.copy()
-
-    def clear(self) -> None:
-        """Forget the base, whose memory is free once no model is in training."""
-        with self._mutex:
-            self._kept = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), ()  # no process gets the base of another
+    found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
+    trained = dict(model.named_parameters(remove_duplicate=False))
+    buffers = [value for name, value in model.state_dict().items() if name not in trained]
+    for values in (*model.parameters(), *buffers):  # buffers such as running means
+        found.update(memoryview(values.detach().cpu().float().contiguous().numpy()))
+    fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
+    named = {"fixed": digest(fixed)} if fixed and lora is None else {}
+    return {"weights": found.hexdigest()[:16], **named}

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, MCQDataset
+from memowidgets.models.base import check_kind
+from memowidgets.models.bases import Given
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
-from memowidgets.models.tokens import (
-    Tokens,
-    label_tokens,
-    reply_tokens,
-    tokens_of,
-    word_tokenizer,
-)
-from memowidgets.models.transformer import (
-    FINE_TUNED,
-    Given,
-    TokenModel,
-    check_whole,
-    identity_of,
-)
+from memowidgets.models.tokens import Tokens, check_lengths, reply_tokens, word_tokenizer
+from memowidgets.models.transformer import FINE_TUNED, TokenModel
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
@@ -34,6 +24,11 @@ if TYPE_CHECKING:
 
 
 _MAX_LENGTH = 512
+_ADVICE = {  # where options can't be told apart by one token, by what answers
+    "letter": "end the template in another way, or choose a model that knows the letters",
+    "text": "your rows answer with the option's text: name the options by words of one token, or "
+    'answer with letters (reply="letter")',
+}
 
 
 class CausalLM(TokenModel):
@@ -46,6 +41,7 @@ class CausalLM(TokenModel):
     """
 
     kind: ClassVar[str] = "AutoModelForCausalLM"
+    ends_together: ClassVar[bool] = True
 
     @classmethod
     def from_pretrained(
@@ -141,11 +137,9 @@ class CausalLM(TokenModel):
             If its weights are quantised, offloaded or spread over devices.
         """
         _check_causal(model)
-        check_whole(model, "CausalLM.from_model")
-        load, identity = Given(model), identity_of(model, lora)
-        return cls(
-            load, model.config, tokenizer, identity, FINE_TUNED, lora, max_length, cache=cache
-        )
+        load = Given(model, lora)
+        given = load, load.config, tokenizer, load.identity, FINE_TUNED, lora, max_length
+        return cls(*given, cache=cache)
 
     @classmethod
     def from_scratch(cls, data: Dataset, layers: int = 2, width: int = 64) -> Self:
@@ -174,16 +168,17 @@ class CausalLM(TokenModel):
         """Raise for a dataset without questions."""
         _questions(data)
 
-    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Any) -> Tensor:
+        """Return the logits of the whole vocabulary, (batch, words), where the label is."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(cast("Any", module).get_output_embeddings()):
-            words = self._answer(module, inputs).logits[:, -1].float()
+            return cast("Tensor", self._answer(module, inputs).logits[:, -1])
+
+    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
         answers = inputs["options"].gather(1, labels[:, None])[:, 0]
-        losses = cross_entropy(words, answers, reduction="none")
+        words, losses = super().outputs(module, inputs, answers)
         options = words.gather(1, inputs["options"])
         return options.masked_fill(~inputs["available"], -float("inf")), losses
 
@@ -199,31 +194,23 @@ class CausalLM(TokenModel):
     def _tokens(self, data: Dataset) -> Tokens:
         questions = _questions(data)
         prompts = list(questions.prompts())
-        tokens, _ = tokens_of(
-            prompts,
-            "prompt",
-            self._reader,
-            self._padding,
-            self._max_length,
-            lambda i: quoted(data.ids[i]),
-            "raise max_length or leave them out",
-        )
+        replies = [questions.replies(i) for i in range(len(questions))]
+
+        def name_of(i: int) -> str:
+            return quoted(data.ids[i])
+
         available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
         options = np.zeros(available.shape, dtype=np.int64)
-        if questions.reply == "letter":
-            options[:] = label_tokens(self._reader, prompts[0], questions.label_texts)
-            return replace(tokens, options=options, available=available)
-        ids = []
-        for i, prompt in enumerate(prompts):
-            where, replies = quoted(data.ids[i]), questions.replies(i)
-            shared, options[i, : len(replies)] = reply_tokens(self._reader, prompt, replies, where)
-            ids.append(shared)
+        ids: list[NDArray[np.int64]] = []
+        advice = _ADVICE[questions.reply]
+        for prompt, added in reply_tokens(self._reader, prompts, replies, name_of, advice):
+            options[len(ids), : len(added)] = added
+            ids.append(prompt)
         lengths = np.array(list(map(len, ids)))
-        return replace(tokens, ids=ids, lengths=lengths, options=options, available=available)
-
-    def _padded(self, tokens: Tokens) -> Tokens:
-        none = np.zeros((len(tokens.ids), 1), dtype=np.int64)
-        return replace(tokens, options=none, available=none == 0)
+        advice = "raise max_length or leave them out"
+        check_lengths(lengths, self._max_length, "prompt", name_of, advice)
+        answers = {"options": options, "available": available}
+        return Tokens(ids, lengths, self._padding, ends_together=True, answers=answers)
 
     def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}
@@ -254,9 +241,5 @@ def _check_causal(model: Any) -> None:
 
 
 def _questions(data: Dataset) -> MCQDataset:
-    if not isinstance(data, MCQDataset):
-        raise TypeError(
-            f"CausalLM answers multiple-choice questions, but {type(data).__name__} has none; "
-            "pass an MCQDataset, or a model that reads these data"
-        )
-    return data
+    check_kind("CausalLM", data, MCQDataset)
+    return cast("MCQDataset", data)

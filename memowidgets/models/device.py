@@ -7,6 +7,7 @@ import gc
 import os
 import platform
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import warn_user
 from memowidgets.extras import installed
 from memowidgets.visible import first_line
 
@@ -34,12 +36,6 @@ Result = TypeVar("Result")
 COMPUTED = ("float32", "bfloat16")
 PRECISIONS = ("auto", *COMPUTED)
 _GIB = 2**30
-_CHUNK_BYTES = 2**26
-_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
-_TOO_LATE = (
-    f"TrainingConfig(deterministic=True) needs the environment variable {_CUBLAS}=:4096:8 before "
-    "this process multiplies on the GPU for the first time; restart Python with it"
-)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -105,10 +101,8 @@ def free_memory(device: torch.device) -> None:
     if device.type == "cpu":
         return
     gc.collect()  # modules have cycles
-    empty_cache = getattr(module_of(device), "empty_cache", None)
-    if empty_cache is not None:
-        with suppress(RuntimeError):
-            empty_cache()
+    with suppress(RuntimeError, AttributeError):  # some kinds of devices keep none
+        module_of(device).empty_cache()
 
 
 def module_of(device: torch.device) -> Any:
@@ -167,8 +161,8 @@ def check_available(device: torch.device, precision: str) -> None:
 def used_precision(model: Any) -> Iterator[list[str]]:
     """Within this context, every pass of a model of transformers adds its precision to the list.
 
-    It is noted at the input embeddings, or at the first part with weights of its own, because an
-    autocast may begin in the model's own forward.
+    It is noted at the first part with weights of its own, because an autocast may begin in the
+    model's own forward.
     """
     found: list[str] = []
     device = next(model.parameters()).device
@@ -176,18 +170,12 @@ def used_precision(model: Any) -> Iterator[list[str]]:
     def note(*_: object) -> None:
         found.append(precision_of(model, device))
 
-    try:
-        parts = [model.get_input_embeddings()]
-    except NotImplementedError:  # some models of images
-        parts = []
-    if not parts or not hasattr(parts[0], "register_forward_pre_hook"):
-        parts = [part for part in model.modules() if part._parameters][:1]  # noqa: SLF001
-    hooks = [part.register_forward_pre_hook(note) for part in parts]
+    first = next(part for part in model.modules() if part._parameters)  # noqa: SLF001
+    hook = first.register_forward_pre_hook(note)
     try:
         yield found
     finally:
-        for hook in hooks:
-            hook.remove()
+        hook.remove()
 
 
 def precision_of(module: Any, device: torch.device) -> str:
@@ -251,13 +239,11 @@ def resolve_device(name: str) -> str:
     except RuntimeError:
         raise ValueError(f"unknown device {name!r}; valid: auto, cpu, cuda, cuda:1, mps") from None
     n = count_devices(device.type)
-    if n == 0:
+    if (device.index or 0) >= n:
         kind = "CUDA GPU" if device.type == "cuda" else f"device of the kind {device.type}"
-        raise ValueError(f"device {name!r} was requested, but torch finds no {kind}")
-    index: int | None = device.index
-    if index is not None and index >= n:
         there = ", ".join(f"{device.type}:{i}" for i in range(n))
-        raise ValueError(f"device {name!r} was requested, but torch finds only {there}")
+        found = f"only {there}" if there else f"no {kind}"
+        raise ValueError(f"device {name!r} was requested, but torch finds {found}")
     return str(device)
 
 
@@ -345,7 +331,7 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
         yield
         return
     if device.type == "cuda":  # read at the first product of the process, and then never again
-        os.environ.setdefault(_CUBLAS, ":4096:8")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         with ExitStack() as stack:
             if device.type == "cuda":
@@ -355,8 +341,6 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
             yield
     except RuntimeError as error:
         if isinstance(error, DeviceError) or is_out_of_memory(error) or answers(device):
-            if _CUBLAS in str(error):
-                raise RuntimeError(_TOO_LATE) from error
             raise
         reason = first_line(error)
         raise DeviceError(
@@ -391,7 +375,7 @@ def free_bytes(device: torch.device) -> int | None:
 def computed_on(
     name: str, array: NDArray[np.float32], compute: Callable[[Any], Result]
 ) -> Result | None:
-    """Compute something of an array on a GPU; return None where its memory is too small for it.
+    """Compute something of an array on a GPU; warn and return None if its memory is too small.
 
     PSMI takes as much memory again for its projections, so the array must fit twice.
 
@@ -415,28 +399,28 @@ def computed_on(
 
     device = torch.device(name)
     with working_on(device):
-        free = free_bytes(device)
-        if free is not None and 2 * 4 * array.size > free:
-            return None
-        try:
-            return compute(_copied(array, device))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
+        free, needed = free_bytes(device), 2 * 4 * array.size
+        if free is None or needed <= free:
+            try:
+                return compute(tensor_of(array).to(device))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
     free_memory(device)
+    warn_user(
+        f"the memory of {name} does not hold the {needed / 1e9:.1f} GB of this layer and of what "
+        "is computed of it, so it is computed on the CPU"
+    )
     return None
 
 
-def _copied(array: NDArray[np.float32], device: torch.device) -> torch.Tensor:
-    """Return an array as a tensor on a device, read in chunks."""
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor without a copy, even if it is mapped read-only."""
     import torch
 
-    rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
-    held = torch.empty(array.shape, dtype=torch.float32, device=device)
-    for start in range(0, len(array), rows):
-        part = np.array(array[start : start + rows], dtype=np.float32)
-        held[start : start + rows].copy_(torch.from_numpy(part))
-    return held
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(np.asarray(array))
 
 
 def wait_for(device: torch.device) -> None:

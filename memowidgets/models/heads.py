@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.models.base import modes_kept
 from memowidgets.models.lora import blocks_of
-from memowidgets.models.pretrained import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,16 +14,17 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+CLASSES = {  # classes of this package by the class of transformers that loads their models
+    "AutoModelForCausalLM": "CausalLM",
+    "AutoModelForSequenceClassification": "SequenceClassifier",
+    "AutoModelForImageClassification": "ImageClassifier",
+}
 _DRAWN = "_memowidgets_drawn"
 POOLINGS = ("first", "last", "mean")
 _TOKENS, _PADDED = 4, 2  # length of the text that shows which positions a head reads
-_SAMPLES = {
-    "AutoModelForSequenceClassification": ("sequence classifier", "text"),
-    "AutoModelForImageClassification": ("image classifier", "image"),
-}
 
 
-def check_config(config: Any, name: str, kind: str) -> None:
+def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -> None:
     """Raise for a model without a head for one label of each sample.
 
     Parameters
@@ -36,6 +35,8 @@ def check_config(config: Any, name: str, kind: str) -> None:
         Name of the model in messages.
     kind : str
         Class of transformers that loads such classifiers.
+    has_head : bool
+        Whether the model has its head, whatever the configuration says.
 
     Raises
     ------
@@ -45,19 +46,19 @@ def check_config(config: Any, name: str, kind: str) -> None:
     """
     import transformers
 
-    ours, (theirs, sample) = CLASSES[kind], _SAMPLES[kind]
     if type(config) not in getattr(transformers, kind)._model_mapping:  # noqa: SLF001
-        raise ValueError(f"{name} is a {config.model_type}, for which transformers has no {theirs}")
+        raise ValueError(f"{name} is a {config.model_type}, and {kind} loads no such model")
+    ours = CLASSES[kind]
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{name} has an encoder and a decoder; {ours} takes a model with only one")
     task = getattr(config, "problem_type", None)
-    head = any(_head(kind) in architecture for architecture in config.architectures or ())
-    if task == "regression" or (task is None and head and config.num_labels == 1):
+    own = has_head or any(_head(kind) in name for name in config.architectures or ())
+    if task == "regression" or (task is None and own and config.num_labels == 1):
         raise ValueError(f"{name} has a head for regression; {ours} needs one logit for each class")
     if task == "multi_label_classification":
         raise ValueError(
             f"{name} has a head for several labels at once; {ours} needs exactly one label for "
-            f"each {sample}"
+            "each sample"
         )
 
 
@@ -78,10 +79,7 @@ def check_classifier(model: Any, kind: str) -> None:
             f"{CLASSES[kind]}.from_model needs a classifier of transformers, but {name} is not "
             f"one; load it with {kind}.from_pretrained"
         )
-    if config.num_labels == 1 and config.problem_type is None:
-        config = copy.deepcopy(config)
-        config.problem_type = "regression"
-    check_config(config, name, kind)
+    check_config(config, name, kind, has_head=True)
 
 
 def _head(kind: str) -> str:

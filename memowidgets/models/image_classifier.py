@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -12,16 +11,11 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models.base import modes_kept
+from memowidgets.models.bases import Given
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
 from memowidgets.models.pretrained import Pretrained
-from memowidgets.models.transformer import (
-    CLASSIFIER,
-    Given,
-    TransformerModel,
-    check_whole,
-    identity_of,
-)
+from memowidgets.models.transformer import CLASSIFIER, TransformerModel
 from memowidgets.models.vision import ImageModel, images_of
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
@@ -143,14 +137,13 @@ class ImageClassifier(TransformerModel, ImageModel):
             quantised, offloaded or spread over devices.
         """
         check_classifier(model, cls.kind)
-        check_whole(model, "ImageClassifier.from_model")
         if not callable(processor) or not hasattr(processor, "to_dict"):
             raise TypeError(
                 f"processor must be the model's image processor, not {type(processor).__name__}; "
                 "load it with AutoImageProcessor.from_pretrained"
             )
-        config = copy.deepcopy(model.config)
-        return cls(Given(model, in_full=True), config, processor, identity_of(model), CLASSIFIER)
+        load = Given(model, in_full=True)
+        return cls(load, load.config, processor, load.identity, CLASSIFIER)
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without images, or with others than the model reads.
@@ -178,7 +171,12 @@ class ImageClassifier(TransformerModel, ImageModel):
         """Return the model with its head, which torch's generator initialises if it is new."""
         return self._tried(self._fresh(data), data)
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+    def feeder(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str = "auto",  # noqa: ARG002 - nothing is kept
+    ) -> Callable[[NDArray[Any]], Tensor]:
         """Return a function from positions to images as the model reads them, (batch, …)."""
         import torch
 
@@ -191,16 +189,12 @@ class ImageClassifier(TransformerModel, ImageModel):
 
         return feed
 
-    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
+        """Return logits of shape (batch, classes)."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(head_of(module)):
-            answer = module(pixel_values=inputs, output_hidden_states=False)
-        logits = answer.logits.float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+            return cast("Tensor", module(pixel_values=inputs, output_hidden_states=False).logits)
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block or stage."""
@@ -238,8 +232,8 @@ class ImageClassifier(TransformerModel, ImageModel):
         """Return all processed images; None if they take too much memory."""
         import torch
 
-        if data in self._read:
-            return cast("Tensor", self._read[data])
+        if data in self._seen.data:
+            return cast("Tensor", self._seen.data[data])
         images = images_of(data)
         one = self._process(images[:1])[0]
         if len(images) * one.nbytes > _MOST_KEPT:
@@ -247,7 +241,7 @@ class ImageClassifier(TransformerModel, ImageModel):
         made = torch.empty(len(images), *one.shape)
         for start in range(0, len(images), _AT_ONCE):
             made[start : start + _AT_ONCE] = self._process(images[start : start + _AT_ONCE])
-        self._read[data] = made
+        self._seen.data[data] = made
         return made
 
     def _tried(self, module: nn.Module, data: Dataset) -> nn.Module:
@@ -259,31 +253,24 @@ class ImageClassifier(TransformerModel, ImageModel):
             If the images have other channels than the model reads, or another size.
         """
         images = images_of(data)
-        there, wanted = images.shape[-1], _channels_of(module)
-        if wanted not in (None, there):
-            raise ValueError(
-                f"the model reads images with {wanted} channels, but these have {there}; pass "
-                + ("images.repeat(3, axis=-1)" if there == 1 else "grey images")
-            )
         try:
-            pixels = self._process(images[:1])
-            self._readings[module] = _reading_of(module, pixels)
+            self._seen.modules[module] = _reading_of(module, self._process(images[:1]))
         except (ValueError, RuntimeError, TypeError) as error:
-            reason = first_line(error)
             raise ValueError(
                 f"the model cannot take images of shape {images.shape[1:]} as its processor makes "
-                f"them: {reason}"
+                f"them: {first_line(error)}. Bring them to its size and channels, such as grey "
+                "ones by images.repeat(3, axis=-1)"
             ) from error
         return module
 
     def _reading(self, module: nn.Module) -> tuple[int, bool]:
         """Return how a module's hidden states are read, also of one that was not built here."""
-        if module not in self._readings:
+        if module not in self._seen.modules:
             side = getattr(self._config, "image_size", None) or 224
             sides = (side, side) if isinstance(side, int) else tuple(side)
-            blank = np.zeros((1, *sides, _channels_of(module) or 3), np.uint8)
-            self._readings[module] = _reading_of(module, self._process(blank))
-        return cast("tuple[int, bool]", self._readings[module])
+            blank = np.zeros((1, *sides, getattr(self._config, "num_channels", 3)), np.uint8)
+            self._seen.modules[module] = _reading_of(module, self._process(blank))
+        return cast("tuple[int, bool]", self._seen.modules[module])
 
 
 def _reading_of(module: nn.Module, pixels: Tensor) -> tuple[int, bool]:
@@ -304,12 +291,3 @@ def _reading_of(module: nn.Module, pixels: Tensor) -> tuple[int, bool]:
         last = answer.hidden_states[-1]
         first = last.ndim == 3 and device.type != "meta" and positions_read(answer) == [0]
     return len(answer.hidden_states) - 1, first
-
-
-def _channels_of(module: nn.Module) -> int | None:
-    """Return the channels that a module's first convolution reads; None if it has none."""
-    from torch import nn
-
-    convolutions = (part for part in module.modules() if isinstance(part, nn.Conv2d))
-    first = next(convolutions, None)
-    return None if first is None else first.in_channels

@@ -130,46 +130,37 @@ def pack_head(model: nn.Module) -> None:
 # without the frozen blocks
 
 
-class _Skipped(nn.Module):
-    """Module in the place of a frozen block, which returns its input in the block's form."""
+class Skipped(nn.Module):
+    """Module in the place of a frozen block, which returns its input in the block's form.
+
+    The last of them returns the kept output of the blocks in place of its input.
+    """
 
     def __init__(self, block: nn.Module, n_more: int) -> None:
         super().__init__()
         self._n_more = n_more
+        self.states: Tensor | None = None
         for name, value in vars(block).items():  # some models read a block's kind of attention
             if isinstance(value, str | int) and not name.startswith("_") and name != "training":
                 setattr(self, name, value)
 
     def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
+        """Return the hidden state, with as many values beside it as the block returns."""
+        if self.states is not None:
+            hidden_states = self.states.to(hidden_states.dtype)
         return (hidden_states, *[None] * self._n_more) if self._n_more else hidden_states
 
 
-class Entry(_Skipped):
-    """Module in the place of the last frozen block, which returns its cached output."""
+def without_prefix(model: nn.Module, first: int, n_more: int = 0) -> Skipped:
+    """Remove the blocks below `first`, and return the place where their kept output enters.
 
-    def __init__(self, block: nn.Module, n_more: int) -> None:
-        super().__init__(block, n_more)
-        self.states: Tensor | None = None
-
-    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
-        """Return the cached output, instead of the result of the embedding."""
-        if self.states is None:
-            raise RuntimeError("the cached output of the frozen blocks is missing")
-        return super().forward(self.states.to(hidden_states.dtype))
-
-
-def without_prefix(model: nn.Module, first: int, n_more: int = 0) -> Entry:
-    """Remove the blocks below `first` from a model; every other module keeps its name.
-
-    `n_more` is the number of values that a block returns in a tuple after its hidden state; 0 if it
-    returns only the hidden state.
+    Every other module keeps its name. `n_more` is the number of values that a block returns in a
+    tuple after its hidden state; 0 if it returns only the hidden state.
     """
     _, blocks = blocks_of(model)
-    entry = Entry(blocks[first - 1], n_more)
-    for i in range(first - 1):
-        blocks[i] = _Skipped(blocks[i], n_more)
-    blocks[first - 1] = entry
-    return entry
+    for i in range(first):
+        blocks[i] = Skipped(blocks[i], n_more)
+    return cast("Skipped", blocks[first - 1])
 
 
 def values_beside(model: nn.Module, first: int, ask: Ask) -> int:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 from collections.abc import Iterable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from memowidgets.files import state_of, write_whole
+from memowidgets.files import state_of
+from memowidgets.models.heads import CLASSES, head_names, note_drawn
 from memowidgets.network import check_revision, failure, hub_errors, hub_may_be_asked
-from memowidgets.stamps import digest, digest_of, is_settled
+from memowidgets.stamps import digest, is_settled
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -34,13 +36,8 @@ _RECIPE = (  # other files that determine a model's answers
     "*.model",
 )
 
-_known: dict[str, tuple[list[int], str]] = {}
+_known: dict[Path, tuple[tuple[int, ...], str]] = {}
 DTYPES = ("auto", "float32", "bfloat16")
-CLASSES = {  # classes of this package by the class of transformers that loads their models
-    "AutoModelForCausalLM": "CausalLM",
-    "AutoModelForSequenceClassification": "SequenceClassifier",
-    "AutoModelForImageClassification": "ImageClassifier",
-}
 _BYTES = {"float32": 4, "bfloat16": 2}
 _GB = 1e9
 
@@ -64,33 +61,16 @@ def folder_origin(folder: Path) -> dict[str, str]:
 
 
 def file_digest(file: Path) -> str:
-    """Return a file's SHA-256, cached as long as its size, times and inode stay the same.
-
-    The cache is also in the user's cache folder, if that can be written to.
-    """
+    """Return a file's SHA-256, remembered as long as its size, times and inode stay the same."""
     path = file.resolve()
-    found = path.stat()
-    state = list(state_of(found))
-    note = cache_folder() / f"digests/{digest_of(str(path))}.json"
-    kept = _known.get(str(path)) or _read(note)
-    if kept is None or kept[0] != state:
-        with path.open("rb") as opened:
-            kept = state, hashlib.file_digest(opened, "sha256").hexdigest()
-    if is_settled(found) and list(state_of(path.stat())) == state:
-        if _known.get(str(path)) != kept:
-            with suppress(OSError):  # if this fails, the digest is computed again
-                note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())
-        _known[str(path)] = kept
-    return kept[1]
-
-
-def forget_digests() -> None:
-    """Forget all cached digests."""
-    _known.clear()
-    with suppress(OSError):
-        for note in (cache_folder() / "digests").glob("*.json"):
-            note.unlink()
+    state, known = state_of(path.stat()), _known.get(path)
+    if known is not None and known[0] == state:
+        return known[1]
+    with path.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if is_settled(path.stat()) and state_of(path.stat()) == state:
+        _known[path] = state, found
+    return found
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
@@ -107,11 +87,14 @@ def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
     return digest([(file.name, file_digest(file)) for file in files])
 
 
-def _read(note: Path) -> tuple[list[int], str] | None:
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(note.read_text(encoding="utf-8"))
-        return list(kept["state"]), str(kept["digest"])
-    return None
+def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
+    """Return a model with random weights, of a configuration with some changes."""
+    import transformers
+
+    config = copy.deepcopy(config)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    return cast("nn.Module", getattr(transformers, kind).from_config(config))
 
 
 class Pretrained:
@@ -228,7 +211,7 @@ class Pretrained:
             )
         return found
 
-    def __call__(self, cut: tuple[int, int] | None = None, **changes: Any) -> nn.Module:
+    def __call__(self, **changes: Any) -> nn.Module:
         """Return the model in main memory, after checking that its files have not changed.
 
         Its weights are mapped from the files, so that they take memory where they are used.
@@ -238,18 +221,13 @@ class Pretrained:
 
         Parameters
         ----------
-        cut : (int, int), optional
-            What `without_prefix` takes. The blocks below are left out.
         **changes
             Changes of the configuration, such as ``num_labels``.
         """
         self.origin()
+        return cast("nn.Module", _explained(self.name, self.kind, lambda: self._load(**changes)))
 
-        return cast(
-            "nn.Module", _explained(self.name, self.kind, lambda: self._load(cut, **changes))
-        )
-
-    def _load(self, cut: tuple[int, int] | None, **changes: Any) -> Any:
+    def _load(self, **changes: Any) -> Any:
         """Return the model, of which only the head of a classifier may be new.
 
         Raises
@@ -257,16 +235,12 @@ class Pretrained:
         ValueError
             If the files lack other weights, which would be random.
         """
+        import torch
         import transformers
 
-        from memowidgets.models.heads import head_names, note_drawn
-        from memowidgets.models.patches import without_prefix
-
         options = {"use_safetensors": True, "dtype": self.dtype, **self._options()}
-        skeleton = self._skeleton(**changes)
-        if cut is not None:
-            without_prefix(skeleton, *cut)
-        self._check_memory(skeleton)
+        with torch.device("meta"):
+            self._check_memory(random_weights(self.config(), self.kind, **changes))
         kind = getattr(transformers, self.kind)
         with _quiet():
             model, found = kind.from_pretrained(
@@ -275,8 +249,6 @@ class Pretrained:
                 **options,
                 **changes,
             )
-        if cut is not None:
-            without_prefix(model, *cut)
         model.name_or_path = self.name  # which an adapter names as its base
         if not changes:
             return model
@@ -305,17 +277,6 @@ class Pretrained:
                 f"{free / _GB:.1f} GB are free beside all other processes; use fewer of them, or a "
                 "smaller model" + (', or dtype="bfloat16"' if kept_as == "float32" else "")
             )
-
-    def _skeleton(self, **changes: Any) -> Any:
-        """Return the model without weights."""
-        import torch
-        import transformers
-
-        config = self.config()
-        for name, value in changes.items():
-            setattr(config, name, value)
-        with torch.device("meta"):
-            return getattr(transformers, self.kind).from_config(config)
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
         return _explained(self.name, self.kind, lambda: load(**self._options()))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+import numpy as np
+
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, TextDataset
+from memowidgets.models.base import check_kind
+from memowidgets.models.bases import Given
 from memowidgets.models.heads import (
     POOLINGS,
     Reading,
@@ -20,15 +23,8 @@ from memowidgets.models.heads import (
     plain,
 )
 from memowidgets.models.lora import LoRA
-from memowidgets.models.tokens import Tokens, padding_token, tokenizer_of_words, tokens_of
-from memowidgets.models.transformer import (
-    CLASSIFIER,
-    Given,
-    TokenModel,
-    check_whole,
-    identity_of,
-    positions_of,
-)
+from memowidgets.models.tokens import Tokens, check_lengths, padding_token, tokenizer_of_words
+from memowidgets.models.transformer import CLASSIFIER, TokenModel
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
 
 _OF_ADAPTERS = {**CLASSIFIER, "lr": 1e-3}
 _SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
-_NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
+_NO_LIMIT = 1_000_000  # what has no limit states a far larger number, or one below 1
 
 
 class SequenceClassifier(TokenModel):
@@ -182,16 +178,9 @@ class SequenceClassifier(TokenModel):
             quantised, offloaded or spread over devices.
         """
         check_classifier(model, cls.kind)
-        check_whole(model, "SequenceClassifier.from_model")
+        load, defaults = Given(model, lora), CLASSIFIER if lora is None else _OF_ADAPTERS
         made = cls(
-            Given(model),
-            copy.deepcopy(model.config),
-            tokenizer,
-            identity_of(model, lora),
-            CLASSIFIER if lora is None else _OF_ADAPTERS,
-            lora,
-            max_length,
-            cache=cache,
+            load, load.config, tokenizer, load.identity, defaults, lora, max_length, cache=cache
         )
         made.read_as(pooling, truncate=truncate)
         return made
@@ -246,7 +235,7 @@ class SequenceClassifier(TokenModel):
         texts = _texts(data)
         self._check_width(texts)
         tokens, n_cut = self._tokens_and_cut(texts)
-        self._read[data] = tokens
+        self._seen.data[data] = tokens
         if n_cut:
             warn_user(f"{n_cut} of {len(texts)} texts were cut to {tokens.lengths.max()} tokens")
 
@@ -275,21 +264,18 @@ class SequenceClassifier(TokenModel):
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
         """Return the module on a device, with the attention that is fastest there for its texts."""
         config = cast("Any", plain(module)).config
-        reading = self._readings.get(module)
+        reading = self._seen.modules.get(module)
         is_short = reading is not None and 0 < reading.longest <= _SHORT
         if device.type == "cpu" and is_short and config._attn_implementation == "sdpa":  # noqa: SLF001
             cast("Any", plain(module)).set_attn_implementation("eager")
         return super().placed(module, device, precision)
 
-    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Any) -> Tensor:
+        """Return logits of shape (batch, classes)."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(head_of(module)):
-            logits = self._answer(module, inputs).logits.float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+            return cast("Tensor", self._answer(module, inputs).logits)
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
@@ -315,50 +301,51 @@ class SequenceClassifier(TokenModel):
 
     def _reading(self, module: nn.Module) -> Reading:
         """Return how a module is read, also of one that was not built here."""
-        if module not in self._readings:
+        if module not in self._seen.modules:
             pooling = self._pooling or own_pooling(module)
-            self._readings[module] = Reading(pooling, self._padding)
-        return cast("Reading", self._readings[module])
+            self._seen.modules[module] = Reading(pooling, self._padding)
+        return cast("Reading", self._seen.modules[module])
 
     def _tokens(self, data: Dataset) -> Tokens:
         return self._tokens_and_cut(_texts(data))[0]
 
     def _tokens_and_cut(self, data: TextDataset) -> tuple[Tokens, int]:
-        of_tokenizer = self._reader.model_max_length
-        limits = [
-            self._max_length,
-            positions_of(self._config, lambda: self._from_config(data)),
-            of_tokenizer if of_tokenizer < _NO_LIMIT else None,
-        ]
-        return tokens_of(
-            data.texts,
-            "text",
-            self._reader,
-            self._padding,
-            min((limit for limit in limits if limit is not None), default=None),
-            lambda i: quoted(data.ids[i]),
-            "pass truncate=True to cut them",
-            truncate=self._truncate,
-        )
+        """Return the tokens of every text, and the number of texts that were cut."""
+        positions = getattr(self._config.get_text_config(), "max_position_embeddings", None)
+        limits = (self._max_length, positions, self._reader.model_max_length)
+        known = [limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT]
+        longest = min(known, default=None)
+        encoded, n_cut = self._encode(data), 0
+        if self._truncate and longest is not None:
+            n_cut = sum(len(tokens) > longest for tokens in encoded)
+        if n_cut:
+            encoded = self._encode(data, truncation=True, max_length=longest)
+        lengths, advice = np.array(list(map(len, encoded))), "pass truncate=True to cut them"
+        check_lengths(lengths, longest, "text", lambda i: quoted(data.ids[i]), advice)
+        ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded]
+        return Tokens(ids, lengths, self._padding), n_cut
 
-    def _fresh(self, data: Dataset, cut: tuple[int, int] | None = None) -> nn.Module:
+    def _encode(self, data: TextDataset, **how: Any) -> list[list[int]]:
+        return cast("list[list[int]]", self._reader(list(data.texts), **how)["input_ids"])
+
+    def _fresh(self, data: Dataset) -> nn.Module:
         """Return the model with the padding token by which it finds the last token of a text."""
-        model = super()._fresh(data, cut)
+        model = super()._fresh(data)
         config = cast("Any", plain(model)).config
         for part in (config, config.get_text_config()):
             part.pad_token_id, part.use_cache = self._padding, False
         return model
 
-    def _look_at(self, model: nn.Module) -> dict[str, Any]:
-        """Add the position that the head reads."""
-        if "pooling" not in self._found:
-            self._found["pooling"] = self._pooling or own_pooling(model)
-        return super()._look_at(model)
+    def _look_at(self, model: nn.Module) -> None:
+        """Find out which position the head reads, too."""
+        if "pooling" not in self._seen.whole:
+            self._seen.whole["pooling"] = self._pooling or own_pooling(model)
+        super()._look_at(model)
 
     def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
         module = self._with_adapters(model)
         longest = int(self.lengths(data).max())
-        self._readings[module] = Reading(self._found["pooling"], self._padding, longest)
+        self._seen.modules[module] = Reading(self._seen.whole["pooling"], self._padding, longest)
         return module
 
     def _head(self, model: nn.Module) -> list[nn.Parameter]:
@@ -373,10 +360,5 @@ class SequenceClassifier(TokenModel):
 
 
 def _texts(data: Dataset) -> TextDataset:
-    """Return a dataset of texts, or raise for another kind."""
-    if not isinstance(data, TextDataset):
-        raise TypeError(
-            f"SequenceClassifier classifies texts, but {type(data).__name__} has none; pass a "
-            "TextDataset, or a model that reads these data"
-        )
-    return data
+    check_kind("SequenceClassifier", data, TextDataset)
+    return cast("TextDataset", data)

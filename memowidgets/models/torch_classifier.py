@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import check_version, several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
-from memowidgets.models.base import is_module, modes_kept
+from memowidgets.models.base import check_kind, is_module, modes_kept
 from memowidgets.models.device import sent
-from memowidgets.models.vision import ImageModel, check_pool, images_of
+from memowidgets.models.vision import ImageModel, images_of, pooling
 from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ class TorchClassifier(ImageModel):
     make_module : callable
         Function ``make_module(n_classes)`` that returns a fresh `torch.nn.Module`. It is called
         with torch's generator seeded, also in every worker process, so initialise weights there.
+        Where it has a parameter such as ``num_classes``, the number is passed by that name.
         The module takes images of shape (batch, channels, height, width), scaled as
         (value / 255 − 0.5) / 0.25, or for a `TableDataset` encoded rows of shape (batch,
         n_features). It returns logits of shape (batch, n_classes), or an object with such
@@ -132,11 +132,10 @@ class TorchClassifier(ImageModel):
                 "make_module must be a function of the number of classes that returns a fresh "
                 f"module, as in `lambda n_classes: …`, not {type(make_module).__name__}"
             )
-        check_pool(pool)
         check_version(version)
         self.make_module, self.version = make_module, version
         self.layers = None if layers is None else tuple(several("layers", layers))
-        self.pool, self.channels_last = pool, channels_last
+        self.pool, self.channels_last = pooling(pool), channels_last
 
     def __repr__(self) -> str:
         return f"TorchClassifier({_name_of(self.make_module)})"
@@ -151,14 +150,14 @@ class TorchClassifier(ImageModel):
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset that has neither images nor rows of a table."""
-        if not isinstance(data, ImageDataset | TableDataset):
-            raise TypeError(
-                "TorchClassifier classifies images and rows of tables, but "
-                f"{type(data).__name__} has none; pass an ImageDataset or a TableDataset, or a "
-                "model that reads these data, such as CausalLM for an MCQDataset"
-            )
+        check_kind("TorchClassifier", data, ImageDataset, TableDataset)
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+    def feeder(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str = "auto",  # noqa: ARG002 - nothing is kept
+    ) -> Callable[[NDArray[Any]], Tensor]:
         """Return a function from positions to images, or to encoded rows (batch, n_features)."""
         import torch
 
@@ -174,11 +173,9 @@ class TorchClassifier(ImageModel):
         return super().augmented(inputs, augment)
 
     def build(self, data: Dataset) -> nn.Module:
-        """Create a module, and check on one sample that its logits match the classes."""
+        """Create a module, and check on two blank samples that its logits match the classes."""
         module = self._new(data)
         self._try(module, data)
-        self.layer_names(module)
-        self._try_layers(module, data)
         _BUILT.update(module.modules())
         return module
 
@@ -220,12 +217,9 @@ class TorchClassifier(ImageModel):
         _check_fresh(module)
         return module
 
-    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
-        from torch.nn.functional import cross_entropy
-
-        logits = logits_of(module(inputs)).float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+    def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
+        """Return logits of shape (batch, classes)."""
+        return logits_of(module(inputs))
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return the names of the layers whose output is a representation, first to last."""
@@ -237,53 +231,41 @@ class TorchClassifier(ImageModel):
                 raise ValueError(f"unknown layer {quoted(layer)}; valid: {listed(known)}")
         return self.layers
 
-    @contextmanager
-    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
-        """Capture as in `Model.captured`, and raise if the forward pass leaves out a layer."""
-        with super().captured(module) as kept:
-            last = module.register_forward_hook(
-                lambda *_: _check_all_ran(kept, self.layer_names(module))
-            )
-            try:
-                yield kept
-            finally:
-                last.remove()
-
     def has_user_code(self, data: Dataset) -> bool:  # noqa: ARG002 - whatever they are
         """Return True: `make_module` is a user's, whatever its parts are."""
         return True
 
-    def _try_layers(self, module: nn.Module, data: Dataset) -> None:
-        """Run two samples through the layers; each must return one row per sample."""
-        with self.captured(module) as kept:
-            _blank(module, data, 2)
+    def _try(self, module: nn.Module, data: Dataset) -> None:
+        """Run two blank samples, which initialises lazy layers, and check what comes out."""
+        names, n_classes = self.layer_names(module), len(data.class_names)
+        what = "row" if isinstance(data, TableDataset) else "image"
+        try:
+            with self.captured(module) as kept:
+                logits = logits_of(_blank(module, data, 2))
+        except Exception as error:
+            raise ValueError(
+                f"the module cannot take {what}s of shape {_input_shape(data)}: "
+                f"{first_line(error)}. make_module was called with {n_classes}, the number of "
+                "classes"
+            ) from error
+        if tuple(logits.shape) != (2, n_classes):
+            raise ValueError(
+                f"the module returns logits of shape {tuple(logits.shape)} for two {what}s. The "
+                f"data have {n_classes} classes, so it must return {(2, n_classes)}; use the "
+                "number of classes that make_module is called with"
+            )
+        silent = [quoted(name) for name in names if name not in kept]
+        if silent:
+            raise ValueError(
+                f"the forward pass does not run {listed(silent)}, or they return no tensor; with "
+                f"layers=, choose from {listed(kept) or 'others'}"
+            )
         for name, values in kept.items():
             if len(values) != 2:
                 raise ValueError(
-                    f"layer {quoted(name)} returns {len(values)} rows for 2 {_sample_of(data)}s, "
-                    "so its first axis is not the batch (batch_first=True?); choose other layers "
-                    "with layers="
+                    f"layer {quoted(name)} returns {len(values)} rows for 2 {what}s, so its first "
+                    "axis is not the batch (batch_first=True?); choose other layers with layers="
                 )
-
-    def _try(self, module: nn.Module, data: Dataset) -> None:
-        """Run one sample through the module, to check shapes and to initialise lazy layers."""
-        what = _sample_of(data)
-        article = "an" if what == "image" else "a"
-        try:
-            logits = logits_of(_blank(module, data, 1))
-        except Exception as error:
-            reason = first_line(error)
-            raise ValueError(
-                f"the module cannot take {article} {what} of shape {_input_shape(data)}: {reason}. "
-                f"make_module was called with {len(data.class_names)}, the number of classes"
-            ) from error
-        wanted = (1, len(data.class_names))
-        if tuple(logits.shape) != wanted:
-            raise ValueError(
-                f"the module returns logits of shape {tuple(logits.shape)} for one {what}. The "
-                f"data have {wanted[1]} classes, so it must return {wanted}; use the number of "
-                "classes that make_module is called with"
-            )
 
 
 def _check_fresh(module: nn.Module) -> None:
@@ -364,53 +346,21 @@ def _inside(module: nn.Module) -> tuple[nn.Module, str]:
     return module, place
 
 
-def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
-    silent = [name for name in names if name not in kept]
-    if silent:
-        raise ValueError(
-            f"the forward pass does not run {listed(map(quoted, silent))}, or they return no "
-            f"tensor; with layers=, choose from {listed(kept) or 'others'}"
-        )
-
-
 def _made(make_module: Callable[..., Any], n_classes: int, n_features: int | None) -> Any:
     """Call a user's function with the number of classes, and of features if it takes these.
 
-    Raises
-    ------
-    TypeError
-        If it cannot be called so, or would take the number of classes for something else.
+    They are passed by name where it has a parameter of such a name, whatever comes before it.
     """
     try:
-        signature = inspect.signature(make_module)
+        names = [*inspect.signature(make_module).parameters]
     except (TypeError, ValueError):  # some callables have none
-        return make_module(n_classes)
-    first, *others = signature.parameters or [""]
-    meant = next((name for name in others if name in _CLASSES), None)
-    named: dict[str, int] = {}
-    if "n_features" in signature.parameters and n_features is not None:
-        named["n_features"] = n_features
-    by_name = first == "n_features" and meant is not None
-    if by_name:
-        named[str(meant)] = n_classes
-    given = () if by_name else (n_classes,)
-    try:
-        signature.bind(*given, **named)
-    except TypeError:
-        raise TypeError(
-            "make_module is called with the number of classes, so it must take one argument, as "
-            f"in `lambda n_classes: …`; its arguments are {signature}"
-        ) from None
-    if not by_name and first not in _CLASSES and meant is not None:
-        raise TypeError(
-            "make_module is called with the number of classes, which would be its "
-            f"{quoted(first)}; pass a function such as `lambda n: make_module({meant}=n)`"
-        )
-    return make_module(*given, **named)
-
-
-def _sample_of(data: Dataset) -> str:
-    return "row" if isinstance(data, TableDataset) else "image"
+        names = []
+    takes_features = n_features is not None and "n_features" in names
+    others = {"n_features": n_features} if takes_features else {}
+    meant = [name for name in names if name in _CLASSES]
+    if meant:
+        return make_module(**{meant[0]: n_classes}, **others)
+    return make_module(n_classes, **others)
 
 
 def _input_shape(data: Dataset) -> tuple[int, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import json
 import os
-import warnings
+import platform
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -18,21 +17,27 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import as_code
 from memowidgets.data import Dataset
-from memowidgets.models.base import Model, has_users_class, modes_kept
-from memowidgets.models.device import answers, is_out_of_memory
+from memowidgets.files import make_private, one_at_a_time
+from memowidgets.models.base import Bases, Model, has_users_class, modes_kept
+from memowidgets.models.bases import Base, Given
+from memowidgets.models.heads import CLASSES
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
-from memowidgets.models.pretrained import CLASSES, DTYPES, Pretrained, tokenizer_digest
+from memowidgets.models.pretrained import (
+    DTYPES,
+    Pretrained,
+    cache_folder,
+    random_weights,
+    tokenizer_digest,
+)
 from memowidgets.models.tokens import Tokens, padding_token
-from memowidgets.stamps import digest, digest_of
-from memowidgets.visible import first_line
+from memowidgets.stamps import digest_of
 
 if TYPE_CHECKING:
     import torch
     from peft import PeftModel
     from torch import Tensor, nn
 
-    from memowidgets.models.bases import Bases
-    from memowidgets.models.patches import Entry
+    from memowidgets.models.patches import Skipped
     from memowidgets.models.prefix import Prefix
 
 
@@ -47,19 +52,28 @@ FINE_TUNED = {
 }
 CLASSIFIER = {**FINE_TUNED, "epochs": 5, "checkpoint_every": 0.5, "batch_size": 16, "lr": 5e-5}
 FROM_SCRATCH = {
+    **FINE_TUNED,
     "epochs": 20,
     "checkpoint_every": 1,
     "batch_size": 16,
-    "optimizer": "adamw",
     "lr": 3e-3,
-    "schedule": "linear",
     "precision": "float32",
 }
 _MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
 _PROBED, _ROUNDED = (4, 6), 0.05  # tokens of two texts, and what rounding may change
-_QUANTIZERS = ("torchao.", "bitsandbytes.", "optimum.", "torch.ao.nn.quantized.")
-_OF_A_PROCESS = ("_read", "_readings", "_found", "_key")
+
+
+class _Seen:
+    """What a process has seen of datasets and modules, which no other process gets."""
+
+    def __init__(self) -> None:
+        self.data: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()  # as the model reads them
+        self.modules: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # how they are read
+        self.whole: dict[str, Any] = {}  # what a pass through the whole model showed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
 
 
 class TransformerModel(Model):
@@ -84,21 +98,7 @@ class TransformerModel(Model):
         self._reader = reader  # a tokenizer or an image processor
         self._identity = dict(identity)
         self.training_defaults = defaults
-        self._forget()
-
-    def _forget(self) -> None:
-        """Forget what was read of datasets and modules, which no other process gets."""
-        self._read: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
-        self._readings: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
-        self._found: dict[str, Any] = {}  # what a pass through the whole model showed
-        self._key = object()  # of this model and of copies for other threads, and of no later one
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in _OF_A_PROCESS}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+        self._seen = _Seen()
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{k}={v!r}" for k, v in self._identity.items())
@@ -137,7 +137,7 @@ class TransformerModel(Model):
         """
         kept: dict[str, Tensor] = {}
         names, read = self.layer_names(module), self._representation(module)
-        entry: Entry | None = module.__dict__.get(_ENTRY)
+        entry: Skipped | None = module.__dict__.get(_ENTRY)
 
         def ask(_module: nn.Module, inputs: Any, named: dict[str, Any]) -> tuple[Any, Any]:
             return inputs, {**named, "output_hidden_states": True}
@@ -175,15 +175,12 @@ class TransformerModel(Model):
         """Return the model with random weights."""
         return random_weights(self._config, self.kind, **self._changes(data))
 
-    def _fresh(self, data: Dataset, cut: tuple[int, int] | None = None) -> nn.Module:
-        """Return the model before any training, without adapters.
-
-        With `cut`, it is loaded without the blocks that `without_prefix` would remove.
-        """
+    def _fresh(self, data: Dataset) -> nn.Module:
+        """Return the model before any training, without adapters."""
         changes = self._changes(data)
         if changes:
             self._check_width(data)
-        return self._load(**changes) if cut is None else self._load(cut=cut, **changes)
+        return self._load(**changes)
 
     def _check_width(self, data: Dataset) -> None:
         """Raise if a model in memory does not have one logit for each class of the data."""
@@ -204,6 +201,9 @@ class TransformerModel(Model):
 class TokenModel(TransformerModel):
     """Model of transformers that reads token ids, with or without LoRA."""
 
+    ends_together: ClassVar[bool] = False
+    """Whether the texts of a batch are padded on the left."""
+
     def __init__(
         self,
         load: Callable[..., nn.Module],
@@ -220,7 +220,8 @@ class TokenModel(TransformerModel):
         check_dtype(dtype, lora)
         super().__init__(load, config, tokenizer, identity, defaults)
         self._lora, self._max_length, self._dtype = lora, max_length, dtype
-        self._first = _first_kept(config, lora) if cache else 0  # lowest block that always runs
+        n_blocks = getattr(config.get_text_config(), "num_hidden_layers", 0)
+        self._first = lora.first_trained(n_blocks) if lora is not None and cache else 0
 
     @classmethod
     def _loaded(
@@ -318,22 +319,19 @@ class TokenModel(TransformerModel):
         self, data: Dataset, device: torch.device, precision: str, bases: Bases | None = None
     ) -> nn.Module:
         """Return the module before its first step, with the frozen weights of its process."""
-        from memowidgets.models.bases import Base
+        import torch
 
         if bases is None or self._lora is None:
             return super().begin(data, device, precision, bases)
         frozen = self._frozen_type(device, precision)
 
-        def place(values: Tensor) -> Tensor:
-            return values.to(device, frozen if values.is_floating_point() else None)
-
         def load() -> Base:
-            model = self._start(data)
-            return Base(model, self._head(model), place)
+            with torch.random.fork_rng(devices=[]), one_at_a_time(_folder_of_the_machine()):
+                model = self._start(data)
+                return Base(model, self._head(model), lambda values: values.to(device, frozen))
 
-        key = self._key, device, frozen, *self._changes(data).items()
-        base, copied = bases.copy(key, load)
-        module = self._completed(copied, data)
+        base: Base = bases.of((device, frozen), load)
+        module = self._completed(base.copy(), data)
         base.fill(module)
         return self.placed(module, device, precision)
 
@@ -345,9 +343,8 @@ class TokenModel(TransformerModel):
 
         frozen = self._frozen_type(device, precision)
         for parameter in module.parameters():
-            if parameter.is_floating_point():
-                wanted = torch.float32 if parameter.requires_grad else frozen
-                parameter.data = parameter.data.to(wanted)
+            wanted = torch.float32 if parameter.requires_grad else frozen
+            parameter.data = parameter.data.to(wanted)
         rounded = resolve_precision(device, precision) == "bfloat16"
         if rounded and self._lora is not None and not self._lora.dropout:
             # Autocast rounds what adapters get. Without this, peft first copies it to float32.
@@ -366,14 +363,13 @@ class TokenModel(TransformerModel):
         rounded = resolve_precision(device, wanted) == "bfloat16"
         return torch.bfloat16 if rounded else torch.float32
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
-        """Return a function from positions to padded token ids on the device."""
-        return self.feeder_at(data, device, "auto")
-
-    def feeder_at(
-        self, data: Dataset, device: torch.device, precision: str
+    def feeder(
+        self, data: Dataset, device: torch.device, precision: str = "auto"
     ) -> Callable[[NDArray[Any]], Any]:
-        """Return `feeder` with the output of frozen blocks computed in the precision."""
+        """Return a function from positions to padded token ids on the device.
+
+        With them comes the output of frozen blocks, if it is kept, computed in the precision.
+        """
         tokens = self._encoded(data)
         prefix = self._prefix(data, tokens, device, precision) if self._first else None
 
@@ -419,9 +415,9 @@ class TokenModel(TransformerModel):
         return {} if self._lora is None else adapter_config(module, "default")
 
     def _encoded(self, data: Dataset) -> Tokens:
-        if data not in self._read:
-            self._read[data] = self._tokens(data)
-        return cast("Tokens", self._read[data])
+        if data not in self._seen.data:
+            self._seen.data[data] = self._tokens(data)
+        return cast("Tokens", self._seen.data[data])
 
     def _tokens(self, data: Dataset) -> Tokens:
         """Return the tokens of every sample."""
@@ -449,27 +445,22 @@ class TokenModel(TransformerModel):
 
     def _start(self, data: Dataset) -> nn.Module:
         """Return the model before any training, without the blocks whose output is kept."""
-        from memowidgets.models.patches import without_prefix
+        from memowidgets.models.patches import values_beside, without_prefix
 
-        if self._first and self._found:
-            return self._fresh(data, (self._first, self._found["beside"]))
         model = self._fresh(data)
-        found = self._look_at(model)
+        self._look_at(model)
         if self._first:
-            without_prefix(model, self._first, found["beside"])
+            without_prefix(model, self._first, values_beside(model, self._first, self._ask))
         return model
 
-    def _look_at(self, model: nn.Module) -> dict[str, Any]:
-        """Return what passes through a whole model show, which is the same for all of its kind."""
-        from memowidgets.models.patches import values_beside
+    def _look_at(self, model: nn.Module) -> None:
+        """Find out once what passes through a whole model show.
 
-        if self._first and "beside" not in self._found:
-            with _one_sentence(model):
-                self._found["beside"] = values_beside(model, self._first, self._ask)
-        if "follows its mask" not in self._found:
+        Where the output of frozen blocks is kept, padding was checked when it was computed.
+        """
+        if not self._first and "follows its mask" not in self._seen.whole:
             self.check_padding(model)
-            self._found["follows its mask"] = True
-        return self._found
+            self._seen.whole["follows its mask"] = True
 
     @property
     def _padding(self) -> int:
@@ -491,7 +482,7 @@ class TokenModel(TransformerModel):
         embedding = cast("Any", module).get_input_embeddings()
         others = [i for i in range(embedding.num_embeddings) if i != self._padding]
         ids = [np.array(others[-n:]) for n in _PROBED]
-        tokens = self._padded(Tokens(ids=ids, lengths=np.array(_PROBED), padding=self._padding))
+        tokens = Tokens(ids, np.array(_PROBED), self._padding, ends_together=self.ends_together)
         with modes_kept(module), torch.no_grad():
             module.eval()
             alone, padded = (
@@ -506,10 +497,6 @@ class TokenModel(TransformerModel):
                 "the longest text of its batch; choose a model that reads no padding"
             )
 
-    def _padded(self, tokens: Tokens) -> Tokens:
-        """Return tokens that a batch pads as this model's are."""
-        return tokens
-
     def _with_adapters(self, model: nn.Module) -> nn.Module:
         """Return the model with its adapters, and with a note of where the kept output enters."""
         entry = blocks_of(model)[1][self._first - 1] if self._first else None
@@ -519,7 +506,7 @@ class TokenModel(TransformerModel):
 
     def _answer(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:
         """Return a module's answer, from the kept states on if it lacks the frozen blocks."""
-        entry: Entry | None = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
+        entry: Skipped | None = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
         if entry is not None:
             entry.states = inputs["states"]
         return self._ask(module, inputs)
@@ -540,174 +527,30 @@ class TokenModel(TransformerModel):
         ]
         key = digest_of(json.dumps(content, default=str))
         prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
-        with self.autocast(device, used), _one_sentence(self._config, device):
-            found = prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
-        self._found.update(found)
+        with self.autocast(device, used):
+            prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
         return prefix
 
-    def _frozen(
-        self, data: Dataset, device: torch.device, precision: str
-    ) -> tuple[nn.Module, dict[str, Any]]:
-        """Return the model before any training, on a device, and what was found out about it.
-
-        Random states stay as they are.
-        """
+    def _frozen(self, data: Dataset, device: torch.device, precision: str) -> nn.Module:
+        """Return the model before any training, on a device; random states stay as they are."""
         import torch
 
         with torch.random.fork_rng(devices=[]), torch.autocast("cpu", enabled=False):
             model = self._fresh(data)
-            found = self._look_at(model)
+            self.check_padding(model)
         model.requires_grad_(requires_grad=False)
-        return self.placed(model, device, precision), dict(found)
+        return self.placed(model, device, precision)
 
 
-@contextmanager
-def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[None]:
-    """Say in one sentence that an architecture does not run without its lower blocks."""
-    try:
-        yield
-    except (AttributeError, IndexError, RuntimeError, TypeError) as error:
-        if is_out_of_memory(error) or not (device is None or answers(device)):
-            raise
-        reason = first_line(error)
-        kind = getattr(getattr(what, "config", what), "model_type", type(what).__name__)
-        raise ValueError(
-            f"the output of the frozen blocks of {kind} cannot be kept ({reason}); create the "
-            "model with cache=False"
-        ) from error
+def _folder_of_the_machine() -> Path:
+    """Return the folder whose lock the user's processes on this machine share.
 
-
-class Given:
-    """Loader that returns copies of a model in memory.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The model. Its values are copied to main memory, one parameter at a time.
-    in_full : bool
-        Whether they become float32.
+    They load one after the other, so that each finds as free only what those before it have left.
     """
-
-    def __init__(self, model: nn.Module, *, in_full: bool = False) -> None:
-        import torch
-        from torch import nn
-
-        def values_of(tensor: Tensor) -> Tensor:
-            wanted = torch.float32 if in_full and tensor.is_floating_point() else tensor.dtype
-            found = tensor.detach().to("cpu", wanted)
-            return found.clone() if found.data_ptr() == tensor.data_ptr() else found
-
-        self._values = {name: values_of(p) for name, p in model.named_parameters()}
-        hollow: dict[int, Any] = {
-            id(p): nn.Parameter(self._values[name].to("meta"), requires_grad=p.requires_grad)
-            for name, p in model.named_parameters()
-        }
-        self._model = copy.deepcopy(model, hollow)
-        for part in self._model.modules():
-            own = part._buffers  # noqa: SLF001 - the registered ones
-            own.update({name: values_of(b) for name, b in own.items() if b is not None})
-
-    def __call__(self, cut: tuple[int, int] | None = None, **_changes: Any) -> nn.Module:
-        """Return a copy of the model, without the blocks below the cut if there is one."""
-        from torch import nn
-
-        from memowidgets.models.bases import put
-        from memowidgets.models.patches import without_prefix
-
-        names = {id(p): name for name, p in self._model.named_parameters()}
-        made = copy.deepcopy(self._model, {id(p): p for p in self._model.parameters()})
-        if cut is not None:
-            without_prefix(made, *cut)
-
-        def filled(hollow: nn.Parameter) -> nn.Parameter:
-            name = names[id(hollow)]
-            return nn.Parameter(self._values[name].clone(), requires_grad=hollow.requires_grad)
-
-        put(made, {id(hollow): filled(hollow) for hollow in made.parameters()})
-        return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the values as arrays, which pickle writes without copies of all of them."""
-        import torch
-
-        arrays = {
-            name: (values.reshape(-1).view(torch.uint8).numpy(), values.dtype, values.shape)
-            for name, values in self._values.items()
-        }
-        return {**vars(self), "_values": arrays}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        import torch
-
-        values = {
-            name: torch.from_numpy(array).view(dtype).view(shape)
-            for name, (array, dtype, shape) in state["_values"].items()
-        }
-        vars(self).update({**state, "_values": values})
-
-    def parts(self) -> Iterator[nn.Module]:
-        """Return the parts of the model."""
-        return self._model.modules()
-
-
-def check_whole(model: Any, call: str) -> None:
-    """Raise for a model whose weights are not all there, in full, on one device.
-
-    Raises
-    ------
-    ValueError
-        If weights are quantised, offloaded, or spread over devices.
-    """
-    config = getattr(model, "config", None)
-    places = {p.device for p in model.parameters()}
-    held = (*model.modules(), *model.parameters(), *(p.data for p in model.parameters()))
-    by_others = any(f"{type(each).__module__}.".startswith(_QUANTIZERS) for each in held)
-    is_quantized = by_others or getattr(model, "is_quantized", False)
-    if is_quantized or getattr(config, "quantization_config", None):
-        what, instead = "are quantised", "without quantization_config"
-    elif any(place.type == "meta" for place in places):
-        what, instead = "are offloaded, so not all are in memory", "without device_map"
-    elif len(places) > 1:
-        names = ", ".join(sorted(map(str, places)))
-        what, instead = f"are spread over {names}", "without device_map"
-    else:
-        return
-    raise ValueError(
-        f"{call} needs all weights in full on one device, but those of {type(model).__name__} "
-        f'{what}; load it {instead}, with dtype="bfloat16" if memory is short'
-    )
-
-
-def identity_of(model: Any, lora: LoRA | None = None) -> dict[str, str]:
-    """Return digests of a model in memory: of all its values, and of which are not trained.
-
-    With adapters, no other weight is trained, whatever requires a gradient.
-    """
-    found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
-    trained = dict(model.named_parameters(remove_duplicate=False))
-    buffers = [value for name, value in model.state_dict().items() if name not in trained]
-    for values in (*model.parameters(), *buffers):  # buffers such as running means
-        found.update(memoryview(values.detach().cpu().float().contiguous().numpy()))
-    fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
-    named = {"fixed": digest(fixed)} if fixed and lora is None else {}
-    return {"weights": found.hexdigest()[:16], **named}
-
-
-def positions_of(config: Any, make: Callable[[], nn.Module]) -> int | None:
-    """Return the number of positions that a model has; `make` returns one with any weights."""
-    import torch
-    from torch import nn
-
-    stated = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if not isinstance(stated, int) or stated < 1:
-        return None
-    with torch.device("meta"):
-        model = make()
-    for name, part in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            taken = 0 if part.padding_idx is None else part.padding_idx + 1  # as in RoBERTa
-            return part.num_embeddings - taken
-    return stated
+    folder = cache_folder() / "loading" / (platform.node() or "here")
+    with suppress(OSError):  # then nobody waits
+        make_private(folder)
+    return folder
 
 
 def check_dtype(dtype: str, lora: object) -> None:
@@ -721,36 +564,3 @@ def check_dtype(dtype: str, lora: object) -> None:
         raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
     if lora is None and dtype == "bfloat16":
         raise ValueError('without LoRA all weights are trained in float32; leave dtype at "auto"')
-
-
-def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
-    """Return a model with random weights, of a configuration with some changes."""
-    import transformers
-
-    config = copy.deepcopy(config)
-    for name, value in changes.items():
-        setattr(config, name, value)
-    return cast("nn.Module", getattr(transformers, kind).from_config(config))
-
-
-def _first_kept(config: Any, lora: LoRA | None) -> int:
-    """Return the lowest block that runs in every step; 0 if no block's output can be kept."""
-    text = config.get_text_config()
-    first = 0 if lora is None else lora.first_trained(int(text.num_hidden_layers))
-    if not first:
-        return 0
-    if getattr(text, "num_kv_shared_layers", 0):
-        reason = "its upper blocks use keys and values of lower ones"
-    elif getattr(text, "hidden_size_per_layer_input", 0):
-        reason = "its blocks have an input other than the block below"
-    elif getattr(config, "is_encoder_decoder", False):
-        reason = "it also has an encoder"
-    else:
-        return first
-    warnings.warn(
-        f"the frozen blocks of {config.model_type} run in every step and their output is not "
-        f"kept: {reason}",
-        UserWarning,
-        stacklevel=4,
-    )
-    return 0

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, ImageDataset
-from memowidgets.models.base import Model
-from memowidgets.models.device import sent
+from memowidgets.models.base import Model, check_kind
+from memowidgets.models.device import free_bytes, sent, tensor_of
 
 if TYPE_CHECKING:
     import torch
@@ -34,12 +33,17 @@ class ImageModel(Model):
         """Raise for a dataset without images."""
         images_of(data)
 
-    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+    def feeder(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str = "auto",  # noqa: ARG002 - nothing is kept
+    ) -> Callable[[NDArray[Any]], Tensor]:
         """Return a function from positions to images of shape (batch, channels, height, width)."""
         import torch
 
-        stored = _tensor_of(images_of(data))
-        if _fits(stored, device):
+        stored, free = tensor_of(images_of(data)), free_bytes(device)
+        if free is not None and stored.nbytes < free / 4:
             stored = stored.to(device)
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
 
@@ -67,18 +71,12 @@ class ImageModel(Model):
             inputs = torch.where(mirrored, inputs.flip(3), inputs)
         return _shifted(inputs) if "crop" in augment else inputs
 
-    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,).
-
-        A layer named ``classifier`` is computed in float32 in any precision.
-        """
-        from torch.nn.functional import cross_entropy
-
+    def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
+        """Return logits of shape (batch, classes); a ``classifier`` computes them in float32."""
         from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(getattr(module, "classifier", None)):
-            logits = module(inputs).float()
-        return logits, cross_entropy(logits, labels, reduction="none")
+            return cast("Tensor", module(inputs))
 
 
 class ConvNet(ImageModel):
@@ -196,8 +194,7 @@ class WideResNet(ImageModel):
         if (self.depth - 4) % 6:
             raise ValueError(f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}")
         self.width = whole_number("width, a factor on the channels,", width, 1, _WIDEST_FACTOR)
-        check_pool(pool)
-        self.pool = pool
+        self.pool = pooling(pool)
         if type(self) is WideResNet:  # a subclass cannot be made again from a run
             self.source = {"model": "WideResNet", "arguments": self.settings()}
 
@@ -233,31 +230,11 @@ class WideResNet(ImageModel):
         return (self.depth - 4) // 6
 
 
-def check_pool(pool: Any) -> None:
-    """Raise if this is not a valid pooling."""
-    whole = isinstance(pool, int) and not isinstance(pool, bool) and pool >= 1
-    if pool not in ("auto", None) and not whole:
-        raise ValueError(
-            f"pool must be 'auto', None or a number of rows of at least 1, not {pool!r}"
-        )
-
-
-def _tensor_of(images: NDArray[np.uint8]) -> Tensor:
-    """Return the images as a tensor without a copy, even if they are mapped read-only."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(images)
-
-
-def _fits(images: Tensor, device: torch.device) -> bool:
-    """Return whether all images fit on a GPU as bytes, in a quarter of its free memory."""
-    import torch
-
-    if device.type != "cuda":
-        return False
-    return images.nbytes < torch.cuda.mem_get_info(device)[0] / 4
+def pooling(pool: Any) -> str | int | None:
+    """Return a pooling, or raise if it is not a valid one."""
+    if pool is None or pool == "auto":
+        return cast("str | None", pool)
+    return whole_number("pool, 'auto', None or a number of rows,", pool, 1)
 
 
 def _shifted(images: Tensor) -> Tensor:
@@ -277,9 +254,5 @@ def _shifted(images: Tensor) -> Tensor:
 
 def images_of(data: Dataset) -> NDArray[np.uint8]:
     """Return the images of a dataset, (n, height, width, channels), or raise if it has none."""
-    if not isinstance(data, ImageDataset):
-        raise TypeError(
-            f"this model classifies images, but {type(data).__name__} has none; pass an "
-            "ImageDataset, or a model that reads these data, such as CausalLM for an MCQDataset"
-        )
-    return data.images
+    check_kind("this model", data, ImageDataset)
+    return cast("ImageDataset", data).images

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from memowidgets import __version__
 from memowidgets.cores import cores
-from memowidgets.models.bases import Bases
+from memowidgets.models.base import Bases
 from memowidgets.models.device import count_devices, resolve_device
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError

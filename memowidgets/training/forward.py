@@ -152,7 +152,7 @@ def forward(
     import torch
 
     precision = resolve_precision(device, precision)
-    feed = feed or model.feeder_at(data, device, precision)
+    feed = feed or model.feeder(data, device, precision)
     module.eval()
     with preserved(device), torch.no_grad(), ExitStack() as stack:
         stack.enter_context(cpu_threads(model.cpu_threads))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
-from memowidgets.models.bases import Bases
+from memowidgets.models.base import Bases
 from memowidgets.models.device import (
     apart,
     cpu_threads,
@@ -105,7 +105,7 @@ class Learner:
             # The feeder is first: it may keep the output of frozen blocks, which the module then
             # does not need.
             where = recipe.data, self._device, self.precision
-            self._feed = recipe.model.feeder_at(*where)
+            self._feed = recipe.model.feeder(*where)
             self._random = RandomStates(seed, self._device)
             with self._random.active():
                 self.module = recipe.model.begin(*where, recipe.bases)

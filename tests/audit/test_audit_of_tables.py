@@ -153,7 +153,7 @@ def test_the_number_of_features_may_come_first(data):
 def test_what_does_not_fit_a_table_is_said(data):
     model = mw.models.TorchClassifier(network, version="1")
     texts = mw.data.TextDataset.from_texts(["a", "b"], [0, 1])
-    with pytest.raises(TypeError, match="TextDataset has none; pass an ImageDataset or a TableD"):
+    with pytest.raises(TypeError, match="reads ImageDataset or TableDataset, not TextDataset"):
         model.check_data(texts)
     wrong = mw.models.TorchClassifier(lambda n: nn.Linear(7, n), version="1")
     with pytest.raises(ValueError, match=r"cannot take a row of shape \(1\d,\)"):

@@ -248,13 +248,13 @@ def test_another_template_of_a_tokenizer_makes_no_pass(tmp_path):
     tokenizer = model._reader.backend_tokenizer
     tokenizer.post_processor = TemplateProcessing(single="fine $A", special_tokens=[("fine", 3)])
     expected = audit.run.gaps_of(at(audit, 1), audit.run.design.pool)  # of tokens that it keeps
-    model._read.clear()
+    model._seen.data.clear()
     audit.run.loaded.drop()
     for name in ("a pass", "other rows", "the pool"):
         with pytest.raises(StoreError, match=r"epoch-1 of .* nats"):
             DOORS[name](audit)
     tokenizer.post_processor = None
-    model._read.clear()
+    model._seen.data.clear()
     audit.run.loaded.drop()
     np.testing.assert_array_equal(audit.run.gaps_of(at(audit, 1), audit.run.design.pool), expected)
 

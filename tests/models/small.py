@@ -58,16 +58,6 @@ def assert_kept_is_near(cached, plain, data, atol):
     assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
 
 
-def assert_alone_is_together(model, module, data, together):
-    """Compare samples of a pass over all with passes over one at a time."""
-    for i in range(6):
-        alone = one_pass(model, module, data, np.array([i]))
-        np.testing.assert_allclose(together.logits[i], alone.logits[0], atol=2e-5)
-        np.testing.assert_allclose(together.losses[i], alone.losses[0], atol=2e-5)
-        for name, layer in alone.layers.items():
-            np.testing.assert_allclose(together.layers[name][i], layer[0], atol=5e-5)
-
-
 def assert_left_as_it_is(model, raw, data):
     """A pass reads a module in training as one that the model built, and changes nothing."""
     before = {name: value.clone() for name, value in raw.state_dict().items()}

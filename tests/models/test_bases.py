@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import subprocess
-import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-import cloudpickle
 import numpy as np
 import psutil
 import pytest
@@ -19,8 +14,8 @@ from transformers import AutoModelForMaskedLM
 
 import memowidgets as mw
 from memowidgets.data import TextDataset
-from memowidgets.files import one_at_a_time
-from memowidgets.models.bases import Base, Bases
+from memowidgets.models.base import Bases
+from memowidgets.models.bases import Base
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
 from memowidgets.training import engine
@@ -31,6 +26,19 @@ from tests.training.small import Inline
 
 LoRA = mw.models.LoRA
 STEPS = 3
+
+
+class Counted(Bases):
+    """Bases that count how often one is loaded."""
+
+    loads = 0
+
+    def of(self, key, load):
+        def counted():
+            self.loads += 1
+            return load()
+
+        return super().of(key, counted)
 
 
 @pytest.fixture(autouse=True)
@@ -72,12 +80,6 @@ def counts(block, inputs):
     return (inputs[0] * (1 + block.seen / 10), *inputs[1:])
 
 
-def writes(block, _inputs):
-    if block.training:
-        with torch.no_grad():
-            block.self_attn.q_proj.base_layer.weight.mul_(1.01)
-
-
 def read_from(tmp_path, family, **options):
     """Return a classifier of a folder whose head is drawn anew, because its model has another."""
     tokenizer = tokenizer_of_words(texts().texts)
@@ -92,20 +94,11 @@ def read_from(tmp_path, family, **options):
 
 UPPER, ALL = LoRA(r=2, layers="top:2"), LoRA(r=2)
 MODELS = {
-    **{
-        f"{family}, {lora}, cache {cache}": (
-            lambda _, family=family, lora=lora, cache=cache: questioned(
-                causal_of(family), lora, cache=cache
-            )
-        )
-        for family, lora, cache in (
-            ("llama", ALL, True),
-            ("llama", UPPER, False),
-            ("gpt2", UPPER, False),
-            ("llama", LoRA(r=2, layers="top:2", dropout=0.4), True),
-            ("opt", LoRA(r=2, layers="top:2", dropout=0.4), True),
-        )
-    },
+    "all blocks": lambda _: questioned(causal_of("llama"), ALL),
+    "upper blocks with dropout": lambda _: questioned(
+        causal_of("opt"), LoRA(r=2, layers="top:2", dropout=0.4)
+    ),
+    "nothing kept": lambda _: questioned(causal_of("gpt2"), UPPER, cache=False),
     "a folder in bfloat16": lambda at: questioned(causal_of("llama").bfloat16(), ALL, at),
     "a folder, kept in bfloat16": lambda at: questioned(
         causal_of("llama"), UPPER, at, dtype="bfloat16"
@@ -117,8 +110,6 @@ MODELS = {
     ),
     "a drawn head of bert": lambda at: read_from(at, "bert", lora=LoRA(r=2, dropout=0.2)),
     "a drawn head and pooler": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
-    "a drawn head of llama": lambda at: read_from(at, "llama", lora=UPPER),
-    "a drawn head of distilbert": lambda at: read_from(at, "distilbert", lora=ALL),
 }
 
 
@@ -142,7 +133,7 @@ def assert_equal(one, other):
 
 @pytest.mark.parametrize("made", MODELS.values(), ids=MODELS)
 def test_a_kept_base_trains_as_one_that_is_loaded_anew(made, request, tmp_path):
-    model, bases = made(tmp_path), Bases()
+    model, bases = made(tmp_path), Counted()
     place = list(MODELS).index(request.node.callspec.id)
     precision = ("float32", "bfloat16")[place % 2]
     for seed in (1, 2):
@@ -152,58 +143,11 @@ def test_a_kept_base_trains_as_one_that_is_loaded_anew(made, request, tmp_path):
     assert bases.loads == 1
 
 
-def test_a_base_that_was_written_to_is_loaded_anew():
-    model, bases = questioned(with_hook(writes), ALL), Bases()
-    for loads in (1, 2):
-        assert_equal(trained(model, 1, bases), trained(model, 1))
-        assert bases.loads == loads
-
-
-CUT = {
-    "a folder": lambda at: questioned(causal_of("llama"), UPPER, at),
-    "in memory": lambda _: questioned(causal_of("gpt2"), UPPER),
-    "in memory, without biases": lambda _: questioned(causal_of("gemma"), UPPER),
-    "a drawn head": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
-    "a drawn head in another type": lambda at: read_from(at, "llama", lora=UPPER, dtype="bfloat16"),
-}
-
-
-@pytest.mark.parametrize("made", CUT.values(), ids=CUT)
-def test_above_kept_output_only_the_upper_blocks_are_loaded(made, tmp_path):
-    whole = made(tmp_path)
-    upper = cloudpickle.loads(cloudpickle.dumps(whole))
-    data = texts() if isinstance(whole, mw.models.SequenceClassifier) else causal.questions()
-    upper.feeder_at(data, torch.device("cpu"), "auto")  # it keeps the output of the lower ones
-    seen = []
-    load = upper._load
-
-    def watched(**named):
-        model = load(**named)
-        seen.append((type(model), {name for name, _ in model.named_parameters()}))
-        return model
-
-    upper._load = watched
-    built = []
-    for model in (whole, upper):
-        torch.manual_seed(3)
-        built.append((model.build(data).state_dict(), torch.get_rng_state()))
-    (expected, state), (found, other_state) = built
-    assert_equal(
-        {name: values.float().numpy() for name, values in expected.items()},
-        {name: values.float().numpy() for name, values in found.items()},
-    )
-    assert torch.equal(state, other_state)
-    lower = ".0."  # of three blocks the two upper ones have adapters
-    ((kind, names),) = seen
-    assert kind is type(whole._load())
-    assert names == {name for name, _ in whole._load().named_parameters() if lower not in name}
-
-
 def test_a_worker_loads_the_base_once_and_frees_it_at_the_end(tmp_path, monkeypatch):
     made = []
 
     def noted():
-        made.append(Bases())
+        made.append(Counted())
         return made[-1]
 
     monkeypatch.setattr(engine, "Bases", noted)
@@ -218,26 +162,8 @@ def test_a_worker_loads_the_base_once_and_frees_it_at_the_end(tmp_path, monkeypa
     assert engine._Kept.job is None
 
 
-def test_a_base_is_never_taken_for_that_of_a_model_that_came_later():
-    bases, place, data = Bases(), torch.device("cpu"), causal.questions()
-    first = questioned(causal_of("llama"), ALL)
-    first.begin(data, place, "float32", bases)
-    had = id(first._found)
-    raw = causal_of("llama")
-    with torch.no_grad():
-        raw.get_input_embeddings().weight.add_(1)
-    later = questioned(raw, ALL)
-    del first
-    gc.collect()
-    made = [{} for _ in range(10_000)]
-    later._found = next(one for one in made if id(one) == had)  # the address is given again
-    begun = later.begin(data, place, "float32", bases)
-    entry = next(p for name, p in begun.named_parameters() if "embed_tokens" in name)
-    assert torch.equal(entry, raw.get_input_embeddings().weight)
-
-
 def test_two_threads_share_a_base():
-    model, bases = questioned(causal_of("llama"), UPPER), Bases()
+    model, bases = questioned(causal_of("llama"), UPPER), Counted()
     with ThreadPoolExecutor(2) as threads:
         both = list(threads.map(lambda seed: trained(model, seed, bases), (1, 2)))
     for seed, found in zip((1, 2), both, strict=True):
@@ -269,27 +195,3 @@ def test_the_check_of_memory_counts_the_workers_that_load_at_the_same_time(tmp_p
     (error,) = [one for one in failed if one is not None]
     assert isinstance(error, MemoryError)
     assert str(tmp_path) in str(error)
-
-
-def test_a_killed_process_leaves_no_lock(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from memowidgets.files import one_at_a_time\n"
-        "with one_at_a_time(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
-    taken = threading.Event()
-
-    def wait():
-        with one_at_a_time(tmp_path):
-            taken.set()
-
-    try:
-        assert holder.stdout.readline().strip() == b"held"
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        assert not taken.wait(0.3)
-    finally:
-        holder.kill()
-        holder.communicate()
-    assert taken.wait(30)
-    waiting.join()

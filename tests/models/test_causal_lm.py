@@ -9,20 +9,17 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import memowidgets as mw
-from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
-from tests.models.small import assert_alone_is_together, one_pass
+from tests.models.small import one_pass
 
 LETTERS = "ABCDEFGHIJ"
 SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}
 FAMILIES = {
     "llama": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
-    "mistral": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
     "gemma": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1, "head_dim": 16},
-    "qwen2": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
-    "phi": {**SMALL, "intermediate_size": 64},
     "opt": {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32},
     "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 2},
+    "bloom": {"hidden_size": 32, "n_layer": 3, "n_head": 2},  # its blocks return tuples
 }
 
 
@@ -57,14 +54,6 @@ def tiny(family: str, vocabulary: int):
         family, **common, bos_token_id=None, eos_token_id=None, **FAMILIES[family]
     )
     return AutoModelForCausalLM.from_config(config).eval()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_batch_of_different_lengths_equals_one_at_a_time(family, data, tokenizer):
-    model = mw.models.CausalLM.from_model(tiny(family, len(tokenizer)), tokenizer)
-    module = model.build(data)
-    together = one_pass(model, module, data, np.arange(len(data)))
-    assert_alone_is_together(model, module, data, together)
 
 
 def test_a_model_that_reads_padding_is_refused(data, tokenizer):
@@ -118,7 +107,7 @@ def test_a_reply_of_several_tokens_is_refused():
     data = mw.data.MCQDataset.from_records(rows, "{question} {options}:", "text")
     tokenizer = spaced([data.prompt(i) + reply for i in (0, 1) for reply in data.replies(i)])
     model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer)
-    with pytest.raises(ValueError, match=r"one token an option.*'0' the options add 1, 3 tokens"):
+    with pytest.raises(ValueError, match=r"one token an option.*'0' the .* add 1, 3 tokens"):
         model.feeder(data, torch.device("cpu"))
 
 
@@ -126,8 +115,8 @@ def test_a_reply_of_several_tokens_is_refused():
 def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, tokenizer):
     raw = tiny(family, len(tokenizer))
     model = mw.models.CausalLM.from_model(raw, tokenizer)
-    seen = one_pass(model, model.build(data), data, np.arange(4))
-    for i in range(4):
+    seen = one_pass(model, model.build(data), data, np.arange(6))
+    for i in range(6):
         ids = torch.tensor([tokenizer(data.prompt(i))["input_ids"]])
         with torch.no_grad():
             expected = raw(ids, output_hidden_states=True)
@@ -145,13 +134,10 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, t
             np.testing.assert_allclose(seen.layers[str(k)][i], hidden, atol=5e-5)
 
 
-@pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
-def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
-    family, data, tokenizer, tmp_path
-):
+def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(data, tokenizer, tmp_path):
     lora = mw.models.LoRA(r=2, layers="top:2")
     training = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=1e-2, precision="float32")
-    raw = tiny(family, len(tokenizer))
+    raw = tiny("gpt2", len(tokenizer))
 
     def audit(name):
         model = mw.models.CausalLM.from_model(raw, tokenizer, lora=lora)
@@ -171,35 +157,3 @@ def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
         np.testing.assert_array_equal(kept[0][name], kept[1][name])
     assert np.isfinite(stopped.score("psmi", checkpoint="final")).all()
     assert stopped.layers == ("1", "2", "3")
-
-
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_a_checkpoint_is_an_adapter_that_peft_loads(family, data, tokenizer, tmp_path):
-    from peft import PeftModel
-
-    raw = tiny(family, len(tokenizer))
-    model = mw.models.CausalLM.from_model(raw, tokenizer, lora=mw.models.LoRA(r=2, layers="top:2"))
-    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
-    audit = mw.Audit(model, data, path=tmp_path / "run", training=training, held_out=None)
-    audit.train()
-    with quiet_peft():
-        loaded = PeftModel.from_pretrained(raw, tmp_path / "run/checkpoints/epoch-1").eval()
-    made = audit.run.forward(audit.evidence.names.record("final"))
-    for row, position in enumerate(audit.run.design.members[:5]):
-        ids = torch.tensor([tokenizer(data.prompt(position))["input_ids"]])
-        with torch.no_grad():
-            words = loaded(ids).logits[0, -1]
-        letters = [tokenizer.convert_tokens_to_ids(c) for c in LETTERS[: data.n_choices[position]]]
-        np.testing.assert_allclose(
-            made.tensors()["logits"][row, : len(letters)], words[letters], atol=0.02
-        )
-
-
-def test_gpt2_and_others_can_be_loaded_from_a_folder(data, tokenizer, tmp_path):
-    raw = tiny("gpt2", len(tokenizer))
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    loaded = mw.models.CausalLM.from_pretrained(tmp_path / "model", lora=None)
-    given = mw.models.CausalLM.from_model(raw, tokenizer)
-    both = [one_pass(m, m.build(data), data, np.arange(8)).logits for m in (loaded, given)]
-    np.testing.assert_allclose(*both, atol=1e-6)

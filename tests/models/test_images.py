@@ -42,18 +42,6 @@ def test_sizes_are_the_papers(depth, width, classes, millions):
     assert count / 1e6 == pytest.approx(millions, abs=0.05)
 
 
-def test_parameters_of_16_4_are_these_to_the_last():
-    widths, inputs = (64, 128, 256), 16
-    expected = 3 * 16 * 9
-    for width in widths:
-        expected += 9 * inputs * width + 3 * 9 * width * width + inputs * width
-        expected += 2 * inputs + 3 * 2 * width
-        inputs = width
-    expected += 2 * 256 + 256 * 10 + 10
-    module = mw.models.WideResNet(16, 4).build(pictures())
-    assert sum(parameter.numel() for parameter in module.parameters()) == expected
-
-
 def test_maps_shrink_by_half_and_the_pooled_features_are_last():
     data = pictures(10)
     model = mw.models.WideResNet(16, 2, pool=None)
@@ -123,9 +111,9 @@ def test_other_sizes_are_refused(depth, width):
         mw.models.WideResNet(depth, width)
 
 
-@pytest.mark.parametrize("pool", [0, -4, "4", True, 2.0])
+@pytest.mark.parametrize("pool", [0, -4, "4", True, 2.5])
 def test_other_poolings_are_refused(pool):
-    with pytest.raises(ValueError, match="pool must be 'auto', None or a number"):
+    with pytest.raises((TypeError, ValueError), match="pool, 'auto', None or a number"):
         mw.models.WideResNet(pool=pool)
 
 
@@ -138,19 +126,8 @@ def test_the_schedule_is_the_papers():
     assert (settings.weight_decay, settings.augment) == (1e-4, "none")
 
 
-def test_a_fixed_batch_is_overfitted():
-    data = pictures(16)
-    taught = learner(data, epochs=40, batch_size=16)
-    before = taught.look_at(np.arange(16)).losses.mean()
-    taught.advance(40, Progress(), "training")
-    after = taught.look_at(np.arange(16))
-    assert after.figures(data.labels)[1] == 1
-    assert after.losses.mean() < before / 5
-
-
-@pytest.mark.parametrize("augment", ["none", "flip+crop"])
-def test_interrupted_it_ends_bit_for_bit_alike(augment):
-    settings = {"epochs": 4, "batch_size": 8, "augment": augment}
+def test_interrupted_it_ends_bit_for_bit_alike():
+    settings = {"epochs": 4, "batch_size": 8, "augment": "flip+crop"}
     data = pictures(24, side=12)
     whole, first, second = (learner(data, **settings) for _ in range(3))
     whole.advance(12, Progress(), "training")
@@ -160,16 +137,6 @@ def test_interrupted_it_ends_bit_for_bit_alike(augment):
     ends, again = whole.weights(), second.weights()
     for name in ends:
         np.testing.assert_array_equal(ends[name], again[name], err_msg=name)
-
-
-def test_another_seed_or_augmentation_ends_elsewhere():
-    data = pictures(24, side=12)
-    ends = []
-    for seed, augment in ((3, "none"), (4, "none"), (3, "flip"), (3, "crop")):
-        taught = learner(data, seed, epochs=1, batch_size=8, augment=augment)
-        taught.advance(3, Progress(), "training")
-        ends.append(taught.weights()["classifier.weight"])
-    assert all(not np.array_equal(ends[0], other) for other in ends[1:])
 
 
 def test_augmented_images_are_mirrored_or_shifted_ones():
@@ -203,28 +170,3 @@ def test_augmentation_is_for_images_that_are_trained_on():
         mw.TrainingConfig(augment="flip").resolved(model.training_defaults)
     looks = [learner(pictures(8, side=8), epochs=1, augment="flip").look_at(np.arange(8))] * 2
     np.testing.assert_array_equal(looks[0].logits, looks[1].logits)
-
-
-def test_an_audit_waits_for_the_median_too_and_remembers_it(tmp_path):
-    def audit(path):
-        data = mw.data.load_digits().take(range(300)).with_canaries(30, seed=0)
-        training = mw.TrainingConfig(epochs=12, batch_size=16, lr=6e-3)
-        return mw.Audit(
-            mw.models.ConvNet(12), data, path=tmp_path / path, training=training, seed=0
-        )
-
-    first, third = audit("first"), audit("third")
-    first.train(stop_at_drop=0.8)
-    third.train(stop_at_drop=0.8, over_last=3)
-    steps = third.checkpoints["step"]
-    drops = third.checkpoints["drop"].iloc[1:]
-    expected = drops.rolling(3, min_periods=1).median() >= 0.8
-    assert third.prediction.record.name == expected.idxmax() == steps.index[-1]
-    assert third.prediction.record.step > first.prediction.record.step
-    again = mw.Audit.open(third.path)
-    assert again.prediction == third.prediction
-    assert again.checkpoints["prediction"].idxmax() == third.prediction.record.name
-    with pytest.raises(ValueError, match="over_last goes with stop_at_drop"):
-        third.train(over_last=3)
-    with pytest.raises(ValueError, match="over_last must be a number of evaluations"):
-        third.train(stop_at_drop=0.8, over_last=0)

@@ -98,15 +98,6 @@ def test_other_weights_or_prompts_never_share_a_file(data, tokenizer, folder):
     assert len(list(folder.rglob("*.bf16"))) == 3
 
 
-def test_an_architecture_whose_blocks_share_more_is_run_whole_and_told(data, tokenizer):
-    raw = tiny("llama", len(tokenizer))
-    raw.config.num_kv_shared_layers = 2
-    with pytest.warns(UserWarning, match="is not kept: its upper blocks use keys and values"):
-        model = mw.models.CausalLM.from_model(raw, tokenizer, lora=LORA)
-    assert model.layer_names(model.build(data)) == ("1", "2", "3")
-    assert not model.feeder(data, torch.device("cpu"))(np.arange(2)).get("states")
-
-
 def test_a_model_that_looks_back_past_the_cut_is_refused(data, tokenizer, folder):
     raw = tiny("llama", len(tokenizer))
     blocks = raw.model.layers

@@ -52,14 +52,6 @@ def test_frozen_weights_follow_the_precision_or_are_of_the_dtype_that_was_asked_
     assert model.settings().get("dtype") == options.get("dtype")
 
 
-def test_bfloat16_weights_train_in_bfloat16(folder, data, tmp_path):
-    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-3, precision="bfloat16")
-    model = mw.models.CausalLM.from_pretrained(folder)
-    audit = mw.Audit(model, data, path=tmp_path / "run", training=training)
-    audit.train()
-    assert len(audit.score("psmi")) == len(audit.members)
-
-
 def test_an_audit_computes_where_the_model_says(folder, data, tmp_path, monkeypatch):
     model = mw.models.CausalLM.from_pretrained(folder, device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -20,7 +20,6 @@ from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
 from memowidgets.training.forward import Forward
 from tests.models.small import (
-    assert_alone_is_together,
     assert_kept_is_near,
     assert_left_as_it_is,
     one_pass,
@@ -34,12 +33,9 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
 ENCODER = {**SMALL, "intermediate_size": 32}
 FAMILIES = {
     "bert": ("first", ENCODER),
-    "roberta": ("first", {**ENCODER, "pad_token_id": 1}),
-    "distilbert": ("first", {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32}),
     "modernbert": ("mean", {**ENCODER, "classifier_pooling": "mean"}),
     "deberta-v2": ("first", {**ENCODER, "relative_attention": True, "pos_att_type": ["c2p"]}),
     "llama": ("last", {**ENCODER, "num_key_value_heads": 1}),
-    "qwen2": ("last", {**ENCODER, "num_key_value_heads": 1}),
     "gpt2": ("last", {"n_embd": 16, "n_layer": 3, "n_head": 2, "pad_token_id": None}),
 }
 LORA = mw.models.LoRA(r=2, layers="top:2")
@@ -110,14 +106,10 @@ class Made(NamedTuple):
     together: Forward
 
 
-def test_a_batch_of_different_lengths_equals_one_at_a_time(made, data):
-    assert_alone_is_together(made.model, made.module, data, made.together)
-
-
 def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tokenizer):
     family, raw, seen = made.family, made.raw, made.together
     assert list(seen.layers) == ["1", "2", "3"]
-    for i in range(4):
+    for i in range(6):
         ids = torch.tensor([tokenizer(data[i])["input_ids"]])
         with torch.no_grad():
             expected = raw(ids, output_hidden_states=True)
@@ -169,27 +161,6 @@ def train_one_step(model, module, data):
     inputs, labels = model.feeder(data, CPU)(batch), torch.tensor(data.labels[batch])
     model.outputs(module, inputs, labels)[1].mean().backward()
     optimizer.step()
-
-
-def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tmp_path):
-    raw = tiny("gpt2", len(tokenizer))
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    lora = mw.models.LoRA(r=2, layers="top:1")
-    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
-    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
-    path = tmp_path / "run"
-    audit = mw.Audit(model, data, path=path, training=training, held_out=None)
-    audit.train()
-    audit.run_shadows(4, Inline())
-    assert np.isfinite(audit.log_lira(variance="global")).all()
-    scores = audit.score("psmi", checkpoint="final")
-    assert np.isfinite(scores).all()
-    assert audit.layers == ("2", "3")  # the last kept one, and the trained one
-    opened = mw.Audit.open(path, data=data, model=tmp_path / "model")
-    np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
-    opened.run_shadows(5)
-    assert opened.n_shadows == 5
 
 
 def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):
@@ -271,7 +242,7 @@ def test_a_folder_without_a_head_gets_one_that_fits_the_data(data, tokenizer, tm
     torch.testing.assert_close(kept, base.model.embed_tokens.weight)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "llama", "gpt2"])
+@pytest.mark.parametrize("family", ["modernbert", "gpt2"])
 def test_bfloat16_rounds_the_states_and_not_the_head(family, data, tokenizer):
     raw = tiny(family, len(tokenizer))
     model = classifier(raw, tokenizer, lora=LORA)
@@ -300,9 +271,8 @@ def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(
         np.testing.assert_allclose(seen.layers["3"][i], states[last], atol=5e-5)
 
 
-@pytest.mark.parametrize("family", ["bert", "llama"])
-def test_another_pooling_changes_representations_and_no_logits(family, data, tokenizer):
-    raw = tiny(family, len(tokenizer))
+def test_another_pooling_changes_representations_and_no_logits(data, tokenizer):
+    raw = tiny("llama", len(tokenizer))
     own = classifier(raw, tokenizer)
     logits = one_pass(own, own.build(data), data, np.arange(8)).logits
     ids = [torch.tensor([tokenizer(data[i])["input_ids"]]) for i in range(8)]
@@ -334,10 +304,6 @@ def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
     with pytest.warns(UserWarning, match="2 of 32 texts were cut to 64 tokens"):
         cutting.check_data(long)
     assert cutting.lengths(long).max() == 64
-    roberta = classifier(tiny("roberta", len(tokenizer)), tokenizer, truncate=True)
-    with pytest.warns(UserWarning, match="2 of 32 texts were cut to 62 tokens"):
-        roberta.check_data(long)  # its first position is that of the padding token, plus one
-    one_pass(roberta, roberta.build(long), long, np.arange(32))
 
 
 def test_a_head_that_reads_no_usual_position_needs_a_pooling(data, tokenizer):
@@ -360,6 +326,6 @@ def test_a_stack_that_does_not_run_without_its_lower_blocks_is_named(data, token
     )
     raw = AutoModelForSequenceClassification.from_config(config).eval()
     top = mw.models.LoRA(r=2, layers="top:1")
-    with pytest.raises(ValueError, match=r"blocks of albert cannot be kept.*cache=False"):
-        classifier(raw, tokenizer, lora=top).build(data)
+    with pytest.raises(ValueError, match=r"blocks of Albert.* cannot be kept.*cache=False"):
+        classifier(raw, tokenizer, lora=top).feeder(data, CPU)
     classifier(raw, tokenizer, lora=top, cache=False).build(data)

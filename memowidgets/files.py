@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import stat
@@ -71,26 +70,6 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
     finally:
         if handle != -1:
             os.close(handle)
-
-
-def check_can_be_made(folder: Path) -> None:
-    """Raise what the system would say of a new folder, as far as that is known without making it.
-
-    Raises
-    ------
-    OSError
-        If something else has its name or that of a parent, or the parent cannot be written to.
-    """
-    for place in (folder, *folder.parents):
-        if place.is_dir():
-            wrong = 0 if place == folder or os.access(place, os.W_OK | os.X_OK) else errno.EACCES
-        elif os.path.lexists(place):
-            wrong = errno.EEXIST if place == folder else errno.ENOTDIR
-        else:
-            continue
-        if wrong:
-            raise OSError(wrong, os.strerror(wrong))
-        return
 
 
 def fill(path: Path, content: bytes) -> None:

@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import evaluation
 from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
 from memowidgets.audit.numbers import definitions, judge, scores, truth
-from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
+from memowidgets.audit.run import (
+    Run,
+    check_request,
+    checked_part,
+    folder_of,
+    set_of_design,
+)
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.fork import check_start, warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
@@ -1188,7 +1194,7 @@ class Audit:
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
         made = self.of(run)
-        log = log_of(run.data, run.folder_of(shadows.key, index))
+        log = log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
         vars(made).update(_index=int(index), _key=shadows.key, _log=log)
         return made
 

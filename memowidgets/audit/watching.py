@@ -359,7 +359,7 @@ def _begun(
         **identity.described_training(settings, seed, settings.precision),
         **identity.described_data(data, design, held_out),
     }
-    manifest = identity.begun(run, manifest, data, design, at_once=False)
+    manifest = identity.settle(run, manifest, data, design)
     return Run(run, manifest, None, data, held_out, design, "cpu")
 
 

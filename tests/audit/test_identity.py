@@ -17,7 +17,7 @@ from memowidgets.audit.runs.identity import (
     read_manifest,
 )
 from memowidgets.models import device as device_room
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import StoreError, run_at
 from tests.audit import conftest
 from tests.hostile import forged
 
@@ -71,7 +71,7 @@ def rewrite(path, name, precision):
     kept = run.read_tensors(name)
     arrays = {key: np.array(kept[key]) for key in kept}
     metadata = dict(kept.metadata) | {"precision": precision}
-    run.write_tensors(name, arrays, metadata, kept.stamp.of if kept.stamp else "")
+    run.write_tensors(name, arrays, metadata, kept.of)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_another_processor_goes_on_in_the_precision_of_the_run(here, processor, 
         assert again.training.precision == here
     np.testing.assert_array_equal(again.score("loss", checkpoint=1), expected)
     again.train()
-    weights = [a.run.run.read_weights("checkpoints/epoch-2/weights", "") for a in (again, whole)]
+    weights = [a.run.run.read_tensors("checkpoints/epoch-2/weights") for a in (again, whole)]
     for name in weights[0]:
         np.testing.assert_array_equal(weights[0][name], weights[1][name])
 
@@ -267,7 +267,7 @@ def test_settings_of_a_training_that_cannot_be_are_named(tmp_path):
             opened(tmp_path / "run")
     long = training | {"epochs": 50_000, "checkpoint_every": 0.5}
     change_manifest(tmp_path / "run", training=long)
-    assert read_manifest(RunDirectory.existing(tmp_path / "run"))["training"] == long
+    assert read_manifest(run_at(tmp_path / "run"))["training"] == long
 
 
 def test_a_design_that_cannot_be_is_noticed():

@@ -42,7 +42,7 @@ def run(tmp_path_factory):
     for name, kept in packed._files.items():
         arrays = {key: kept[key] for key in kept}
         small = {key: a.astype(np.int32) for key, a in arrays.items() if a.dtype == np.uint16}
-        directory.write_tensors(name, arrays | small, kept.metadata, kept.stamp.of)
+        directory.write_tensors(name, arrays | small, kept.metadata, kept.of)
     for name in packed._notes:
         note = packed.read_note(name)
         note.pop("check", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from memowidgets.extras import installed
 from memowidgets.models import Model
 from memowidgets.models.device import COMPUTED
 from memowidgets.stamps import digest, digest_of_arrays
-from memowidgets.store import FORMAT, MANIFEST, RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings, is_function
@@ -264,29 +263,6 @@ def _columns(data: Dataset) -> list[str]:
 # the manifest on disk
 
 
-def begun(
-    run: RunDirectory,
-    manifest: Mapping[str, Any],
-    trained_on: Dataset,
-    design: Design,
-    *,
-    at_once: bool,
-) -> dict[str, Any]:
-    """Begin a run as `settle` does, so that `RunDirectory.or_nothing` can remove it.
-
-    In an empty directory, nothing is written before another file of the run, unless `at_once`.
-    """
-    if not run.is_empty:
-        return settle(run, manifest, trained_on, design)
-    design_of = digest_of_arrays(_design_arrays(trained_on, design))
-    whole = {**manifest, "design": design_of, "format": FORMAT}
-    held: dict[str, Any] = json.loads(json.dumps(whole))  # as it will be read
-    run.hold(held, later=lambda: settle(run, manifest, trained_on, design))
-    if at_once:
-        run.begin()
-    return held
-
-
 def settle(
     run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
 ) -> dict[str, Any]:
@@ -342,7 +318,7 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     wrong = next(_design_problems(kept, len(manifest["ids"])), None)
     if wrong is not None:
         raise StoreError(f"{path} is broken: {wrong}")
-    if file.stamp is None or file.stamp.content != manifest["design"]:
+    if digest_of_arrays(kept) != manifest["design"]:
         raise StoreError(
             f"{path} is not the design of this run: its contents differ from the manifest's. "
             "Restore it, or make the audit again at another path"

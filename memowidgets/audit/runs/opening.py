@@ -125,7 +125,7 @@ def begun_run(
         **identity.described_data(data, design, aside),
     }
     trained_on = noise_of(data, design, manifest).applied(data)
-    manifest = identity.begun(run, manifest, trained_on, design, at_once=True)
+    manifest = identity.settle(run, manifest, trained_on, design)
     return Run(run, manifest, model, trained_on, aside, design, device, settings)
 
 
@@ -411,7 +411,7 @@ def recorded_source(name: str, data: Dataset | None = None) -> Run:
 
 def recording_in(folder: Path, data: Dataset | None = None) -> Run:
     """Return the evidence of a recording that `export` wrote; its files stay as they are."""
-    run = PackedRun.existing(folder, read_only=True)
+    run = PackedRun(folder)
     chosen = None if data is None else _selected(identity.read_manifest(run), data)
     return opened_run(run, data=chosen)
 

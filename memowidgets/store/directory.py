@@ -39,7 +39,7 @@ from memowidgets.store.errors import (
     StoreError,
     explained,
 )
-from memowidgets.store.tensors import Tensors, mapped
+from memowidgets.store.tensors import Tensors, mapped, whole_file
 from memowidgets.visible import quoted, visible
 
 FORMAT = 3
@@ -362,10 +362,8 @@ class RunDirectory:
 
         `of` is the digest of the weights that they were computed with, or that they are.
         """
-        from safetensors.numpy import save
-
-        contiguous = {key: np.asarray(value, order="C") for key, value in tensors.items()}
-        self._write(f"{name}.safetensors", save(contiguous, self._stamped(metadata, of)))
+        arrays = {key: np.asarray(value) for key, value in tensors.items()}
+        self._write(f"{name}.safetensors", whole_file(arrays, self._stamped(metadata, of)))
 
     @contextmanager
     def new_tensors(

@@ -30,6 +30,7 @@ _DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
+_NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
 
 
 class _Place(NamedTuple):
@@ -133,30 +134,47 @@ class Tensors(Mapping[str, NDArray[Any]]):
         return name in self._names
 
 
+def whole_file(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """Return the bytes of a safetensors file; those of equal arrays and metadata are equal."""
+    kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    head, places, _ = _head(kinds, metadata)
+    return b"".join([head, *(np.ascontiguousarray(arrays[name]).tobytes() for name in places)])
+
+
 def mapped(
     file: Path, shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]
 ) -> dict[str, NDArray[Any]]:
-    """Create a safetensors file of consecutive float32 arrays of these shapes, and map them."""
-    places, end = {}, 0
-    for name, shape in shapes.items():
-        places[name], end = end, end + 4 * math.prod(shape)
+    """Create a safetensors file of float32 arrays of these shapes, and map them."""
+    kinds = {name: (np.dtype("<f4"), tuple(shape)) for name, shape in shapes.items()}
+    head, places, size = _head(kinds, metadata)
+    with file.open("wb") as out:
+        out.write(head)
+        if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now
+            os.posix_fallocate(out.fileno(), len(head), size)
+        else:
+            out.truncate(len(head) + size)
+    return {
+        name: np.memmap(file, "<f4", "r+", len(head) + place, kinds[name][1])
+        for name, place in places.items()
+    }
+
+
+def _head(
+    kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]], metadata: Mapping[str, str]
+) -> tuple[bytes, dict[str, int], int]:
+    """Return the bytes before the data, where each array begins in them, and their size.
+
+    Arrays of wide numbers come first, so that all are aligned.
+    """
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    for name, start in places.items():
-        stop = start + 4 * math.prod(shapes[name])
-        header[name] = {"dtype": "F32", "shape": shapes[name], "data_offsets": [start, stop]}
+    places, end = {}, 0
+    for name, (dtype, shape) in sorted(kinds.items(), key=lambda kind: -kind[1][0].itemsize):
+        places[name], end = end, end + dtype.itemsize * math.prod(shape)
+        offsets = [places[name], end]
+        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": offsets}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with file.open("wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text)
-        begin = out.tell()
-        if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now
-            os.posix_fallocate(out.fileno(), begin, end)
-        else:
-            out.truncate(begin + end)
-    return {
-        name: np.memmap(file, "<f4", "r+", begin + places[name], tuple(shape))
-        for name, shape in shapes.items()
-    }
+    return struct.pack("<Q", len(text)) + text, places, end
 
 
 def joined(parts: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:

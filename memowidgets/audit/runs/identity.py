@@ -20,7 +20,7 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
-from memowidgets.training.probe import is_probe, made_probe, probe_differences
+from memowidgets.training.probe import PROBE, first_apart, made_probe
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
@@ -194,12 +194,10 @@ def model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> li
     >>> model_differences({"model": {"kind": "A"}}, {"model": {"kind": "B"}})
     ['model kind is A there and B here']
     """
-    has_version = bool(given["model"].get("version"))
-    there, here = stored.get("probe", {}), given.get("probe", {})
-    return [
-        *_differences(stored["model"], given["model"], "model "),
-        *probe_differences(there, here, has_version=has_version),
-    ]
+    found = _differences(stored["model"], given["model"], "model ")
+    there, here = stored.get("probe"), given.get("probe")
+    said = first_apart(there, here) if there and here else ""
+    return [*found, said] if said else found
 
 
 def _differences(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = "") -> list[str]:
@@ -379,7 +377,7 @@ _SHAPE: dict[str, Any] = {
     "held_out": str | None,
     "fork": _is_fork,
     "recording": lambda value: value is None or has_form(value, {str: str}),
-    "probe": lambda value: value is None or is_probe(value),
+    "probe": lambda value: value is None or has_form(value, PROBE),
     "ids": [str],
     "content": [str],
 }

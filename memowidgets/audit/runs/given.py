@@ -860,6 +860,5 @@ def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
     known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
     content = list(data.content_hashes()) if known else manifest["content"]
     found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
-    differences = identity.data_differences(manifest, found)
-    if differences:
-        raise ValueError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+    if apart := identity.data_apart(manifest, found):
+        raise ValueError(f"these are not the data of {run.path}: {apart}")

@@ -212,11 +212,11 @@ def _found(
             str(run.path),
         )
         return data, model
-    changed = identity.model_differences(manifest, here)
+    changed = identity.model_apart(manifest, here)
     if changed:
         warn_user(
             f"the model of {run.path} can't be made again, so nothing new can be computed: "
-            f"{'; '.join(changed)}. Give the run's own with Audit.open(path, model=…)"
+            f"{changed}. Give the run's own with Audit.open(path, model=…)"
         )
     return data, None if changed else made
 
@@ -230,10 +230,10 @@ def _check_given(
             raise TypeError(f"{name} must be a dataset of mw.data, not {type(given).__name__}")
     if model is not None:
         check_model(model)
-    if data is not None:
-        differences = identity.data_differences(manifest, identity.described_samples(data))
-        if differences:
-            raise ValueError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+    if data is not None and (
+        apart := identity.data_apart(manifest, identity.described_samples(data))
+    ):
+        raise ValueError(f"these are not the data of {run.path}: {apart}")
     if held_out is not None:
         if identity.held_out_digest(held_out) != manifest["held_out"]:
             raise ValueError(f"these are not the held-out samples of {run.path}")
@@ -266,7 +266,7 @@ def _data_again(manifest: Mapping[str, Any], origin: Origin) -> Dataset | None:
     with suppress(OSError, ImportError, ValueError):  # out of reach, or changed since
         made: Dataset | None = origin.made(**origin.arguments)
         described = None if made is None else identity.described_samples(made)
-        if described is not None and not identity.data_differences(manifest, described):
+        if described is not None and not identity.data_apart(manifest, described):
             return made
     return None
 

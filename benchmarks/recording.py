@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.run import read_names
 from memowidgets.audit.runs.identity import attributes_digest, read_design, read_manifest
-from memowidgets.audit.runs.opening import generated
+from memowidgets.audit.runs.opening import data_again
 from memowidgets.files import make_private, write_whole
 from memowidgets.metrics import logit_gap
 from memowidgets.stamps import KEY, digest, fingerprints, stamped
@@ -119,7 +119,7 @@ def export(
     notes = [*_NOTES, *(f"checkpoints/{name}/record.json" for name in records)]
     there = {name: run.read_note(name) for name in notes if run.has_file(name)}
     manifest["model_source"] = None
-    data = generated(run, manifest)
+    data = data_again(manifest)
     if data is None:
         manifest["data"]["source"] = None
     else:

@@ -16,7 +16,7 @@ from memowidgets.audit.runs.identity import attributes_digest, read_design, read
 from memowidgets.audit.runs.opening import data_again
 from memowidgets.files import make_private, write_whole
 from memowidgets.metrics import logit_gap
-from memowidgets.stamps import KEY, digest, fingerprints, stamped
+from memowidgets.stamps import KEY, digest, fingerprints, stamp_of
 from memowidgets.store import RECORDING, RunDirectory, StoreError, Tensors, run_at
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def pack(
         kind: np.ascontiguousarray(_planes(np.concatenate(parts))) for kind, parts in kinds.items()
     }
     content = {"files": table, "notes": dict(notes)}
-    stamp = stamped(fingerprints(manifest)[0], digest(content))
+    stamp = stamp_of(fingerprints(manifest)[0], digest(content))
     make_private(folder)
     packed = json.dumps(content, separators=(",", ":"))
     write_whole(folder / RECORDING, save(arrays, {KEY: stamp, "packed": packed}))

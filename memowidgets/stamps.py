@@ -21,7 +21,7 @@ _LONG = ("ids", "content")
 _SETTLED_NS = 2_000_000_000  # an older file cannot change within one tick of the clock
 
 
-def stamped(run: str, of: str) -> str:
+def stamp_of(run: str, of: str) -> str:
     """Return the stamp of a file with arrays: identity of its run, digest of the weights behind."""
     return json.dumps({"run": run, "of": of})
 

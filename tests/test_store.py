@@ -183,14 +183,6 @@ def test_opening_nothing_makes_nothing(tmp_path):
     assert not Path(tmp_path / "nothing").exists()
 
 
-def test_parts_of_a_run_without_its_manifest_are_never_adopted(run):
-    run.write_manifest({})
-    run.write_tensors("shadows/0000", {"x": np.ones(1)})
-    (run.path / "manifest.json").unlink()
-    with pytest.raises(StoreError, match=r"has shadows of a run but no manifest\.json"):
-        _ = run.is_empty
-
-
 def test_a_file_that_was_replaced_is_read_anew(run):
     run.write_tensors("x", {"x": np.zeros(3)})
     first = run.read_tensors("x")

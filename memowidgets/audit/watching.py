@@ -356,8 +356,8 @@ def _begun(
         "model": about,
         "model_source": None,
         "layers": list(looker.layer_names),
-        **identity.described_training(settings, seed, settings.precision),
-        **identity.described_data(data, design, held_out),
+        **identity.describe_training(settings, seed, settings.precision),
+        **identity.describe_data(data, design, held_out),
     }
     manifest = identity.settle(run, manifest, data, design)
     return Run(run, manifest, None, data, held_out, design, "cpu")

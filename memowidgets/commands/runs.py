@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memowidgets.files import size_in_words
 from memowidgets.store import MANIFEST, StoreError, run_at
 from memowidgets.visible import visible
-from memowidgets.vocabulary import percent
+from memowidgets.vocabulary import percent, size_in_words
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit

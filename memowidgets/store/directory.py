@@ -30,7 +30,7 @@ from memowidgets.files import (
     state_of,
     sync,
 )
-from memowidgets.stamps import KEY, digest, fingerprints, stamped
+from memowidgets.stamps import KEY, digest, fingerprints, stamp_of
 from memowidgets.store.errors import (
     BrokenError,
     ForeignError,
@@ -39,12 +39,11 @@ from memowidgets.store.errors import (
     StoreError,
     explained,
 )
-from memowidgets.store.tensors import Tensors, mapped, whole_file
+from memowidgets.store.tensors import Tensors, map_file, whole_file
 from memowidgets.visible import quoted, visible
 
 FORMAT = 3
 MANIFEST = "manifest.json"
-_PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
 
 
@@ -86,25 +85,6 @@ class RunDirectory:
         self._unsynced: list[Path] | None = None  # files written inside of `together`
 
     # the run
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether no run was started here.
-
-        Raises
-        ------
-        StoreError
-            If the folder has parts of a run but no manifest.
-        """
-        if _state(self.path / MANIFEST):
-            return False
-        parts = [name for name in _PARTS if _state(self.path / name)]
-        if parts:
-            raise StoreError(
-                f"{self.path} has {', '.join(parts)} of a run but no {MANIFEST}; choose another "
-                "path, or delete the folder"
-            )
-        return True
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest: seeds, hashes, versions and ids.
@@ -382,13 +362,13 @@ class RunDirectory:
         with explained(target, self.path):
             make_private(target.parent)
             with replaced(target) as temporary:
-                yield mapped(temporary, shapes, self._stamped(metadata, of))
+                yield map_file(temporary, shapes, self._stamped(metadata, of))
                 sync(temporary)  # what was written through the mapping, too
 
     # how
 
     def _stamped(self, metadata: Mapping[str, str] | None, of: str) -> dict[str, str]:
-        return {**(metadata or {}), KEY: stamped(self._identity, of)}
+        return {**(metadata or {}), KEY: stamp_of(self._identity, of)}
 
     def _tensors(self, name: str) -> Tensors:
         """Return the arrays of a file, whose header is read once for each state of it."""

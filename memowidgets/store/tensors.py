@@ -122,7 +122,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         """Return a packed array in memory, in the type that it had."""
         end = place.start + math.prod(place.shape)
         parts = self._mapped(place.stored)[:, place.start : end]
-        return joined(parts, np.dtype(place.stored)).reshape(place.shape).astype(place.shown)
+        return join_planes(parts, np.dtype(place.stored)).reshape(place.shape).astype(place.shown)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -141,7 +141,7 @@ def whole_file(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) 
     return b"".join([head, *(np.ascontiguousarray(arrays[name]).tobytes() for name in places)])
 
 
-def mapped(
+def map_file(
     file: Path, shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]
 ) -> dict[str, NDArray[Any]]:
     """Create a safetensors file of float32 arrays of these shapes, and map them."""
@@ -177,7 +177,7 @@ def _head(
     return struct.pack("<Q", len(text)) + text, places, end
 
 
-def joined(parts: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
+def join_planes(parts: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the array whose first bytes, second bytes and so on a recording has side by side."""
     return np.ascontiguousarray(np.moveaxis(parts, 0, -1)).view(dtype)[..., 0]
 

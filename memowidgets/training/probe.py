@@ -59,7 +59,7 @@ Numbers = dict[str, list[float]]
 
 
 @apart()
-def made_probe(
+def make_probe(
     model: Model, data: Dataset, rows: NDArray[np.int64], settings: Settings, n_members: int
 ) -> Probe:
     """Return what the user's functions in a recipe do; empty if it has none.
@@ -179,7 +179,7 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
     if not stored:
         return
     model, settings = recipe.model, recipe.settings
-    here = made_probe(model, recipe.data, design.pool, settings, len(design.members))
+    here = make_probe(model, recipe.data, design.pool, settings, len(design.members))
     if found := first_apart(stored, here):
         raise StoreError(
             "a function of the run does something else here than where the run was begun: "

@@ -11,7 +11,7 @@ import torch
 
 import memowidgets as mw
 from memowidgets.audit.runs.identity import (
-    described_training,
+    describe_training,
     read_manifest,
     same_run,
 )
@@ -303,4 +303,4 @@ def test_recorded_audits_open_on_any_processor(name, precision, here, processor)
 )
 def test_only_a_device_without_an_exact_order_repeats_to_rounding(deterministic, device, repeats):
     settings = mw.TrainingConfig(deterministic=deterministic).resolved({})
-    assert described_training(settings, 0, "float32", device).get("repeats") == repeats
+    assert describe_training(settings, 0, "float32", device).get("repeats") == repeats

@@ -17,7 +17,7 @@ import memowidgets as mw
 from memowidgets.models.torch_classifier import _usual_layers
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
-from memowidgets.training.probe import made_probe
+from memowidgets.training.probe import make_probe
 from tests.training.small import Inline
 
 
@@ -323,7 +323,7 @@ def test_a_module_that_is_refused_leaves_the_part_that_it_shares_as_it_was(data)
     )
     settings = mw.TrainingConfig().resolved(model.training_defaults)
     with pytest.raises(ValueError, match="that it returned before"):
-        made_probe(model, data, np.arange(8), settings, 8)
+        make_probe(model, data, np.arange(8), settings, 8)
     for name, values in shared.state_dict().items():
         torch.testing.assert_close(values, before[name], rtol=0, atol=0)
 

@@ -20,7 +20,7 @@ from memowidgets.audit.runs import identity
 from memowidgets.checks import has_form
 from memowidgets.store import FORMAT, StoreError
 from memowidgets.training import probe
-from memowidgets.training.probe import PROBE, first_apart, made_probe
+from memowidgets.training.probe import PROBE, first_apart, make_probe
 from tests.training import user_programs
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ def process(program: Path, *arguments: object, **environment: str) -> Any:
 def probe_of(data, make=small, **training: Any) -> dict[str, Any]:
     model = mw.models.TorchClassifier(make)
     settings = mw.TrainingConfig(**training).resolved(model.training_defaults)
-    return made_probe(model, data, ROWS, settings, 30)
+    return make_probe(model, data, ROWS, settings, 30)
 
 
 # one thing changed between two processes
@@ -358,7 +358,7 @@ def test_the_probe_changes_no_random_state_and_no_mode(data):
 def test_built_in_models_and_settings_need_no_probe(data):
     model = mw.models.ConvNet(4)
     settings = mw.TrainingConfig().resolved(model.training_defaults)
-    assert made_probe(model, data, ROWS, settings, 30) == {}
+    assert make_probe(model, data, ROWS, settings, 30) == {}
 
 
 def test_the_probe_is_small_holds_no_sample_and_is_json(data):
@@ -642,7 +642,7 @@ def test_a_model_in_memory_is_asked_with_its_own_weights(monkeypatch):
     def probed():
         model = mw.models.SequenceClassifier.from_model(given, scratch._reader)
         settings = mw.TrainingConfig().resolved(model.training_defaults)
-        return made_probe(model, data, np.arange(20), settings, 20)
+        return make_probe(model, data, np.arange(20), settings, 20)
 
     assert probed() == {}  # all of it is of transformers, and known by its weights
     block = given.model.layers[0]

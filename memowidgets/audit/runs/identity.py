@@ -20,7 +20,7 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
-from memowidgets.training.probe import PROBE, first_apart, made_probe
+from memowidgets.training.probe import PROBE, first_apart, make_probe
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
@@ -35,11 +35,11 @@ _ALWAYS = ("epochs", "checkpoint_every", "batch_size", "lr", *_FUNCTIONS)
 # the description
 
 
-def described_model(
+def describe_model(
     model: Model, data: Dataset, design: Design, settings: Settings
 ) -> dict[str, Any]:
     """Return the part of a manifest that identifies a model, and what user code does."""
-    probe = made_probe(model, data, design.pool, settings, len(design.members))
+    probe = make_probe(model, data, design.pool, settings, len(design.members))
     return {
         "model": dict(model.describe(data)),
         "model_source": model.source,
@@ -48,7 +48,7 @@ def described_model(
     }
 
 
-def described_training(
+def describe_training(
     settings: Settings, seed: int, precision: str, device: str | None = None
 ) -> dict[str, Any]:
     """Return the part of a manifest that says how a model is trained, and with what.
@@ -66,12 +66,12 @@ def described_training(
     }
 
 
-def described_data(data: Dataset, design: Design, held_out: Dataset | None) -> dict[str, Any]:
+def describe_data(data: Dataset, design: Design, held_out: Dataset | None) -> dict[str, Any]:
     """Return the part of a manifest that identifies data and split: digests and ids, no sample."""
     aside = None if held_out is None else held_out_digest(held_out)
     labels = None if held_out is None else digest(held_out.labels.tolist())
     return {
-        **described_samples(data),
+        **describe_samples(data),
         "members": digest(design.members.tolist()),
         "pool": digest(design.pool.tolist()),
         "held_out": aside,
@@ -79,7 +79,7 @@ def described_data(data: Dataset, design: Design, held_out: Dataset | None) -> d
     }
 
 
-def described_samples(data: Dataset) -> dict[str, Any]:
+def describe_samples(data: Dataset) -> dict[str, Any]:
     """Return what identifies a dataset, as a part of the manifest."""
     return {
         "data": {
@@ -161,12 +161,12 @@ def same_run(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     there["precision"] = stored.get("precision", there["precision"])
     if here["precision"] == "auto":  # it means what it meant where the run was begun
         here["precision"] = there["precision"]
-    splits = ({part: each.get(part) for part in _OF_SPLIT} for each in (stored, given))
+    split, given_split = ({part: each.get(part) for part in _OF_SPLIT} for each in (stored, given))
     return (
         data_apart(stored, given)
         or model_apart(stored, given)
         or _first_apart(there, here, "training ")
-        or _first_apart(*splits)
+        or _first_apart(split, given_split)
         or _forks_apart(stored, given)
     )
 
@@ -277,7 +277,9 @@ def settle(
         If it contains another one. The message names the difference.
     """
     arrays = _design_arrays(trained_on, design)
-    if run.is_empty:  # the manifest comes first, because another process may do the same now
+    if not run.has_file(
+        MANIFEST
+    ):  # the manifest comes first, because another process may do the same now
         run.write_manifest({**manifest, "design": digest_of_arrays(arrays)})
     stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))

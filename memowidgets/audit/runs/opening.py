@@ -85,9 +85,9 @@ def begun_run(
     used = device_of(model, device)
     precision = resolve_precision(torch_device(used), settings.precision)
     manifest = {
-        **identity.described_training(settings, seed, precision, used),
-        **identity.described_model(model, data, design, settings),
-        **identity.described_data(data, design, aside),
+        **identity.describe_training(settings, seed, precision, used),
+        **identity.describe_model(model, data, design, settings),
+        **identity.describe_data(data, design, aside),
     }
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.settle(run, manifest, trained_on, design)
@@ -151,15 +151,15 @@ def _found(
     if data is None or candidate is None:
         return data, candidate
     settings = Settings.read(manifest["training"])
-    here = identity.described_model(candidate, data, design, settings)
+    here = identity.describe_model(candidate, data, design, settings)
     if model is not None:
         same = ("held_out", "held_out_labels", "fork")
         identity.check_same(
             manifest,
             {
-                **identity.described_training(settings, manifest["seed"], manifest["precision"]),
+                **identity.describe_training(settings, manifest["seed"], manifest["precision"]),
                 **here,
-                **identity.described_data(data, design, None),
+                **identity.describe_data(data, design, None),
                 **{key: manifest.get(key) for key in same},
             },
             str(run.path),
@@ -178,7 +178,7 @@ def _check_given(
     if model is not None:
         check_model(model)
     if data is not None and (
-        apart := identity.data_apart(manifest, identity.described_samples(data))
+        apart := identity.data_apart(manifest, identity.describe_samples(data))
     ):
         raise ValueError(f"these are not the data of {run.path}: {apart}")
     if held_out is not None:
@@ -205,8 +205,8 @@ def data_again(manifest: Mapping[str, Any]) -> Dataset | None:
         return None
     if source["arguments"].get("n", n) != n:
         return None
-    made: Dataset | None = _made(_DATA[source["loader"]], source["arguments"])
-    if made is None or identity.data_apart(manifest, identity.described_samples(made)):
+    made: Dataset | None = _make(_DATA[source["loader"]], source["arguments"])
+    if made is None or identity.data_apart(manifest, identity.describe_samples(made)):
         return None
     return made
 
@@ -218,11 +218,11 @@ def _model_again(source: Any, data: Dataset | None) -> Model | None:
     needs_data = source["model"] in _OF_DATA
     if needs_data and data is None:
         return None
-    made: Model | None = _made(_MODELS[source["model"]], source["arguments"], *[data] * needs_data)
+    made: Model | None = _make(_MODELS[source["model"]], source["arguments"], *[data] * needs_data)
     return made
 
 
-def _made(make: Callable[..., Any], arguments: Mapping[str, Any], *data: Any) -> Any:
+def _make(make: Callable[..., Any], arguments: Mapping[str, Any], *data: Any) -> Any:
     """Return what a function makes of arguments that anybody may have written; None if nothing."""
     with suppress(Exception):
         return make(*data, **arguments)

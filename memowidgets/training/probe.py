@@ -151,10 +151,10 @@ def _bound(name: str, stored: Mapping[str, Any], here: Mapping[str, Any]) -> flo
     if name.startswith(WEIGHTS):
         return 0.0
     if name.startswith(_FIRST):
-        *shape, _ = stored["numbers"][name.replace(_FIRST, WEIGHTS)]
+        *shape, _ = stored["numbers"].get(name.replace(_FIRST, WEIGHTS), [1.0])
         return _BOUND if is_same else _SIGMAS / math.sqrt(max(1.0, math.prod(shape)))
     if name.startswith("training"):
-        in_double = stored["numbers"][_BITS] == [64.0]
+        in_double = stored["numbers"].get(_BITS) == [64.0]
         return math.inf if not is_same else _BOUND if in_double else _ROUNDED
     return _BOUND if is_near or not name.startswith("module") else _ROUNDED
 

@@ -277,9 +277,7 @@ def settle(
         If it contains another one. The message names the difference.
     """
     arrays = _design_arrays(trained_on, design)
-    if not run.has_file(
-        MANIFEST
-    ):  # the manifest comes first, because another process may do the same now
+    if not run.has_file(MANIFEST):  # it comes first: another process may do the same now
         run.write_manifest({**manifest, "design": digest_of_arrays(arrays)})
     stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))

@@ -138,7 +138,8 @@ def whole_file(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) 
     """Return the bytes of a safetensors file; those of equal arrays and metadata are equal."""
     kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
     head, places, _ = _head(kinds, metadata)
-    return b"".join([head, *(np.ascontiguousarray(arrays[name]).tobytes() for name in places)])
+    parts = (np.ascontiguousarray(arrays[name]).reshape(-1) for name in places)
+    return b"".join([head, *(part.view(np.uint8).data for part in parts)])
 
 
 def map_file(

@@ -26,7 +26,7 @@ import memowidgets as mw
 from benchmarks.measure import Namespace, Row
 from benchmarks.recording import export
 from memowidgets.evaluation import Evaluation
-from memowidgets.store import RunDirectory
+from memowidgets.store import run_at
 
 VARIANCES = ("shrunk", "per-sample", "global")
 ETA, ETAS = 4.0, (4.0, 6.0, 8.0, 10.0)
@@ -354,7 +354,7 @@ def main() -> None:
         _shadow(audit, arguments, design)
     if recording.references:
         audit.run_references(recording.references, processes=arguments.processes)
-    run = RunDirectory.existing(audit.path)
+    run = run_at(audit.path)
     files = (run.path / "shadows").rglob("*.safetensors")
     names = [str(file.relative_to(run.path).with_suffix("")) for file in files]
     seconds = [float(run.read_tensors(name).metadata["seconds"]) for name in names]

@@ -80,15 +80,7 @@ def _add_report(report: argparse.ArgumentParser) -> None:
     samples = "include the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
     report.add_argument("--overwrite", action="store_true", help="replace existing files")
-    _add_places(report)
     report.set_defaults(run=_report, parser=report)
-
-
-def _add_places(command: argparse.ArgumentParser) -> None:
-    """Add options for local data and models, which are not read just because a run names them."""
-    said = "file or folder that the run's {} loaded from"
-    command.add_argument("--data", type=Path, metavar="PATH", help=said.format("data were"))
-    command.add_argument("--model", type=Path, metavar="PATH", help=said.format("model was"))
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
@@ -121,7 +113,7 @@ def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands.runs import check_free, check_samples, refusing
 
     check_free(chosen.page, overwrite=chosen.overwrite)
-    audit = opened(chosen.run_dir, chosen.data, chosen.model)
+    audit = opened(chosen.run_dir)
     if chosen.include_samples:
         check_samples(audit)
     with refusing(chosen.run_dir):

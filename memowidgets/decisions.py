@@ -97,6 +97,8 @@ class DecisionLog:
         Whether the samples are texts or questions. Only those can be anonymised.
     class_names : sequence of str, optional
         Names of the classes that a sample can be relabelled to. By default any name is valid.
+    folder : str
+        Where in the run directory the decisions are, with a slash at its end.
 
     Attributes
     ----------
@@ -127,9 +129,10 @@ class DecisionLog:
         *,
         texts: bool = True,
         class_names: Sequence[str] | None = None,
+        folder: str = "",
     ) -> None:
         self._texts, self._class_names = texts, class_names
-        self._run, self._ids = run, known
+        self._run, self._ids, self._file = run, known, f"{folder}{FILE}"
         self._seen: tuple[Any, Table] = (None, {})  # state of the file, and what it held
         self._table: Table | None = None
         self._unkept: Table = {}
@@ -323,10 +326,10 @@ class DecisionLog:
 
     def _stored(self, run: RunDirectory) -> Table:
         """Return all decisions in the file, which is read again only if it is another one."""
-        state = run.state(FILE, "")
+        state = run.state(self._file, "")
         if not state or state != self._seen[0]:
-            text = run.read_text(FILE)
-            self._seen = state, {} if text is None else from_csv(text, str(run.path / FILE))
+            text = run.read_text(self._file)
+            self._seen = state, {} if text is None else from_csv(text, str(run.path / self._file))
         return dict(self._seen[1])
 
     def _written(self, run: RunDirectory) -> Table:
@@ -336,7 +339,7 @@ class DecisionLog:
             try:
                 with run.lock("decisions"):
                     table = _applied(self._stored(run), self._unkept)
-                    run.write_text(FILE, to_csv(table))
+                    run.write_text(self._file, to_csv(table))
                     return table
             except LockedError:
                 if time.monotonic() > end:
@@ -517,10 +520,11 @@ def _checked_note(note: str) -> str:
 # decisions on the samples of an audit, and the dataset that they leave
 
 
-def log_of(data: Dataset, run: RunDirectory | None = None) -> DecisionLog:
+def log_of(data: Dataset, run: RunDirectory | None = None, folder: str = "") -> DecisionLog:
     """Return the decisions on these samples: those of a run directory, or new ones in memory."""
     texts = isinstance(data, MCQDataset | TextDataset | WithheldDataset)
-    return DecisionLog(run, data.ids, texts=texts, class_names=data.class_names)
+    names = data.class_names
+    return DecisionLog(run, data.ids, texts=texts, class_names=names, folder=folder)
 
 
 def kept(data: Dataset, log: DecisionLog, texts: Mapping[str, Any] | None = None) -> Dataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import stat
@@ -13,10 +12,8 @@ from pathlib import Path
 
 UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 _LARGEST_READ = 2**30  # bytes; the manifest of a million samples has a twentieth of it
 _LONGEST_NAME = 255  # bytes of a name of a file or folder, on all usual file systems
-_LONGEST_PATH = 4095
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFDIR: "a folder",
@@ -73,26 +70,6 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def check_can_be_made(folder: Path) -> None:
-    """Raise what the system would say of a new folder, as far as that is known without making it.
-
-    Raises
-    ------
-    OSError
-        If something else has its name or that of a parent, or the parent cannot be written to.
-    """
-    for place in (folder, *folder.parents):
-        if place.is_dir():
-            wrong = 0 if place == folder or os.access(place, os.W_OK | os.X_OK) else errno.EACCES
-        elif os.path.lexists(place):
-            wrong = errno.EEXIST if place == folder else errno.ENOTDIR
-        else:
-            continue
-        if wrong:
-            raise OSError(wrong, os.strerror(wrong))
-        return
-
-
 def fill(path: Path, content: bytes) -> None:
     """Write a file's content and wait until it is on the disk."""
     path.write_bytes(content)
@@ -129,19 +106,15 @@ def checked_path(path: object) -> Path:
             f"{text!r} cannot be a path; name a file or folder, or '.' for the working folder"
         )
     try:
-        lengths = [len(os.fsencode(part)) for part in Path(text).parts]
+        longest = max((len(os.fsencode(part)) for part in Path(text).parts), default=0)
         found = Path(text).expanduser()
     except (UnicodeEncodeError, RuntimeError):  # a lone surrogate; the home of an unknown user
         raise ValueError(f"{text!a} cannot be a path; name a file or folder") from None
-    for what, length, most in (
-        ("a name", max(lengths, default=0), _LONGEST_NAME),
-        ("all", sum(lengths), _LONGEST_PATH),
-    ):
-        if length > most:
-            raise ValueError(
-                f"{text[:40]!a}… cannot be a path: {what} of it has {length} bytes, and at most "
-                f"{most} are possible; choose a shorter one"
-            )
+    if longest > _LONGEST_NAME:
+        raise ValueError(
+            f"{text[:40]!a}… cannot be a path: a name of it has {longest} bytes, and at most "
+            f"{_LONGEST_NAME} are possible; choose a shorter one"
+        )
     return found
 
 
@@ -205,17 +178,3 @@ def check_outside_runs(path: str | os.PathLike[str]) -> None:
                 f"{path} lies in the run directory {folder}, which holds only what the run itself "
                 "writes: choose a place outside of it"
             )
-
-
-def size_in_words(n: float) -> str:
-    """Return a number of bytes in words.
-
-    Examples
-    --------
-    >>> size_in_words(812), size_in_words(40_300), size_in_words(1_250_000)
-    ('812 B', '40 kB', '1.2 MB')
-    """
-    unit = 0
-    while n >= 1000 and unit < len(_UNITS) - 1:
-        n, unit = n / 1000, unit + 1
-    return f"{n:.0f} {_UNITS[unit]}" if unit < 2 else f"{n:.1f} {_UNITS[unit]}"

@@ -1,4 +1,4 @@
-"""Stamps of a run's files: place, run, digests of the content and of the weights behind it."""
+"""Stamps of a run's files, and digests of what determines their content."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 KEY = "memowidgets"  # key of the stamp in a safetensors file's metadata
-UNKNOWN = "0" * 16  # placeholder for a digest that is written later
 
 # Fields in which two equal runs may differ: where model and data came from, what follows from
 # other fields (the design), and the precision, which is also in each file.
@@ -23,59 +21,9 @@ _LONG = ("ids", "content")
 _SETTLED_NS = 2_000_000_000  # an older file cannot change within one tick of the clock
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """Stamp of a safetensors file of a run.
-
-    Attributes
-    ----------
-    name : str
-        Path of the file in the run directory, without its suffix.
-    run : str
-        Identity of the run, as `fingerprints` returns it. Empty if unknown.
-    of : str
-        Digest of the weights that the file was computed with. Empty if there are none.
-    arrays : dict of str
-        Digest of each array.
-    """
-
-    name: str
-    run: str = ""
-    of: str = ""
-    arrays: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, text: str | None) -> Stamp | None:
-        """Return the stamp in a file's metadata, or None if there is none.
-
-        Raises
-        ------
-        ValueError
-            If the text is not a stamp.
-        """
-        if text is None:
-            return None
-        try:
-            found = cls(**json.loads(text))
-        except TypeError as error:
-            raise ValueError(f"its stamp is broken: {error}") from None
-        arrays: Any = found.arrays  # anyone may have written it
-        texts = [found.name, found.run, found.of]
-        if isinstance(arrays, dict):
-            texts += arrays.values()
-        if not isinstance(arrays, dict) or not all(isinstance(t, str) for t in texts):
-            raise ValueError("its stamp is broken: name, run, of and the digests must be texts")
-        return found
-
-    @property
-    def text(self) -> str:
-        """Return the text that is written into the metadata."""
-        return json.dumps(asdict(self))
-
-    @property
-    def content(self) -> str:
-        """Return a digest of all arrays."""
-        return digest(sorted(self.arrays.items()))
+def stamp_of(run: str, of: str) -> str:
+    """Return the stamp of a file with arrays: identity of its run, digest of the weights behind."""
+    return json.dumps({"run": run, "of": of})
 
 
 def digest_of(*parts: str | bytes | memoryview) -> str:
@@ -105,7 +53,7 @@ def array_digest(array: NDArray[Any]) -> str:
 
 def digest_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
     """Return a digest of named arrays, whatever their order."""
-    return Stamp("", arrays={name: array_digest(array) for name, array in arrays.items()}).content
+    return digest(sorted((name, array_digest(array)) for name, array in arrays.items()))
 
 
 def fingerprints(manifest: Mapping[str, Any]) -> tuple[str, str]:

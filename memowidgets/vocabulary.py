@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 SPOKEN = {
     "psmi": "PSMI",
     "loss": "Log-probability",
@@ -225,3 +226,17 @@ def memorised(n: float, expected: float | None, positives: str = "memorised") ->
     """
     known = "" if expected is None or not n else f", {truly(expected)}"
     return f"{n:.4g} {positives}{known}" if n < 1000 else f"{whole(n)} {positives}{known}"
+
+
+def size_in_words(n: float) -> str:
+    """Return a number of bytes in words.
+
+    Examples
+    --------
+    >>> size_in_words(812), size_in_words(40_300), size_in_words(1_250_000)
+    ('812 B', '40 kB', '1.2 MB')
+    """
+    unit = 0
+    while n >= 1000 and unit < len(_UNITS) - 1:
+        n, unit = n / 1000, unit + 1
+    return f"{n:.0f} {_UNITS[unit]}" if unit < 2 else f"{n:.1f} {_UNITS[unit]}"

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import memowidgets as mw
 from memowidgets.decisions import Decision, DecisionLog, from_csv, kept, log_of, to_csv
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import RunDirectory, StoreError, run_at
 from tests.audit.conftest import small_audit, small_data
 
 pytestmark = pytest.mark.filterwarnings("ignore:only members of the target:UserWarning")
@@ -176,7 +176,7 @@ def test_undo_takes_back_what_one_decided_and_not_what_another_did_since(run):
 def test_a_read_only_run_keeps_decisions_in_memory(run):
     DecisionLog(run).decide(["a"], "keep")
     run.write_manifest({})
-    log = DecisionLog(RunDirectory.existing(run.path, read_only=True))
+    log = DecisionLog(run_at(run.path, read_only=True))
     assert log.decide(["b"], "remove") == 1
     assert "recording" in log.problem
     assert {name: made.decision for name, made in log.table().items()} == {

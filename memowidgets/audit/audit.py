@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import evaluation
 from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
 from memowidgets.audit.numbers import definitions, judge, scores, truth
-from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
+from memowidgets.audit.run import (
+    Run,
+    check_request,
+    checked_part,
+    folder_of,
+    set_of_design,
+)
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.fork import check_start, warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
@@ -139,8 +145,8 @@ class Audit:
     def open(
         cls,
         path: str | os.PathLike[str],
-        data: Dataset | str | os.PathLike[str] | None = None,
-        model: Model | str | os.PathLike[str] | None = None,
+        data: Dataset | None = None,
+        model: Model | None = None,
         held_out: Dataset | None = None,
         device: str = "auto",
     ) -> Self:
@@ -150,15 +156,13 @@ class Audit:
         ----------
         path : path-like
             The run directory.
-        data : Dataset or path-like, optional
-            The run's data, or the file or folder that they were loaded from. For a fork, the data
-            of its parent will do: it takes its own samples from them, by id. Bundled and
-            generated data, and those of the hub that lie on this machine, are made again
-            without it. A path that the run names is never read unless you pass it. Without the
+        data : Dataset, optional
+            The run's data. For a fork, the data of its parent will do: it takes its own samples
+            from them, by id. Bundled and generated data are made again without it. Without the
             data, everything that was computed can be read, but nothing new can be computed, and
             samples show as ids.
-        model : Model or path-like, optional
-            The run's model, or the folder that it was loaded from; as for `data`. An audit from
+        model : Model, optional
+            The run's model. The networks of memowidgets are made again without it. An audit from
             arrays has none.
         held_out : Dataset, optional
             The held-out samples, where they were a dataset of their own.
@@ -175,11 +179,6 @@ class Audit:
             If there is no run, it is broken, or the data are not the run's.
         ValueError
             If the model is not the run's.
-
-        Warns
-        -----
-        UserWarning
-            If the run names a path for its data or model; the message says what to pass.
         """
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
@@ -1188,7 +1187,7 @@ class Audit:
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
         made = self.of(run)
-        log = log_of(run.data, run.folder_of(shadows.key, index))
+        log = log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
         vars(made).update(_index=int(index), _key=shadows.key, _log=log)
         return made
 

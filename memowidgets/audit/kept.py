@@ -84,10 +84,9 @@ class ScorePlace(NamedTuple):
             If the file cannot be used, and `warns`.
         """
         name, of = f"{self.folder}/{layer}/{metric}", self.weights or None
-        why_not = self.run.why_not(name, of, ("score",))
         if warns:
-            warn_of(why_not)
-        if why_not is not None or not self.run.has(name, of):
+            warn_of(self.run.why_not(name, of))
+        if not self.run.has(name, of):
             return None
         kept = self.run.read_tensors(name, of)
         return kept if kept.metadata.get(_METHOD) == str(METHODS.get(metric, 1)) else None

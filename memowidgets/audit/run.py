@@ -426,8 +426,6 @@ class Run:
         name, made = f"{_FIRST}/{record.name}", self.kept_forward(record)
         if not (made.exists and self.run.has(name)):
             return None
-        if self.run.why_not(name, arrays=("gap",)) is not None:
-            return None
         file = self.run.read_tensors(name)
         is_own = file.metadata.get("target") == self._own_digest(record, made)
         return np.array(file["gap"]) if is_own else None
@@ -446,20 +444,16 @@ class Run:
             ("own gaps", record.name), state, lambda: array_digest(gaps().astype(np.float32))
         )
 
-    def folder_of(self, key: str, index: int) -> RunDirectory:
-        """Return the folder of a shadow model as the target."""
-        return self.run.part(f"targets/{key}/{index:04d}")
-
     def _shadow(self, shadows: ShadowSet, index: int) -> OneModel:
         """Return a shadow model, with the scores of this very model as the target."""
         shadows.check(index)
-        file, folder = shadows.file(index), self.folder_of(shadows.key, index)
+        file, folder = shadows.file(index), folder_of(shadows.key, index)
         model = digest([file.metadata, array_digest(file["members"])])  # as in a recording
         state = shadows.state_of(index)
         cache = self._cache.of(("target", shadows.key, index), state, Cache)
 
         def files(record: Record, _layer: str) -> ScorePlace:
-            return ScorePlace(folder, f"scores/{model}/{record.name}", model)
+            return ScorePlace(self.run, f"{folder}/scores/{model}/{record.name}", model)
 
         scores = KeptScores(cache, files, read_only=self.run.read_only)
         return OneModel(file, file.metadata.get("forward"), state, scores, cache)
@@ -510,7 +504,7 @@ class Run:
             if self._kept_first(record) is not None:
                 return
             name = f"{_FIRST}/{record.name}"
-            warn_of(self.run.why_not(name, arrays=("gap",)))
+            warn_of(self.run.why_not(name))
             noted = {"target": self._own_digest(record, made)}
             gaps = self.gaps_of(record, self.design.pool)
             self.run.write_tensors(name, {"gap": gaps}, noted)
@@ -590,6 +584,11 @@ class Run:
             )
         check_available(torch_device(self.device), self.precision)
         return Recipe(model, self.data, self.training, self.device, self._anywhere)
+
+
+def folder_of(key: str, index: int) -> str:
+    """Return the place of what belongs to a shadow model as the target."""
+    return f"targets/{key}/{index:04d}"
 
 
 def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> Names:

@@ -356,10 +356,10 @@ def _begun(
         "model": about,
         "model_source": None,
         "layers": list(looker.layer_names),
-        **identity.described_training(settings, seed, settings.precision),
-        **identity.described_data(data, design, held_out),
+        **identity.describe_training(settings, seed, settings.precision),
+        **identity.describe_data(data, design, held_out),
     }
-    manifest = identity.begun(run, manifest, data, design, at_once=False)
+    manifest = identity.settle(run, manifest, data, design)
     return Run(run, manifest, None, data, held_out, design, "cpu")
 
 

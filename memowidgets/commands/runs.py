@@ -9,10 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memowidgets.files import size_in_words
-from memowidgets.store import MANIFEST, NotThereError, StoreError, run_at
+from memowidgets.store import MANIFEST, StoreError, run_at
 from memowidgets.visible import visible
-from memowidgets.vocabulary import percent
+from memowidgets.vocabulary import percent, size_in_words
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
@@ -108,34 +107,20 @@ def refusing(path: Path) -> Iterator[None]:
         ) from None
 
 
-def opened(path: Path, data: Path | None = None, model: Path | None = None) -> Audit:
+def opened(path: Path) -> Audit:
     """Return the audit in a run directory; its report contains its warnings.
-
-    Parameters
-    ----------
-    path : Path
-        The run directory.
-    data, model : Path, optional
-        Where its data and model were loaded from. They are read only if they are given.
 
     Raises
     ------
     CommandError
         If the run cannot be opened.
     """
-    of_arrays = checked_run(path)[0] == _ARRAYS
-    given = [f"--{name}" for name, at in (("data", data), ("model", model)) if at is not None]
-    out = f"leave {' and '.join(given)} out"
-    if of_arrays and given:
-        raise CommandError(f"{path} holds an audit of arrays, which come from no path: {out}")
+    checked_run(path)
     with refusing(path), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         from memowidgets.audit import Audit
 
-        try:
-            return Audit.open(path, data=data, model=model)
-        except NotThereError as error:
-            raise CommandError(f"{error.said}: pass the run's own, or {out}") from None
+        return Audit.open(path)
 
 
 def check_samples(audit: Audit) -> None:
@@ -150,9 +135,8 @@ def check_samples(audit: Audit) -> None:
 
     if isinstance(audit.data, WithheldDataset):
         raise CommandError(
-            "--include-samples: the samples are not at hand, only their ids; add --data PATH, the "
-            "file or folder that they were loaded from. Samples that were made in Python can be "
-            "shown from Python alone"
+            "--include-samples: the samples are not at hand, only their ids; in Python, an "
+            "audit that is opened with its data makes a report with samples"
         )
 
 

@@ -12,12 +12,13 @@ from memowidgets.store.errors import (
     StoreError,
     without_advice,
 )
-from memowidgets.store.packed import PackedFile, PackedRun, pack, run_at
+from memowidgets.store.packed import RECORDING, PackedRun, run_at
 from memowidgets.store.tensors import Tensors, put_rows
 
 __all__ = [
     "FORMAT",
     "MANIFEST",
+    "RECORDING",
     "Absent",
     "BrokenError",
     "ForeignError",
@@ -25,12 +26,10 @@ __all__ = [
     "MissingError",
     "NotThereError",
     "OutsideError",
-    "PackedFile",
     "PackedRun",
     "RunDirectory",
     "StoreError",
     "Tensors",
-    "pack",
     "put_rows",
     "run_at",
     "without_advice",

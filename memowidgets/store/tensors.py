@@ -1,4 +1,4 @@
-"""Arrays in safetensors files: read and written through memory mappings, compared with digests."""
+"""Arrays in safetensors files, read and written through memory mappings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,15 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import opened, state_of
-from memowidgets.stamps import (
-    KEY,
-    Stamp,
-    array_digest,
-    digest,
-    digest_of_arrays,
-    is_settled,
-)
-from memowidgets.store.errors import BrokenError, MissingError, StoreError
+from memowidgets.stamps import KEY, digest
+from memowidgets.store.errors import MissingError, StoreError
 from memowidgets.visible import quoted
 
 _DTYPES = {
@@ -38,6 +30,7 @@ _DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
+_NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
 
 
 class _Place(NamedTuple):
@@ -47,14 +40,12 @@ class _Place(NamedTuple):
     start: int
     shape: tuple[int, ...]
     shown: str
-    digest: str
 
 
 class Tensors(Mapping[str, NDArray[Any]]):
     """The arrays of one safetensors file, memory-mapped, so that only what is used is read.
 
-    An array is compared with its digest when it is first used. A recording holds many of them in
-    one file: `packed` reads that.
+    A recording holds many such files in one: `packed` reads that.
 
     Parameters
     ----------
@@ -65,15 +56,24 @@ class Tensors(Mapping[str, NDArray[Any]]):
     ----------
     metadata : dict of str
         Text that was written with the arrays.
-    stamp : Stamp or None
-        The file's stamp. None for weights, which are written as other tools read them.
+    run : str or None
+        Identity of the run that the file belongs to, empty if unknown. None: it has no stamp.
+    of : str
+        Digest of the weights behind the arrays. Empty if there are none.
+    state : tuple of int
+        State of the file whose header was read.
+
+    Raises
+    ------
+    ValueError, LookupError, TypeError
+        If the file or its stamp is broken.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        header, self._start, self._state = _header(path)
+        header, self._start, self.state = _header(path)
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
-        self.stamp = Stamp.read(self.metadata.pop(KEY, None))
+        self.run, self.of = _stamp(self.metadata.pop(KEY, None))
         self._entries: dict[str, dict[str, Any]] = header
         self._names: Mapping[str, object] = header
         self._packed: dict[str, _Place] | None = None
@@ -90,40 +90,29 @@ class Tensors(Mapping[str, NDArray[Any]]):
             If the file is not one that `pack` wrote for this run.
         """
         whole = cls(path)
-        if whole.stamp is None or whole.stamp.run != run:
+        if whole.run != run:
             raise ValueError("it belongs to another run")
         content = json.loads(whole.metadata["packed"])
-        if digest(content) != whole.stamp.of:
+        if digest(content) != whole.of:
             raise ValueError("its table of contents was changed")
         found = {}
         for name, about in content["files"].items():
             one = found[name] = copy(whole)
-            one._names = one._packed = {k: _Place(*place) for k, place in about["arrays"].items()}
-            digests = {key: place.digest for key, place in one._packed.items()}
-            one.metadata, one.stamp = about["metadata"], Stamp(name, run, about["of"], digests)
+            one._names = one._packed = {k: _Place(*v[:4]) for k, v in about["arrays"].items()}
+            one.metadata, one.of = about["metadata"], about["of"]
         return found, content["notes"]
-
-    def is_current(self) -> bool:
-        """Return whether the file is certainly the one whose header was read."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return False
-        return state_of(found) == self._state and is_settled(found)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self:
             raise MissingError(f"{self._path} lacks {quoted(name)}")
-        array = self._mapped(name) if self._packed is None else self._unpacked(self._packed[name])
-        self._verify(name, array)
-        return array
+        return self._mapped(name) if self._packed is None else self._unpacked(self._packed[name])
 
     def _mapped(self, name: str) -> NDArray[Any]:
         entry = self._entries[name]
         dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
         offset = self._start + entry["data_offsets"][0]
         with opened(self._path) as file:  # another file's header would be misread
-            if state_of(os.fstat(file.fileno())) != self._state:
+            if state_of(os.fstat(file.fileno())) != self.state:
                 raise StoreError(f"{self._path} was replaced while it was read; call again")
             if 0 in shape:
                 return np.empty(shape, dtype)
@@ -133,43 +122,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         """Return a packed array in memory, in the type that it had."""
         end = place.start + math.prod(place.shape)
         parts = self._mapped(place.stored)[:, place.start : end]
-        return joined(parts, np.dtype(place.stored)).reshape(place.shape).astype(place.shown)
-
-    def check(self, *names: str) -> None:
-        """Compare arrays with their digests.
-
-        Raises
-        ------
-        StoreError
-            If one differs or is missing.
-        """
-        for name in names:
-            self[name]
-
-    def content(self) -> str:
-        """Return a digest of all arrays in their present state."""
-        return digest_of_arrays(self)
-
-    def _verify(self, name: str, array: NDArray[Any]) -> None:
-        if self.stamp is None:
-            return
-        if self._digest(f"{self.stamp.name}:{name}", array) != self.stamp.arrays.get(name):
-            raise BrokenError(
-                f"{self._path} was changed after it was written ({name!r} differs from its digest)"
-            )
-
-    def _digest(self, name: str, array: NDArray[Any]) -> str:
-        """Return an array's digest, computed once for each state of the file."""
-        key = (str(self._path), self._state, name)
-        found = _digests.get(key)
-        if found is None:
-            found = array_digest(array)
-            with suppress(OSError):
-                if is_settled(self._path.stat()):
-                    _digests[key] = found
-            while len(_digests) > _MOST_DIGESTS:
-                del _digests[next(iter(_digests))]
-        return found
+        return join_planes(parts, np.dtype(place.stored)).reshape(place.shape).astype(place.shown)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -181,68 +134,52 @@ class Tensors(Mapping[str, NDArray[Any]]):
         return name in self._names
 
 
-_digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of (file, state of the file, array)
-_MOST_DIGESTS = 100_000
+def whole_file(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """Return the bytes of a safetensors file; those of equal arrays and metadata are equal."""
+    kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    head, places, _ = _head(kinds, metadata)
+    parts = (np.ascontiguousarray(arrays[name]).reshape(-1) for name in places)
+    return b"".join([head, *(part.view(np.uint8).data for part in parts)])
 
 
-def entries_of(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
-    """Return the header entries of consecutive float32 arrays."""
-    entries, end = {}, 0
-    for name, shape in shapes.items():
-        start, end = end, end + 4 * math.prod(shape)
-        entries[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
-    return entries
-
-
-def head_of(
-    entries: Mapping[str, dict[str, Any]], metadata: Mapping[str, str], stamp: Stamp
-) -> bytes:
-    """Return the bytes before the data of a safetensors file."""
-    whole = {**metadata, KEY: stamp.text}
-    header = json.dumps({"__metadata__": whole, **entries}).encode()
-    header += b" " * (-len(header) % 8)
-    return struct.pack("<Q", len(header)) + header
-
-
-def mapped(
-    file: Path, entries: Mapping[str, dict[str, Any]], head: bytes
+def map_file(
+    file: Path, shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]
 ) -> dict[str, NDArray[Any]]:
-    """Create a safetensors file of the size of its arrays, and map them."""
-    size = max(entry["data_offsets"][1] for entry in entries.values())
+    """Create a safetensors file of float32 arrays of these shapes, and map them."""
+    kinds = {name: (np.dtype("<f4"), tuple(shape)) for name, shape in shapes.items()}
+    head, places, size = _head(kinds, metadata)
     with file.open("wb") as out:
         out.write(head)
         if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now
-            os.posix_fallocate(out.fileno(), out.tell(), size)
+            os.posix_fallocate(out.fileno(), len(head), size)
         else:
-            out.truncate(out.tell() + size)
+            out.truncate(len(head) + size)
     return {
-        name: np.memmap(
-            file,
-            _DTYPES[entry["dtype"]],
-            "r+",
-            len(head) + entry["data_offsets"][0],
-            tuple(entry["shape"]),
-        )
-        for name, entry in entries.items()
+        name: np.memmap(file, "<f4", "r+", len(head) + place, kinds[name][1])
+        for name, place in places.items()
     }
 
 
-def planes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return an array as bytes with an axis in front: all first bytes, all second bytes and so on.
+def _head(
+    kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]], metadata: Mapping[str, str]
+) -> tuple[bytes, dict[str, int], int]:
+    """Return the bytes before the data, where each array begins in them, and their size.
 
-    The high bytes of neighbouring numbers are alike, so this becomes a tenth smaller in a wheel.
+    Arrays of wide numbers come first, so that all are aligned.
     """
-    return np.moveaxis(np.ascontiguousarray(array)[..., None].view(np.uint8), -1, 0)
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    places, end = {}, 0
+    for name, (dtype, shape) in sorted(kinds.items(), key=lambda kind: -kind[1][0].itemsize):
+        places[name], end = end, end + dtype.itemsize * math.prod(shape)
+        offsets = [places[name], end]
+        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": offsets}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text, places, end
 
 
-def joined(parts: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the array that `planes` took apart.
-
-    Examples
-    --------
-    >>> joined(planes(np.array([1.0, 2.5])), np.dtype("f8")).tolist()
-    [1.0, 2.5]
-    """
+def join_planes(parts: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the array whose first bytes, second bytes and so on a recording has side by side."""
     return np.ascontiguousarray(np.moveaxis(parts, 0, -1)).view(dtype)[..., 0]
 
 
@@ -274,6 +211,17 @@ def _neighbours(rows: NDArray[np.int64] | slice) -> slice | None:
     if not len(rows) or (np.diff(rows) != 1).any():
         return None
     return slice(int(rows[0]), int(rows[-1]) + 1)
+
+
+def _stamp(text: str | None) -> tuple[str | None, str]:
+    """Return the run and the weights in a stamp, which anyone may have written."""
+    if text is None:
+        return None, ""
+    found = json.loads(text)
+    run, of = found["run"], found["of"]
+    if not (isinstance(run, str) and isinstance(of, str)):
+        raise TypeError("the run and the weights in its stamp must be texts")
+    return run, of
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:

@@ -11,15 +11,13 @@ import copy
 import itertools
 import math
 import platform
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import has_form
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
@@ -27,7 +25,7 @@ from memowidgets.models.device import apart
 from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.seeds import RandomStates
-from memowidgets.visible import first_line, listed, quoted, visible
+from memowidgets.visible import first_line, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,32 +36,30 @@ if TYPE_CHECKING:
 SAMPLES = 8
 """Number of samples that the module is asked about."""
 
+PROBE = {"torch": str, "machine": str, "device": str, "numbers": {str: [float]}}
+"""Form of a probe in a manifest."""
+
+WEIGHTS = "module weights"
+"""What the shapes of a module's weights are called, and whether each is trained."""
+
+_FIRST, _BITS = "module first values", "training bits"
 _SEED = 20251123
 _BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
-_BOUND_SINGLE = 3e-2  # of gradients in float32, which change where rounding switches a ReLU
-_NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
+_ROUNDED = 3e-2  # of gradients in float32, where rounding switches a ReLU, and on other devices
 _SIGMAS = 6.0  # of the mean or deviation of freshly drawn weights, between versions of torch
+_NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _MOST = 20_000_000  # trained values of which the optimizer is asked about each
 _CUT = 8
 _STEPS = 2
 _PARTS = 256  # of a schedule
 _BLOCK = 65_537  # random numbers that fill all weights
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
-_SAID = {
-    "module": "the module does something else with the same weights",
-    "training": "the module does something else in training mode",
-    "optimizer": "the optimizer takes other steps for the same gradients",
-    "schedule": "the schedule is another one",
-}
-
-FORM = 2  # to be raised with each change of what a probe asks
 Probe = dict[str, Any]
-Numbers = Mapping[str, Sequence[float]]
+Numbers = dict[str, list[float]]
 
 
 @apart()
-def made_probe(
+def make_probe(
     model: Model, data: Dataset, rows: NDArray[np.int64], settings: Settings, n_members: int
 ) -> Probe:
     """Return what the user's functions in a recipe do; empty if it has none.
@@ -84,7 +80,8 @@ def made_probe(
     Returns
     -------
     dict
-        Numbers and texts for a manifest. It contains no value of a sample.
+        Where it was made, and lists of numbers by name. It contains no value of a sample, and of
+        each tensor of a module its size and its product with a seeded one.
 
     Raises
     ------
@@ -94,87 +91,72 @@ def made_probe(
     import torch
 
     version = torch.__version__.partition("+")[0]
-    made_by = {"form": FORM, "torch": version, "machine": platform.machine()}
-    found: Probe = {}
+    made: Probe = {"torch": version, "machine": platform.machine(), "device": "cpu", "numbers": {}}
+    numbers: Numbers = made["numbers"]
     if model.has_user_code(data):
         asked = data.take(rows[:SAMPLES])
-        found = made_by | _module(model, asked)
-        again = made_by | _module(model, asked) if model.draws_weights else found
-        for difference in probe_differences(found, again):
-            raise ValueError(
-                "two modules that the model makes under one seed differ, so shadow models could "
-                f"not be compared with the target: {difference}. Draw random numbers from torch's "
-                "or NumPy's global generator, which are seeded"
-            )
-    numbers: dict[str, list[float]] = found.get("numbers", {})
+        made["device"], found = _module(model, asked)
+        numbers |= found
+        if model.draws_weights:
+            again = {**made, "numbers": _module(model, asked)[1]}
+            if difference := first_apart(made, again):
+                raise ValueError(
+                    "two modules that the model makes under one seed differ, so shadow models "
+                    f"could not be compared with the target: {difference}. Draw random numbers "
+                    "from torch's or NumPy's global generator, which are seeded"
+                )
     if callable(settings.optimizer):
         weights = model.skeleton(data).parameters()
         trained = [tuple(p.shape) for p in weights if p.requires_grad]
         numbers |= _optimizer(settings.optimizer, trained, bool(settings.version))
     if callable(settings.schedule):
-        numbers |= {"schedule factors": _schedule(settings, n_members)}
-    functions = callable(settings.optimizer), callable(settings.schedule)
-    return {**made_by, **found, "numbers": numbers} if found or any(functions) else {}
+        numbers["schedule factors"] = _schedule(settings, n_members)
+    has_functions = numbers or callable(settings.optimizer)
+    return made if has_functions else {}
 
 
-def probe_differences(
-    stored: Mapping[str, Any], here: Mapping[str, Any], *, has_version: bool = False
-) -> list[str]:
-    """Return sentences on how two probes differ; empty if the functions do the same.
+def first_apart(stored: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Return in which part two probes differ, and by what share; empty if they do the same.
 
-    Parts that one of them lacks are not compared. With `has_version`, the user states the version
-    of the module, which stands for it where it cannot be compared.
+    What one of them was not asked about is not compared.
     """
-    if not stored or not here:
-        return []
-    if stored.get("form") != here.get("form"):
-        return ["another version of memowidgets asked its functions in another way"]
-    same_torch = all(stored[key] == here[key] for key in ("torch", "machine"))
-    left_out = set() if same_torch else {"training"}
-    said: list[str] = []
-    if "module" in stored and "module" in here:
-        found = _module_differences(stored["module"], here["module"], same_torch, has_version)
-        said += itertools.islice(found, 1)
-        if said or stored["module"]["on"] != here["module"]["on"]:
-            left_out |= {"module", "training"}
-    for role, sentence in _SAID.items():
-        there, now = (
-            {name: each for name, each in probe["numbers"].items() if name.startswith(role)}
-            for probe in (stored, here)
-        )
-        if role in left_out or not there or not now:
-            continue
-        is_double = role != "training" or stored["module"]["precision"] == "float64"
-        apart = first_apart(there, now, _BOUND if is_double else _BOUND_SINGLE)
-        if apart:
-            said.append(f"{sentence}: the {apart.removeprefix(role).strip()}")
-            left_out.add("training")  # comes after the module, and follows from it
-    return said
-
-
-def first_apart(there: Numbers, here: Numbers, bound: float) -> str:
-    """Return the first name whose numbers differ, and by what share; empty if all agree.
-
-    Gradients and buffers that are 0 but for rounding are compared with the largest.
-    """
-    largest: dict[str, float] = {}
-    for name, values in there.items():
-        largest[_group(name)] = max([largest.get(_group(name), 0.0), *map(abs, values)])
-    for name in {**there, **here}:
-        one, other = (np.array(numbers.get(name, [])) for numbers in (there, here))
+    there, now = stored["numbers"], here["numbers"]
+    both = {_role(name) for name in there} & {_role(name) for name in now}
+    for name in (name for name in {**there, **now} if _role(name) in both):
+        one, other = (np.array(numbers.get(name, [])) for numbers in (there, now))
         if one.shape != other.shape:
-            return f"{name} is there or here alone, or has another length"
+            return f"in the {name} are {one.size} numbers there and {other.size} here"
         size = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0))
-        least = 1e-3 * largest[_group(name)] if " of " in _group(name) else 0.0
-        apart = np.abs(one - other).max(initial=0.0)
-        if not apart <= bound * (size + least):
-            return f"{name} differs by {apart / size:.2%}"
+        differ = np.abs(one - other).max(initial=0.0)
+        if not differ <= _bound(name, stored, here) * (size + _least(name, there)):
+            return f"in the {name} the numbers differ by {differ / size:.2%}"
     return ""
 
 
-def _group(name: str) -> str:
-    """Return what a name begins with, such as "training gradient of "."""
-    return name.partition("'")[0]
+def _role(name: str) -> str:
+    return name.partition(" ")[0]
+
+
+def _least(name: str, numbers: Numbers) -> float:
+    """Return what a gradient or a buffer that is 0 but for rounding is compared with."""
+    group = name.partition("'")[0]
+    alike = (v for key, v in numbers.items() if " of '" in name and key.startswith(group))
+    return 1e-3 * max(map(abs, itertools.chain([0.0], *alike)))
+
+
+def _bound(name: str, stored: Mapping[str, Any], here: Mapping[str, Any]) -> float:
+    """Return the share by which a part may differ."""
+    is_near = stored["device"] == here["device"]
+    is_same = is_near and all(stored[key] == here[key] for key in ("torch", "machine"))
+    if name.startswith(WEIGHTS):
+        return 0.0
+    if name.startswith(_FIRST):
+        *shape, _ = stored["numbers"].get(name.replace(_FIRST, WEIGHTS), [1.0])
+        return _BOUND if is_same else _SIGMAS / math.sqrt(max(1.0, math.prod(shape)))
+    if name.startswith("training"):
+        in_double = stored["numbers"].get(_BITS) == [64.0]
+        return math.inf if not is_same else _BOUND if in_double else _ROUNDED
+    return _BOUND if is_near or not name.startswith("module") else _ROUNDED
 
 
 def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -> None:
@@ -197,47 +179,39 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
     if not stored:
         return
     model, settings = recipe.model, recipe.settings
-    here = made_probe(model, recipe.data, design.pool, settings, len(design.members))
-    found = probe_differences(stored, here, has_version=bool(model.version))
-    if found:
+    here = make_probe(model, recipe.data, design.pool, settings, len(design.members))
+    if found := first_apart(stored, here):
         raise StoreError(
-            f"a function of the run does something else here than where the run was begun: "
-            f"{'; '.join(found)}. Use the same code, or choose another path for the changed code"
+            "a function of the run does something else here than where the run was begun: "
+            f"{found}. Use the same code, or choose another path for the changed code"
         )
-
-
-def is_probe(value: Any) -> bool:
-    """Return whether a part of a manifest has the form that `made_probe` returns, or an older."""
-    if not isinstance(value, dict) or value.get("form") != FORM:
-        return isinstance(value, dict)
-    module = {"on": str, "precision": str, "text": [str], "parameters": {str: (float,) * 4}}
-    whole = has_form(value, {"torch": str, "machine": str, "numbers": {str: [float]}})
-    return whole and ("module" not in value or has_form(value["module"], module))
 
 
 # the module
 
 
-def _module(model: Model, data: Dataset) -> Probe:
-    """Return what a freshly made module is, answers, and does in training, without autocast.
+def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
+    """Return where a freshly made module runs, and what it is, answers, and does in training.
 
     In training mode it runs in float64: in float32 a value near 0 would be on the other side of a
     ReLU with other instructions, which changes gradients by up to a hundredth. A module that cannot
-    run in float64 runs in float32. One that cannot be trained on so few samples has no such part.
+    run in float64 runs in float32. One that cannot be trained on so few samples has 0 bits.
     """
     import torch
 
-    with RandomStates(_SEED).active(), ExitStack() as stack:
+    with RandomStates(_SEED).active():
         module = model.build(data)
         if not all(weights.requires_grad for weights in module.parameters()):
             module = copy.deepcopy(module)  # the frozen part may be every module's
         module = module.float()
-        text = _ADDRESS.sub("0x…", repr(module))
-        initial = {name: _moments(p) for name, p in module.named_parameters()}
+        found: Numbers = {}
+        for name, p in module.named_parameters():
+            found[f"{WEIGHTS} {quoted(name)}"] = [*map(float, p.shape), float(p.requires_grad)]
+            found[f"{_FIRST} {quoted(name)}"] = _moments(p)
         device = next(module.parameters(), torch.empty(0)).device
         labels = torch.arange(len(data), device=device) % len(data.class_names)
         inputs = model.feeder(data, device)(np.arange(len(data)))
-        with torch.autocast(device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False), ExitStack() as stack:
             if model.draws_weights:
                 put_back = _put_back(module)
                 stack.callback(put_back)  # a part may be another module's: it is refused as it was
@@ -251,24 +225,17 @@ def _module(model: Model, data: Dataset) -> Probe:
                     "the module gives logits or losses that are not finite for the first "
                     f"{len(data)} samples; look for a division or a logarithm of 0"
                 )
-            training: dict[str, list[float]] = {}
-            for precision in ("float64", "float32"):
-                module = module.double() if precision == "float64" else module.float()
+            found |= {"module logits": answers.ravel().tolist(), _BITS: [0.0]}
+            for bits, dtype in ((64.0, torch.float64), (32.0, torch.float32)):
+                module = module.double() if bits == 64 else module.float()
                 try:
-                    training = _trained(model, module, _cast(inputs, precision), labels)
+                    trained = _trained(model, module, _cast(inputs, dtype), labels)
                 except (RuntimeError, ValueError, TypeError):
                     continue
+                if np.isfinite(trained["training logits"]).all():
+                    found |= {_BITS: [bits], **trained}
                 break
-    numbers = {"module logits": answers.ravel().tolist()}
-    if not np.isfinite(training.get("training logits", [])).all():
-        training = {}
-    described = {
-        "on": device.type,
-        "precision": precision if training else "",
-        "text": text.splitlines(),
-        "parameters": initial,
-    }
-    return {"module": described, "numbers": {**numbers, **training}}
+    return device.type, found
 
 
 def _asked(
@@ -317,12 +284,10 @@ def _trained(
     return found
 
 
-def _cast(inputs: Any, precision: str) -> Any:
-    import torch
-
+def _cast(inputs: Any, dtype: Any) -> Any:
     if isinstance(inputs, dict):
-        return {name: _cast(value, precision) for name, value in inputs.items()}
-    return inputs.to(getattr(torch, precision)) if inputs.is_floating_point() else inputs
+        return {name: _cast(value, dtype) for name, value in inputs.items()}
+    return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
 
 def _plain(tensor: Tensor) -> NDArray[np.float64]:
@@ -333,10 +298,9 @@ def _plain(tensor: Tensor) -> NDArray[np.float64]:
 
 
 def _moments(weights: Tensor) -> list[float]:
-    """Return mean, deviation and number of the values, and whether they are trained."""
+    """Return mean and deviation of the values."""
     values = _plain(weights)
-    mean, spread = (values.mean(), values.std()) if values.size else (0.0, 0.0)
-    return [float(mean), float(spread), float(values.size), float(weights.requires_grad)]
+    return [float(values.mean()), float(values.std())] if values.size else [0.0, 0.0]
 
 
 def _size_and_place(tensor: Tensor, number: int) -> list[float]:
@@ -383,45 +347,6 @@ def _fill(module: nn.Module) -> None:
             scale = np.float32(math.sqrt(2 / max(1, fan_in)))
             values = _numbers(parameter.shape, i) * scale
             parameter.copy_(torch.from_numpy(np.asarray(values)))
-
-
-def _module_differences(
-    there: Mapping[str, Any], here: Mapping[str, Any], same_torch: bool, has_version: bool
-) -> Iterator[str]:
-    """Yield sentences on what differs between two modules, the plainest first."""
-    if there["on"] != here["on"]:
-        if not has_version:
-            yield (
-                f"the module was compared on {there['on']} and runs on {here['on']} here, where "
-                'its numbers differ by rounding; give the model a version="1", which stands for it'
-            )
-        return
-    weights, own = there["parameters"], here["parameters"]
-    if [*weights] != [*own]:
-        changed = sorted({*weights} ^ {*own})
-        yield f"the module has other weights: {listed(map(quoted, changed), 5) or 'their order'}"
-        return
-    for name, (mean, spread, *kind) in weights.items():
-        mean_here, spread_here, *kind_here = own[name]
-        if kind != kind_here:
-            yield f"{quoted(name)} has {_kind(*kind)} there and {_kind(*kind_here)} here"
-        share = _BOUND if same_torch else _SIGMAS / math.sqrt(max(1.0, kind[0]))
-        bound = share * max(spread, spread_here) + _BOUND * abs(mean)
-        if abs(mean - mean_here) > bound or abs(spread - spread_here) > bound:
-            yield (
-                f"{quoted(name)} begins with mean {mean:.3g} and deviation {spread:.3g} there, "
-                f"{mean_here:.3g} and {spread_here:.3g} here"
-            )
-    lines = [*itertools.zip_longest(there["text"], here["text"], fillvalue="nothing")]
-    lines.append((f"trained in {there['precision']}", f"trained in {here['precision']}"))
-    for before, after in lines if same_torch else []:
-        if before != after:
-            shown = visible(before.strip(), 100), visible(after.strip(), 100)
-            yield f"the module's parts are others: {shown[0]} there, {shown[1]} here"
-
-
-def _kind(n: float, is_trained: float) -> str:
-    return f"{n:.0f} {'trained' if is_trained else 'frozen'} values"
 
 
 # the optimizer and the schedule

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import warn_user
 from memowidgets.metrics.logits import order_warning
 from memowidgets.progress import Progress, shown
+from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
@@ -216,13 +217,12 @@ class Recorder:
         """
         check_whole(module)
         self.follow(steps_per_epoch, total_steps)
-        with self.run.or_nothing():
-            step = self._step_of(unwrapped(module), step, overwrite=overwrite)
-            if self._stop is not None:
-                write_stop(self.run, self._stop)
-            check(step)
-            if not (may_wait and step and self.waits):
-                self.go_on(module, step, progress)
+        step = self._step_of(unwrapped(module), step, overwrite=overwrite)
+        if self._stop is not None:
+            write_stop(self.run, self._stop)
+        check(step)
+        if not (may_wait and step and self.waits):
+            self.go_on(module, step, progress)
         return step
 
     def go_on(self, module: nn.Module, step: int, progress: Progress | None = None) -> None:
@@ -451,12 +451,15 @@ def write_checkpoint(
 
     The record comes last: a checkpoint without one was not finished.
     """
-    name, digest = name_of(epoch), weights.digest
+    name, digest = name_of(epoch), weights.digest or digest_of_arrays(weights.arrays)
     run.forget(forward_of(name), f"scores/{name}")
     for file, content in weights.notes.items():
         run.write_text(f"checkpoints/{name}/{file}", json.dumps(content, indent=1))
     if weights.file:
-        digest = run.write_weights(f"checkpoints/{name}/{weights.file}", weights.arrays)
+        as_others_do = {"format": "pt"}
+        run.write_tensors(
+            f"checkpoints/{name}/{weights.file}", weights.arrays, as_others_do, digest
+        )
     place = forward_of(name) if passes.layer_names else outputs_of(name)
     made_in: dict[str, str] = {}
     with ExitStack() as stack:

@@ -109,7 +109,7 @@ class ShadowSet:
         seen = self.state(), read_choice(self._run).get("trained", {}).get(self.key, 0)
         if self._lost is None or self._lost[0] != seen:
             numbers = self._numbers()
-            faults = [self._run.why_not(self._name(i), arrays=self._needed(i)) for i in numbers]
+            faults = [self._run.why_not(self._name(i)) for i in numbers]
             faults += [f"{self.path_of(i)} is missing" for i in range(seen[1]) if i not in numbers]
             wrong = [fault for fault in faults if fault is not None]
             counted = f"{len(wrong)} of {len(faults)} {self._kind.noun}s"
@@ -324,7 +324,7 @@ class ShadowSet:
         state = self._run.state(name)
         if index not in self._seen or self._seen[index][0] != state:
             try:
-                self._run.read_tensors(name).check(*self._needed(index))
+                self._run.read_tensors(name)
                 broken = False
             except ForeignError:
                 broken = False
@@ -332,14 +332,6 @@ class ShadowSet:
                 broken = True
             self._seen[index] = state, broken
         return self._seen[index][1]
-
-    def _needed(self, index: int) -> list[str]:
-        """Return the names of the arrays for log-LiRA."""
-        try:
-            file = self._run.read_tensors(self._name(index))
-        except StoreError:
-            return []
-        return ["members", *(name for name in file if name.startswith(_GAP))]
 
     def _name(self, index: int | str) -> str:
         return f"{self._folder}/{int(index):04d}"

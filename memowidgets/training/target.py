@@ -317,7 +317,7 @@ class TargetTraining:
         place = self._weights(name)
         if (why := left_out(run)) and not run.has(place):
             raise NotThereError(f"{run.path} {why}", KEEP_ALL, name)
-        return run.read_weights(place, read_record(run, name).weights)
+        return run.read_tensors(place, read_record(run, name).weights or None)
 
     def _trained(self, name: str) -> Learner:
         """Return the module of a checkpoint, in the precision of its recorded pass."""

@@ -123,7 +123,7 @@ class MemorizationCallback(TrainerCallback):
         if not state.is_world_process_zero:
             self._recorder.follow(*course)
             return
-        with self._recorder.run.or_nothing(), preserved(device_of(model)):
+        with preserved(device_of(model)):
             repeated = check_rows(loader, passes)
             passes.check(model)
             self._recorder.start(model, state.global_step, *course, progress=self._progress)

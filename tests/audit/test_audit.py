@@ -99,7 +99,7 @@ def test_captured_layers_are_what_the_module_computes(finished):
 
     recipe = finished.run.recipe()
     learner = Learner(recipe, finished.run.design.members, 0)
-    learner.load_weights(finished.run.run.read_weights("checkpoints/epoch-2/weights", ""))
+    learner.load_weights(finished.run.run.read_tensors("checkpoints/epoch-2/weights"))
     module = learner.module.eval()
     feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
     with torch.no_grad():

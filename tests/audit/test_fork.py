@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import memowidgets as mw
+from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
 from tests.audit.test_run_killed import forked, same_files, wait_for
@@ -29,8 +31,9 @@ def stopped(tmp_path_factory):
     return audit
 
 
-def weights(audit: mw.Audit, name: str) -> bytes:
-    return (Path(audit.path) / f"checkpoints/{name}/weights.safetensors").read_bytes()
+def weights(audit: mw.Audit, name: str) -> str:
+    file = Path(audit.path) / f"checkpoints/{name}/weights.safetensors"
+    return digest_of_arrays(load_file(file))
 
 
 def removed(audit: mw.Audit) -> set[str]:

@@ -561,10 +561,8 @@ def test_the_command_line_knows_arrays(tmp_path, capsys):
 def test_a_broken_file_of_arrays_is_refused(tmp_path):
     audit_of(path=tmp_path / "mine")
     file = tmp_path / "mine" / "arrays.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 255
-    file.write_bytes(content)
-    with pytest.raises(StoreError, match="changed after it was written"):
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(StoreError, match=r"arrays\.safetensors is broken"):
         mw.Audit.open(tmp_path / "mine")
 
 

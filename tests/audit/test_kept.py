@@ -161,7 +161,7 @@ def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
     run, name = held(audit.path), f"forward/{audit.evidence.names.final().name}"
     made = run.read_tensors(name)
     arrays = {key: np.array(made[key]) for key in made}
-    run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2}, made.metadata, made.stamp.of)
+    run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2}, made.metadata, made.of)
     assert not np.allclose(audit.log_lira(), before)
     assert not np.allclose(view.view(*place).probabilities, seen)
 

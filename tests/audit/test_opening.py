@@ -1,10 +1,6 @@
-"""A run names the file of its data and reads it again where it is passed; what is refused."""
+"""A run opens again with the data of its file; what is refused."""
 
 from __future__ import annotations
-
-import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -31,12 +27,19 @@ WORDS = {
 }
 
 
+def read_thrice(path, read):
+    """The data of a file, the same once more, and those after a change."""
+    found = [read(), read()]
+    path.write_text(path.read_text().replace(" 3", " 4"))
+    return *found, read()
+
+
 def texts(folder):
     path = folder / "messages.csv"
     rows = [(text.format(i % 7), label) for i in range(24) for label, text in WORDS.items()]
     pd.DataFrame(rows, columns=["text", "intent"]).to_csv(path, index=False)
-    data = mw.data.TextDataset.from_csv(path, label="intent")
-    return path, data, mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)
+    found = read_thrice(path, lambda: mw.data.TextDataset.from_csv(path, label="intent"))
+    return *found, mw.models.SequenceClassifier.from_scratch(found[0], layers=1, width=16)
 
 
 def questions(folder):
@@ -44,32 +47,26 @@ def questions(folder):
     lines = [f"{i % 2},I {['paid', 'lied'][i % 2]} {i} times." for i in range(60)]
     path.write_text("label,input\n" + "\n".join(lines) + "\n")
     columns = {"question": "input", "answer": "label"}
-    data = mw.data.MCQDataset.from_csv(path, columns=columns, choices=["no", "yes"])
-    return path, data, mw.models.CausalLM.from_scratch(data, layers=1, width=16)
+    read = mw.data.MCQDataset.from_csv
+    found = read_thrice(path, lambda: read(path, columns=columns, choices=["no", "yes"]))
+    return *found, mw.models.CausalLM.from_scratch(found[0], layers=1, width=16)
 
 
 @pytest.mark.parametrize("make", [texts, questions])
 def test_a_run_opens_again_with_its_file(tmp_path, make):
-    path, data, model = make(tmp_path)
+    data, again, changed, model = make(tmp_path)
     audit = mw.Audit(model, data, path=tmp_path / "run", training=SHORT, seed=0, device="cpu")
     audit.train()
     before = audit.score("loss", checkpoint="final")
-    source = json.loads((Path(audit.path) / "manifest.json").read_text())["data"]["source"]
-    assert source["arguments"]["path"] == str(path)
-    with pytest.warns(UserWarning, match="refers to paths outside of itself"):
-        assert isinstance(mw.Audit.open(audit.path).data, mw.data.WithheldDataset)
-    again = mw.Audit.open(audit.path, data=shutil.move(path, tmp_path / "moved.csv"))
-    assert again.data.content_hashes() == data.content_hashes()
-    assert again.data.class_names == data.class_names
-    pd.testing.assert_series_equal(again.score("loss", checkpoint="final"), before)
-    changed = Path(tmp_path / "moved.csv").read_text().replace(" 3", " 4")
-    (tmp_path / "changed.csv").write_text(changed)
+    assert isinstance(mw.Audit.open(audit.path).data, mw.data.WithheldDataset)
+    opened = mw.Audit.open(audit.path, data=again)
+    pd.testing.assert_series_equal(opened.score("loss", checkpoint="final"), before)
     with pytest.raises(ValueError, match="samples have another content"):
-        mw.Audit.open(audit.path, data=tmp_path / "changed.csv")
+        mw.Audit.open(audit.path, data=changed)
 
 
 def test_equal_texts_are_members_together(tmp_path):
-    _, data, model = texts(tmp_path)
+    data, *_, model = texts(tmp_path)
     audit = mw.Audit(model, data, path=tmp_path / "run", training=SHORT, seed=0, device="cpu")
     members = set(audit.members.tolist())
     for text in set(data.texts):

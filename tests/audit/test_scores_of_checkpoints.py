@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 import memowidgets as mw
 from memowidgets.evaluation import below_class
-from memowidgets.store import NotThereError, RunDirectory, StoreError
+from memowidgets.store import NotThereError, StoreError, run_at
 from memowidgets.training import target
 from memowidgets.training.learner import Learner
 from tests.audit.conftest import small_audit, small_data, view_of
@@ -53,7 +53,7 @@ def test_training_keeps_the_losses_without_another_pass(tmp_path, monkeypatch):
     audit.score("csl", checkpoint="final")
     audit.probabilities("final")
     assert len(passes) == made
-    run = RunDirectory.existing(audit.path)
+    run = run_at(audit.path)
     for name in audit.checkpoints.index:
         size = run.place(f"{target.outputs_of(name)}.safetensors").stat().st_size
         assert size - 4 * len(audit.members) * (10 + 1) < 1024
@@ -261,7 +261,7 @@ def test_a_mean_that_needs_passes_is_not_quick(finished, tmp_path):
     audit = copied(finished, tmp_path / "run")
     for name in ("epoch-1", "epoch-2"):
         shutil.rmtree(tmp_path / "run" / "scores" / name, ignore_errors=True)
-        RunDirectory.existing(audit.path).forget(f"forward/{name}")
+        run_at(audit.path).forget(f"forward/{name}")
     audit.score("psmi", checkpoint="final")
     view, layer = view_of(audit), audit.layers[-1]
     is_short = lambda score: view.missing(score, layer, "epoch-4").short  # noqa: E731

@@ -74,7 +74,7 @@ USES = {
     "forward": lambda audit: audit.score("psmi", checkpoint="final"),
     "checkpoints": lambda audit: audit.train(),
     "shadows": one_more_shadow,
-    "targets": lambda audit: audit.as_target(0),
+    "targets": lambda audit: audit.as_target(0).kept(),
     "scores/epoch-4": lambda audit: audit.score("psmi", checkpoint="final"),
     "checkpoints/epoch-3": lambda audit: audit.train(),
     ".checkpoints.lock": lambda audit: audit.run.run.lock("checkpoints").__enter__(),

@@ -81,12 +81,8 @@ model = mw.models.CausalLM.from_pretrained(folder / "model", lora=mw.models.LoRA
 lm = mw.Audit(model, questions, folder / "lm", training=mw.TrainingConfig(epochs=1), device="cpu")
 lm.train()
 lm.score("loss")
-for known in ((questions, model), (folder, folder / "model")):
-    again = mw.Audit.open(folder / "lm", data=known[0], model=known[1])
-    again.score("loss", checkpoint="final")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    mw.Audit.open(folder / "lm")
+mw.Audit.open(folder / "lm", data=questions, model=model).score("loss", checkpoint="final")
+mw.Audit.open(folder / "lm")
 
 # models in memory and in a folder that say that they are somebody's on the hub
 base = LlamaForCausalLM.from_pretrained(folder / "model")

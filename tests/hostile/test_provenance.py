@@ -153,17 +153,13 @@ REFUSED = {  # the damage, what is asked of an audit or else opened, and what th
     "layers": (note("manifest.json", layers=["a", "b", "c"]), None, "manifest"),
     "members": (note("manifest.json", members="0" * 16), None, "manifest"),
     "another shadow model": (
-        copied("shadows/0001.safetensors", "shadows/0002.safetensors"), "log-LiRA", "0002.*0001"
+        copied("shadows/0001.safetensors", "shadows/0002.safetensors"), "log-LiRA", "0002.*index"
     ),
     "another run's shadow model": (copied(THIRD, strange=True), "log-LiRA", "0003"),
     **{
         f"shadow model without {what}": (tensors(THIRD, **{what: None}), "log-LiRA", "0003")
         for what in ("config", "index", "design", "memowidgets")
     },
-    "changed pass": (
-        tensors(PASS, lambda kept: kept | {"logits": kept["logits"][::-1].copy()}),
-        "log-LiRA", LAST,
-    ),
     "another checkpoint's weights": (
         weights_without_pass("checkpoints/epoch-1/weights.safetensors"), "log-LiRA", "weights",
     ),
@@ -183,21 +179,13 @@ REFUSED = {  # the damage, what is asked of an audit or else opened, and what th
 MADE_AGAIN = {  # the damage, what is asked of an audit, and what the warning says
     "another run's design": (copied(DESIGN, strange=True), "log-LiRA", "design"),
     "another checkpoint's pass": (
-        copied("forward/epoch-1.safetensors", PASS), "log-LiRA", "forward/epoch-1",
+        copied("forward/epoch-1.safetensors", PASS), "log-LiRA", f"{LAST}.* other weights",
     ),
     "pass of other weights": (of_other_weights, "log-LiRA", f"{LAST}.* other weights"),
     "another checkpoint's score": (
         copied(PSMI.format("epoch-1"), PSMI.format("epoch-2")), "score", "psmi",
     ),
     "another run's score": (copied(PSMI.format("epoch-2"), strange=True), "score", "psmi"),
-    "changed score": (
-        tensors(PSMI.format("epoch-2"), lambda kept: kept | {"score": -kept["score"]}),
-        "score", "psmi",
-    ),
-    "gaps of the first target": (
-        tensors("targets/first/*.safetensors", lambda kept: {"gap": -kept["gap"]}),
-        "log-LiRA of 1", "targets/first",
-    ),
     "score of another target": (score_of_target_1_for_2, "score of 2", "psmi"),
 }  # fmt: skip
 
@@ -219,7 +207,7 @@ def test_what_can_be_made_again_is_and_gives_the_same(run, source, stranger, dam
 
 def test_without_the_model_a_pass_is_not_made_again(run):
     shutil.copy(run / "forward/epoch-1.safetensors", run / PASS)
-    with pytest.raises(StoreError, match="forward/epoch-1"):
+    with pytest.raises(StoreError, match=f"forward/{LAST}"):
         mw.Audit.open(run).representation(checkpoint=LAST)
 
 
@@ -274,17 +262,11 @@ def test_decisions_are_not_written_into_another_run(run, stranger):
 # Shadow models
 
 
-def doubled(arrays):
-    return {k: 2 * v if k.startswith("gap.") else v for k, v in arrays.items()}
-
-
 def truncated(run, _stranger):
     (run / THIRD).write_bytes((run / THIRD).read_bytes()[:-1])
 
 
 DAMAGE = {
-    "gaps": tensors(THIRD, doubled),
-    "members": tensors(THIRD, lambda kept: kept | {"members": ~kept["members"]}),
     "truncated": truncated,
     "lost": lambda run, _stranger: (run / THIRD).unlink(),
 }

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import memowidgets as mw
-from memowidgets.training.probe import made_probe
+from memowidgets.training.probe import make_probe
 
 
 class Attending(nn.Module):
@@ -61,7 +61,7 @@ def probes(more: float) -> dict[str, object]:
                 training = mw.TrainingConfig(optimizer=lambda p, of=optimizer: of(p, more))
                 settings = training.resolved({})
                 model = mw.models.TorchClassifier(make)
-                found[f"{name}, {kind}"] = made_probe(model, data, rows, settings, 10)
+                found[f"{name}, {kind}"] = make_probe(model, data, rows, settings, 10)
     return found
 
 

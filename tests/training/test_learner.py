@@ -12,7 +12,7 @@ import memowidgets as mw
 from memowidgets.models import ConvNet
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe, epoch_order
-from memowidgets.training.probe import made_probe
+from memowidgets.training.probe import make_probe
 from tests.training.small import trained
 
 GIVEN = {
@@ -84,7 +84,7 @@ def test_a_context_of_the_caller_changes_no_number(around):
     model, data, settings = mw.models.TorchClassifier(flat), recipe.data, recipe.settings
     with around():
         found = trained()
-        made_probe(model, data, np.arange(8), settings, 40)
+        make_probe(model, data, np.arange(8), settings, 40)
     for key, values in wanted.items():
         np.testing.assert_array_equal(found[key], values)
 

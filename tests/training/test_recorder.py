@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import memowidgets as mw
-from memowidgets.store import NotThereError, RunDirectory
+from memowidgets.store import NotThereError, run_at
 from memowidgets.training import recorder
 from memowidgets.training.rho import Record, StopRule
 
@@ -51,7 +51,7 @@ def trained(path, epochs=4, **options):
 
 
 def layers_at(path):
-    run = RunDirectory.existing(path)
+    run = run_at(path)
     return {
         name: [k for k in run.read_tensors(f"forward/{name}") if k.startswith("layer.")]
         for name in run.names("forward")

@@ -1,13 +1,15 @@
 """A user's programs that differ in one value, run by `test_probe` in processes of their own.
 
 `PATTERNS` are ways in which a function gets a value; `ROLES` are functions that use it.
-Usage: python user_programs.py FOLDER RUNS, which prints what each program came to.
+Usage: python user_programs.py RUNS FOLDER VALUE [FOLDER VALUE …], which prints what each program of
+each folder came to.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -138,19 +140,24 @@ def run(program: object, path: Path) -> float:
     return float(audit.evidence.losses(audit.evidence.names.final()).sum())
 
 
-def main(folder: str, runs: str) -> None:
-    """Run each program of a folder, and print its number or the message of its refusal."""
-    warnings.simplefilter("ignore")
+def programs(folder: str, value: str, runs: str) -> dict[str, object]:
+    """Run each program of a folder, and return its number or the message of its refusal."""
+    os.environ["USERS_VALUE"] = value
     sys.path.insert(0, folder)
-    found = {}
+    for name in [name for name in sys.modules if name.startswith("users_")]:
+        del sys.modules[name]  # of the folder before
+    found: dict[str, object] = {}
     for file in sorted(Path(folder).glob("*.json")):
         path = Path(runs, file.stem)
         try:
             found[file.stem] = run(importlib.import_module(file.stem), path)
         except ValueError as error:
             found[file.stem] = str(error)
-    print(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    warnings.simplefilter("ignore")
+    _, runs, *steps = sys.argv
+    pairs = zip(steps[::2], steps[1::2], strict=True)
+    print(json.dumps([programs(folder, value, runs) for folder, value in pairs]))

@@ -15,7 +15,7 @@ from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.files import check_outside_runs
 from memowidgets.stamps import digest
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.design import follow_design
 from memowidgets.training.target import TargetTraining, start_of
@@ -58,13 +58,13 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
         aside = aside.with_encoding(data.encoding)
     asked = replace(run.training, precision=run.manifest["training"]["precision"])
     manifest = {
-        **identity.described_training(asked, run.seed, recipe.settings.precision, recipe.device),
-        **identity.described_model(recipe.model, data, design, asked),
-        **identity.described_data(data, design, aside),
+        **identity.describe_training(asked, run.seed, recipe.settings.precision, recipe.device),
+        **identity.describe_model(recipe.model, data, design, asked),
+        **identity.describe_data(data, design, aside),
         "fork": _described(run, data, start, chosen),
     }
     made = RunDirectory(path)
-    fresh = made.is_empty
+    fresh = not made.has_file(MANIFEST)
     stored = manifest if fresh else identity.read_manifest(made)
     identity.check_same(stored, manifest, str(made.path))
     made.hold(stored)

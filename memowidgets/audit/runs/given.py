@@ -64,7 +64,7 @@ from memowidgets.data.tables import columns_to_show
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
-from memowidgets.stamps import Stamp, array_digest, digest
+from memowidgets.stamps import array_digest, digest
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
@@ -772,9 +772,8 @@ def kept_arrays(
         "content": list(given.data.content_hashes()),
     }
     stored = read_arrays_manifest(run) if run.has_file(MANIFEST) else None
-    known = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
-    labels = None if known is None else known.arrays.get("labels")
-    other = labels not in (None, array_digest(given.data.labels))
+    kept = dict(run.read_tensors(_FILE)) if run.has(_FILE) else {}
+    other = "labels" in kept and not _equal(kept["labels"], given.data.labels)
     if stored is not None and (other or stored["ids"] != manifest["ids"]):
         raise ValueError(
             f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
@@ -786,7 +785,7 @@ def kept_arrays(
         run.write_manifest(manifest)
         run.forget(SCORES)
     run.hold(read_arrays_manifest(run))
-    _keep(run, given.as_files, known)
+    _keep(run, given.as_files, kept)
     return evidence_of(given, run, seed), run
 
 
@@ -834,21 +833,24 @@ def n_given_shadows(run: RunDirectory) -> int:
     return len(kept["shadow_gaps"]) if "shadow_gaps" in kept else 0
 
 
-def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]], known: Stamp | None) -> None:
+def _keep(
+    run: RunDirectory, arrays: dict[str, NDArray[Any]], kept: Mapping[str, NDArray[Any]]
+) -> None:
     """Write the arrays, unless the very same are there; warn if they replace others."""
-    digests = {name: array_digest(np.ascontiguousarray(a)) for name, a in arrays.items()}
-    before = {} if known is None else known.arrays
-    replaced = [name for name, found in before.items() if digests.get(name) != found]
-    if replaced:
-        said = [name.replace(LAYER, "representations of layer ", 1) for name in replaced]
+    others = [name for name in kept if name not in arrays or not _equal(kept[name], arrays[name])]
+    if others:
+        said = [name.replace(LAYER, "representations of layer ", 1) for name in others]
         warn_user(
             f"{run.path} held others of these arrays: {listed(said)}. They are replaced, and "
             "scores are computed again. Decisions on the samples stay"
         )
         run.forget(SCORES)
-    stamp = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
-    if stamp is None or stamp.content != Stamp("", arrays=digests).content:
+    if others or kept.keys() != arrays.keys() or not run.has(_FILE):
         run.write_tensors(_FILE, arrays)
+
+
+def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
@@ -859,6 +861,5 @@ def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
     known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
     content = list(data.content_hashes()) if known else manifest["content"]
     found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
-    differences = identity.data_differences(manifest, found)
-    if differences:
-        raise ValueError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+    if apart := identity.data_apart(manifest, found):
+        raise ValueError(f"these are not the data of {run.path}: {apart}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,12 @@ from memowidgets.extras import installed
 from memowidgets.models import Model
 from memowidgets.models.device import COMPUTED
 from memowidgets.stamps import digest, digest_of_arrays
-from memowidgets.store import FORMAT, MANIFEST, RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
-from memowidgets.training.probe import is_probe, made_probe, probe_differences
+from memowidgets.training.probe import PROBE, first_apart, make_probe
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
@@ -31,17 +30,16 @@ _OFF = {"deterministic": False, "version": "none"}  # what a manifest leaves out
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 _MOST_CHECKPOINTS = 100_000
 _ALWAYS = ("epochs", "checkpoint_every", "batch_size", "lr", *_FUNCTIONS)
-_PLACES = ("pool", "members", "held_out")
 
 
 # the description
 
 
-def described_model(
+def describe_model(
     model: Model, data: Dataset, design: Design, settings: Settings
 ) -> dict[str, Any]:
     """Return the part of a manifest that identifies a model, and what user code does."""
-    probe = made_probe(model, data, design.pool, settings, len(design.members))
+    probe = make_probe(model, data, design.pool, settings, len(design.members))
     return {
         "model": dict(model.describe(data)),
         "model_source": model.source,
@@ -50,7 +48,7 @@ def described_model(
     }
 
 
-def described_training(
+def describe_training(
     settings: Settings, seed: int, precision: str, device: str | None = None
 ) -> dict[str, Any]:
     """Return the part of a manifest that says how a model is trained, and with what.
@@ -68,12 +66,12 @@ def described_training(
     }
 
 
-def described_data(data: Dataset, design: Design, held_out: Dataset | None) -> dict[str, Any]:
+def describe_data(data: Dataset, design: Design, held_out: Dataset | None) -> dict[str, Any]:
     """Return the part of a manifest that identifies data and split: digests and ids, no sample."""
     aside = None if held_out is None else held_out_digest(held_out)
     labels = None if held_out is None else digest(held_out.labels.tolist())
     return {
-        **described_samples(data),
+        **describe_samples(data),
         "members": digest(design.members.tolist()),
         "pool": digest(design.pool.tolist()),
         "held_out": aside,
@@ -81,7 +79,7 @@ def described_data(data: Dataset, design: Design, held_out: Dataset | None) -> d
     }
 
 
-def described_samples(data: Dataset) -> dict[str, Any]:
+def describe_samples(data: Dataset) -> dict[str, Any]:
     """Return what identifies a dataset, as a part of the manifest."""
     return {
         "data": {
@@ -136,6 +134,7 @@ _SAID = {  # what it means that a digest differs
     "held_out_labels": "its held-out samples have other labels",
 }
 _APART = ("n", "source")  # of data: the same samples may come from elsewhere
+_OF_SPLIT = ("seed", "pool", "held_out", "held_out_labels", "members")
 
 
 def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -> None:
@@ -144,9 +143,17 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     Raises
     ------
     ValueError
-        If model, data, training, members or seed differ; the message names the difference.
+        If model, data, training, members or seed differ; the message names the first difference.
     """
-    found = [*data_differences(stored, given), *model_differences(stored, given)]
+    if apart := same_run(stored, given):
+        raise ValueError(
+            f"{path} holds another run: {apart}. Choose another path, or give what the run was "
+            "made with"
+        )
+
+
+def same_run(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return the first part in which two manifests differ; empty if they describe one run."""
     there, here = (_OFF | dict(each["training"]) for each in (stored, given))
     for settings in (there, here):
         for name in _FUNCTIONS:  # a function is known by its probe, whatever its name
@@ -154,76 +161,69 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     there["precision"] = stored.get("precision", there["precision"])
     if here["precision"] == "auto":  # it means what it meant where the run was begun
         here["precision"] = there["precision"]
-    found += _differences(there, here, "training ")
-    of_split: tuple[str, ...] = ("seed", "members", "pool", "held_out", "held_out_labels")
-    if stored["seed"] != given["seed"]:
-        of_split = tuple(part for part in of_split if part != "members")  # they follow
-    there, here = ({part: each.get(part) for part in of_split} for each in (stored, given))
-    found += dict.fromkeys(_differences(there, here))
-    if stored.get("fork") != given.get("fork"):
-        found.append(f"{_forked(stored)}, this one {_forked(given).removeprefix('it ')}")
-    if found:
-        raise ValueError(
-            f"{path} holds another run: {'; '.join(found)}. Choose another path, or give what the "
-            "run was made with"
-        )
+    split, given_split = ({part: each.get(part) for part in _OF_SPLIT} for each in (stored, given))
+    return (
+        data_apart(stored, given)
+        or model_apart(stored, given)
+        or _first_apart(there, here, "training ")
+        or _first_apart(split, given_split)
+        or _forks_apart(stored, given)
+    )
 
 
-def data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return sentences on how given data differ from stored ones; empty if they are the same."""
+def data_apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return how given data differ from stored ones; empty if they are the same."""
     if len(stored["ids"]) != len(given["ids"]):
-        return [f"its data have {len(stored['ids'])} samples, these {len(given['ids'])}"]
+        return f"its data have {len(stored['ids'])} samples, these {len(given['ids'])}"
     if stored["ids"] != given["ids"] and sorted(stored["ids"]) == sorted(given["ids"]):
-        return ["the same ids are in another order; give them in that of ids in manifest.json"]
+        return "the same ids are in another order; give them in that of ids in manifest.json"
     for what, key in (("id", "ids"), ("content", "content")):
         pairs = zip(given["ids"], stored[key], given[key], strict=True)
         other = [name for name, there, here in pairs if there != here]
         if other:
-            return [f"{len(other)} samples have another {what}, the first is {quoted(other[0])}"]
+            return f"{len(other)} samples have another {what}, the first is {quoted(other[0])}"
     there, here = (
         {key: value for key, value in each["data"].items() if key not in _APART}
         for each in (stored, given)
     )
-    return _differences(there, here, "data ")
+    return _first_apart(there, here, "data ")
 
 
-def model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return sentences on how models and user code differ; user code by what it does.
+def model_apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return how models and user code differ; user code by what it does.
 
     Examples
     --------
-    >>> model_differences({"model": {"kind": "A"}}, {"model": {"kind": "B"}})
-    ['model kind is A there and B here']
+    >>> model_apart({"model": {"kind": "A"}}, {"model": {"kind": "B"}})
+    'model kind is A there and B here'
     """
-    has_version = bool(given["model"].get("version"))
-    there, here = stored.get("probe", {}), given.get("probe", {})
-    return [
-        *_differences(stored["model"], given["model"], "model "),
-        *probe_differences(there, here, has_version=has_version),
-    ]
+    there, here = stored.get("probe"), given.get("probe")
+    apart = _first_apart(stored["model"], given["model"], "model ")
+    return apart or (first_apart(there, here) if there and here else "")
 
 
-def _differences(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = "") -> list[str]:
-    """Return a sentence for each entry in which two mappings differ."""
-    found = []
-    for key in sorted(stored.keys() | given.keys()):
+def _first_apart(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = "") -> str:
+    """Return a sentence on the first entry in which two mappings differ."""
+    for key in [*given, *stored]:
         there, here = stored.get(key), given.get(key)
         if there != here:
             most = 300 if key == "settings" else 60
             values = visible(str(there), most), visible(str(here), most)
-            said = _SAID.get(of + key)
             other = f"{of}{visible(key, 40)} is {values[0]} there and {values[1]} here"
-            found.append(other if said is None else said.format(*values))
-    return found
+            return _SAID[of + key].format(*values) if of + key in _SAID else other
+    return ""
 
 
-def _forked(manifest: Mapping[str, Any]) -> str:
-    """Return how a run began, so that two of them can be told apart."""
-    fork = manifest.get("fork")
-    if not fork:
-        return "it is no fork"
-    start = visible(str(fork["checkpoint"] or fork["start"]), 60)
-    return f"it is a fork, from {start}, of the run {visible(str(fork['parent']), 60)}"
+def _forks_apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return in what two runs differ by how they began."""
+    if stored.get("fork") == given.get("fork"):
+        return ""
+    said = []
+    for fork in (stored.get("fork"), given.get("fork")):
+        start = fork and visible(str(fork["checkpoint"] or fork["start"]), 60)
+        parent = fork and visible(str(fork["parent"]), 60)
+        said.append(f"a fork, from {start}, of the run {parent}" if fork else "no fork")
+    return f"it is {said[0]}, this one is {said[1]}"
 
 
 def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
@@ -264,29 +264,6 @@ def _columns(data: Dataset) -> list[str]:
 # the manifest on disk
 
 
-def begun(
-    run: RunDirectory,
-    manifest: Mapping[str, Any],
-    trained_on: Dataset,
-    design: Design,
-    *,
-    at_once: bool,
-) -> dict[str, Any]:
-    """Begin a run as `settle` does, so that `RunDirectory.or_nothing` can remove it.
-
-    In an empty directory, nothing is written before another file of the run, unless `at_once`.
-    """
-    if not run.is_empty:
-        return settle(run, manifest, trained_on, design)
-    design_of = digest_of_arrays(_design_arrays(trained_on, design))
-    whole = {**manifest, "design": design_of, "format": FORMAT}
-    held: dict[str, Any] = json.loads(json.dumps(whole))  # as it will be read
-    run.hold(held, later=lambda: settle(run, manifest, trained_on, design))
-    if at_once:
-        run.begin()
-    return held
-
-
 def settle(
     run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
 ) -> dict[str, Any]:
@@ -300,7 +277,7 @@ def settle(
         If it contains another one. The message names the difference.
     """
     arrays = _design_arrays(trained_on, design)
-    if run.is_empty:  # the manifest comes first, because another process may do the same now
+    if not run.has_file(MANIFEST):  # it comes first: another process may do the same now
         run.write_manifest({**manifest, "design": digest_of_arrays(arrays)})
     stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))
@@ -339,10 +316,7 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     """
     path, file = run.path / "design.safetensors", run.read_tensors("design")
     kept = {name: np.array(array) for name, array in file.items()}
-    wrong = next(_design_problems(kept, len(manifest["ids"])), None)
-    if wrong is not None:
-        raise StoreError(f"{path} is broken: {wrong}")
-    if file.stamp is None or file.stamp.content != manifest["design"]:
+    if digest_of_arrays(kept) != manifest["design"]:
         raise StoreError(
             f"{path} is not the design of this run: its contents differ from the manifest's. "
             "Restore it, or make the audit again at another path"
@@ -354,27 +328,6 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
         kept["groups"],
         all_members=bool(kept["all_members"][0]),
     )
-
-
-def _design_problems(kept: Mapping[str, NDArray[Any]], n: int) -> Iterator[str]:
-    """Yield what is wrong with a design of n samples, because its file may be untrusted."""
-    for name in ("labels", *_PLACES, "groups", "all_members"):
-        if name not in kept:
-            yield f"{name} is missing"
-        elif kept[name].ndim != 1 or kept[name].dtype.kind not in "bi":
-            yield f"{name} is not a list of integers"
-    if len(kept["labels"]) != n:
-        yield f"it has {len(kept['labels'])} labels for {n} samples"
-    if len(kept["all_members"]) != 1:
-        yield "all_members is not a single value"
-    if "canaries" in kept and kept["canaries"].shape != (n,):
-        yield f"it has {len(kept['canaries'])} canaries for {n} samples"
-    for name in _PLACES:
-        found = kept[name]
-        if len(np.unique(found)) < len(found) or not ((found >= 0) & (found < n)).all():
-            yield f"{name} has an index that is out of range or repeated"
-    if not np.isin(kept["members"], kept["pool"]).all():
-        yield "a member is not in the pool"
 
 
 # the shape of a manifest, whose file may be untrusted
@@ -403,7 +356,7 @@ _SHAPE: dict[str, Any] = {
     "held_out": str | None,
     "fork": _is_fork,
     "recording": lambda value: value is None or has_form(value, {str: str}),
-    "probe": lambda value: value is None or is_probe(value),
+    "probe": lambda value: value is None or has_form(value, PROBE),
     "ids": [str],
     "content": [str],
 }

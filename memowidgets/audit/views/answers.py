@@ -30,7 +30,6 @@ from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
-from memowidgets.files import size_in_words
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
@@ -38,7 +37,7 @@ from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
 from memowidgets.store import Absent, StoreError, without_advice
 from memowidgets.visible import visible
-from memowidgets.vocabulary import Note, spoken, whole
+from memowidgets.vocabulary import Note, size_in_words, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ _UPDATE = "update the device's driver and torch, and compute on the CPU until th
 
 
 @dataclass(frozen=True)
-class Check:
+class Measured:
     """One row of the table.
 
     Attributes
@@ -59,7 +59,7 @@ class Check:
 
     Examples
     --------
-    >>> print(Check("training step", "3.1 ms", "0.9 ms", "3.4 times as fast"))
+    >>> print(Measured("training step", "3.1 ms", "0.9 ms", "3.4 times as fast"))
     ok     training step                  3.1 ms       0.9 ms       3.4 times as fast
     """
 
@@ -79,7 +79,7 @@ class Check:
         )
 
 
-def check_device(name: str) -> Iterator[Check]:
+def check_device(name: str) -> Iterator[Measured]:
     """Train a small audit on the CPU and on a device, and compare and time both.
 
     Parameters
@@ -89,7 +89,7 @@ def check_device(name: str) -> Iterator[Check]:
 
     Yields
     ------
-    Check
+    Measured
         One row as soon as it is known: the device, equal logit gaps from the same weights, equal
         order of PSMI and log-LiRA after training, bfloat16, and the times of a training step, a
         pass and PSMI.
@@ -110,12 +110,12 @@ def check_device(name: str) -> Iterator[Check]:
         raise CommandError(
             f"{found}the CPU is what a device is compared with; name another, such as cuda"
         )
-    yield Check("", "CPU", device)
+    yield Measured("", "CPU", device)
     with tempfile.TemporaryDirectory(prefix="memowidgets-doctor-") as folder:
         yield from _compared(Path(folder), device)
 
 
-def _compared(folder: Path, device: str) -> Iterator[Check]:
+def _compared(folder: Path, device: str) -> Iterator[Measured]:
     try:
         here = _audit(folder / "cpu", "cpu")
         there = _audit(folder / "device", device)
@@ -123,7 +123,7 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
         yield _failed("training", error)
         return
     both = here, there
-    checks: dict[str, Callable[[str], Check]] = {
+    checks: dict[str, Callable[[str], Measured]] = {
         "logit gaps, same weights": lambda what: _gaps(what, here, device),
         "PSMI": lambda what: _order(what, *(a.score("psmi", "last", "final") for a in both)),
         "log-LiRA": lambda what: _truth(what, here, there),
@@ -141,8 +141,8 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
             yield _failed(what, error)
 
 
-def _failed(what: str, error: Exception) -> Check:
-    return Check(what, "", "fails", first_line(error), _UPDATE, wrong=True)
+def _failed(what: str, error: Exception) -> Measured:
+    return Measured(what, "", "fails", first_line(error), _UPDATE, wrong=True)
 
 
 def _audit(path: Path, device: str, precision: str = "float32") -> Audit:
@@ -168,7 +168,7 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _gaps(what: str, here: Audit, device: str) -> Check:
+def _gaps(what: str, here: Audit, device: str) -> Measured:
     """Compare the logit gaps of the same weights."""
     from memowidgets.audit import Audit
     from memowidgets.models import ConvNet
@@ -184,7 +184,7 @@ def _gaps(what: str, here: Audit, device: str) -> Check:
     return _compared_row(what, off, said, numbers, wrong=wrong)
 
 
-def _truth(what: str, here: Audit, there: Audit) -> Check:
+def _truth(what: str, here: Audit, there: Audit) -> Measured:
     """Compare log-LiRA, with the device's shadow models in a worker process as users have it."""
     with ThreadPoolExecutor(1) as thread, _quietly():
         here.run_shadows(_N_SHADOWS, thread, progress=Progress())
@@ -192,7 +192,7 @@ def _truth(what: str, here: Audit, there: Audit) -> Check:
         return _order(what, *(audit.log_lira() for audit in (here, there)))
 
 
-def _order(what: str, one: Any, other: Any) -> Check:
+def _order(what: str, one: Any, other: Any) -> Measured:
     """Compare the order of the samples after two trainings, whose values differ by rounding."""
     rank = float(one.rank().corr(other.rank()))
     off = float(np.abs(one - other).max())
@@ -204,12 +204,12 @@ def _order(what: str, one: Any, other: Any) -> Check:
 
 def _compared_row(
     what: str, off: float, said: str, numbers: Mapping[str, float], *, wrong: bool
-) -> Check:
+) -> Measured:
     fix = _UPDATE if wrong else ""
-    return Check(what, "", f"off by {off:.1g}", said, fix, wrong=wrong, numbers=numbers)
+    return Measured(what, "", f"off by {off:.1g}", said, fix, wrong=wrong, numbers=numbers)
 
 
-def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
+def _precision(what: str, folder: Path, here: Audit, device: str) -> Measured:
     """Train in bfloat16, which `precision="auto"` chooses if the device is fast in it."""
     from memowidgets.models.device import resolve_precision, torch_device
 
@@ -218,13 +218,13 @@ def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
         audit = _audit(folder / "bfloat16", device, "bfloat16")
     except (ValueError, RuntimeError, FloatingPointError) as error:
         fix = "train in the precision float32"
-        return Check(what, "", "fails", first_line(error), fix)
+        return Measured(what, "", "fails", first_line(error), fix)
     ends = (made.evidence.names.record("final") for made in (here, audit))
     losses = [float(end.train_loss) for end in ends]
     one, other = (f"loss {loss:.3f}" for loss in losses)
     said = f"the CPU's in float32; auto means {auto} on the device"
     numbers = {"cpu_loss_in_float32": losses[0], "device_loss_in_bfloat16": losses[1]}
-    return Check(what, one, other, said, numbers=numbers)
+    return Measured(what, one, other, said, numbers=numbers)
 
 
 def _steps(learner: Learner) -> None:
@@ -250,7 +250,7 @@ def _seconds(audit: Audit, work: Callable[[Learner], None]) -> float:
     return time.perf_counter() - start
 
 
-def _psmi(what: str, device: str) -> Check:
+def _psmi(what: str, device: str) -> Measured:
     """Time PSMI of random states, after once to warm up."""
     import torch
 
@@ -269,11 +269,11 @@ def _psmi(what: str, device: str) -> Check:
     return _times(what, *(min(seconds(x) for _ in range(2)) for x in (states, on)))
 
 
-def _times(what: str, here: float, there: float) -> Check:
+def _times(what: str, here: float, there: float) -> Measured:
     slow = there > here
     said = f"{there / here:.1f} times as slow" if slow else f"{here / there:.1f} times as fast"
     numbers = {"cpu_seconds": here, "device_seconds": there}
-    return Check(what, _spoken(here), _spoken(there), said, numbers=numbers)
+    return Measured(what, _spoken(here), _spoken(there), said, numbers=numbers)
 
 
 def _spoken(seconds: float) -> str:
@@ -283,7 +283,7 @@ def _spoken(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} us"
 
 
-def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> None:
+def write_report(file: Path, device: str | None, checks: Sequence[Measured]) -> None:
     """Write versions, hardware, verdicts and numbers as JSON, for an issue about a device.
 
     Parameters
@@ -292,7 +292,7 @@ def write_report(file: Path, device: str | None, checks: Sequence[Check]) -> Non
         The file, which is replaced.
     device : str or None
         Device that was checked; None if none was.
-    checks : sequence of Check
+    checks : sequence of Measured
         The rows of its table.
 
     Raises

@@ -107,7 +107,7 @@ _SUMS = 1e-3  # probabilities that are rounded or in half precision miss 1 by le
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenArrays:
     """Checked arrays of n samples.
 
     Attributes
@@ -147,7 +147,7 @@ def checked(
     canaries: Any,
     representations: Any,
     **arrays: Any,
-) -> Given:
+) -> GivenArrays:
     """Return the checked arrays; `arrays` are probabilities, and those of `OPTIONAL`.
 
     Raises
@@ -193,17 +193,17 @@ def checked(
     if "reference_gaps" in given:
         found["reference_gaps"] = _references(given["reference_gaps"], data.ids)
     layers = {} if representations is None else _layers(representations, n)
-    return Given(data, layers, found)
+    return GivenArrays(data, layers, found)
 
 
-def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
+def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evidence:
     """Return the evidence in arrays of n samples, all of which are members.
 
     There is one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too.
 
     Parameters
     ----------
-    given : Given
+    given : GivenArrays
         The arrays, checked.
     run : RunDirectory or None
         Where scores are kept; in memory alone without one.
@@ -747,7 +747,7 @@ def _questions(rows: list[Any], labels: Labels, ids: Texts, class_names: Texts) 
 
 
 def kept_arrays(
-    given: Given, path: str | os.PathLike[str] | None, seed: int
+    given: GivenArrays, path: str | os.PathLike[str] | None, seed: int
 ) -> tuple[Evidence, RunDirectory | None]:
     """Return the evidence in arrays and its folder; with a path, keep them for `Audit.open`.
 

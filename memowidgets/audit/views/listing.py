@@ -28,7 +28,7 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.dataset import value_of, writable
 from memowidgets.data.kinds import kind_of_sample
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
-from memowidgets.evaluation.scored import Rule, Scored, Share
+from memowidgets.evaluation.scored import LowestShare, Rule, Scored
 from memowidgets.store import Absent, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import quoted
@@ -121,7 +121,7 @@ def judged(
     """
     if tau is not None and share is not None:
         raise ValueError("give tau= or share=, not both")
-    rule = checked_rule(tau) if share is None else Share(share)
+    rule = checked_rule(tau) if share is None else LowestShare(share)
     if isinstance(rule, float) and math.isnan(rule):
         raise ValueError("tau is NaN; it must be a number")
     found = scored_members(evidence, metric, layer, checkpoint)

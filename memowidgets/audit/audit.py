@@ -28,11 +28,11 @@ from memowidgets.progress import Progress, shown
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
-from memowidgets.training.config import Settings
+from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction, StopRule
-from memowidgets.training.trainer_passes import ModelPasses
+from memowidgets.training.trainer_passes import TrainerPasses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -557,9 +557,9 @@ class Audit:
         run, stop = self._run_for("record a training"), _stop_rule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)
-        passes = ModelPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
+        passes = TrainerPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
         every = recipe.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
-        return Recorder(run.run, passes, every, keep, stop)
+        return Recorder(run.run, passes, CheckpointPlan(1, every), keep, stop)
 
     def run_shadows(
         self,

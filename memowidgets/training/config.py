@@ -197,10 +197,10 @@ class Settings:
         """Return the number of optimizer steps of the whole training, at least one."""
         return max(1, round(self.epochs * self.steps_per_epoch(n_members)))
 
-    def checkpoint_steps(self, n_members: int) -> dict[int, float]:
-        """Return step and epoch of each checkpoint: 0, every `checkpoint_every` epochs, the end."""
+    def plan(self, n_members: int) -> CheckpointPlan:
+        """Return the plan of the checkpoints: 0, every `checkpoint_every` epochs, the end."""
         per_epoch, total = self.steps_per_epoch(n_members), self.total_steps(n_members)
-        return CheckpointPlan(per_epoch, self.checkpoint_every, total, self.epochs).steps()
+        return CheckpointPlan(per_epoch, self.checkpoint_every, total, self.epochs)
 
     def rate(self, step: int, n_members: int, lr: float | None = None) -> float:
         """Return the learning rate of a step, which depends only on the finished share."""

@@ -24,6 +24,7 @@ from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.forward import LAYER, Forward, Shapes, forward
 from memowidgets.training.learner import Recipe
 from memowidgets.training.recorder import Allocate, Weights, trained_weights
+from memowidgets.training.target import ModelPasses
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtime
 Array = NDArray[Any]
 
 
-class ModelPasses:
+class TrainerPasses(ModelPasses):
     """Passes as an audit's model makes them, over another module of its kind.
 
     Parameters
@@ -101,8 +102,7 @@ class ModelPasses:
                 "label_noise changes only the audit's own training; leave it out for an external "
                 "one"
             )
-        self.recipe, self.members, self.held_out = recipe, members, held_out
-        self.labels: NDArray[np.int64] = recipe.data.labels[members]
+        super().__init__(recipe, members, held_out)
         self.layer_names = tuple(name for name in layers if name in kept)
         self._layers = tuple(layers)
 
@@ -137,16 +137,9 @@ class ModelPasses:
                 lasting = {name: shape for name, shape in shapes.items() if name not in unkept}
                 return allocate(lasting, used[-1])
 
-            seen = self._pass(module, self.recipe.data, self.members, progress, allocate=stored)
+            where = self.recipe.data, self.members
+            seen = self.ask(module, *where, capture=True, progress=progress, allocate=stored)
             return replace(seen, precision=used[-1], made_by="")  # in the Trainer's own autocast
-
-    def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
-        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
-        if self.held_out is None or not len(self.held_out):
-            return None
-        everything = np.arange(len(self.held_out))
-        unseen = self._pass(module, self.held_out, everything, progress)
-        return unseen.figures(self.held_out.labels)
 
     def weights(self, module: nn.Module) -> Weights:
         """Return the trained weights and lasting buffers, or an adapter as peft saves it."""
@@ -160,14 +153,10 @@ class ModelPasses:
         arrays = arrays_of(trained_weights(module) | buffers)
         return Weights(digest_of_arrays(arrays), arrays, "weights")
 
-    def _pass(
-        self,
-        module: nn.Module,
-        data: Dataset,
-        positions: NDArray[np.int64],
-        progress: Progress,
-        **capture: Any,
+    def ask(
+        self, module: nn.Module, data: Dataset, positions: NDArray[np.int64], **options: Any
     ) -> Forward:
+        """Run the module over any samples, in the precision of its training."""
         device = next(module.parameters()).device
         with modes_kept(module), working_on(device):
             return forward(
@@ -177,9 +166,7 @@ class ModelPasses:
                 positions,
                 device,
                 "float32",  # the module's forward already has the training's autocast
-                capture=bool(capture),
-                progress=progress,
-                **capture,
+                **options,
             )
 
 
@@ -242,7 +229,7 @@ class Row:
     name: str = ""
 
 
-def check_rows(loader: Any, passes: ModelPasses) -> dict[str, int]:
+def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
     """Check that a Trainer trains on an audit's members as the audit encodes them.
 
     Returns

@@ -830,7 +830,7 @@ class Cosine(Prototypes):
 
 @pytest.mark.parametrize("head", [Prototypes, Cosine])
 def test_auto_layers_refuse_a_head_that_is_not_linear(head, data, tmp_path):
-    with pytest.raises(ValueError, match=r"'body\.0'.* 16 .* 3 classes.*layers="):
+    with pytest.raises(ValueError, match=r"0 linear layers .* 3 outputs.*'body\.0'.*layers="):
         mw.watch(head(), data, tmp_path / "run", STEPS)
     watch = mw.watch(head(), data, tmp_path / "named", STEPS, layers=["body"])
     assert len(watch.audit.score("loss", checkpoint=0)) == N

@@ -301,7 +301,8 @@ def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
     near = images + 1e-3
     encoded = read_rows(loader(lambda i: {"pixel_values": near[i][None]}), prompts=False)
     members = [Row(encoded[i].content, i % 2, name=str(i)) for i in rng.permutation(20)]
-    assert check_members(rows, members, prompts=False) is None
+    found = check_members(rows, members, prompts=False)
+    assert [str(i) for (i,) in found] == [member.name for member in members]
     with pytest.raises(ValueError, match=r"1 of 20 members are in no row .*without random augment"):
         check_members(rows[1:], members, prompts=False)
     with pytest.raises(Unreadable, match="differ each time that they are read"):

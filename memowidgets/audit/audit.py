@@ -1389,7 +1389,7 @@ class Audit:
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
         eta: float = 4.0,
-        variance: str | Sequence[str] = truth.VARIANCE,
+        variance: str = truth.VARIANCE,
         sizes: Sequence[int] | None = None,
         repeats: int = 20,
         random_state: int = 0,
@@ -1400,7 +1400,7 @@ class Audit:
         ----------
         metric, layer, checkpoint, eta
             As in `evaluate`.
-        variance : {"shrunk", "per-sample", "global"}, "all", or several
+        variance : {"shrunk", "per-sample", "global"}
             As in `log_lira`.
         sizes : sequence of int, optional
             Numbers of shadow models, from 4 to half of those on disk. Default: 4, 8, 16, … and
@@ -1421,8 +1421,7 @@ class Audit:
             shadow model (of the members that either finds memorised, the share that both find);
             and their ``agreement``, Spearman's rank correlation of their log-LiRA. Each has
             ``_low`` and ``_high``, between which 90 % of the draws lie. A subset is never compared
-            with a set that contains it, which would flatter it. With several variances there are
-            rows for each, with its name in the column ``variance``, from the same draws.
+            with a set that contains it, which would flatter it.
 
         Raises
         ------

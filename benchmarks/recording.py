@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.run import read_names
 from memowidgets.audit.runs.identity import attributes_digest, read_design, read_manifest
-from memowidgets.audit.runs.opening import generated
+from memowidgets.audit.runs.opening import generate_again
 from memowidgets.metrics import logit_gap
 from memowidgets.store import PackedFile, RunDirectory, StoreError, Tensors, pack
 
@@ -93,7 +93,7 @@ def export(
     notes = [*_NOTES, *(f"checkpoints/{name}/record.json" for name in records)]
     there = {name: run.read_note(name) for name in notes if run.has_file(name)}
     manifest["model_source"] = None
-    data = generated(run, manifest)
+    data = generate_again(run, manifest)
     if data is None:
         manifest["data"]["source"] = None
     else:

@@ -300,9 +300,9 @@ class Audit:
         >>> audit.flagged("psmi", tau=0.0).index.tolist()
         ['000']
         """
-        from memowidgets.audit.runs.given import checked, kept_arrays
+        from memowidgets.audit.runs.given import check_arrays, kept_arrays
 
-        given = checked(
+        given = check_arrays(
             labels,
             samples,
             ids,
@@ -907,13 +907,13 @@ class Audit:
         A flagged member is a prediction. Two reference models check it in two short trainings
         (`run_references`), and only shadow models tell which members are memorised.
         """
-        from memowidgets.audit.views.listing import judged, listed_members
+        from memowidgets.audit.views.listing import judged_table, listed_members
 
         metric = scores.opening_metric(self.evidence) if metric is None else metric
         evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
         if samples:
             return listed_members(evidence, self._log, *asked, eta, samples=True)
-        table, found, rule = judged(evidence, *asked)
+        table, found, rule = judged_table(evidence, *asked)
         chosen = table.iloc[found.positions[found.flagged(rule)]]
         return chosen.sort_values("score", kind="stable")
 
@@ -1377,7 +1377,7 @@ class Audit:
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
         """
         evidence = self.evidence
-        picks = judge.picked(evidence, metrics, layers, checkpoints)
+        picks = judge.pick_candidates(evidence, metrics, layers, checkpoints)
         needs = judge.needs_of(evidence, None, truth=truth)
         for pick in picks:
             needs += scores.needs(evidence, pick.metric, pick.record)
@@ -1667,10 +1667,10 @@ class Audit:
         UserWarning
             If it starts from weights that have seen removed samples.
         """
-        from memowidgets.audit.runs.fork import forked
+        from memowidgets.audit.runs.fork import fork_run
 
         run = self._run_for("be forked")
-        return self.of(forked(run, path, self.kept() if data is None else data, start))
+        return self.of(fork_run(run, path, self.kept() if data is None else data, start))
 
 
 def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:

@@ -26,8 +26,8 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import Design, draw_design
-from memowidgets.training.forward import unwrapped
-from memowidgets.training.inputs import Batches, Pairs, called, pairs_of
+from memowidgets.training.forward import unwrap
+from memowidgets.training.inputs import Batches, Pairs, call_module, pairs_of
 from memowidgets.training.passes import (
     Layer,
     Looker,
@@ -198,8 +198,8 @@ def watch(
         whole_number("seed", seed)
         samples, pairs = _samples(data, class_names, ids)
         design = draw_design(samples, "all", held_out if _names_rows(held_out) else None, seed)
-        batches, inner = _batches(samples, pairs, design.members, batch_size), unwrapped(module)
-        ask = forward or called
+        batches, inner = _batches(samples, pairs, design.members, batch_size), unwrap(module)
+        ask = forward or call_module
         run_two = partial(first_logits, inner, batches, ask)
         samples = _with_classes(samples, run_two().shape[1], named=class_names is not None)
         if isinstance(layers, str) and layers == "auto":
@@ -215,7 +215,7 @@ def watch(
         elif not _names_rows(held_out):
             unseen, aside = _held_out(held_out, samples, looker, batch_size)
         looker = replace(looker, held_out=aside)
-        run = _begun(inner, samples, design, looker, path, plan.every, seed, unseen, version)
+        run = _begin_run(inner, samples, design, looker, path, plan.every, seed, unseen, version)
         recorder = Recorder(run.run, looker, plan, keep, stop)
         step = recorder.start(
             module,
@@ -334,7 +334,7 @@ def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
     )
 
 
-def _begun(
+def _begin_run(
     module: nn.Module,
     data: Dataset,
     design: Design,
@@ -401,7 +401,7 @@ def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
     looker: Looker = recorder.passes
     record = recorder.known(step)
     if record is None:
-        if recorder.recorded(0) is not None and looker.forward is not called:
+        if recorder.recorded(0) is not None and looker.forward is not call_module:
             warn_user(
                 f"the weights are those of no checkpoint in {recorder.run.path}, so forward= was "
                 "not compared with that of the recording"

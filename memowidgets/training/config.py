@@ -185,7 +185,7 @@ class Settings:
 
     def described(self) -> dict[str, Any]:
         """Return the settings as text and numbers, a function as its name."""
-        found = {field.name: _described(getattr(self, field.name)) for field in fields(self)}
+        found = {field.name: _as_text(getattr(self, field.name)) for field in fields(self)}
         off = [name for name in ("deterministic", "version") if not found[name]]
         return {name: value for name, value in found.items() if name not in off}
 
@@ -319,7 +319,7 @@ def is_function(described: Any) -> bool:
     return isinstance(described, str) and described.startswith(_FUNCTION)
 
 
-def _described(value: Any) -> Any:
+def _as_text(value: Any) -> Any:
     if not callable(value):
         return list(value) if isinstance(value, tuple) else value
     is_named = inspect.isroutine(value) or isinstance(value, type)

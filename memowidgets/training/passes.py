@@ -26,7 +26,7 @@ from memowidgets.training.forward import (
     in_memory,
     untouched,
 )
-from memowidgets.training.inputs import Batches, moved
+from memowidgets.training.inputs import Batches, move_to
 from memowidgets.training.recorder import Allocate, Weights, trained_weights
 from memowidgets.visible import listed, quoted
 
@@ -101,7 +101,7 @@ class Capture:
             places[_HEAD] = (self._head, False)
 
         def reduced(name: str, part: nn.Module, values: Tensor) -> Tensor:
-            return values if name == _HEAD else _pooled(by_name[name], part, values)
+            return values if name == _HEAD else _pool(by_name[name], part, values)
 
         self._raw = self._stack.enter_context(captured(self._module, places, reduced))
         takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
@@ -291,7 +291,7 @@ def _row(
     return values.reshape(len(values), -1)
 
 
-def _pooled(layer: Layer, part: nn.Module, values: Tensor) -> Tensor:
+def _pool(layer: Layer, part: nn.Module, values: Tensor) -> Tensor:
     """Return an activation of images with at most 4×4 places, if it is large."""
     from torch.nn.functional import adaptive_avg_pool2d
 
@@ -414,7 +414,7 @@ class Looker:
         """
         trained = trained_weights(module)
         others = {
-            name: _sampled(tensor)
+            name: _sample_of(tensor)
             for name, tensor in tensors_of(module).items()
             if name not in trained and not tensor.is_meta
         }
@@ -428,7 +428,7 @@ class Looker:
         """
         n = min(self.batches.size, len(self.labels))  # layers may scale by what is in a batch
         with untouched(module):
-            inputs = moved(self.batches.first(n), device_of(module))
+            inputs = move_to(self.batches.first(n), device_of(module))
             here = ask(self.forward, module, inputs, n).float().cpu().numpy().astype(np.float64)
         there = np.asarray(logits[:n], np.float64)
         apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
@@ -446,7 +446,7 @@ class Looker:
         from torch.nn.functional import cross_entropy
 
         capture.begin()
-        inputs = moved(inputs, device)
+        inputs = move_to(inputs, device)
         logits = ask(self.forward, module, inputs, len(place))
         rows = capture.rows(logits, inputs)
         logits = logits.float()
@@ -467,7 +467,7 @@ def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, An
         If it does not give logits.
     """
     with untouched(module):
-        inputs = moved(batches.first(_TRIED), device_of(module))
+        inputs = move_to(batches.first(_TRIED), device_of(module))
         logits = ask(forward, module, inputs, _TRIED)
     if looks_like_probabilities(logits.float().cpu().numpy()):
         raise ValueError(
@@ -552,7 +552,7 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def _sampled(tensor: Tensor) -> Tensor:
+def _sample_of(tensor: Tensor) -> Tensor:
     import torch
 
     values = tensor.detach()

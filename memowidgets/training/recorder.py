@@ -43,7 +43,7 @@ from memowidgets.training.forward import (
     Shapes,
     device_of,
     in_memory,
-    unwrapped,
+    unwrap,
 )
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.seeds import preserved
@@ -220,7 +220,7 @@ class Recorder:
         check_whole(module)
         self.follow(steps_per_epoch, total_steps)
         with self.run.or_nothing():
-            step = self._step_of(unwrapped(module), step, overwrite=overwrite)
+            step = self._step_of(unwrap(module), step, overwrite=overwrite)
             if self._stop is not None:
                 write_stop(self.run, self._stop)
             check(step)
@@ -298,7 +298,7 @@ class Recorder:
 
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
-        digest = self.passes.weights(unwrapped(module)).digest
+        digest = self.passes.weights(unwrap(module)).digest
         self._records, self.waits = _up_to(read_records(self.run), step, digest), False
 
     def write(
@@ -379,7 +379,7 @@ class Recorder:
         return record
 
     def _recorded(self, module: nn.Module, step: int, progress: Progress | None) -> Record:
-        module = unwrapped(module)
+        module = unwrap(module)
         weights = self.passes.weights(module)
         with self.run.lock("checkpoints"):
             records = self._there()

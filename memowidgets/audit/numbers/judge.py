@@ -105,7 +105,7 @@ class Candidate(NamedTuple):
     record: Record
 
 
-def picked(
+def pick_candidates(
     evidence: Evidence,
     metrics: str | Iterable[str] | None = None,
     layers: str | int | Iterable[str | int] = "last",

@@ -32,7 +32,7 @@ STARTS = ("scratch", "prediction")
 _CHANGES = ("anonymise", "remove", "relabel")
 
 
-def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
+def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
     """Begin the run that `Audit.fork` describes, or go on with it."""
     _check_request(run, path, data, start)
     recipe = run.recipe()
@@ -61,7 +61,7 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
         **identity.described_training(asked, run.seed, recipe.settings.precision, recipe.device),
         **identity.described_model(recipe.model, data, design, asked),
         **identity.described_data(data, design, aside),
-        "fork": _described(run, data, start, chosen),
+        "fork": _fork_note(run, data, start, chosen),
     }
     made = RunDirectory(path)
     fresh = made.is_empty
@@ -147,7 +147,7 @@ def _held_out_of(parent: Run) -> Dataset | None:
     return held_out
 
 
-def _described(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
+def _fork_note(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
     described = {
         "parent": identity.run_digest(parent.manifest),
         "start": start,

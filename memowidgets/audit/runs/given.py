@@ -139,7 +139,7 @@ class GivenArrays:
         return {"labels": self.data.labels, **of_layers, **self.arrays, **planted}
 
 
-def checked(
+def check_arrays(
     labels: Any,
     samples: Any,
     ids: Sequence[str] | None,
@@ -682,7 +682,7 @@ def dataset_of(
             raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
         if len(samples) != len(labels):
             raise ValueError(f"{len(samples)} samples but {len(labels)} labels: give one for each")
-        wrap = _checked_dataset if isinstance(samples, Dataset) else _wrapped
+        wrap = _checked_dataset if isinstance(samples, Dataset) else _dataset_around
         made = wrap(samples, labels, ids, class_names)
     if canaries is None:
         return made
@@ -705,7 +705,7 @@ def _checked_dataset(samples: Dataset, labels: Labels, ids: Texts, _names: Texts
     return samples
 
 
-def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
+def _dataset_around(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
     if isinstance(samples, np.ndarray) and samples.dtype.kind in "biuf":
         with warnings.catch_warnings():  # the check of the labels has said it
             warnings.filterwarnings("ignore", ".*never occur in the labels")
@@ -818,7 +818,7 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # said when the arrays were given
-            given = checked(kept["labels"], data, *names, canaries, layers or None, **arrays)
+            given = check_arrays(kept["labels"], data, *names, canaries, layers or None, **arrays)
     except (ValueError, TypeError) as error:
         wrong = "is broken" if data is None else "does not fit these data"
         raise StoreError(f"{run.path / _FILE}.safetensors {wrong}: {error}") from None

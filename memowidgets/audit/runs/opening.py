@@ -49,7 +49,7 @@ from memowidgets.visible import quoted, visible
 PathLike = str | os.PathLike[str]
 
 
-def _pretrained(**settings: Any) -> Model:
+def _load_pretrained(**settings: Any) -> Model:
     name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
     loading = {k: settings.pop(k) for k in ("dtype", "revision") if k in settings}
     return CausalLM.from_pretrained(name, LoRA(**settings), length, cache=cache, **loading)
@@ -79,7 +79,7 @@ _MODELS: dict[str, tuple[Callable[..., Model], str | None]] = {
     "ConvNet": (ConvNet, None),
     "WideResNet": (WideResNet, None),
     "CausalLM.from_scratch": (CausalLM.from_scratch, None),
-    "CausalLM.from_pretrained": (_pretrained, "name_or_path"),
+    "CausalLM.from_pretrained": (_load_pretrained, "name_or_path"),
     "SequenceClassifier.from_scratch": (SequenceClassifier.from_scratch, None),
     "SequenceClassifier.from_pretrained": (_classifier, "name_or_path"),
     "ImageClassifier.from_pretrained": (ImageClassifier.from_pretrained, "name_or_path"),
@@ -151,7 +151,7 @@ def opened_run(
     if _are_pairs(held_out):
         held_out = other_pairs(held_out, names)
     design = identity.read_design(run, manifest)
-    data, model = _found(run, manifest, design, data, model, held_out)
+    data, model = _find_data(run, manifest, design, data, model, held_out)
     if held_out is not None and data is not None:
         held_out = held_out.with_encoding(data.encoding)
     if data is not None:
@@ -160,7 +160,7 @@ def opened_run(
     return Run(run, manifest, model, known, held_out, design, device)
 
 
-def _found(
+def _find_data(
     run: RunDirectory,
     manifest: Mapping[str, Any],
     design: Design,
@@ -178,7 +178,7 @@ def _found(
     _check_given(run, manifest, data, model, held_out)
     with without_the_hub():  # opening a run sends no request
         if data is None and "attributes" in manifest:
-            data = generated(run, manifest)
+            data = generate_again(run, manifest)
             if data is None or identity.attributes_digest(data) != manifest["attributes"]:
                 raise StoreError(
                     f"{run.path} has numbers about other samples than {of_data.maker} generates "
@@ -247,11 +247,11 @@ def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Any) -> A
         return data
     if not set(manifest["ids"]) <= set(data.ids.tolist()):
         return data
-    own, labels = _selected(manifest, data), np.array(run.read_tensors("design")["labels"])
+    own, labels = _select(manifest, data), np.array(run.read_tensors("design")["labels"])
     return own if np.array_equal(own.labels, labels) else own.with_labels(labels)
 
 
-def generated(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:
+def generate_again(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:
     """Generate the data of a run again. None if that is not possible with the package alone."""
     origin, _ = _origins(run, manifest)
     alone = origin.maker in _LOADERS and _LOADERS[origin.maker][1] is None
@@ -412,11 +412,11 @@ def recorded_source(name: str, data: Dataset | None = None) -> Run:
 def recording_in(folder: Path, data: Dataset | None = None) -> Run:
     """Return the evidence of a recording that `export` wrote; its files stay as they are."""
     run = PackedRun.existing(folder, read_only=True)
-    chosen = None if data is None else _selected(identity.read_manifest(run), data)
+    chosen = None if data is None else _select(identity.read_manifest(run), data)
     return opened_run(run, data=chosen)
 
 
-def _selected(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
+def _select(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
     """The recorded samples out of a dataset that may hold more, in the recording's order."""
     positions = {str(name): i for i, name in enumerate(data.ids)}
     missing = [name for name in manifest["ids"] if name not in positions]

@@ -68,7 +68,7 @@ def listed_members(
     log.refresh()
     if log.unread:
         raise StoreError(log.unread)
-    table, found, rule = judged(evidence, metric, layer, checkpoint, tau, share)
+    table, found, rule = judged_table(evidence, metric, layer, checkpoint, tau, share)
     counts = support(evidence, real_number("eta", eta))
     if counts is not None:
         table["memorized_by"] = pd.Series(counts.memorized, table.index).astype("Int64")
@@ -107,7 +107,7 @@ def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
     return guesses, np.exp(-made["losses"].astype(np.float64))
 
 
-def judged(
+def judged_table(
     evidence: Evidence,
     metric: str | Metric,
     layer: str | int,

@@ -16,7 +16,7 @@ from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
 from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import Run, check_request, checked_part, set_of_design
 from memowidgets.audit.runs import opening
-from memowidgets.audit.runs.fork import check_start, warn_of_members_alone
+from memowidgets.audit.runs.fork import warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
@@ -32,6 +32,7 @@ from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction, StopRule
+from memowidgets.training.target import check_start
 from memowidgets.training.trainer_passes import TrainerPasses
 
 if TYPE_CHECKING:

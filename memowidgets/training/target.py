@@ -34,6 +34,7 @@ from memowidgets.training.checkpoint import (
     precision_at,
     read_record,
     read_records,
+    record_file,
 )
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate as AllocateShapes
@@ -415,6 +416,24 @@ class TargetTraining:
 def start_of(name: str) -> str:
     """Return the place of the weights of a checkpoint that a fork copied."""
     return f"start/{name}"
+
+
+def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
+    """Refuse to train from scratch what is to go on from another run's weights.
+
+    Raises
+    ------
+    StoreError
+        If those weights are gone.
+    """
+    name = (manifest.get("fork") or {}).get("checkpoint")
+    if name is None or run.has(start_of(name)):
+        return
+    if not run.has_file(record_file(name)):
+        raise StoreError(
+            f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
+            "on the audit that it came from"
+        )
 
 
 def _is_done(records: Sequence[Record], plan: dict[int, float], stop: StopRule | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,24 +77,6 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
         warn_user(note)
     device = "auto" if recipe.anywhere else recipe.device
     return Run(made, manifest, recipe.model, data, aside, design, device, settings=asked)
-
-
-def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
-    """Refuse to train from scratch what is to go on from another run's weights.
-
-    Raises
-    ------
-    StoreError
-        If those weights are gone.
-    """
-    name = (manifest.get("fork") or {}).get("checkpoint")
-    if name is None or run.has(start_of(name)):
-        return
-    if not (run.path / "checkpoints" / name / "record.json").exists():
-        raise StoreError(
-            f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
-            "on the audit that it came from"
-        )
 
 
 def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:

@@ -32,6 +32,8 @@ from memowidgets.audit.names import GIVEN, Names
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
+    check_finite,
+    check_same_order,
     check_unmasked,
     dense,
     is_tensor,
@@ -98,7 +100,6 @@ _OF_MODELS = ("shadow_gaps", "shadow_members", "reference_gaps")
 OPTIONAL = ("logits", "final_logits", "log_lira", *_OF_MODELS)
 _TRUTH = ("shadow_gaps", "shadow_members", "final_logits")
 SCORES = f"scores/{GIVEN}"  # in the run directory
-_ROWS_AT_ONCE = 4096
 _KINDS = (
     "a dataset, images as an array of shape (n, height, width[, channels]), a list of texts, or "
     "of records with 'question' and 'choices', or with 'text', or a DataFrame of a table"
@@ -174,13 +175,14 @@ def check_arrays(
     own_ids = None if ids is None else checked_ids(ids, n).tolist()
     data = dataset_of(samples, named, own_ids, names, _canaries(canaries, n))
     by_layer = representations if isinstance(representations, Mapping) else {}
-    by_row = {"labels": labels, "canaries": canaries, "representations": representations}
+    by_row = {"ids": data.ids.tolist(), "labels": labels, "canaries": canaries}
+    by_row |= {"representations": representations}
     by_row |= {f"representations[{key!r}]": values for key, values in by_layer.items()}
     by_row |= {name: given[name] for name in outputs}
     for name in _OF_MODELS:  # a row for each model
         if isinstance(given.get(name), pd.DataFrame):
             by_row[f"{name}.T"] = given[name].T
-    _check_orders(by_row, data.ids.tolist())
+    check_same_order(**by_row)
     for name, table in outputs.items():
         _check_class_order(name, given[name], data.class_names)
         kept = found["logits" if name in both else name] = _of_options(table, data)
@@ -348,7 +350,7 @@ def _representation(what: str, values: Any, n: int) -> Numbers:
     if 0 in array.shape:
         raise ValueError(f"{what} has no features: its shape is {array.shape}")
     flat = array.reshape(n, -1)
-    _check_finite(what, flat)
+    check_finite(flat, what)
     return flat
 
 
@@ -364,7 +366,7 @@ def _outputs(given: Mapping[str, Any], labels: Labels) -> dict[str, Numbers]:
 def _logits(what: str, values: Any, n: int) -> Numbers:
     """Return checked logits; one value for each sample is that of the second of two classes."""
     array = _of_classes(what, values, n)
-    _check_finite(what, array, allowed=-np.inf)
+    check_finite(array, what, allowed=-np.inf)
     single = array.shape[1] == 1
     if looks_like_probabilities(np.hstack([1 - array, array]) if single else array):
         rows = "lies between 0 and 1" if single else "lies between 0 and 1 and sums to 1"
@@ -378,7 +380,7 @@ def _logits(what: str, values: Any, n: int) -> Numbers:
 def _log_probabilities(_what: str, values: Any, n: int) -> Numbers:
     """Return the logarithms of probabilities, which are logits: their softmax is what was given."""
     array = _of_classes("probabilities", values, n)
-    _check_finite("probabilities", array)
+    check_finite(array, "probabilities")
     outside = (array < 0) | (array > 1 + _SUMS)
     if outside.any():
         row, column = (int(i) for i in np.unravel_index(outside.argmax(), array.shape))
@@ -501,25 +503,6 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
     return pd.Series(to_numpy(values), names).reindex(ids).to_numpy()
 
 
-def _check_orders(given: Mapping[str, Any], ids: list[str]) -> None:
-    """Refuse indexes with the same names in different orders: rows are read by their place."""
-    first = {"ids": ids}
-    for what, values in given.items():
-        if not isinstance(values, pd.Series | pd.DataFrame):
-            continue
-        if isinstance(values.index, pd.RangeIndex) and values.index.step == 1:
-            continue
-        names = [str(name) for name in values.index]
-        for other, order in first.items():
-            if names != order and sorted(names) == sorted(order):
-                right = "ids" if other == "ids" else f"{other}.index"
-                raise ValueError(
-                    f"{what} is indexed by the {other if other == 'ids' else f'index of {other}'} "
-                    f"in another order: pass {what}.reindex({right}), or an array in that order"
-                )
-        first[what] = names
-
-
 def _check_class_order(what: str, values: Any, class_names: Sequence[str]) -> None:
     """Refuse columns that are named by the classes in another order: they are read by place."""
     if not isinstance(values, pd.DataFrame):
@@ -553,7 +536,7 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
         )
     gaps = _array("shadow_gaps", given["shadow_gaps"])
     _check_models("shadow_gaps", gaps, n, "shadow")
-    _check_finite("shadow_gaps", gaps, "shadow model")
+    check_finite(gaps, "shadow_gaps", row="shadow model")
     members = checked_mask(
         _array("shadow_members", given["shadow_members"], are_numbers=False), "shadow_members"
     )
@@ -635,23 +618,6 @@ def _check_rows(what: str, array: Numbers, n: int) -> None:
             f"{what} has {array.shape[0]} rows for {n} labels: its first axis must be the samples"
             + (", which stand on the second: transpose it" if turned else "")
         )
-
-
-def _check_finite(
-    what: str, table: Numbers, row_name: str = "row", allowed: float | None = None
-) -> None:
-    """Raise for NaN and infinite values. The message gives their number and the first one."""
-    n_bad, first = 0, ""
-    for start in range(0, len(table), _ROWS_AT_ONCE):
-        rows = table[start : start + _ROWS_AT_ONCE]
-        bad = ~np.isfinite(rows) if allowed is None else ~(np.isfinite(rows) | (rows == allowed))
-        if bad.any() and not first:
-            row, column = np.argwhere(bad)[0]
-            kind = "NaN" if np.isnan(table[start + row, column]) else "infinite"
-            first = f"{row_name} {start + row}, column {column} is {kind}"
-        n_bad += int(bad.sum())
-    if n_bad:
-        raise ValueError(f"{what} holds {n_bad} values that are NaN or infinite; {first}")
 
 
 # the samples beside the arrays

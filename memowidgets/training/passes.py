@@ -70,7 +70,7 @@ class Layer:
 class Capture:
     """Activations of a pass, and the rows of values that they become.
 
-    Use it as a context around passes, and call `begin` before each batch.
+    Use it as a context around passes, and ask for the `rows` of each batch.
 
     Parameters
     ----------
@@ -113,11 +113,6 @@ class Capture:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def begin(self) -> None:
-        """Forget the batch before."""
-        self._raw.clear()
-        self._mask = None
-
     def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
         """Keep the first mask that a part receives in a pass, (batch, tokens)."""
         taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
@@ -158,6 +153,8 @@ class Capture:
                 self.lengths.setdefault(layer.name, set()).add(values.shape[axis])
                 row = values.mean(dim=axis)
             found[layer.name] = row.float()
+        self._raw.clear()
+        self._mask = None
         return found
 
 
@@ -445,7 +442,6 @@ class Looker:
         import torch
         from torch.nn.functional import cross_entropy
 
-        capture.begin()
         inputs = move_to(inputs, device)
         logits = ask(self.forward, module, inputs, len(place))
         rows = capture.rows(logits, inputs)

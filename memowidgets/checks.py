@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
+from itertools import combinations
 from types import UnionType
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.visible import quoted, visible
 
+_AT_ONCE = 2**22  # values
 _EXACT = 2**53  # float64 holds all whole numbers up to here
 _FEW = 20  # labels that may all differ
 _A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
@@ -277,22 +278,29 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
     return found
 
 
-def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
+def check_finite(
+    values: ArrayLike, what: str, remedy: str = "", *, row: str = "row", allowed: float = 0.0
+) -> None:
     """Raise if an array has a NaN or an infinite number.
 
     Parameters
     ----------
     values : (n, ...) array_like of float
-        Numbers, with one row for each sample.
+        Numbers, with one row for each sample. They are read in pieces: they may lie on disk.
     what : str
         Name of the values in the message, in the plural.
     remedy : str
         What to do about it, as the end of the message.
+    row : str
+        What a row is.
+    allowed : float
+        Number that is let through, such as −inf.
 
     Raises
     ------
     ValueError
-        If a row has such a number. The message has the number of these rows and the first one.
+        If a row has such a number. The message has the number of these rows, and the place of the
+        first one.
 
     Examples
     --------
@@ -302,12 +310,22 @@ def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
     ValueError: scores must be finite: 1 of 3 are NaN or infinite, the first in row 1; leave out
     samples without a score
     """
-    rows = np.asarray(values)
-    wrong = ~np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
-    if wrong.any():
+    rows, n_wrong, first = np.asarray(values), 0, ""
+    size = max(1, _AT_ONCE * len(rows) // max(1, rows.size))
+    for start in range(0, len(rows), size):
+        piece = rows[start : start + size]
+        fine = np.isfinite(piece)
+        if fine.all():
+            continue
+        wrong = ~(fine | (piece == allowed)).reshape(len(piece), -1)
+        if wrong.any() and not first:
+            at, column = np.argwhere(wrong)[0].tolist()
+            first = f"{row} {start + at}" + (f", column {column}" if rows.ndim > 1 else "")
+        n_wrong += int(wrong.any(axis=1).sum())
+    if n_wrong:
         raise ValueError(
-            f"{what} must be finite: {int(wrong.sum())} of {len(wrong)} are NaN or infinite, the "
-            f"first in row {int(wrong.argmax())}{remedy and f'; {remedy}'}"
+            f"{what} must be finite: {n_wrong} of {len(rows)} are NaN or infinite, the first in "
+            f"{first}{remedy and f'; {remedy}'}"
         )
 
 
@@ -331,7 +349,7 @@ def check_same_order(**given: Any) -> None:
             indices[name] = one.index
         elif isinstance(one, pandas.Index) or (name == "ids" and isinstance(one, list | tuple)):
             indices[name] = pandas.Index(one, dtype=object)  # any text, even a broken one
-    for (first, known), (name, index) in pairwise(indices.items()):
+    for (first, known), (name, index) in combinations(indices.items(), 2):
         if index.equals(known) or len(index) != len(known) or not known.is_unique:
             continue
         if known.isin(index).all():

@@ -9,9 +9,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 
 import memowidgets as mw
+from memowidgets import checks
 from memowidgets.checks import dense
 from memowidgets.metrics import PSMI, Mahalanobis, logit_gap, loss
 from memowidgets.metrics.logits import other_columns
@@ -208,7 +211,7 @@ def test_numbers_of_pandas_in_any_type_are_numbers(kind):
     np.testing.assert_array_equal(rows.columns["0"], X[:, 0])
     if kind != "object":
         table.iloc[7, 2] = pd.NA
-        with pytest.raises(ValueError, match="row 7, column 2 is NaN"):
+        with pytest.raises(ValueError, match="row 7, column 2"):
             mw.Audit.from_arrays(NUMBERS, table)
 
 
@@ -269,3 +272,15 @@ def test_names_of_rows_in_one_order_or_of_other_rows_are_taken():
     assert np.array_equal(mine, loss(pd.DataFrame(LOGITS), pd.Series(CODES, ROWS)))
     differences = mw.memorization.counterfactual(GAPS, INSIDE[GAPS.columns])
     assert np.array_equal(differences, mw.memorization.counterfactual(GAPS.to_numpy(), GAPS > 0))
+
+
+@pytest.mark.parametrize("at_once", [8, 2**22])
+@given(st.integers(0, 8), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]))
+def test_the_place_of_any_bad_number_is_named(at_once, row, column, value):
+    table = np.zeros((10, 4), np.float32)
+    table[row, column] = table[9, 3] = value
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "_AT_ONCE", at_once)
+        with pytest.raises(ValueError, match=rf"2 of 10 .* row {row}, column {column}$"):
+            checks.check_finite(table, "numbers")
+        checks.check_finite(np.where(np.isfinite(table), 0, -np.inf), "it", allowed=-np.inf)

@@ -22,7 +22,7 @@ from memowidgets.audit.run import (
     set_of_design,
 )
 from memowidgets.audit.runs import opening
-from memowidgets.audit.runs.fork import check_start, warn_of_members_alone
+from memowidgets.audit.runs.fork import warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
@@ -34,11 +34,12 @@ from memowidgets.progress import Progress, shown
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import write_stop
-from memowidgets.training.config import Settings
+from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction, StopRule
-from memowidgets.training.trainer_passes import ModelPasses
+from memowidgets.training.target import check_start
+from memowidgets.training.trainer_passes import TrainerPasses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -299,9 +300,9 @@ class Audit:
         >>> audit.flagged("psmi", tau=0.0).index.tolist()
         ['000']
         """
-        from memowidgets.audit.runs.given import checked, kept_arrays
+        from memowidgets.audit.runs.given import check_arrays, kept_arrays
 
-        given = checked(
+        given = check_arrays(
             labels,
             samples,
             ids,
@@ -556,9 +557,9 @@ class Audit:
         run, stop = self._run_for("record a training"), _stop_rule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)
-        passes = ModelPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
+        passes = TrainerPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
         every = recipe.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
-        return Recorder(run.run, passes, every, keep, stop)
+        return Recorder(run.run, passes, CheckpointPlan(1, every), keep, stop)
 
     def run_shadows(
         self,
@@ -906,13 +907,13 @@ class Audit:
         A flagged member is a prediction. Two reference models check it in two short trainings
         (`run_references`), and only shadow models tell which members are memorised.
         """
-        from memowidgets.audit.views.listing import judged, listed_members
+        from memowidgets.audit.views.listing import judged_table, listed_members
 
         metric = scores.opening_metric(self.evidence) if metric is None else metric
         evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
         if samples:
             return listed_members(evidence, self._log, *asked, eta, samples=True)
-        table, found, rule = judged(evidence, *asked)
+        table, found, rule = judged_table(evidence, *asked)
         chosen = table.iloc[found.positions[found.flagged(rule)]]
         return chosen.sort_values("score", kind="stable")
 
@@ -1376,7 +1377,7 @@ class Audit:
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
         """
         evidence = self.evidence
-        picks = judge.picked(evidence, metrics, layers, checkpoints)
+        picks = judge.pick_candidates(evidence, metrics, layers, checkpoints)
         needs = judge.needs_of(evidence, None, truth=truth)
         for pick in picks:
             needs += scores.needs(evidence, pick.metric, pick.record)
@@ -1388,7 +1389,7 @@ class Audit:
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
         eta: float = 4.0,
-        variance: str | Sequence[str] = truth.VARIANCE,
+        variance: str = truth.VARIANCE,
         sizes: Sequence[int] | None = None,
         repeats: int = 20,
         random_state: int = 0,
@@ -1399,7 +1400,7 @@ class Audit:
         ----------
         metric, layer, checkpoint, eta
             As in `evaluate`.
-        variance : {"shrunk", "per-sample", "global"}, "all", or several
+        variance : {"shrunk", "per-sample", "global"}
             As in `log_lira`.
         sizes : sequence of int, optional
             Numbers of shadow models, from 4 to half of those on disk. Default: 4, 8, 16, … and
@@ -1420,8 +1421,7 @@ class Audit:
             shadow model (of the members that either finds memorised, the share that both find);
             and their ``agreement``, Spearman's rank correlation of their log-LiRA. Each has
             ``_low`` and ``_high``, between which 90 % of the draws lie. A subset is never compared
-            with a set that contains it, which would flatter it. With several variances there are
-            rows for each, with its name in the column ``variance``, from the same draws.
+            with a set that contains it, which would flatter it.
 
         Raises
         ------
@@ -1667,10 +1667,10 @@ class Audit:
         UserWarning
             If it starts from weights that have seen removed samples.
         """
-        from memowidgets.audit.runs.fork import forked
+        from memowidgets.audit.runs.fork import fork_run
 
         run = self._run_for("be forked")
-        return self.of(forked(run, path, self.kept() if data is None else data, start))
+        return self.of(fork_run(run, path, self.kept() if data is None else data, start))
 
 
 def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:

@@ -103,10 +103,10 @@ class Names:
             if is_number and math.isclose(float(checkpoint), record.epoch, abs_tol=1e-6):
                 return record
         if not self.found:
-            what = f"there is no checkpoint {_named(checkpoint)}, because there is none yet"
+            what = f"there is no checkpoint {_spell(checkpoint)}, because there is none yet"
             raise NotThereError(what, self.to_go_on)
         raise ValueError(
-            f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or one "
+            f"unknown checkpoint {_spell(checkpoint)}; valid: prediction, final, an epoch, or one "
             f"of the names {listed(record.name for record in self.found)}"
         )
 
@@ -152,7 +152,7 @@ class Names:
         if numbered:  # keys may have gaps between them
             valid = f"{names[0]} to {names[-1]}, " if are_blocks else ""
         raise ValueError(
-            f"unknown layer {_named(layer)}; valid: last, {valid}or a name of {listed(names)}"
+            f"unknown layer {_spell(layer)}; valid: last, {valid}or a name of {listed(names)}"
         )
 
     def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
@@ -178,6 +178,6 @@ def _check_key(what: str, given: Any) -> None:
         raise TypeError(f"{what} is a name or a number, not {as_code(given)}")
 
 
-def _named(value: object) -> str:
+def _spell(value: object) -> str:
     """A name in quotation marks, a number without."""
     return quoted(value) if isinstance(value, str) else visible(repr(value), 40)

@@ -603,7 +603,7 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
     records = read_records(run)
     last = max((record.step for record in records), default=-1)
     if course is None:
-        plan = settings.checkpoint_steps(n_members)
+        plan = settings.plan(n_members).steps()
         whole = [name_of(epoch) for step, epoch in plan.items() if step < last]
         whole += run.names("forward")
     else:

@@ -26,9 +26,16 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import Design, draw_design
-from memowidgets.training.forward import unwrapped
-from memowidgets.training.inputs import Batches, Pairs, called, pairs_of
-from memowidgets.training.passes import Looker, check_head, tensors_of, tried
+from memowidgets.training.forward import unwrap
+from memowidgets.training.inputs import Batches, Pairs, call_module, pairs_of
+from memowidgets.training.passes import (
+    Layer,
+    Looker,
+    first_logits,
+    last_layer,
+    named_layers,
+    tensors_of,
+)
 from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
@@ -94,7 +101,8 @@ def watch(
     layers : "auto" or sequence of str
         Parts of the module whose output is a representation, first to last, as in
         ``module.named_modules()``; a name that ends in ``.input`` is what goes into a part.
-        ``"auto"`` is one layer, the last: what goes into the last linear layer.
+        ``"auto"`` is one layer, the last: what goes into the linear layer with an output for each
+        class.
     checkpoint_every : float, optional
         Epochs between two passes. Default: 0.2, and 1 as soon as passes have taken longer than the
         steps between them.
@@ -146,10 +154,9 @@ def watch(
     Notes
     -----
     An activation with two axes is taken as it is. Of an activation (batch, tokens, width), the
-    token is taken at which the last linear layer reads the logits, else the mean over the tokens
-    of the ``attention_mask`` that the module or a part of it receives, else (for ``"auto"``, or
-    above 8192 values) over all, with a warning if batches have different lengths. The last linear
-    layer is the one that returns the logits, else the one that runs last.
+    token is taken at which that linear layer reads the logits, else the mean over the tokens of
+    the ``attention_mask`` that the module or a part of it receives, else (for ``"auto"``, or above
+    8192 values) over all, with a warning if batches have different lengths.
     Images' activations above 8192 values are average-pooled to 4×4. Losses are the cross-entropy
     of the labels, whatever the loop minimises.
 
@@ -191,12 +198,15 @@ def watch(
         whole_number("seed", seed)
         samples, pairs = _samples(data, class_names, ids)
         design = draw_design(samples, "all", held_out if _names_rows(held_out) else None, seed)
-        batches, inner = _batches(samples, pairs, design.members, batch_size), unwrapped(module)
-        ask = forward or called
-        n_classes, chosen, head = tried(inner, batches, ask, layers)
-        samples = _with_classes(samples, n_classes, named=class_names is not None)
-        if head is not None:
-            check_head(inner, head, n_classes)
+        batches, inner = _batches(samples, pairs, design.members, batch_size), unwrap(module)
+        ask = forward or call_module
+        run_two = partial(first_logits, inner, batches, ask)
+        samples = _with_classes(samples, run_two().shape[1], named=class_names is not None)
+        if isinstance(layers, str) and layers == "auto":
+            chosen: tuple[Layer, ...] = (last_layer(inner, run_two),)
+            head: str | None = chosen[0].part
+        else:
+            chosen, head = named_layers(inner, layers), None
         looker = Looker(batches, samples.labels[design.members], ask, chosen, head)
         unseen, aside = None, None
         if len(rows := design.held_out):
@@ -205,8 +215,8 @@ def watch(
         elif not _names_rows(held_out):
             unseen, aside = _held_out(held_out, samples, looker, batch_size)
         looker = replace(looker, held_out=aside)
-        run = _begun(inner, samples, design, looker, path, plan.every, seed, unseen, version)
-        recorder = Recorder(run.run, looker, plan.every, keep, stop)
+        run = _begin_run(inner, samples, design, looker, path, plan.every, seed, unseen, version)
+        recorder = Recorder(run.run, looker, plan, keep, stop)
         step = recorder.start(
             module,
             steps_done,
@@ -324,7 +334,7 @@ def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
     )
 
 
-def _begun(
+def _begin_run(
     module: nn.Module,
     data: Dataset,
     design: Design,
@@ -391,7 +401,7 @@ def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
     looker: Looker = recorder.passes
     record = recorder.known(step)
     if record is None:
-        if recorder.recorded(0) is not None and looker.forward is not called:
+        if recorder.recorded(0) is not None and looker.forward is not call_module:
             warn_user(
                 f"the weights are those of no checkpoint in {recorder.run.path}, so forward= was "
                 "not compared with that of the recording"

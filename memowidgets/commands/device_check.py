@@ -34,7 +34,7 @@ _UPDATE = "update the device's driver and torch, and compute on the CPU until th
 
 
 @dataclass(frozen=True)
-class Check:
+class Measured:
     """One row of the table.
 
     Attributes
@@ -52,7 +52,7 @@ class Check:
 
     Examples
     --------
-    >>> print(Check("training step", "3.1 ms", "0.9 ms", "3.4 times as fast"))
+    >>> print(Measured("training step", "3.1 ms", "0.9 ms", "3.4 times as fast"))
     ok     training step                  3.1 ms       0.9 ms       3.4 times as fast
     """
 
@@ -70,7 +70,7 @@ class Check:
         return line.strip()
 
 
-def check_device(name: str) -> Iterator[Check]:
+def check_device(name: str) -> Iterator[Measured]:
     """Train a small audit on the CPU and on a device, and compare and time both.
 
     Parameters
@@ -80,7 +80,7 @@ def check_device(name: str) -> Iterator[Check]:
 
     Yields
     ------
-    Check
+    Measured
         One row as soon as it is known: the device, equal logit gaps from the same weights, equal
         order of PSMI and log-LiRA after training, bfloat16, and the times of a training step, a
         pass and PSMI.
@@ -101,12 +101,12 @@ def check_device(name: str) -> Iterator[Check]:
         raise CommandError(
             f"{found}the CPU is what a device is compared with; name another, such as cuda"
         )
-    yield Check("", "CPU", device)
+    yield Measured("", "CPU", device)
     with tempfile.TemporaryDirectory(prefix="memowidgets-doctor-") as folder:
         yield from _compared(Path(folder), device)
 
 
-def _compared(folder: Path, device: str) -> Iterator[Check]:
+def _compared(folder: Path, device: str) -> Iterator[Measured]:
     try:
         here = _audit(folder / "cpu", "cpu")
         there = _audit(folder / "device", device)
@@ -114,7 +114,7 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
         yield _failed("training", error)
         return
     both = here, there
-    checks: dict[str, Callable[[str], Check]] = {
+    checks: dict[str, Callable[[str], Measured]] = {
         "logit gaps, same weights": lambda what: _gaps(what, here, device),
         "PSMI": lambda what: _order(what, *(a.score("psmi", "last", "final") for a in both)),
         "log-LiRA": lambda what: _truth(what, here, there),
@@ -132,8 +132,8 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
             yield _failed(what, error)
 
 
-def _failed(what: str, error: Exception) -> Check:
-    return Check(what, "", "fails", first_line(error), _UPDATE, wrong=True)
+def _failed(what: str, error: Exception) -> Measured:
+    return Measured(what, "", "fails", first_line(error), _UPDATE, wrong=True)
 
 
 def _audit(path: Path, device: str, precision: str = "float32") -> Audit:
@@ -159,7 +159,7 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _gaps(what: str, here: Audit, device: str) -> Check:
+def _gaps(what: str, here: Audit, device: str) -> Measured:
     """Compare the logit gaps of the same weights."""
     from memowidgets.audit import Audit
     from memowidgets.models import ConvNet
@@ -173,7 +173,7 @@ def _gaps(what: str, here: Audit, device: str) -> Check:
     return _compared_row(what, off, said, wrong=not off <= _OFF)
 
 
-def _truth(what: str, here: Audit, there: Audit) -> Check:
+def _truth(what: str, here: Audit, there: Audit) -> Measured:
     """Compare log-LiRA, with the device's shadow models in a worker process as users have it."""
     with ThreadPoolExecutor(1) as thread, _quietly():
         here.run_shadows(_N_SHADOWS, thread, progress=Progress())
@@ -181,7 +181,7 @@ def _truth(what: str, here: Audit, there: Audit) -> Check:
         return _order(what, *(audit.log_lira() for audit in (here, there)))
 
 
-def _order(what: str, one: Any, other: Any) -> Check:
+def _order(what: str, one: Any, other: Any) -> Measured:
     """Compare the order of the samples after two trainings, whose values differ by rounding."""
     rank = float(one.rank().corr(other.rank()))
     said = f"at most; rank correlation {rank:.3f}, at least {_SAME_ORDER[what]} where nothing errs"
@@ -189,11 +189,11 @@ def _order(what: str, one: Any, other: Any) -> Check:
     return _compared_row(what, float(np.abs(one - other).max()), said, wrong=wrong)
 
 
-def _compared_row(what: str, off: float, said: str, *, wrong: bool) -> Check:
-    return Check(what, "", f"off by {off:.1g}", said, _UPDATE if wrong else "", wrong)
+def _compared_row(what: str, off: float, said: str, *, wrong: bool) -> Measured:
+    return Measured(what, "", f"off by {off:.1g}", said, _UPDATE if wrong else "", wrong)
 
 
-def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
+def _precision(what: str, folder: Path, here: Audit, device: str) -> Measured:
     """Train in bfloat16, which `precision="auto"` chooses if the device is fast in it."""
     from memowidgets.models.device import resolve_precision, torch_device
 
@@ -202,10 +202,10 @@ def _precision(what: str, folder: Path, here: Audit, device: str) -> Check:
         audit = _audit(folder / "bfloat16", device, "bfloat16")
     except (ValueError, RuntimeError, FloatingPointError) as error:
         fix = "train in the precision float32"
-        return Check(what, "", "fails", first_line(error), fix)
+        return Measured(what, "", "fails", first_line(error), fix)
     ends = (made.evidence.names.record("final") for made in (here, audit))
     one, other = (f"loss {float(end.train_loss):.3f}" for end in ends)
-    return Check(what, one, other, f"the CPU's in float32; auto means {auto} on the device")
+    return Measured(what, one, other, f"the CPU's in float32; auto means {auto} on the device")
 
 
 def _steps(learner: Learner) -> None:
@@ -231,7 +231,7 @@ def _seconds(audit: Audit, work: Callable[[Learner], None]) -> float:
     return time.perf_counter() - start
 
 
-def _psmi(what: str, device: str) -> Check:
+def _psmi(what: str, device: str) -> Measured:
     """Time PSMI of random states, after once to warm up."""
     import torch
 
@@ -250,7 +250,7 @@ def _psmi(what: str, device: str) -> Check:
     return _times(what, *(min(seconds(x) for _ in range(2)) for x in (states, on)))
 
 
-def _times(what: str, here: float, there: float) -> Check:
+def _times(what: str, here: float, there: float) -> Measured:
     slow = there > here
     said = f"{there / here:.1f} times as slow" if slow else f"{here / there:.1f} times as fast"
-    return Check(what, f"{1e3 * here:.3g} ms", f"{1e3 * there:.3g} ms", said)
+    return Measured(what, f"{1e3 * here:.3g} ms", f"{1e3 * there:.3g} ms", said)

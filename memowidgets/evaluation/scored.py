@@ -33,7 +33,7 @@ _ARRAYS = (
 )
 
 
-class Share(NamedTuple):
+class LowestShare(NamedTuple):
     """A share of the members to flag: those with the lowest scores."""
 
     share: float
@@ -46,7 +46,7 @@ class AgainstClass(NamedTuple):
 
 
 # "class" is AgainstClass(-1.0), and None is where τ stands at first
-Rule = float | Literal["class"] | Share | AgainstClass | None
+Rule = float | Literal["class"] | LowestShare | AgainstClass | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class Scored:
     Examples
     --------
     >>> some = Scored(np.arange(3), np.array([-2.0, -1.0, 3.0]), log_lira=np.array([9.0, 0.0, 5.0]))
-    >>> some.flagged(-1.5).tolist(), some.flagged(Share(0.6)).tolist()
+    >>> some.flagged(-1.5).tolist(), some.flagged(LowestShare(0.6)).tolist()
     ([True, False, False], [True, True, False])
     >>> some.status(-1.0, eta=4.0).tolist()
     ['found', 'flagged only', 'missed']
@@ -183,7 +183,7 @@ class Scored:
         """Return the rows on the axis of a rule, and its τ there."""
         if isinstance(rule, AgainstClass):
             return self.against_class, rule.tau
-        if isinstance(rule, Share):
+        if isinstance(rule, LowestShare):
             return self, lowest_share(self.scores, rule.share)
         if rule == BY_CLASS:
             return self.against_class, ONE_BELOW
@@ -194,7 +194,7 @@ class Scored:
 
         Parameters
         ----------
-        rule : float, "class", AgainstClass, Share or None
+        rule : float, "class", AgainstClass, LowestShare or None
             The highest score that is flagged, the rule by class, the highest score against its
             class, the share with the lowest, or where τ stands at first.
         rows : index, optional

@@ -11,7 +11,7 @@ from scipy.special import betaln, digamma, log_ndtr, polygamma
 
 from memowidgets.checks import warn_user
 from memowidgets.cores import one_thread_each
-from memowidgets.memorization.gaps import Floats, Mask, Moments, Side
+from memowidgets.memorization.gaps import Floats, GapMoments, Mask, Side
 
 Variance = Literal["per-sample", "global", "shrunk"]
 FEWEST_MODELS = 8  # models on a side for a reliable per-sample variance
@@ -245,7 +245,7 @@ class Densities:
         return np.asarray(np.sqrt(one_variance + other_variance + (one - other - value) ** 2))
 
 
-def check_sides(found: Moments, *, offline: bool = False) -> None:
+def check_sides(found: GapMoments, *, offline: bool = False) -> None:
     """Raise if no sample has two models on each side that is needed."""
     inside, outside = found.inside.count, found.outside.count
     fewest = outside if offline else np.minimum(inside, outside)
@@ -260,7 +260,7 @@ def check_sides(found: Moments, *, offline: bool = False) -> None:
     )
 
 
-def warn_if_few(found: Moments, *, offline: bool = False) -> None:
+def warn_if_few(found: GapMoments, *, offline: bool = False) -> None:
     """Warn about samples with too few models for a variance of their own."""
     inside, outside = found.inside.count, found.outside.count
     fewest = outside if offline else np.minimum(inside, outside)

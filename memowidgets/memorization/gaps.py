@@ -49,7 +49,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Moments:
+class GapMoments:
     """Moments of both sides of every sample, and the range of its gaps.
 
     Attributes
@@ -151,7 +151,7 @@ def blocks(table: Table) -> Iterator[slice]:
         yield slice(start, start + width)
 
 
-def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
+def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
     """Return the moments of the gaps under the models that trained on a sample, and the others.
 
     Raises
@@ -159,7 +159,7 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
     ValueError
         If a gap is NaN or infinite, or too large for its square.
     """
-    found = Moments.empty(gaps.shape[1])
+    found = GapMoments.empty(gaps.shape[1])
     for columns in blocks(gaps):
         block = gaps[:, columns]
         found.low[columns], found.high[columns] = block.min(axis=0), block.max(axis=0)
@@ -172,7 +172,7 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
     return found
 
 
-def _fill_block(found: Moments, columns: slice, block: Any, members: Mask) -> None:
+def _fill_block(found: GapMoments, columns: slice, block: Any, members: Mask) -> None:
     """Fill in both sides of some samples; this overwrites `block`.
 
     The sums are of deviations from the first model's gaps, so that single precision suffices

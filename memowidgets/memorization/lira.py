@@ -16,8 +16,8 @@ from memowidgets.memorization.densities import (
 )
 from memowidgets.memorization.gaps import (
     Floats,
+    GapMoments,
     Mask,
-    Moments,
     Table,
     blocks,
     checked_mask,
@@ -382,7 +382,7 @@ def rmia(
 
 def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
     """Return p(x) of each sample over the shadow models, NaN if a needed side is empty."""
-    means = Moments.empty(gaps.shape[1])
+    means = GapMoments.empty(gaps.shape[1])
     for columns in blocks(gaps):
         likelihood = np.exp(_log_likelihood(gaps[:, columns].astype(np.float64)))
         part = moments(likelihood, members[:, columns])

@@ -63,7 +63,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockTables:
     """Tables of a block of directions, laid out for the inner loop.
 
     Attributes
@@ -98,7 +98,7 @@ class Part:
     tables: Tables
 
     @classmethod
-    def of(cls, tables: Tables, block: slice, folds: int) -> Part:
+    def of(cls, tables: Tables, block: slice, folds: int) -> BlockTables:
         """Cut a block of directions out of the tables."""
         fields = {
             name: None if table is None or name == "log_prior" else table[:, block]
@@ -159,7 +159,7 @@ def moments(projections: Array, codes: Array, tables: Tables, folds: int = 1) ->
     """
     n, m = projections.shape
     (own, common), xp = tables.sizes(), namespace(projections)
-    parts = [Part.of(tables, block, folds) for block in blocks(m)]
+    parts = [BlockTables.of(tables, block, folds) for block in blocks(m)]
     result = Moments(
         _zeros(projections, (folds, own, own, n)),
         _zeros(projections, (folds, own, common, n)),
@@ -187,7 +187,7 @@ def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
     return np.zeros(shape)
 
 
-def _values(P: Array, codes: Array, part: Part) -> Array:
+def _values(P: Array, codes: Array, part: BlockTables) -> Array:
     """Return the pointwise values log p(θᵀx | y) − log Σ p(y) p(θᵀx | y), (n, width)."""
     room, most = (_DEVICE_BYTES, 16_384) if is_tensor(P) else (_SCRATCH_BYTES, 512)
     at_once = int(np.clip(room // (4 * P.shape[1] * part.tables.n_classes), 8, most))
@@ -198,7 +198,7 @@ def _values(P: Array, codes: Array, part: Part) -> Array:
     return values
 
 
-def _values_of_few(P: Array, codes: Array, part: Part) -> Array:
+def _values_of_few(P: Array, codes: Array, part: BlockTables) -> Array:
     """Return the values of so few samples that their densities fit in a core's cache."""
     xp = namespace(P)
     exponents = P[None] - part.mean
@@ -214,7 +214,7 @@ def _values_of_few(P: Array, codes: Array, part: Part) -> Array:
     return own - (top + xp.log(xp.exp(logs - top).sum(0)))
 
 
-def _controls(P: Array, codes: Array, part: Part) -> list[Array]:
+def _controls(P: Array, codes: Array, part: BlockTables) -> list[Array]:
     """Return the samples' own controls, each (n, width)."""
     tables = part.tables
     if tables.weight is None or tables.log_form is None:

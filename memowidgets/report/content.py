@@ -25,7 +25,7 @@ CHOICES: Final = ("keep", "anonymise", "remove", "relabel", "undecided")
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingPart:
     """A part that the report lacks.
 
     Attributes
@@ -122,7 +122,7 @@ class Content:
         The figures.
     warnings : sequence of Note
         What a reader must know before trusting the numbers.
-    missing : sequence of Missing
+    missing : sequence of MissingPart
         Missing parts, with reasons.
     truth_given : bool
         Whether the user gave log-LiRA, so that it does not come from shadow models.
@@ -154,7 +154,7 @@ class Content:
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
     warnings: Sequence[Note] = ()
-    missing: Sequence[Missing] = ()
+    missing: Sequence[MissingPart] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
     noun: str = "samples"

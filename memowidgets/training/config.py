@@ -185,7 +185,7 @@ class Settings:
 
     def described(self) -> dict[str, Any]:
         """Return the settings as text and numbers, a function as its name."""
-        found = {field.name: _described(getattr(self, field.name)) for field in fields(self)}
+        found = {field.name: _as_text(getattr(self, field.name)) for field in fields(self)}
         off = [name for name in ("deterministic", "version") if not found[name]]
         return {name: value for name, value in found.items() if name not in off}
 
@@ -197,10 +197,10 @@ class Settings:
         """Return the number of optimizer steps of the whole training, at least one."""
         return max(1, round(self.epochs * self.steps_per_epoch(n_members)))
 
-    def checkpoint_steps(self, n_members: int) -> dict[int, float]:
-        """Return step and epoch of each checkpoint: 0, every `checkpoint_every` epochs, the end."""
+    def plan(self, n_members: int) -> CheckpointPlan:
+        """Return the plan of the checkpoints: 0, every `checkpoint_every` epochs, the end."""
         per_epoch, total = self.steps_per_epoch(n_members), self.total_steps(n_members)
-        return CheckpointPlan(per_epoch, self.checkpoint_every, total, self.epochs).steps()
+        return CheckpointPlan(per_epoch, self.checkpoint_every, total, self.epochs)
 
     def rate(self, step: int, n_members: int, lr: float | None = None) -> float:
         """Return the learning rate of a step, which depends only on the finished share."""
@@ -319,7 +319,7 @@ def is_function(described: Any) -> bool:
     return isinstance(described, str) and described.startswith(_FUNCTION)
 
 
-def _described(value: Any) -> Any:
+def _as_text(value: Any) -> Any:
     if not callable(value):
         return list(value) if isinstance(value, tuple) else value
     is_named = inspect.isroutine(value) or isinstance(value, type)

@@ -280,7 +280,7 @@ def audited_samples(
                 "or the ids of the samples to audit"
             )
         audited = data.canaries
-    chosen = _named(data, audited, "members")
+    chosen = _positions_of(data, audited, "members")
     found = design.pool[np.isin(design.groups[design.pool], design.groups[chosen])]
     if len(np.unique(design.groups[found])) < 2:
         raise ValueError(
@@ -324,7 +324,7 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
         half = members == "half"
         chosen = _draw(pool, groups, 0.5, derived_seed(seed, _TARGET)) if half else pool
     else:
-        chosen = _named(data, members, "members")
+        chosen = _positions_of(data, members, "members")
         others = np.setdiff1d(everything, chosen)
         others = others[~np.isin(groups[others], groups[chosen])]
         aside = _held_out(data, others, groups, held_out, seed, total=len(data))
@@ -382,7 +382,7 @@ def _groups(data: Dataset) -> NDArray[np.int64]:
     return groups.astype(np.int64)
 
 
-def _named(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int64]:
+def _positions_of(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int64]:
     """Return the positions of samples that are given by ids or as a mask."""
     array = to_numpy(given)
     if array.dtype == np.bool_:
@@ -417,7 +417,7 @@ def _held_out(
     if held_out is None or isinstance(held_out, Dataset):
         return np.empty(0, dtype=np.int64)
     if np.ndim(held_out):
-        return _named(data, held_out, "held_out")
+        return _positions_of(data, held_out, "held_out")
     share = real_number("held_out, if it is no dataset,", held_out)
     if not 0 <= share < 1:
         raise ValueError(

@@ -96,7 +96,7 @@ def fill(
     """
     device = "auto" if executor is not None and job.recipe.anywhere else None
     name, orders = uuid.uuid4().hex, Orders()
-    with _explained(files, job), _ready(job, executor, processes) as (workers, source):
+    with _explain_failure(files, job), _ready(job, executor, processes) as (workers, source):
         try:
             left = list(missing)
             while left or orders:
@@ -228,7 +228,7 @@ def _write_rest(files: ShadowSet, job: ShadowJob, orders: Orders, *, waits: bool
 
 
 @contextmanager
-def _explained(files: ShadowSet, job: ShadowJob) -> Iterator[None]:
+def _explain_failure(files: ShadowSet, job: ShadowJob) -> Iterator[None]:
     """Say in one sentence that an executor has failed, or one of its workers has died."""
     try:
         yield

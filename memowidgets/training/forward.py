@@ -210,7 +210,7 @@ def _places(lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: in
     return [order[start : start + size] for start in starts]
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
+def unwrap(module: nn.Module) -> nn.Module:
     """Return the module inside of wrappers for several devices, and of torch.compile's."""
     from torch.nn.parallel import DataParallel, DistributedDataParallel
 

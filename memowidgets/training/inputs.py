@@ -151,27 +151,27 @@ class Batches:
             ) from error
 
 
-def moved(inputs: Any, device: torch.device) -> Any:
+def move_to(inputs: Any, device: torch.device) -> Any:
     """Return inputs with every tensor on a device."""
-    return _changed(inputs, lambda tensor: tensor.to(device))
+    return _change_tensors(inputs, lambda tensor: tensor.to(device))
 
 
-def _changed(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def _change_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Return inputs with every tensor changed."""
     import torch
 
     if isinstance(inputs, torch.Tensor):
         return change(inputs)
     if isinstance(inputs, Mapping):
-        return {name: _changed(value, change) for name, value in inputs.items()}
+        return {name: _change_tensors(value, change) for name, value in inputs.items()}
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
-        return type(inputs)(*(_changed(value, change) for value in inputs))
+        return type(inputs)(*(_change_tensors(value, change) for value in inputs))
     if isinstance(inputs, tuple | list):
-        return type(inputs)(_changed(value, change) for value in inputs)
+        return type(inputs)(_change_tensors(value, change) for value in inputs)
     return inputs
 
 
-def called(module: nn.Module, inputs: Any) -> Any:
+def call_module(module: nn.Module, inputs: Any) -> Any:
     """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one.
 
     A module with weights in half precision gets floating-point inputs in that precision.
@@ -206,7 +206,7 @@ def _in_precision_of(module: nn.Module, inputs: Any) -> Any:
     if weight is None or weight.dtype not in (torch.bfloat16, torch.float16):
         return inputs
     dtype = weight.dtype
-    return _changed(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
+    return _change_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
 
 
 def _binds(takes: inspect.Signature, *given: Any, **named: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
-from memowidgets.models.base import captured, first_tensor
+from memowidgets.models.base import captured
 from memowidgets.models.device import precision_of, room_for
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
@@ -26,7 +26,7 @@ from memowidgets.training.forward import (
     in_memory,
     untouched,
 )
-from memowidgets.training.inputs import Batches, moved
+from memowidgets.training.inputs import Batches, move_to
 from memowidgets.training.recorder import Allocate, Weights, trained_weights
 from memowidgets.visible import listed, quoted
 
@@ -70,7 +70,7 @@ class Layer:
 class Capture:
     """Activations of a pass, and the rows of values that they become.
 
-    Use it as a context around passes, and call `begin` before each batch.
+    Use it as a context around passes, and ask for the `rows` of each batch.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Capture:
             places[_HEAD] = (self._head, False)
 
         def reduced(name: str, part: nn.Module, values: Tensor) -> Tensor:
-            return values if name == _HEAD else _pooled(by_name[name], part, values)
+            return values if name == _HEAD else _pool(by_name[name], part, values)
 
         self._raw = self._stack.enter_context(captured(self._module, places, reduced))
         takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
@@ -112,11 +112,6 @@ class Capture:
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
-
-    def begin(self) -> None:
-        """Forget the batch before."""
-        self._raw.clear()
-        self._mask = None
 
     def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
         """Keep the first mask that a part receives in a pass, (batch, tokens)."""
@@ -158,6 +153,8 @@ class Capture:
                 self.lengths.setdefault(layer.name, set()).add(values.shape[axis])
                 row = values.mean(dim=axis)
             found[layer.name] = row.float()
+        self._raw.clear()
+        self._mask = None
         return found
 
 
@@ -192,88 +189,53 @@ def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, 
     return tuple(found)
 
 
-def last_layer(module: nn.Module, run: Any) -> Layer:
-    """Return the last layer: what goes into the last linear layer that runs.
+def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> Layer:
+    """Return the last layer: what goes into the linear layer that ends in the logits.
 
     Parameters
     ----------
     module : Module
         The module.
     run : callable
-        Function that runs it on two samples.
+        Function that runs it on two samples, and returns the logits.
 
     Raises
     ------
     ValueError
-        If no linear layer runs.
-    """
-    import torch
-
-    gave: dict[str, Tensor | None] = {}  # in the order in which parts ran last
-
-    def note(name: str, _part: nn.Module, _inputs: Any, output: Any) -> None:
-        gave.pop(name, None)
-        gave[name] = first_tensor(output)
-
-    parts = [(name, part) for name, part in module.named_modules() if name]
-    hooks = [part.register_forward_hook(partial(note, name)) for name, part in parts]
-    try:
-        logits = run()
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-    def gives_logits(name: str) -> bool:
-        values = gave[name]
-        return values is not None and torch.equal(values.float(), logits.float())
-
-    head = _last_linear(module, list(gave), gives_logits)
-    return Layer(head + INPUT, head, is_input=True, averages=True)
-
-
-def check_head(module: nn.Module, head: str, n_classes: int) -> None:
-    """Raise if what `last_layer` takes for the head cannot be it.
-
-    Raises
-    ------
-    ValueError
-        If it has another number of outputs than there are classes, as where the logits are
-        distances to prototypes, and the last linear layer is somewhere in the body.
-    """
-    width = getattr(module.get_submodule(head), "out_features", None)
-    if width != n_classes:
-        raise ValueError(
-            f"the last linear layer that runs, {quoted(head)}, has {width} outputs, but there are "
-            f"{n_classes} classes, so layers='auto' cannot tell where the representations are; "
-            "name parts of module.named_modules() with layers=, first to last"
-        )
-
-
-def _last_linear(
-    module: nn.Module, order: Sequence[str], gives_logits: Callable[[str], bool]
-) -> str:
-    """Return the name of the linear layer that ran last; those of adapters do not count.
-
-    If the output of one is the logits, it is that one: another may be an auxiliary head.
+        If not exactly one linear layer that runs has an output for each class. The logits may be
+        distances to prototypes, or there is an auxiliary head.
     """
     from torch import nn
 
-    linear = [
-        name
-        for name in order
-        if isinstance(module.get_submodule(name), nn.Linear) and ".lora_" not in name
+    ran: dict[str, None] = {}
+    linear = {
+        name: part
+        for name, part in module.named_modules()
+        if isinstance(part, nn.Linear) and ".lora_" not in name  # those of adapters do not count
+    }
+    hooks = [
+        part.register_forward_hook(lambda *_, name=name: ran.setdefault(name))
+        for name, part in linear.items()
     ]
-    if linear:
-        return next(filter(gives_logits, reversed(linear)), linear[-1])
-    if isinstance(module, nn.Linear):
-        raise ValueError(  # noqa: TRY004 - its type is right
+    try:
+        n_classes = run().shape[1]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if "" in linear:
+        raise ValueError(
             "the module is a single linear layer, so no layer comes before its logits; audit its "
             "inputs with Audit.from_arrays(labels=, representations=, logits=)"
         )
-    raise ValueError(
-        "the forward pass runs no linear layer, before which layers='auto' looks; name layers with "
-        f"layers=, such as {listed(order, 5)}"
-    )
+    heads = [name for name in ran if linear[name].out_features == n_classes]
+    if len(heads) != 1:
+        raise ValueError(
+            f"{len(heads)} linear layers that run have {n_classes} outputs, one for each class "
+            f"({listed(map(quoted, heads or ran), 5) or 'no linear layer runs'}), so layers='auto' "
+            "cannot tell where the representations are; name parts of module.named_modules() with "
+            "layers=, first to last"
+        )
+    return Layer(heads[0] + INPUT, heads[0], is_input=True, averages=True)
 
 
 def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
@@ -326,7 +288,7 @@ def _row(
     return values.reshape(len(values), -1)
 
 
-def _pooled(layer: Layer, part: nn.Module, values: Tensor) -> Tensor:
+def _pool(layer: Layer, part: nn.Module, values: Tensor) -> Tensor:
     """Return an activation of images with at most 4×4 places, if it is large."""
     from torch.nn.functional import adaptive_avg_pool2d
 
@@ -449,7 +411,7 @@ class Looker:
         """
         trained = trained_weights(module)
         others = {
-            name: _sampled(tensor)
+            name: _sample_of(tensor)
             for name, tensor in tensors_of(module).items()
             if name not in trained and not tensor.is_meta
         }
@@ -463,7 +425,7 @@ class Looker:
         """
         n = min(self.batches.size, len(self.labels))  # layers may scale by what is in a batch
         with untouched(module):
-            inputs = moved(self.batches.first(n), device_of(module))
+            inputs = move_to(self.batches.first(n), device_of(module))
             here = ask(self.forward, module, inputs, n).float().cpu().numpy().astype(np.float64)
         there = np.asarray(logits[:n], np.float64)
         apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
@@ -480,8 +442,7 @@ class Looker:
         import torch
         from torch.nn.functional import cross_entropy
 
-        capture.begin()
-        inputs = moved(inputs, device)
+        inputs = move_to(inputs, device)
         logits = ask(self.forward, module, inputs, len(place))
         rows = capture.rows(logits, inputs)
         logits = logits.float()
@@ -493,37 +454,24 @@ class Looker:
         }
 
 
-def tried(
-    module: nn.Module,
-    batches: Batches,
-    forward: Callable[[Any, Any], Any],
-    layers: str | Sequence[str],
-) -> tuple[int, tuple[Layer, ...], str | None]:
-    """Run a module on two samples, and return its number of classes, its layers and its head.
+def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, Any], Any]) -> Tensor:
+    """Run a module on two samples, and return their logits, (2, n_classes).
 
     Raises
     ------
-    ValueError
-        If it does not give logits, or lacks a layer.
+    ValueError, TypeError
+        If it does not give logits.
     """
     with untouched(module):
-        inputs = moved(batches.first(_TRIED), device_of(module))
-
-        def run() -> Tensor:
-            return ask(forward, module, inputs, _TRIED)
-
-        logits = run()
-        if looks_like_probabilities(logits.float().cpu().numpy()):
-            raise ValueError(
-                "the module returns probabilities, not logits: each row lies between 0 and 1 and "
-                "sums to 1. Pass forward=, a function of (module, inputs) that returns their "
-                "logarithm, such as lambda module, inputs: module(inputs).log()"
-            )
-        n_classes = logits.shape[1]
-        if isinstance(layers, str) and layers == "auto":
-            last = last_layer(module, run)
-            return n_classes, (last,), last.part
-        return n_classes, named_layers(module, layers), None
+        inputs = move_to(batches.first(_TRIED), device_of(module))
+        logits = ask(forward, module, inputs, _TRIED)
+    if looks_like_probabilities(logits.float().cpu().numpy()):
+        raise ValueError(
+            "the module returns probabilities, not logits: each row lies between 0 and 1 and "
+            "sums to 1. Pass forward=, a function of (module, inputs) that returns their "
+            "logarithm, such as lambda module, inputs: module(inputs).log()"
+        )
+    return logits
 
 
 def _warn_of_padding(lengths: Mapping[str, set[int]]) -> None:
@@ -600,7 +548,7 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def _sampled(tensor: Tensor) -> Tensor:
+def _sample_of(tensor: Tensor) -> Tensor:
     import torch
 
     values = tensor.detach()

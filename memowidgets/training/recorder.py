@@ -44,7 +44,7 @@ from memowidgets.training.forward import (
     Shapes,
     device_of,
     in_memory,
-    unwrapped,
+    unwrap,
 )
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.seeds import preserved
@@ -114,10 +114,13 @@ class Passes(Protocol):
 
 
 class Recorder:
-    """Recorder of the checkpoints of a training that any loop runs.
+    """Recorder of the checkpoints of a training, whoever runs its loop.
 
-    A checkpoint is one pass over the samples with its representations, so that every score can be
-    computed later, without the module. The module and all random states stay unchanged.
+    `write` leaves one checkpoint, and is all that `audit.train` needs, which holds the lock and
+    knows its own steps. The other methods are for loops of which nothing is known: they go on from
+    what is there, and leave what must be known of such a training. Their checkpoint is one pass
+    over the samples with its representations, so that every score can be computed later, without
+    the module. The module and all random states stay unchanged.
 
     Parameters
     ----------
@@ -125,8 +128,8 @@ class Recorder:
         Run directory for the checkpoints.
     passes : Passes
         How samples are fed to the module.
-    every : float
-        Epochs between two checkpoints.
+    plan : CheckpointPlan
+        Steps at which checkpoints are due. `start` and `follow` replace its length.
     keep : {"all", "prediction+final"}
         Where weights and representations are kept, see `Course`.
     stop : StopRule, optional
@@ -137,14 +140,14 @@ class Recorder:
         self,
         run: RunDirectory,
         passes: Any,
-        every: float,
+        plan: CheckpointPlan,
         keep: str = KEEP[0],
         stop: StopRule | None = None,
     ) -> None:
         if keep not in KEEP:
             raise ValueError(f"unknown keep {keep!r}; valid: {', '.join(KEEP)}")
         self.run, self.passes, self.keep = run, passes, keep
-        self._plan = CheckpointPlan(1, every)
+        self._plan = plan
         self._stop = stop
         self._rule = stop or read_stop(run, has_records=False)
         self._made = 0  # checkpoints by this process, without those that were there
@@ -217,7 +220,7 @@ class Recorder:
         """
         check_whole(module)
         self.follow(steps_per_epoch, total_steps)
-        step = self._step_of(unwrapped(module), step, overwrite=overwrite)
+        step = self._step_of(unwrap(module), step, overwrite=overwrite)
         if self._stop is not None:
             write_stop(self.run, self._stop)
         check(step)
@@ -295,8 +298,70 @@ class Recorder:
 
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
-        digest = self.passes.weights(unwrapped(module)).digest
+        digest = self.passes.weights(unwrap(module)).digest
         self._records, self.waits = _up_to(read_records(self.run), step, digest), False
+
+    def write(
+        self,
+        module: nn.Module,
+        step: int,
+        progress: Progress,
+        weights: Weights | None = None,
+        seconds: float = 0.0,
+    ) -> Record:
+        """Write weights, pass and record of a module at a step, in place of what is there.
+
+        The record comes last: a checkpoint without one was not finished.
+        """
+        run, passes, epoch = self.run, self.passes, self._plan.epoch_of(step)
+        weights = weights or passes.weights(module)
+        name, digest = name_of(epoch), weights.digest or digest_of_arrays(weights.arrays)
+        run.forget(forward_of(name), f"scores/{name}")
+        for file, content in weights.notes.items():
+            run.write_text(f"checkpoints/{name}/{file}", json.dumps(content, indent=1))
+        if weights.file:
+            as_others_do = {"format": "pt"}
+            run.write_tensors(
+                f"checkpoints/{name}/{weights.file}", weights.arrays, as_others_do, digest
+            )
+        place = forward_of(name) if passes.layer_names else outputs_of(name)
+        made_in: dict[str, str] = {}
+        with ExitStack() as stack:
+            arrays: dict[str, FloatArray] = {}
+
+            def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
+                made_in["precision"] = precision
+                if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:
+                    arrays.update(in_memory(shapes))
+                else:
+                    made = run.new_tensors(place, shapes, made_in, digest)
+                    arrays.update(stack.enter_context(made))
+                return arrays
+
+            seen = passes.look(module, progress, allocate)
+            test = passes.test(module, progress)
+            if not isinstance(seen.logits, np.memmap):
+                run.write_tensors(place, arrays, made_in, digest)
+        train_loss, train_accuracy = seen.figures(passes.labels)
+        if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
+            warn_user(disorder)
+        test_loss, test_accuracy = test or (None, None)
+        record = Record(
+            name=name,
+            epoch=epoch,
+            step=step,
+            median_loss=float(np.median(seen.losses)),
+            train_loss=train_loss,
+            train_accuracy=train_accuracy,
+            test_loss=test_loss,
+            test_accuracy=test_accuracy,
+            precision=seen.precision,
+            weights=digest,
+            seconds=round(seconds, 3),
+            made_by=seen.made_by,
+        )
+        run.write_note(record_file(name), asdict(record))
+        return record
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
         """Record a checkpoint, unless it exists with the same weights.
@@ -317,7 +382,7 @@ class Recorder:
         return record
 
     def _recorded(self, module: nn.Module, step: int, progress: Progress | None) -> Record:
-        module = unwrapped(module)
+        module = unwrap(module)
         weights = self.passes.weights(module)
         with self.run.lock("checkpoints"):
             records = self._there()
@@ -346,8 +411,7 @@ class Recorder:
                     "that the optimizer trains"
                 )
             with self.run.together(), shown(progress) as report:
-                epoch = self._plan.epoch_of(step)
-                made = write_checkpoint(self.run, self.passes, module, weights, step, epoch, report)
+                made = self.write(module, step, report, weights)
                 self._records = [*before, made]
                 end = self._plan.total or max(1, step)
                 digests = {record.name: record.weights for record in self._records}
@@ -435,69 +499,6 @@ class Recorder:
 def _up_to(records: Sequence[Record], step: int, digest: str) -> list[Record]:
     """Return the checkpoints before a step, and the one at it if it has these weights."""
     return [r for r in records if r.step < step or (r.step, r.weights) == (step, digest)]
-
-
-def write_checkpoint(
-    run: RunDirectory,
-    passes: Passes,
-    module: nn.Module,
-    weights: Weights,
-    step: int,
-    epoch: float,
-    progress: Progress,
-    seconds: float = 0.0,
-) -> Record:
-    """Write weights, pass and record of a module at a step, in place of what is there.
-
-    The record comes last: a checkpoint without one was not finished.
-    """
-    name, digest = name_of(epoch), weights.digest or digest_of_arrays(weights.arrays)
-    run.forget(forward_of(name), f"scores/{name}")
-    for file, content in weights.notes.items():
-        run.write_text(f"checkpoints/{name}/{file}", json.dumps(content, indent=1))
-    if weights.file:
-        as_others_do = {"format": "pt"}
-        run.write_tensors(
-            f"checkpoints/{name}/{weights.file}", weights.arrays, as_others_do, digest
-        )
-    place = forward_of(name) if passes.layer_names else outputs_of(name)
-    made_in: dict[str, str] = {}
-    with ExitStack() as stack:
-        arrays: dict[str, FloatArray] = {}
-
-        def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
-            made_in["precision"] = precision
-            if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:
-                arrays.update(in_memory(shapes))
-            else:
-                made = run.new_tensors(place, shapes, made_in, digest)
-                arrays.update(stack.enter_context(made))
-            return arrays
-
-        seen = passes.look(module, progress, allocate)
-        test = passes.test(module, progress)
-        if not isinstance(seen.logits, np.memmap):
-            run.write_tensors(place, arrays, made_in, digest)
-    train_loss, train_accuracy = seen.figures(passes.labels)
-    if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
-        warn_user(disorder)
-    test_loss, test_accuracy = test or (None, None)
-    record = Record(
-        name=name,
-        epoch=epoch,
-        step=step,
-        median_loss=float(np.median(seen.losses)),
-        train_loss=train_loss,
-        train_accuracy=train_accuracy,
-        test_loss=test_loss,
-        test_accuracy=test_accuracy,
-        precision=seen.precision,
-        weights=digest,
-        seconds=round(seconds, 3),
-        made_by=seen.made_by,
-    )
-    run.write_note(record_file(name), asdict(record))
-    return record
 
 
 def trained_weights(module: nn.Module) -> dict[str, Tensor]:

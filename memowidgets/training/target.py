@@ -34,12 +34,13 @@ from memowidgets.training.checkpoint import (
     precision_at,
     read_record,
     read_records,
+    record_file,
 )
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate as AllocateShapes
 from memowidgets.training.forward import Forward, end_batches
 from memowidgets.training.learner import Learner, Recipe, state_of_weights
-from memowidgets.training.recorder import Allocate, Weights, write_checkpoint
+from memowidgets.training.recorder import Allocate, Recorder, Weights
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
 
@@ -100,35 +101,75 @@ class Loaded:
                 free_memory(device)
 
 
-class _Learned:
-    """Passes over the module of a learner, without representations: the `Passes` of a checkpoint.
+class ModelPasses:
+    """Passes over the samples of a recipe, as its model feeds them: the `Passes` of a checkpoint.
 
-    The representations are computed from the checkpoint's weights when a score asks for them.
+    Parameters
+    ----------
+    recipe : Recipe
+        Recipe of the audit.
+    members : array of shape (n_members,), int64
+        Positions of the members in the recipe's data.
+    held_out : Dataset or None
+        Samples for the test loss and accuracy.
     """
 
-    layer_names = ()
+    layer_names: tuple[str, ...] = ()
+
+    def __init__(
+        self, recipe: Recipe, members: NDArray[np.int64], held_out: Dataset | None
+    ) -> None:
+        self.recipe, self.members, self.held_out = recipe, members, held_out
+        self.labels: NDArray[np.int64] = recipe.data.labels[members]
+
+    def ask(
+        self, module: nn.Module, data: Dataset, positions: NDArray[np.int64], **options: Any
+    ) -> Forward:
+        """Run the module over any samples; options are those of `forward`."""
+        raise NotImplementedError
+
+    def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
+        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
+        if self.held_out is None or not len(self.held_out):
+            return None
+        everything = np.arange(len(self.held_out))
+        unseen = self.ask(module, self.held_out, everything, progress=progress)
+        return unseen.figures(self.held_out.labels)
+
+
+class _LearnerPasses(ModelPasses):
+    """Passes over the module of a learner, without representations.
+
+    They are computed from the checkpoint's weights when a score asks for them.
+    """
 
     def __init__(
         self, learner: Learner, members: NDArray[np.int64], held_out: Dataset | None
     ) -> None:
-        self._learner, self._members, self._held_out = learner, members, held_out
-        self.labels: NDArray[np.int64] = learner.recipe.data.labels[members]
+        super().__init__(learner.recipe, members, held_out)
+        self._learner = learner
 
-    def look(self, _module: nn.Module, _progress: Progress, allocate: Allocate) -> Forward:
+    def ask(
+        self,
+        module: nn.Module,  # noqa: ARG002 - it is the learner's
+        data: Dataset,
+        positions: NDArray[np.int64],
+        **options: Any,
+    ) -> Forward:
+        """Run the learner's module over any samples."""
+        return self._learner.look_at(positions, data=data, **options)
+
+    def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
         """Run the module over the members."""
         made_in = self._learner.precision
-        return self._learner.look_at(self._members, allocate=lambda s: allocate(s, made_in))
-
-    def test(self, _module: nn.Module, _progress: Progress) -> tuple[float, float] | None:
-        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
-        if self._held_out is None or not len(self._held_out):
-            return None
-        unseen = self._learner.look_at(np.arange(len(self._held_out)), data=self._held_out)
-        return unseen.figures(self._held_out.labels)
+        where = self.recipe.data, self.members
+        return self.ask(
+            module, *where, progress=progress, allocate=lambda shapes: allocate(shapes, made_in)
+        )
 
     def weights(self, module: nn.Module) -> Weights:
         """Return what a checkpoint stores; its digest is that of the file."""
-        model = self._learner.recipe.model
+        model = self.recipe.model
         return Weights(
             "", self._learner.weights(), model.weights_name, model.weights_config(module)
         )
@@ -172,24 +213,30 @@ class TargetTraining:
         Training continues from the last checkpoint on disk, with the same result, bit for bit, as
         without the interruption.
         """
-        plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
-        if _is_done(read_records(self._run), plan, stop):
+        plan = self._recipe.settings.plan(len(self._design.members))
+        steps = plan.steps()
+        if _is_done(read_records(self._run), steps, stop):
             return
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
-            if _is_done(records, plan, stop):
+            if _is_done(records, steps, stop):
                 return
             self._loaded.drop()
-            learner = self._resumed(records, plan)
+            learner = self._resumed(records, steps)
+            passes = _LearnerPasses(learner, self._design.members, self._held_out)
+            recorder = Recorder(self._run, passes, plan)
             records = [record for record in records if record.step <= learner.step]
-            for step, epoch in plan.items():
+            for step, epoch in steps.items():
                 if records and step <= learner.step:
                     continue
                 start = time.monotonic()
                 trained = self._bring(learner, step, epoch, progress)
                 wait_for(torch_device(self._recipe.device))
                 seconds = time.monotonic() - start if trained else 0.0
-                records.append(self._save(learner, epoch, seconds))
+                with self._run.together():
+                    record = recorder.write(learner.module, step, Progress(), seconds=seconds)
+                self._keep_state(learner, record)
+                records.append(record)
                 if stop is not None and stop.is_reached(records):
                     break
             self._loaded.keep(learner, self._identity(records[-1]))
@@ -274,7 +321,7 @@ class TargetTraining:
         ValueError
             If this training is too short to have a checkpoint there and steps after it.
         """
-        steps = self._recipe.settings.checkpoint_steps(len(self._design.members))
+        steps = self._recipe.settings.plan(len(self._design.members)).steps()
         by_name = {name_of(epoch): step for step, epoch in steps.items()}
         if last.name not in by_name or by_name[last.name] == max(steps):
             raise ValueError(
@@ -357,26 +404,36 @@ class TargetTraining:
                 break
         return learner
 
-    def _save(self, learner: Learner, epoch: float, seconds: float) -> Record:
-        """Leave a checkpoint with its pass and the state to resume from."""
-        passes = _Learned(learner, self._design.members, self._held_out)
-        weights = passes.weights(learner.module)
-        with self._run.together():
-            record = write_checkpoint(
-                *(self._run, passes, learner.module, weights, learner.step, epoch, Progress()),
-                seconds=seconds,
-            )
+    def _keep_state(self, learner: Learner, record: Record) -> None:
+        """Leave the state to resume from at a checkpoint, in place of those of others."""
         arrays, notes = learner.state()
         self._run.write_tensors(f"checkpoints/{record.name}/resume", arrays, notes, record.weights)
         for other in self._run.place("checkpoints").glob("*/resume.safetensors"):
             if other.parent.name != record.name:
                 self._run.forget(f"checkpoints/{other.parent.name}/resume")
-        return record
 
 
 def start_of(name: str) -> str:
     """Return the place of the weights of a checkpoint that a fork copied."""
     return f"start/{name}"
+
+
+def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
+    """Refuse to train from scratch what is to go on from another run's weights.
+
+    Raises
+    ------
+    StoreError
+        If those weights are gone.
+    """
+    name = (manifest.get("fork") or {}).get("checkpoint")
+    if name is None or run.has(start_of(name)):
+        return
+    if not run.has_file(record_file(name)):
+        raise StoreError(
+            f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
+            "on the audit that it came from"
+        )
 
 
 def _is_done(records: Sequence[Record], plan: dict[int, float], stop: StopRule | None) -> bool:

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from memowidgets.checks import warn_user
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import REPEATS
-from memowidgets.training.forward import device_of, unwrapped
+from memowidgets.training.forward import device_of, unwrap
 from memowidgets.training.recorder import check_whole, in_the_first_process
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.seeds import preserved
@@ -118,7 +118,7 @@ class MemorizationCallback(TrainerCallback):
         except TypeError:  # streamed data
             batches = math.ceil(len(passes.members) / (args.train_batch_size * args.world_size))
         course = max(1, math.ceil(batches / args.gradient_accumulation_steps)), state.max_steps
-        model = unwrapped(kwargs["model"])
+        model = unwrap(kwargs["model"])
         check_whole(model)
         if not state.is_world_process_zero:
             self._recorder.follow(*course)

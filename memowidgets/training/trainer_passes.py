@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.forward import LAYER, Forward, Shapes, forward
 from memowidgets.training.learner import Recipe
 from memowidgets.training.recorder import Allocate, Weights, trained_weights
+from memowidgets.training.target import ModelPasses
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ _BEFORE, _BEHIND = 4, 8
 _LABELS = ("labels", "label", "label_ids")
 _SIDE = 8  # rows and columns of an image's summary
 _CLOSE = 0.05  # of normalised pixels, about a hundredth of their range
-_SAME = 1e-4  # of normalised pixels
+_DIGITS = 4  # of normalised pixels, where one image is summarised twice
 _OF_PROMPTS = (
     "The members must be the Trainer's rows, in its wording: pass the script's own prompt as "
     "template, and create the audit from its training rows alone"
@@ -53,7 +55,7 @@ _READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtime
 Array = NDArray[Any]
 
 
-class ModelPasses:
+class TrainerPasses(ModelPasses):
     """Passes as an audit's model makes them, over another module of its kind.
 
     Parameters
@@ -101,8 +103,7 @@ class ModelPasses:
                 "label_noise changes only the audit's own training; leave it out for an external "
                 "one"
             )
-        self.recipe, self.members, self.held_out = recipe, members, held_out
-        self.labels: NDArray[np.int64] = recipe.data.labels[members]
+        super().__init__(recipe, members, held_out)
         self.layer_names = tuple(name for name in layers if name in kept)
         self._layers = tuple(layers)
 
@@ -137,16 +138,9 @@ class ModelPasses:
                 lasting = {name: shape for name, shape in shapes.items() if name not in unkept}
                 return allocate(lasting, used[-1])
 
-            seen = self._pass(module, self.recipe.data, self.members, progress, allocate=stored)
+            where = self.recipe.data, self.members
+            seen = self.ask(module, *where, capture=True, progress=progress, allocate=stored)
             return replace(seen, precision=used[-1], made_by="")  # in the Trainer's own autocast
-
-    def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
-        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
-        if self.held_out is None or not len(self.held_out):
-            return None
-        everything = np.arange(len(self.held_out))
-        unseen = self._pass(module, self.held_out, everything, progress)
-        return unseen.figures(self.held_out.labels)
 
     def weights(self, module: nn.Module) -> Weights:
         """Return the trained weights and lasting buffers, or an adapter as peft saves it."""
@@ -160,14 +154,10 @@ class ModelPasses:
         arrays = arrays_of(trained_weights(module) | buffers)
         return Weights(digest_of_arrays(arrays), arrays, "weights")
 
-    def _pass(
-        self,
-        module: nn.Module,
-        data: Dataset,
-        positions: NDArray[np.int64],
-        progress: Progress,
-        **capture: Any,
+    def ask(
+        self, module: nn.Module, data: Dataset, positions: NDArray[np.int64], **options: Any
     ) -> Forward:
+        """Run the module over any samples, in the precision of its training."""
         device = next(module.parameters()).device
         with modes_kept(module), working_on(device):
             return forward(
@@ -177,9 +167,7 @@ class ModelPasses:
                 positions,
                 device,
                 "float32",  # the module's forward already has the training's autocast
-                capture=bool(capture),
-                progress=progress,
-                **capture,
+                **options,
             )
 
 
@@ -242,7 +230,7 @@ class Row:
     name: str = ""
 
 
-def check_rows(loader: Any, passes: ModelPasses) -> dict[str, int]:
+def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
     """Check that a Trainer trains on an audit's members as the audit encodes them.
 
     Returns
@@ -261,49 +249,42 @@ def check_rows(loader: Any, passes: ModelPasses) -> dict[str, int]:
         About what could not be checked, and about members in several rows.
     """
     recipe, aside = passes.recipe, passes.held_out
-    unseen = np.arange(0 if aside is None else len(aside))
     prompts = isinstance(recipe.model, CausalLM)
     try:
         rows = read_rows(loader, prompts=prompts)
         members = _samples(recipe, recipe.data, passes.members)
-        others = _samples(recipe, aside or recipe.data, unseen)
+        others = _samples(recipe, aside, np.arange(len(aside))) if aside else []
     except Unreadable as reason:
         warn_user(f"{reason}, so it was not checked whether it encodes this audit's members alike")
         return {}
-    try:
-        note = check_members(rows, members, prompts=prompts)
-    except ValueError as error:
-        raise ValueError(
-            f"{error}{_chat_of(recipe.model, rows)}{_reply_of(recipe.data, rows, members)}"
-        ) from None
-    places = _places(rows, others, _SAME, prompts=prompts)
-    found = [sample.name for sample, at in zip(others, places, strict=True) if at]
+    at = _places(rows, others, prompts=prompts)
+    found = [sample.name for sample, its in zip(others, at, strict=True) if its]
     if found:
         raise ValueError(
             f"{len(found)} held-out samples of this audit are rows of the Trainer, the first is "
             f"{quoted(found[0])}: nothing would be held out. Create the audit with "
             "held_out=None, or with the Trainer's evaluation data"
         )
-    repeated = _repeats(rows, members, prompts=prompts)
+    try:
+        places = check_members(rows, members, prompts=prompts)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}{_chat_of(recipe.model, rows)}{_reply_of(recipe.data, rows, members)}"
+        ) from None
+    repeated = _repeats(members, places)
     if repeated:
         warn_user(
             f"{len(repeated)} of {len(members)} members stand in several of the Trainer's rows, up "
             f"to {max(repeated.values())}: it trains on them more often than on others, and their "
             "cards say so"
         )
-    if note is not None:
-        warn_user(note)
     return repeated
 
 
-def _repeats(rows: Sequence[Row], members: Sequence[Row], *, prompts: bool) -> dict[str, int]:
+def _repeats(members: Sequence[Row], places: Sequence[Sequence[int]]) -> dict[str, int]:
     """Return how many rows each member has that has several; equal members share theirs."""
-    found = [
-        tuple(i for i in at if rows[i].label in (member.label, None))
-        for member, at in zip(members, _places(rows, members, _SAME, prompts=prompts), strict=True)
-    ]
-    sharing = Counter(found)
-    counts = {m.name: len(at) // sharing[at] for m, at in zip(members, found, strict=True)}
+    sharing = Counter(map(tuple, places))
+    counts = {m.name: len(at) // sharing[tuple(at)] for m, at in zip(members, places, strict=True)}
     return {name: count for name, count in counts.items() if count > 1}
 
 
@@ -419,7 +400,7 @@ def _content(batch: Mapping[str, Any]) -> tuple[Array, Array]:
     image = torch.as_tensor(batch["pixel_values"], dtype=torch.float32)[0]
     sides = min(_SIDE, image.shape[1]), min(_SIDE, image.shape[2])
     means = torch.nn.functional.adaptive_avg_pool2d(image, sides)
-    return means.numpy().ravel(), np.ones(0, bool)
+    return means.numpy().ravel().round(_DIGITS) + np.float32(0), np.ones(0, bool)  # no −0
 
 
 def _class(label: Array | None, row: int) -> int | None:
@@ -439,39 +420,42 @@ def _class(label: Array | None, row: int) -> int | None:
     return int(value)
 
 
-def check_members(rows: Sequence[Row], members: Sequence[Row], *, prompts: bool) -> str | None:
+def check_members(rows: Sequence[Row], members: Sequence[Row], *, prompts: bool) -> list[list[int]]:
     """Check that each member is a row, or at the start of one if it is a prompt, in any order.
 
     Returns
     -------
-    str or None
-        What could not be checked, or another note.
+    list of list of int
+        The rows of each member that have its label.
 
     Raises
     ------
     ValueError
         If a member is in no row, only with another label, or its label is not in the loss. Where
         tokens differ, the message has both encodings.
+
+    Warns
+    -----
+    UserWarning
+        About what could not be checked, and about rows that are not members.
     """
-    found = _places(rows, members, _CLOSE, prompts=prompts)
+    found = _places(rows, members, prompts=prompts, close=_CLOSE)
     missing = [i for i, places in enumerate(found) if not places]
     room, needed = (sum(len(each.content) for each in some) for some in (rows, members))
     is_packed = prompts and len(missing) < len(members) > len(rows) and room >= needed
     if missing and not is_packed:
         raise ValueError(_difference(rows, members, missing, _OF_PROMPTS if prompts else _OF_TEXTS))
-    there = [(member, [rows[i] for i in at]) for member, at in zip(members, found, strict=True)]
-    for member, its in there:
-        masks = [row.counted for row in its]
+    trained, wrong = [], []
+    for member, its in zip(members, found, strict=True):
+        masks = [rows[i].counted for i in its]
         if its and all(mask is not None and not mask[len(member.content) - 1] for mask in masks):
             raise ValueError(
                 f"the Trainer's loss leaves out the label of {quoted(member.name)} (its labels are "
                 f"{_MASKED} there), so it does not train what this audit looks at"
             )
-    wrong = [
-        (member, its[0])
-        for member, its in there
-        if its and all(row.label not in (member.label, None) for row in its)
-    ]
+        trained.append([i for i in its if rows[i].label in (member.label, None)])
+        if its and not trained[-1]:
+            wrong.append((member, rows[its[0]]))
     if wrong:
         member, row = wrong[0]
         raise ValueError(
@@ -479,49 +463,50 @@ def check_members(rows: Sequence[Row], members: Sequence[Row], *, prompts: bool)
             f"{quoted(member.name)} is class {row.label} there and {member.label} in this audit. "
             "Number the classes alike, with class_names=list(model.config.id2label.values())"
         )
+    more = len(rows) - len({place for places in found for place in places})
     if not prompts and any(row.label is None for row in rows):
-        return "the Trainer's rows have no labels, so it was not checked whether they are the same"
-    if missing:
-        return (
+        warn_user(
+            "the Trainer's rows have no labels, so it was not checked whether they are the same"
+        )
+    elif missing:
+        warn_user(
             f"{len(missing)} of {len(members)} members were not found at the start of a row, which "
             "seem to have several samples each, so it was not checked whether these are encoded "
             "alike"
         )
-    others = len(rows) - len({place for places in found for place in places})
-    if not others:
-        return None
-    return (
-        f"{others} of the Trainer's {len(rows)} rows are not members of this audit; they are "
-        "trained on and not scored"
-    )
+    elif more:
+        warn_user(
+            f"{more} of the Trainer's {len(rows)} rows are not members of this audit; they are "
+            "trained on and not scored"
+        )
+    return trained
 
 
 def _places(
-    rows: Sequence[Row], samples: Sequence[Row], close: float, *, prompts: bool
+    rows: Sequence[Row], samples: Sequence[Row], *, prompts: bool, close: float = 0.0
 ) -> list[list[int]]:
-    """Return the rows of each sample: with its tokens, or its image up to rounding.
+    """Return the rows of each sample: those with its content, or that begin with its prompt.
 
-    A row of a prompt may go on after its label.
+    An image that no row has is taken for the nearest one, if that is as close.
     """
-    if not rows or not samples:
-        return [[] for _ in samples]
-    if rows[0].content.dtype.kind == "i":
-        places: dict[bytes, list[int]] = {sample.content.tobytes(): [] for sample in samples}
-        lengths = {len(sample.content) for sample in samples}
-        for i, row in enumerate(rows):
-            for n in lengths if prompts else [len(row.content)]:
-                start = row.content[:n]
-                if len(start) == n and start.tobytes() in places:
-                    places[start.tobytes()].append(i)
-        return [places[sample.content.tobytes()] for sample in samples]
-    from sklearn.neighbors import NearestNeighbors
+    places: dict[bytes, list[int]] = {sample.content.tobytes(): [] for sample in samples}
+    lengths = {len(sample.content) for sample in samples}
+    for i, row in enumerate(rows):
+        for n in lengths if prompts else [len(row.content)]:
+            start = row.content[:n].tobytes()
+            if n <= len(row.content) and start in places:
+                places[start].append(i)
+    found = [places[sample.content.tobytes()] for sample in samples]
+    lost = [i for i, its in enumerate(found) if not its]
+    widths = {len(each.content) for each in (*rows, *samples)}
+    if close and lost and rows and samples[0].content.dtype.kind == "f" and len(widths) == 1:
+        from sklearn.neighbors import NearestNeighbors
 
-    table, asked = (np.stack([each.content for each in some]) for some in (rows, samples))
-    if table.shape[1] != asked.shape[1]:
-        return [[] for _ in samples]
-    near = NearestNeighbors(radius=close * np.sqrt(table.shape[1])).fit(table)
-    found = near.radius_neighbors(asked, return_distance=True, sort_results=True)[1]
-    return [at.tolist() for at in found]
+        nearest = NearestNeighbors(n_neighbors=1).fit(np.stack([row.content for row in rows]))
+        apart, at = nearest.kneighbors(np.stack([samples[i].content for i in lost]))
+        for i, distance, row in zip(lost, apart[:, 0], at[:, 0], strict=True):
+            found[i] = [int(row)] if distance <= close * math.sqrt(*widths) else []
+    return found
 
 
 def _difference(

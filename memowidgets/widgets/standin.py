@@ -105,7 +105,7 @@ def dots(scored: Scored, rule: Rule, eta: float | None, positives: str = "memori
     ----------
     scored : Scored
         The samples. Those that the ground truth says nothing of are left out if there is one.
-    rule : float, "class", Share or None
+    rule : float, "class", LowestShare or None
         What flags them, as in `Scored.flagged`.
     eta : float or None
         Log-LiRA from which on a sample is memorised.

@@ -45,7 +45,6 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: a.log_lira(variance=["shrunk"]), "unknown variance .*shrunk.*'global'"),
         (lambda a: a.evaluate("loss", variance="bayes"), "'bayes'"),
         (lambda a: a.shadow_curve("loss", variance=["bayes"]), "'bayes'"),
-        (lambda a: a.shadow_curve("loss", variance=3), "variance must be several values"),
         (lambda a: a.evaluate("psmi", truth="guess"), "valid: log_lira, canaries, or a mask"),
         (lambda a: a.evaluate("psmi", truth=[1, 0]), "boolean mask over the"),
         (lambda a: a.figures(targets="some"), "targets must be 'own' or 'all'"),

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 import memowidgets as mw
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import StoreError
-from tests.audit.conftest import TRAINING, small_audit, small_data
+from tests.audit.conftest import small_audit, small_data
 from tests.audit.test_run_killed import forked, same_files, wait_for
 from tests.training.small import Inline
 
@@ -104,27 +104,34 @@ def going_on(stopped, tmp_path):
         return stopped.fork(tmp_path / "fork", start="prediction")
 
 
-def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, going_on):
-    going_on.train()
+@pytest.fixture(scope="module")
+def gone_on(stopped, tmp_path_factory):
+    """Trained to its end; tests only read it."""
+    with pytest.warns(UserWarning, match="already seen 10 samples that were removed"):
+        fork = stopped.fork(tmp_path_factory.mktemp("fork") / "run", start="prediction")
+    fork.train()
+    return fork
+
+
+def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, gone_on):
     name = stopped.prediction.record.name
-    assert weights(going_on, name) == weights(stopped, name)
-    assert weights(going_on, "epoch-0") == weights(stopped, "epoch-0")
-    assert going_on.prediction.rho == stopped.prediction.rho == 0.5
-    assert going_on.forked["checkpoint"] == name
+    assert weights(gone_on, name) == weights(stopped, name)
+    assert weights(gone_on, "epoch-0") == weights(stopped, "epoch-0")
+    assert gone_on.prediction.rho == stopped.prediction.rho == 0.5
+    assert gone_on.forked["checkpoint"] == name
     for checkpoint in ("prediction", "final"):
-        assert "already seen 10 samples" in " ".join(going_on.evidence.notes_at(checkpoint))
-    assert "already seen 10 samples" in going_on._repr_html_()
-    assert f"from {name}" in going_on._repr_html_()
-    again = mw.Audit.open(going_on.path, data=going_on.data)
+        assert "already seen 10 samples" in " ".join(gone_on.evidence.notes_at(checkpoint))
+    assert "already seen 10 samples" in gone_on._repr_html_()
+    assert f"from {name}" in gone_on._repr_html_()
+    again = mw.Audit.open(gone_on.path, data=gone_on.data)
     assert "already seen 10 samples" in " ".join(again.evidence.notes_at("final"))
 
 
-def test_its_first_epochs_are_judged_by_its_own_members(stopped, going_on):
-    going_on.train()
-    positions = np.flatnonzero(np.isin(stopped.data.ids, going_on.members))
+def test_its_first_epochs_are_judged_by_its_own_members(stopped, gone_on):
+    positions = np.flatnonzero(np.isin(stopped.data.ids, gone_on.members))
     for name in ("epoch-0", stopped.prediction.record.name):
         seen = stopped.run.target().look(name, positions)
-        found = going_on.checkpoints.loc[name, "median_loss"]
+        found = gone_on.checkpoints.loc[name, "median_loss"]
         assert found == pytest.approx(np.median(seen.losses), rel=1e-5)
 
 
@@ -270,18 +277,15 @@ def test_called_again_it_goes_on(stopped, going_on):
 
 
 @pytest.mark.parametrize("lost", ["manifest.json", "design.safetensors"])
-def test_a_fork_that_was_half_made_is_made_whole(stopped, going_on, tmp_path, lost):
+def test_a_fork_that_was_half_made_is_made_whole(stopped, going_on, gone_on, lost):
     path = Path(going_on.path)
     if lost == "manifest.json":  # as if it was killed before the manifest, which comes last
         (path / "design.safetensors").unlink()
     (path / lost).unlink()
     with pytest.warns(UserWarning, match="already seen"):
         whole = stopped.fork(path, start="prediction")
-    with pytest.warns(UserWarning, match="already seen"):
-        other = stopped.fork(tmp_path / "other", start="prediction")
     whole.train()
-    other.train()
-    assert weights(whole, "epoch-4") == weights(other, "epoch-4")
+    assert weights(whole, "epoch-4") == weights(gone_on, "epoch-4")
 
 
 def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
@@ -292,34 +296,23 @@ def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
         stopped.fork(going_on.path, start="prediction").train()
 
 
-def long_parent(path) -> mw.Audit:
-    audit = small_audit(path, training=mw.TrainingConfig(epochs=12, batch_size=8))
-    audit.train(stop_at_drop=0.5)
-    audit.decision_log.decide(audit.score("psmi").nsmallest(10).index, "remove")
-    return audit
-
-
 def fork_and_train(parent: str, path: Path) -> None:
     warnings.simplefilter("ignore")
-    long_parent(parent).fork(path, start="prediction").train()
+    small_audit(parent).fork(path, start="prediction").train()
 
 
-def test_killed_at_any_moment_it_ends_like_an_undisturbed_one(tmp_path):
-    parent = long_parent(tmp_path / "parent")
-    with pytest.warns(UserWarning, match="already seen"):
-        undisturbed = parent.fork(tmp_path / "straight", start="prediction")
-    undisturbed.train()
+def test_killed_before_its_training_it_ends_like_an_undisturbed_one(stopped, gone_on, tmp_path):
+    """While it trains it is a run like others, see `test_run_killed.py`."""
     killed = tmp_path / "killed"
-    for sign in ("start/epoch-1.safetensors", "checkpoints/epoch-1", "checkpoints/epoch-8"):
-        process = forked(fork_and_train, parent.path, killed)
-        wait_for((killed / sign).exists, process)
-        process.kill()
-        process.join()
+    process = forked(fork_and_train, stopped.path, killed)
+    wait_for((killed / "start/epoch-1.safetensors").exists, process)
+    process.kill()
+    process.join()
     with pytest.warns(UserWarning, match="already seen"):
-        resumed = parent.fork(killed, start="prediction")
+        resumed = stopped.fork(killed, start="prediction")
     resumed.train()
-    same_files(Path(undisturbed.path), killed, "checkpoints/*/weights.safetensors")
-    assert resumed.checkpoints.equals(undisturbed.checkpoints)
+    same_files(Path(gone_on.path), killed, "checkpoints/*/weights.safetensors")
+    assert resumed.checkpoints.equals(gone_on.checkpoints)
 
 
 def test_another_run_at_the_path_is_refused(stopped, going_on):
@@ -360,8 +353,3 @@ def test_nothing_left_to_train_is_said(tmp_path):
     audit.train()
     with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
         audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
-
-
-def test_the_settings_of_these_tests_reach_epoch_three(stopped):
-    assert stopped.prediction.record.name == "epoch-3"
-    assert TRAINING.epochs == 4

@@ -195,7 +195,7 @@ def test_labels_by_id_in_another_order_are_refused(what):
     given = {"labels": arrays()["labels"], "canaries": np.arange(N) < 5}[what]
     series = pd.Series(given, NAMES)
     assert audit_of(**{what: series}, ids=NAMES).members.tolist() == list(NAMES)
-    with pytest.raises(ValueError, match=rf"{what} is indexed by the ids in another order"):
+    with pytest.raises(ValueError, match=rf"{what} has the samples of ids in another order"):
         audit_of(**{what: series[::-1]}, ids=NAMES)
 
 
@@ -211,7 +211,9 @@ def test_tables_by_id_in_another_order_are_refused(what):
     shuffled = table.sample(frac=1, axis=axis, random_state=1)
     for order in ({"labels": labels}, {"ids": NAMES}):
         audit_of(**{what: table}, **order)
-        with pytest.raises(ValueError, match=rf"{what}(\.T)? is indexed by .* in another order"):
+        with pytest.raises(
+            ValueError, match=rf"{what}(\.T)? has the samples of .* in another order"
+        ):
             audit_of(**{what: shuffled}, **order)
     audit_of(**{what: pd.DataFrame(values)}, labels=labels.sample(frac=1, random_state=1))
 
@@ -402,12 +404,7 @@ def test_samples_of_every_kind_are_shown_and_kept(samples, kind, name):
     kept = audit.kept()
     assert len(kept) == N - 1
     assert name not in kept.ids.tolist()
-    dashboard = audit.dashboard()
-    dashboard.compute()
-    dashboard.wait()
-    assert dashboard.computed, dashboard._message
-    assert dashboard.decisions["id"].tolist() == [name]
-    dashboard.close()
+    assert audit.decisions["id"].tolist() == [name]
 
 
 def test_an_anonymised_text_is_kept_in_its_new_words():
@@ -661,8 +658,8 @@ def shares(turn) -> dict:
     ("given", "words"),
     [
         ({"representations": None, "logits": None}, "pass representations=, logits=, or both"),
-        (bad("representations", at={(5, 7): np.nan}), "1 values .*; row 5, col"),
-        (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 values .*; row 5, col"),
+        (bad("representations", at={(5, 7): np.nan}), "1 of 240 .* row 5, column 7"),
+        (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 of 240 .* row 5, col"),
         (bad("representations", turn=lambda x: x.T), r"12 rows for 240 labels.*: transpose it"),
         (bad("representations", turn=lambda x: x[:-1]), "239 rows for 240 labels: its first axis"),
         (bad("representations", turn=lambda x: x[:, 0]), r"\(240,\): a single feature is x\[:, N"),
@@ -672,7 +669,7 @@ def shares(turn) -> dict:
         ({"representations": {1: np.zeros((N, 2)), "1": np.zeros((N, 2))}}, "the name '1'"),
         ({"representations": {"a": np.zeros((N, 2)), 2: np.zeros((3, 2))}}, r"\[2\] has 3 rows"),
         ({"representations": [[1.0, 2.0], [1.0]]}, "rows have different lengths"),
-        (bad("logits", at={(3, 1): np.nan}), "logits holds 1 values .*row 3, column 1 is NaN"),
+        (bad("logits", at={(3, 1): np.nan}), "logits must be finite: 1 of 240 .*row 3, column 1"),
         (bad("logits", at={(3, 0): -np.inf}), r"logit of the label \(0\) of row 3 is -inf"),
         (bad("logits", turn=lambda x: x[:, :1]), "80 labels have no column in logits.*: give one"),
         (bad("logits", turn=lambda x: x[:, :0]), "logits has no columns: it needs one"),
@@ -693,7 +690,7 @@ def shares(turn) -> dict:
         (bad("shadow_members", turn=lambda x: x.T), r"shadow_members must be \(n_shadows, 240\)"),
         (bad("shadow_members", turn=lambda x: x[:3]), "the same shape"),
         (bad("shadow_gaps", turn=lambda x: x.T), "but has shape .*: transpose it"),
-        (bad("shadow_gaps", at={(2, 9): np.nan}), "shadow model 2, column 9 is NaN"),
+        (bad("shadow_gaps", at={(2, 9): np.nan}), "1 of 24 .* shadow model 2, column 9"),
         ({"shadow_members": None}, "shadow_gaps needs shadow_members="),
         ({"shadow_gaps": None}, "shadow_members needs shadow_gaps="),
         ({"final_logits": None}, r"needs final_logits=.*Pass final_logits=logits if"),
@@ -715,7 +712,10 @@ def shares(turn) -> dict:
         (shares(np.log), "log-probabilities.*as logits="),
         (shares(lambda p: np.log(p)[:, 0] - 1), "not between 0 and 1.*row 0, column 0"),
         (shares(lambda p: arrays()["logits"]), "not between 0 and 1.*as logits="),
-        (shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p)), "row 7, col.* is NaN"),
+        (
+            shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p)),
+            "1 of 240 .* row 7, column 0",
+        ),
         (shares(lambda p: p[:9]), "9 rows for 240 labels"),
         (OF_DIGITS | {"labels": OTHER}, "disagree on 1 labels, the first in row 4"),
         (OF_DIGITS | {"logits": LOGITS + 1, "ids": NAMES[:50]}, "ids of their own, which differ"),
@@ -742,11 +742,6 @@ def test_probabilities_give_the_scores_of_their_logits(dtype):
         np.testing.assert_allclose(given.score(metric), logits.score(metric), atol=accuracy)
     np.testing.assert_allclose(given.probabilities(), logits.probabilities(), atol=1e-3)
     assert given.evaluate("loss").auc == pytest.approx(logits.evaluate("loss").auc, abs=0.01)
-
-
-def test_log_probabilities_are_logits():
-    given = audit_of(logits=np.log(probabilities()))
-    np.testing.assert_allclose(given.score("loss"), audit_of().score("loss"), atol=1e-6)
 
 
 def test_decisions_and_probabilities_of_two_classes_have_one_value_for_each_sample():
@@ -782,14 +777,6 @@ def test_the_target_among_its_own_shadow_models_is_noticed():
     audit = audit_of(shadow_gaps=gaps, final_logits=logits)
     with pytest.raises(ValueError, match="has exactly the target's gaps"):
         audit.log_lira()
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.integers(0, N - 1), st.integers(0, 11), st.sampled_from([np.nan, np.inf, -np.inf]))
-def test_the_place_of_any_bad_number_is_named(row, column, value):
-    given = bad("representations", at={(row, column): value})
-    with pytest.raises(ValueError, match=rf"row {row}, column {column} is"):
-        audit_of(**given)
 
 
 @settings(deadline=None, max_examples=10)

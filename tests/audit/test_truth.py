@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ import memowidgets as mw
 from memowidgets.audit.numbers.definitions import compared_definitions, disjoint
 from memowidgets.audit.numbers.judge import SHARED_NOISE
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.memorization.densities import Variance
 from tests.training.small import trained
 
 
@@ -230,16 +228,6 @@ def test_log_lira_as_it_was_given_has_no_probability():
     for ask in (audit.probability_memorized, lambda: audit.log_lira(variance="global")):
         with pytest.raises(ValueError, match="probabilities, other variances and modes need"):
             ask()
-
-
-def test_the_curve_of_all_variances(recorded):
-    table = recorded.shadow_curve("loss", variance="all", sizes=[4, 8], repeats=1)
-    assert table["variance"].tolist() == [name for name in get_args(Variance) for _ in range(2)]
-    alone = recorded.shadow_curve("loss", sizes=[4, 8], repeats=1)
-    own = table[table["variance"] == "shrunk"].drop(columns="variance")
-    np.testing.assert_array_equal(own, alone)
-    (rows,) = mw.charts.shadow_curves(table, "agreement").to_dict()["datasets"].values()
-    assert {row["variance"] for row in rows} == set(get_args(Variance))
 
 
 def test_offline_log_lira(audit):

@@ -830,7 +830,7 @@ class Cosine(Prototypes):
 
 @pytest.mark.parametrize("head", [Prototypes, Cosine])
 def test_auto_layers_refuse_a_head_that_is_not_linear(head, data, tmp_path):
-    with pytest.raises(ValueError, match=r"'body\.0'.* 16 .* 3 classes.*layers="):
+    with pytest.raises(ValueError, match=r"0 linear layers .* 3 outputs.*'body\.0'.*layers="):
         mw.watch(head(), data, tmp_path / "run", STEPS)
     watch = mw.watch(head(), data, tmp_path / "named", STEPS, layers=["body"])
     assert len(watch.audit.score("loss", checkpoint=0)) == N
@@ -886,41 +886,29 @@ def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path)
     assert list(map(int, watch.audit.data.ids)) == places
 
 
-def held_out_rows(kind):
-    mask = np.arange(N) % 5 == 2
-    names = [f"row-{i}" for i in range(N)]
-    return mask, names, {
-        "mask": mask,
-        "tensor": torch.from_numpy(mask),
-        "ids": [name for name, out in zip(names, mask, strict=True) if out],
-        "array": np.array(names)[mask],
-    }[kind]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["mask", "tensor", "ids", "array"])
-def test_held_out_rows_of_the_data_are_named_by_ids_or_a_mask(data, tmp_path, kind):
-    mask, names, given = held_out_rows(kind)
-    kept = Subset(data, np.flatnonzero(~mask).tolist())
-    apart = Subset(data, np.flatnonzero(mask).tolist())
+def test_held_out_rows_of_the_data_are_named_by_ids_or_a_mask(data, tmp_path):
+    """It is as if they were other data: members, checkpoints and scores are the same."""
+    mask, names = np.arange(N) % 5 == 2, [f"row-{i}" for i in range(N)]
+    kept, apart = (Subset(data, np.flatnonzero(rows).tolist()) for rows in (~mask, mask))
+    members, out = (np.array(names)[rows].tolist() for rows in (~mask, mask))
     found = []
     for place, whole, held_out, ids in (
-        ("one", data, given, names),
-        ("two", kept, apart, np.array(names)[~mask].tolist()),
+        ("one", data, mask, names),
+        ("two", kept, apart, members),
     ):
-        module = mlp()
-        watch = mw.watch(
-            module, whole, tmp_path / place, STEPS, held_out=held_out, ids=ids, stop_at_drop=None
-        )
+        module, watch = watching(whole, tmp_path / place, held_out=held_out, ids=ids)
         seeded()
-        trained(module, kept, watch=watch)
+        trained(module, kept, watch=watch, epochs=1)
         found.append(watch.audit)
     one, two = found
-    assert one.members.tolist() == two.members.tolist() == np.array(names)[~mask].tolist()
+    assert one.members.tolist() == two.members.tolist() == members
     pd.testing.assert_frame_equal(one.checkpoints, two.checkpoints)
     assert one.checkpoints["test_loss"].notna().all()
     np.testing.assert_array_equal(one.score("psmi"), two.score("psmi"))
-    again = mw.Audit.open(tmp_path / "one")
-    assert again.members.tolist() == one.members.tolist()
+    assert mw.Audit.open(tmp_path / "one").members.tolist() == members
+    for kind, given in (("tensor", torch.from_numpy(mask)), ("ids", out), ("array", np.array(out))):
+        _, watch = watching(data, tmp_path / kind, held_out=given, ids=names)
+        assert watch.audit.members.tolist() == members
 
 
 def test_a_share_that_is_held_out_is_drawn_as_in_an_audit(data, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import below_class, roc
-from memowidgets.evaluation.scored import AgainstClass, Scored, Share
+from memowidgets.evaluation.scored import AgainstClass, LowestShare, Scored
 
 numbers = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))  # many are equal
 truths = st.one_of(st.just(np.nan), numbers, st.just(np.inf), st.just(4.0))
@@ -44,7 +44,7 @@ def test_each_member_is_flagged_and_called_as_a_loop_says(found, tau, share, eta
     rules = {
         tau: [score <= tau for score, *_ in found],
         found[0][0]: [score <= found[0][0] for score, *_ in found],
-        Share(share): ranked(some.scores.tolist(), share),
+        LowestShare(share): ranked(some.scores.tolist(), share),
         "class": by_class,
         None: ranked(some.scores.tolist(), 0.05),
     }

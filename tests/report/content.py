@@ -8,7 +8,7 @@ import numpy as np
 
 from memowidgets.decisions import Decision
 from memowidgets.evaluation.scored import Scored
-from memowidgets.report import Content, Digest, Figure, Missing
+from memowidgets.report import Content, Digest, Figure, MissingPart
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
@@ -81,7 +81,7 @@ def hostile() -> Content:
                    ids[1]: Decision("relabel", "", f"new-class {EVIL}")},
         figures=(Figure(EVIL, EVIL, SVG),),
         warnings=[EVIL],
-        missing=[Missing(EVIL, EVIL)],
+        missing=[MissingPart(EVIL, EVIL)],
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def untrained() -> Content:
     """Nothing is scored yet."""
     return plain(
         scored=None, checkpoints=[], figures=(), decisions={},
-        missing=[Missing("scores", "the target is not trained yet: call train()")],
+        missing=[MissingPart("scores", "the target is not trained yet: call train()")],
     )  # fmt: skip
 
 

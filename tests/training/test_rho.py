@@ -83,11 +83,11 @@ def settings(**changes) -> Settings:
 
 
 def test_checkpoints_are_step_0_every_so_often_and_the_end():
-    plan = settings(epochs=1, checkpoint_every=0.2, batch_size=10).checkpoint_steps(500)
+    plan = settings(epochs=1, checkpoint_every=0.2, batch_size=10).plan(500).steps()
     assert plan == {0: 0, 10: 0.2, 20: 0.4, 30: 0.6, 40: 0.8, 50: 1.0}
-    odd = settings(epochs=2.5, checkpoint_every=1, batch_size=10).checkpoint_steps(100)
+    odd = settings(epochs=2.5, checkpoint_every=1, batch_size=10).plan(100).steps()
     assert odd == {0: 0, 10: 1, 20: 2, 25: 2.5}
-    tiny = settings(epochs=1, checkpoint_every=0.01, batch_size=10).checkpoint_steps(30)
+    tiny = settings(epochs=1, checkpoint_every=0.01, batch_size=10).plan(30).steps()
     assert list(tiny) == [0, 1, 2, 3]
 
 

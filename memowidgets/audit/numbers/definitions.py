@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,6 @@ from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.checks import real_number, several, whole_number
 from memowidgets.evaluation.scored import Scored
-from memowidgets.memorization.densities import Variance
 
 if TYPE_CHECKING:
     import altair as alt
@@ -26,7 +24,7 @@ Floats = NDArray[np.float64]
 Gaps = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 _SIZES = (4, 8, 16, 32, 64, 128, 256)
-_BAND = (0.05, 0.95)
+_BAND = {0.05: "_low", 0.95: "_high"}  # quantiles of the draws, and the ends of their names
 _FEWEST = 4  # shadow models of a subset
 _ENOUGH_TO_SPLIT = 8
 _SPLITS = 4  # into halves; one alone adds noise of its own
@@ -194,7 +192,7 @@ def shadow_curve(
     evidence: Evidence,
     found: Scored,
     eta: float,
-    variance: str | Sequence[str],
+    variance: str,
     sizes: Sequence[int] | None,
     repeats: int,
     random_state: int,
@@ -213,31 +211,23 @@ def shadow_curve(
     usual = [size for size in (*_SIZES, most) if size <= most]
     given = usual if sizes is None else several("sizes", sizes) or usual
     what = f"a size, at most half of the {m} shadow models,"
-    asked = [whole_number(what, size, _FEWEST, most) for size in given]
-    one_alone = isinstance(variance, str) and variance != "all"
-    if isinstance(variance, str):
-        every = (variance,) if one_alone else get_args(Variance)
-    else:
-        every = tuple(several("variance", variance))
-    rows: list[dict[str, Any]] = []
-    with warnings.catch_warnings():
-        if not one_alone:
-            warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
-        for one in every:
-            rng = np.random.default_rng(random_state)
+    asked = {whole_number(what, size, _FEWEST, most) for size in given}
 
-            def log_lira(shadows: Any, kind: str = one) -> Floats:
-                return memorization.log_lira(gaps[shadows], members[shadows], target, kind)
+    def log_lira(shadows: NDArray[np.int64] | slice) -> Floats:
+        return memorization.log_lira(gaps[shadows], members[shadows], target, variance)
 
-            known = int((~np.isnan(log_lira(slice(None)))).sum())
-            for size in sorted(set(asked)):
-                draws: list[dict[str, float]] = []
-                for _ in range(repeats):
-                    one_half, other = map(log_lira, disjoint(rng, m, size, pairs=pairs))
-                    draws += _subsets(one_half, other, found, eta, known)
-                rows.append({"n_shadows": size, **_bands(draws), "variance": one})
-    table = pd.DataFrame(rows)
-    return table.drop(columns="variance") if one_alone else table
+    known, rng = int((~np.isnan(log_lira(slice(None)))).sum()), np.random.default_rng(random_state)
+    rows = []
+    for size in sorted(asked):
+        draws: list[dict[str, float]] = []
+        for _ in range(repeats):
+            one, other = map(log_lira, disjoint(rng, m, size, pairs=pairs))
+            draws += _subsets(one, other, found, eta, known)
+        table = pd.DataFrame(draws)
+        low, high = (table.quantile(q).add_suffix(end) for q, end in _BAND.items())
+        rows.append({"n_shadows": size, **table.mean(), **low, **high})
+    columns = [f"{name}{end}" for name in draws[0] for end in ("", *_BAND.values())]
+    return pd.DataFrame(rows, columns=["n_shadows", *columns])
 
 
 def _half(m: int, *, pairs: bool) -> int:
@@ -266,7 +256,7 @@ def _subsets(
     union = int((here | there).sum())
     between = {
         "overlap": float((here & there).sum() / union) if union else np.nan,
-        "agreement": float(pd.Series(one[both]).rank().corr(pd.Series(other[both]).rank())),
+        "agreement": float(pd.Series(one[both]).corr(pd.Series(other[both]), method="spearman")),
     }
     rows = []
     for values in (one, other):
@@ -277,12 +267,3 @@ def _subsets(
         share = (values >= eta).sum() / max((~np.isnan(values)).sum(), 1)
         rows.append({"auc": auc, "memorized": float(share * known), **between})
     return rows
-
-
-def _bands(draws: list[dict[str, float]]) -> dict[str, float]:
-    """Return the mean of each number over the draws, and what most of them lie between."""
-    bands: dict[str, float] = {}
-    for name, column in pd.DataFrame(draws).items():
-        low, high = column.quantile(list(_BAND))
-        bands |= {str(name): column.mean(), f"{name}_low": low, f"{name}_high": high}
-    return bands

@@ -97,7 +97,7 @@ def evaluate(
     return result if known is None else result.with_truly(*known)
 
 
-class Pick(NamedTuple):
+class Candidate(NamedTuple):
     """A score at a layer of a checkpoint; the layer is empty for scores without one."""
 
     metric: str
@@ -105,12 +105,12 @@ class Pick(NamedTuple):
     record: Record
 
 
-def picked(
+def pick_candidates(
     evidence: Evidence,
     metrics: str | Iterable[str] | None = None,
     layers: str | int | Iterable[str | int] = "last",
     checkpoints: str | float | Iterable[str | float] = "prediction",
-) -> list[Pick]:
+) -> list[Candidate]:
     """Return the rows of the table that `Audit.compare` describes.
 
     By default these are early scores that need at most the pass of their own checkpoint, or of one
@@ -138,13 +138,13 @@ def picked(
                     if not known.is_early or elsewhere or not asked:
                         continue
                 made |= missing
-                found.append(Pick(metric, layer, record))
+                found.append(Candidate(metric, layer, record))
     return found
 
 
 def compare(
     evidence: Evidence,
-    picks: Sequence[Pick],
+    picks: Sequence[Candidate],
     eta: float = 4.0,
     truth: str | ArrayLike = "log_lira",
     variance: str = VARIANCE,

@@ -310,7 +310,7 @@ def needs(
     evidence: Evidence, metric: str | Metric, record: Record, last: int | None = None
 ) -> list[Need]:
     """Return what a score needs of which checkpoints; `Evidence.missing` says what is not there."""
-    known = _known(metric)
+    known = _named_score(metric)
     if known is None:
         return [Need("pass", record.name)]
     if SHADOWS in known.needs:
@@ -376,7 +376,7 @@ def score(
     StoreError
         If the evidence lacks something of `needs`.
     """
-    known = _known(metric)
+    known = _named_score(metric)
     if name_and_version is not None and known is not None:
         raise ValueError(f"version= is for a function of your own, not for {metric!r}")
     if last is not None and not (known and known.over_checkpoints):
@@ -389,7 +389,7 @@ def score(
             return custom()
         own_name, version = name_and_version
         kept_as = f"own-{digest([own_name or _name_of(metric), version])}"
-        return _kept(evidence, kept_as, name, record, custom)
+        return _kept_scores(evidence, kept_as, name, record, custom)
     if known.of_evidence is not None:
         return known.of_evidence(Asked(evidence, name, record, last, progress))
     if known.of_pass is not None:
@@ -407,7 +407,7 @@ def score(
             found = computed_on(evidence.device(), held, of) if known.on_device else None
             return of(held) if found is None else found
 
-        found = _kept(evidence, str(metric), name, record, compute)
+        found = _kept_scores(evidence, str(metric), name, record, compute)
     on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
     labels = evidence.labels[found.positions]
     return replace(found, labels=labels, notes=(*on_classes, *found.notes))
@@ -431,7 +431,7 @@ def scored_members(
     StoreError
         If the evidence lacks something of `needs`, or of what log-LiRA needs.
     """
-    found, known = score(evidence, metric, layer, checkpoint, progress), _known(metric)
+    found, known = score(evidence, metric, layer, checkpoint, progress), _named_score(metric)
     rows, right, planted = found.positions, answered_rightly(evidence), evidence.data.canaries
     values = member_log_lira(evidence) if truth else None
     ids = evidence.members[rows]
@@ -478,7 +478,7 @@ def doubt(
     return expected, evidence.n_shadows, found.reindex(memorized.index).to_numpy(np.float64)
 
 
-def _kept(
+def _kept_scores(
     evidence: Evidence,
     metric: str,
     layer: str,
@@ -508,7 +508,7 @@ def notes_on_classes(
     metric: str | Metric, counts: Labels, class_names: Sequence[str]
 ) -> tuple[Note, ...]:
     """Return a note that names the small classes, for a score that is fitted to each class."""
-    known = _known(metric)
+    known = _named_score(metric)
     return small_classes(class_names, counts) if known and known.per_class else ()
 
 
@@ -561,7 +561,7 @@ def notes_on_zero(metric: str | Metric, found: Scored) -> tuple[Note, ...]:
 
     It is a reader's sentence, the same wherever a τ is answered.
     """
-    known = _known(metric)
+    known = _named_score(metric)
     if not known or not known.per_class or found.labels is None:
         return ()
     at_zero = int((found.scores <= 0).sum())
@@ -614,7 +614,7 @@ def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> S
     return Scored.of_all(values)
 
 
-def _known(metric: str | Metric) -> NamedScore | None:
+def _named_score(metric: str | Metric) -> NamedScore | None:
     """Return the score of that name; None for a function of the user's."""
     if metric not in SCORES if isinstance(metric, str) else not callable(metric):
         raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ STARTS = ("scratch", "prediction")
 _CHANGES = ("anonymise", "remove", "relabel")
 
 
-def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
+def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
     """Begin the run that `Audit.fork` describes, or go on with it."""
     _check_request(run, path, data, start)
     recipe = run.recipe()
@@ -61,7 +60,7 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
         **identity.describe_training(asked, run.seed, recipe.settings.precision, recipe.device),
         **identity.describe_model(recipe.model, data, design, asked),
         **identity.describe_data(data, design, aside),
-        "fork": _described(run, data, start, chosen),
+        "fork": _fork_note(run, data, start, chosen),
     }
     made = RunDirectory(path)
     fresh = not made.has_file(MANIFEST)
@@ -78,24 +77,6 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
         warn_user(note)
     device = "auto" if recipe.anywhere else recipe.device
     return Run(made, manifest, recipe.model, data, aside, design, device, settings=asked)
-
-
-def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
-    """Refuse to train from scratch what is to go on from another run's weights.
-
-    Raises
-    ------
-    StoreError
-        If those weights are gone.
-    """
-    name = (manifest.get("fork") or {}).get("checkpoint")
-    if name is None or run.has(start_of(name)):
-        return
-    if not (run.path / "checkpoints" / name / "record.json").exists():
-        raise StoreError(
-            f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
-            "on the audit that it came from"
-        )
 
 
 def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
@@ -147,7 +128,7 @@ def _held_out_of(parent: Run) -> Dataset | None:
     return held_out
 
 
-def _described(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
+def _fork_note(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
     described = {
         "parent": identity.run_digest(parent.manifest),
         "start": start,

@@ -32,6 +32,8 @@ from memowidgets.audit.names import GIVEN, Names
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
+    check_finite,
+    check_same_order,
     check_unmasked,
     dense,
     is_tensor,
@@ -99,7 +101,6 @@ _OF_MODELS = ("shadow_gaps", "shadow_members", "reference_gaps")
 OPTIONAL = ("logits", "final_logits", "log_lira", *_OF_MODELS)
 _TRUTH = ("shadow_gaps", "shadow_members", "final_logits")
 SCORES = f"scores/{GIVEN}"  # in the run directory
-_ROWS_AT_ONCE = 4096
 _KINDS = (
     "a dataset, images as an array of shape (n, height, width[, channels]), a list of texts, or "
     "of records with 'question' and 'choices', or with 'text', or a DataFrame of a table"
@@ -108,7 +109,7 @@ _SUMS = 1e-3  # probabilities that are rounded or in half precision miss 1 by le
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenArrays:
     """Checked arrays of n samples.
 
     Attributes
@@ -140,7 +141,7 @@ class Given:
         return {"labels": self.data.labels, **of_layers, **self.arrays, **planted}
 
 
-def checked(
+def check_arrays(
     labels: Any,
     samples: Any,
     ids: Sequence[str] | None,
@@ -148,7 +149,7 @@ def checked(
     canaries: Any,
     representations: Any,
     **arrays: Any,
-) -> Given:
+) -> GivenArrays:
     """Return the checked arrays; `arrays` are probabilities, and those of `OPTIONAL`.
 
     Raises
@@ -175,13 +176,14 @@ def checked(
     own_ids = None if ids is None else checked_ids(ids, n).tolist()
     data = dataset_of(samples, named, own_ids, names, _canaries(canaries, n))
     by_layer = representations if isinstance(representations, Mapping) else {}
-    by_row = {"labels": labels, "canaries": canaries, "representations": representations}
+    by_row = {"ids": data.ids.tolist(), "labels": labels, "canaries": canaries}
+    by_row |= {"representations": representations}
     by_row |= {f"representations[{key!r}]": values for key, values in by_layer.items()}
     by_row |= {name: given[name] for name in outputs}
     for name in _OF_MODELS:  # a row for each model
         if isinstance(given.get(name), pd.DataFrame):
             by_row[f"{name}.T"] = given[name].T
-    _check_orders(by_row, data.ids.tolist())
+    check_same_order(**by_row)
     for name, table in outputs.items():
         _check_class_order(name, given[name], data.class_names)
         kept = found["logits" if name in both else name] = _of_options(table, data)
@@ -194,17 +196,17 @@ def checked(
     if "reference_gaps" in given:
         found["reference_gaps"] = _references(given["reference_gaps"], data.ids)
     layers = {} if representations is None else _layers(representations, n)
-    return Given(data, layers, found)
+    return GivenArrays(data, layers, found)
 
 
-def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
+def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evidence:
     """Return the evidence in arrays of n samples, all of which are members.
 
     There is one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too.
 
     Parameters
     ----------
-    given : Given
+    given : GivenArrays
         The arrays, checked.
     run : RunDirectory or None
         Where scores are kept; in memory alone without one.
@@ -349,7 +351,7 @@ def _representation(what: str, values: Any, n: int) -> Numbers:
     if 0 in array.shape:
         raise ValueError(f"{what} has no features: its shape is {array.shape}")
     flat = array.reshape(n, -1)
-    _check_finite(what, flat)
+    check_finite(flat, what)
     return flat
 
 
@@ -365,7 +367,7 @@ def _outputs(given: Mapping[str, Any], labels: Labels) -> dict[str, Numbers]:
 def _logits(what: str, values: Any, n: int) -> Numbers:
     """Return checked logits; one value for each sample is that of the second of two classes."""
     array = _of_classes(what, values, n)
-    _check_finite(what, array, allowed=-np.inf)
+    check_finite(array, what, allowed=-np.inf)
     single = array.shape[1] == 1
     if looks_like_probabilities(np.hstack([1 - array, array]) if single else array):
         rows = "lies between 0 and 1" if single else "lies between 0 and 1 and sums to 1"
@@ -379,7 +381,7 @@ def _logits(what: str, values: Any, n: int) -> Numbers:
 def _log_probabilities(_what: str, values: Any, n: int) -> Numbers:
     """Return the logarithms of probabilities, which are logits: their softmax is what was given."""
     array = _of_classes("probabilities", values, n)
-    _check_finite("probabilities", array)
+    check_finite(array, "probabilities")
     outside = (array < 0) | (array > 1 + _SUMS)
     if outside.any():
         row, column = (int(i) for i in np.unravel_index(outside.argmax(), array.shape))
@@ -502,25 +504,6 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
     return pd.Series(to_numpy(values), names).reindex(ids).to_numpy()
 
 
-def _check_orders(given: Mapping[str, Any], ids: list[str]) -> None:
-    """Refuse indexes with the same names in different orders: rows are read by their place."""
-    first = {"ids": ids}
-    for what, values in given.items():
-        if not isinstance(values, pd.Series | pd.DataFrame):
-            continue
-        if isinstance(values.index, pd.RangeIndex) and values.index.step == 1:
-            continue
-        names = [str(name) for name in values.index]
-        for other, order in first.items():
-            if names != order and sorted(names) == sorted(order):
-                right = "ids" if other == "ids" else f"{other}.index"
-                raise ValueError(
-                    f"{what} is indexed by the {other if other == 'ids' else f'index of {other}'} "
-                    f"in another order: pass {what}.reindex({right}), or an array in that order"
-                )
-        first[what] = names
-
-
 def _check_class_order(what: str, values: Any, class_names: Sequence[str]) -> None:
     """Refuse columns that are named by the classes in another order: they are read by place."""
     if not isinstance(values, pd.DataFrame):
@@ -554,7 +537,7 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
         )
     gaps = _array("shadow_gaps", given["shadow_gaps"])
     _check_models("shadow_gaps", gaps, n, "shadow")
-    _check_finite("shadow_gaps", gaps, "shadow model")
+    check_finite(gaps, "shadow_gaps", row="shadow model")
     members = checked_mask(
         _array("shadow_members", given["shadow_members"], are_numbers=False), "shadow_members"
     )
@@ -638,23 +621,6 @@ def _check_rows(what: str, array: Numbers, n: int) -> None:
         )
 
 
-def _check_finite(
-    what: str, table: Numbers, row_name: str = "row", allowed: float | None = None
-) -> None:
-    """Raise for NaN and infinite values. The message gives their number and the first one."""
-    n_bad, first = 0, ""
-    for start in range(0, len(table), _ROWS_AT_ONCE):
-        rows = table[start : start + _ROWS_AT_ONCE]
-        bad = ~np.isfinite(rows) if allowed is None else ~(np.isfinite(rows) | (rows == allowed))
-        if bad.any() and not first:
-            row, column = np.argwhere(bad)[0]
-            kind = "NaN" if np.isnan(table[start + row, column]) else "infinite"
-            first = f"{row_name} {start + row}, column {column} is {kind}"
-        n_bad += int(bad.sum())
-    if n_bad:
-        raise ValueError(f"{what} holds {n_bad} values that are NaN or infinite; {first}")
-
-
 # the samples beside the arrays
 
 
@@ -683,7 +649,7 @@ def dataset_of(
             raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
         if len(samples) != len(labels):
             raise ValueError(f"{len(samples)} samples but {len(labels)} labels: give one for each")
-        wrap = _checked_dataset if isinstance(samples, Dataset) else _wrapped
+        wrap = _checked_dataset if isinstance(samples, Dataset) else _dataset_around
         made = wrap(samples, labels, ids, class_names)
     if canaries is None:
         return made
@@ -706,7 +672,7 @@ def _checked_dataset(samples: Dataset, labels: Labels, ids: Texts, _names: Texts
     return samples
 
 
-def _wrapped(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
+def _dataset_around(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
     if isinstance(samples, np.ndarray) and samples.dtype.kind in "biuf":
         with warnings.catch_warnings():  # the check of the labels has said it
             warnings.filterwarnings("ignore", ".*never occur in the labels")
@@ -748,7 +714,7 @@ def _questions(rows: list[Any], labels: Labels, ids: Texts, class_names: Texts) 
 
 
 def kept_arrays(
-    given: Given, path: str | os.PathLike[str] | None, seed: int
+    given: GivenArrays, path: str | os.PathLike[str] | None, seed: int
 ) -> tuple[Evidence, RunDirectory | None]:
     """Return the evidence in arrays and its folder; with a path, keep them for `Audit.open`.
 
@@ -818,7 +784,7 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # said when the arrays were given
-            given = checked(kept["labels"], data, *names, canaries, layers or None, **arrays)
+            given = check_arrays(kept["labels"], data, *names, canaries, layers or None, **arrays)
     except (ValueError, TypeError) as error:
         wrong = "is broken" if data is None else "does not fit these data"
         raise StoreError(f"{run.path / _FILE}.safetensors {wrong}: {error}") from None

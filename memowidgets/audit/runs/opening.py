@@ -116,7 +116,7 @@ def opened_run(
     if _are_pairs(held_out):
         held_out = other_pairs(held_out, names)
     design = identity.read_design(run, manifest)
-    data, model = _found(run, manifest, design, data, model, held_out)
+    data, model = _find_data(run, manifest, design, data, model, held_out)
     if held_out is not None and data is not None:
         held_out = held_out.with_encoding(data.encoding)
     if data is not None:
@@ -125,7 +125,7 @@ def opened_run(
     return Run(run, manifest, model, known, held_out, design, device)
 
 
-def _found(
+def _find_data(
     run: RunDirectory,
     manifest: Mapping[str, Any],
     design: Design,
@@ -194,7 +194,7 @@ def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Any) -> A
         return data
     if not set(manifest["ids"]) <= set(data.ids.tolist()):
         return data
-    own, labels = _selected(manifest, data), np.array(run.read_tensors("design")["labels"])
+    own, labels = _select(manifest, data), np.array(run.read_tensors("design")["labels"])
     return own if np.array_equal(own.labels, labels) else own.with_labels(labels)
 
 
@@ -263,11 +263,11 @@ def recorded_source(name: str, data: Dataset | None = None) -> Run:
 def recording_in(folder: Path, data: Dataset | None = None) -> Run:
     """Return the evidence of a recording that `export` wrote; its files stay as they are."""
     run = PackedRun(folder)
-    chosen = None if data is None else _selected(identity.read_manifest(run), data)
+    chosen = None if data is None else _select(identity.read_manifest(run), data)
     return opened_run(run, data=chosen)
 
 
-def _selected(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
+def _select(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
     """The recorded samples out of a dataset that may hold more, in the recording's order."""
     positions = {str(name): i for i, name in enumerate(data.ids)}
     missing = [name for name in manifest["ids"] if name not in positions]

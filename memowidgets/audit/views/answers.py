@@ -219,7 +219,7 @@ class AuditView:
         run = Path(evidence.path)
         folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
         files = (file for folder in folders for file in folder.rglob("*.safetensors"))
-        there = {(str(file.relative_to(run)), _written(file)) for file in files}
+        there = {(str(file.relative_to(run)), _written_at(file)) for file in files}
         return frozenset(there | {truth_version(evidence)})
 
     def samples(self) -> Dataset:
@@ -255,8 +255,8 @@ class AuditView:
             notes.append(f"No neighbours: {without_advice(error)}.")
         return SampleDetail(
             title=spoken(score),
-            checkpoints=_marked(checkpoints, checkpoint),
-            layers=_marked(layers, layer if per_layer else ""),
+            checkpoints=_mark(checkpoints, checkpoint),
+            layers=_mark(layers, layer if per_layer else ""),
             scores=values,
             shadows=shadows,
             neighbours=near,
@@ -414,7 +414,7 @@ def _when(epoch: float) -> str:
     return "as given" if np.isnan(epoch) else f"epoch {epoch:g}"
 
 
-def _written(file: Path) -> int:
+def _written_at(file: Path) -> int:
     """When a file was written; 0 if it is gone meanwhile."""
     try:
         return file.stat().st_mtime_ns
@@ -473,6 +473,6 @@ def _note_on_duplicates(away: NDArray[np.float64]) -> list[str]:
     return [f"{said}log-LiRA, so a low one says little."]
 
 
-def _marked(choices: Sequence[Choice], value: str) -> list[Choice]:
+def _mark(choices: Sequence[Choice], value: str) -> list[Choice]:
     """The same choices; the one on show is marked instead of the recommended one."""
     return [replace(choice, marked=choice.value == value) for choice in choices]

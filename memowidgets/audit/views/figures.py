@@ -182,7 +182,7 @@ class _Drawn:
         places: dict[tuple[str, str], dict[str, None]] = {}
         for reason in map(_reason, reasons):
             places.setdefault((reason.what, reason.do), {})[reason.where] = None
-        merged = [NotThereError(*said, named([*where])) for said, where in places.items()]
+        merged = [NotThereError(*said, some_of([*where])) for said, where in places.items()]
         return [str(one) if advice and self._advice else one.said for one in merged]
 
     def finished(self) -> charts.Figures:
@@ -472,8 +472,8 @@ class _Desk(_Drawn):
         def curves(found: Mapping[str, Evaluation], eta: float) -> pd.DataFrame:
             first = next(iter(found.values()))
             counted = memorised(first.n_memorized, first.n_truly, f"{pairs}memorised")
-            named = f"η = {eta:g}, {counted}"
-            return charts.roc_table(found, panel=named)
+            panel = f"η = {eta:g}, {counted}"
+            return charts.roc_table(found, panel=panel)
 
         rows = self._by_eta(self.panel_etas, curves)
         planted = self._of_canaries()
@@ -501,7 +501,7 @@ class _Desk(_Drawn):
                 rows.append(table(found, eta))
         if too_few:
             self.reasons.append(
-                f"at η = {named(too_few)} there are fewer than two memorised or two other members"
+                f"at η = {some_of(too_few)} there are fewer than two memorised or two other members"
             )
         return rows
 
@@ -567,7 +567,7 @@ def _reason(reason: Reason, start: str = "") -> NotThereError:
     return NotThereError(f"{start}{reason}")
 
 
-def named(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
     """Some of them, and how many more."""
     return listed(names, _MOST_NAMED if len(names) <= _MOST_NAMED else _MOST_NAMED - 1)
 

@@ -27,7 +27,7 @@ from memowidgets.checks import is_missing, real_number, warn_user
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.dataset import kind_of_sample, value_of, writable
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
-from memowidgets.evaluation.scored import Rule, Scored, Share
+from memowidgets.evaluation.scored import LowestShare, Rule, Scored
 from memowidgets.store import Absent, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import quoted
@@ -67,7 +67,7 @@ def listed_members(
     log.refresh()
     if log.unread:
         raise StoreError(log.unread)
-    table, found, rule = judged(evidence, metric, layer, checkpoint, tau, share)
+    table, found, rule = judged_table(evidence, metric, layer, checkpoint, tau, share)
     counts = support(evidence, real_number("eta", eta))
     if counts is not None:
         table["memorized_by"] = pd.Series(counts.memorized, table.index).astype("Int64")
@@ -106,7 +106,7 @@ def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
     return guesses, np.exp(-made["losses"].astype(np.float64))
 
 
-def judged(
+def judged_table(
     evidence: Evidence,
     metric: str | Metric,
     layer: str | int,
@@ -120,7 +120,7 @@ def judged(
     """
     if tau is not None and share is not None:
         raise ValueError("give tau= or share=, not both")
-    rule = checked_rule(tau) if share is None else Share(share)
+    rule = checked_rule(tau) if share is None else LowestShare(share)
     if isinstance(rule, float) and math.isnan(rule):
         raise ValueError("tau is NaN; it must be a number")
     found = scored_members(evidence, metric, layer, checkpoint)

@@ -42,7 +42,7 @@ from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.metrics.psmi import SMALL_CLASSES
-from memowidgets.report import Content, Digest, Figure, Missing
+from memowidgets.report import Content, Digest, Figure, MissingPart
 from memowidgets.stamps import array_digest
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed, visible
@@ -137,7 +137,7 @@ class _Gathering:
     def __init__(self, evidence: Evidence, log: DecisionLog, eta: float) -> None:
         self._evidence, self._log, self._eta = evidence, log, eta
         self._manifest = evidence.manifest
-        self._missing: list[Missing] = []
+        self._missing: list[MissingPart] = []
         self._name = Path(evidence.path).name or "audit"
 
     def content(
@@ -197,7 +197,7 @@ class _Gathering:
             return None
 
     def _miss(self, what: str, why: str) -> None:
-        self._missing.append(Missing(what, self._unplaced(why)))
+        self._missing.append(MissingPart(what, self._unplaced(why)))
 
     def _unplaced(self, text: str) -> str:
         """A sentence without the place of the run, which is nobody else's business."""

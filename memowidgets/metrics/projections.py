@@ -11,7 +11,6 @@ from functools import reduce
 
 import numpy as np
 
-from memowidgets.checks import is_tensor
 from memowidgets.metrics.arrays import Array, Ints, like, namespace
 from memowidgets.metrics.controls import FEW_CLASSES, Moments
 from memowidgets.metrics.directions import blocks
@@ -103,9 +102,9 @@ def moments(projections: Array, places: Segments, tables: Tables, folds: int = 1
     parts = blocks(m)
     common = len(tables.common(parts[0]))
     result = Moments(
-        _zeros(projections, (folds, own, own, n)),
-        _zeros(projections, (folds, own, common, n)),
-        _zeros(projections, (folds, common, common)),
+        like(projections, np.zeros((folds, own, own, n))),
+        like(projections, np.zeros((folds, own, common, n))),
+        like(projections, np.zeros((folds, common, common))),
     )
     size = own + 2, parts[0].stop, n
     room = like(projections, np.empty(size, dtype=np.float32))
@@ -119,13 +118,6 @@ def moments(projections: Array, places: Segments, tables: Tables, folds: int = 1
         exact = xp.asarray(shared, dtype=xp.float64)
         result.common[fold] += exact @ exact.T
     return result
-
-
-def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
-    xp = namespace(beside)
-    if is_tensor(beside):
-        return xp.zeros(shape, dtype=xp.float64, device=beside.device)
-    return np.zeros(shape)
 
 
 def _variables(

@@ -18,6 +18,7 @@ from benchmarks import (
     intervals,
     label_errors,
     language,
+    on_gpu,
     provenance,
     quickstart,
     recorded,
@@ -49,9 +50,9 @@ TOPICS = {
     "shadows": shadows.rows,
     "bases": bases.rows,
     "device": device.rows,
+    "gpu": on_gpu.rows,
     "language": language.language,
     "text": language.text,
-    "gpu-language": language.gpu_language,
     "wards": language.wards,
     "recorded": recorded.rows,
     "vision": vision.rows,
@@ -92,7 +93,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--banking77", type=Path, help="Banking77's training messages as CSV")
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
-    parser.add_argument("--device", help="device of the topic device (default: auto)")
+    parser.add_argument("--device", help="of device and gpu (default: auto)")
+    parser.add_argument("--tiny", action="store_true", help="all parts of gpu, on a CPU, too")
     parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
     parser.add_argument("--parts", nargs="+", choices=golden.PARTS, help="of the golden results")
     return parser.parse_args()

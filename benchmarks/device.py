@@ -45,16 +45,16 @@ def rows(arguments: Namespace) -> list[Row]:
 def _step(model: Model) -> Row:
     """Compare training steps with a plain loop over the same network, batches and optimizer."""
     what = f"a training step of a small network on the CPU, batch {BATCH}"
-    return _overhead(what, model, _steps, STEPS)
+    return _overhead(what, model, steps, STEPS)
 
 
-def _steps(learner: Learner) -> Loops:
+def steps(learner: Learner) -> Loops:
     optimizer = learner._optimizer  # noqa: SLF001
     rng = np.random.default_rng(0)
 
     def ours() -> None:
         learner.step = 0
-        learner.advance(STEPS, Progress(), "training")
+        learner.advance(len(learner.members) // BATCH, Progress(), "training")
 
     def bare() -> None:
         learner.module.train()

@@ -16,7 +16,7 @@ from scipy.special import betaincinv, logsumexp
 
 from benchmarks.measure import Namespace, Row, rms
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.fitted import fill_directions
+from memowidgets.metrics.directions import independent_directions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -114,8 +114,7 @@ def _errors(X: NDArray[Any], y: Ints) -> list[list[str]]:
 
 def _cause(X: NDArray[Any], y: Ints) -> tuple[str, ...]:
     """Compare precisions on the same directions, and values with log |θᵀx|."""
-    theta = np.empty((2000, X.shape[1]), dtype=np.float32)
-    fill_directions(theta, 0)
+    theta = independent_directions(2000, X.shape[1], 0)
     along = values(X, y, theta)
     rounding = np.abs(PSMI(2000, "plain").fit(X, y).score_samples(X, y) - along.mean(axis=1)).max()
     own = (y == y[ROW]) & (np.arange(len(y)) != ROW)

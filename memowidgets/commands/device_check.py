@@ -103,10 +103,11 @@ def check_device(name: str) -> Iterator[Measured]:
         )
     yield Measured("", "CPU", device)
     with tempfile.TemporaryDirectory(prefix="memowidgets-doctor-") as folder:
-        yield from _compared(Path(folder), device)
+        yield from compared(Path(folder), device)
 
 
-def _compared(folder: Path, device: str) -> Iterator[Measured]:
+def compared(folder: Path, device: str) -> Iterator[Measured]:
+    """Yield the rows on what a device computes, with audits in a folder."""
     try:
         here = _audit(folder / "cpu", "cpu")
         there = _audit(folder / "device", device)

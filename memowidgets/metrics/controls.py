@@ -26,7 +26,6 @@ _LEAST_TAIL = 1e-3  # relative to the mean variance
 LEAST_SIZE = 1e-9  # least trace of a class, relative to the largest one
 _STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
 _LOW, _HIGH = -40.0, 80.0
-FOLDS = 4
 _ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
 _RIDGE = 1e-4  # relative to a control's variance; well above the rounding of float32 sums
 
@@ -107,9 +106,9 @@ class Controls:
         return cls(centres.astype(np.float32), squared, coordinates, shapes.mean_ratios())
 
     def along(self, projected: Array) -> Array:
-        """Reshape projections (n, bases · k) onto all components to (n, bases, k)."""
+        """Reshape projections (bases · k, n) onto all components to (bases, k, n)."""
         n_classes, k = self.coordinates.shape
-        return projected.reshape(len(projected), n_bases(n_classes), k)
+        return projected.reshape(n_bases(n_classes), k, projected.shape[1])
 
     def means(self, rows: Array, along: Array, codes: Array) -> Array:
         """Return exact means (controls, n) of the samples' own controls, ordered as in `Moments`.
@@ -118,28 +117,28 @@ class Controls:
         ----------
         rows : (n, d) float32
             Representations.
-        along : (n, bases, k) float32
+        along : (bases, k, n) float32
             Coordinates of the rows along the components.
         codes : (n,) int
             Index of each sample's class.
         """
         xp = namespace(rows)
-        lengths = xp.einsum("nd,nd->n", rows, rows)
-        cross = xp.asarray(rows @ self.centres.T, dtype=xp.float64)
-        distances = (xp.asarray(lengths, dtype=xp.float64)[:, None] - 2 * cross) + self.squared
-        tail = self.ratios[:, -1]
+        lengths = xp.asarray(xp.einsum("nd,nd->n", rows, rows), dtype=xp.float64)
+        cross = xp.asarray(self.centres @ rows.T, dtype=xp.float64)
+        distances = (lengths - 2 * cross) + self.squared[:, None]
+        tail = self.ratios[:, -1:]
         weighed = distances * tail
-        excess = self.ratios[:, :-1] - tail[:, None]
-        for basis in range(along.shape[1]):
-            sharing = slice(None) if along.shape[1] == 1 else slice(basis, basis + 1)
+        excess = self.ratios[:, :-1] - tail
+        for basis in range(len(along)):
+            sharing = slice(None) if len(along) == 1 else slice(basis, basis + 1)
             weights, centres = excess[sharing], self.coordinates[sharing]
-            u = xp.asarray(along[:, basis], dtype=xp.float64)
-            squares = u**2 @ weights.T - 2 * u @ (weights * centres).T
-            weighed[:, sharing] += squares + (weights * centres**2).sum(1)
+            u = xp.asarray(along[basis], dtype=xp.float64)
+            squares = weights @ u**2 - 2 * (weights * centres) @ u
+            weighed[sharing] += squares + (weights * centres**2).sum(1)[:, None]
         if len(self.ratios) <= FEW_CLASSES:
-            return weighed.T
-        own = weighed[like(rows, np.arange(len(codes))), codes]
-        return xp.stack([own, weighed.mean(1), 0 * own])
+            return weighed
+        own = weighed[codes, like(rows, np.arange(len(codes)))]
+        return xp.stack([own, weighed.mean(0), 0 * own])
 
 
 def n_bases(n_classes: int) -> int:

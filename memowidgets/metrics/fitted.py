@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
-from memowidgets.checks import is_tensor, to_numpy
+from memowidgets.checks import to_numpy
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
     COPIED_BYTES,
@@ -27,7 +25,6 @@ from memowidgets.metrics.arrays import (
 )
 from memowidgets.metrics.controls import (
     FEW_CLASSES,
-    FOLDS,
     Controls,
     Shapes,
     components,
@@ -36,20 +33,24 @@ from memowidgets.metrics.controls import (
     plain,
     shifted,
 )
-from memowidgets.metrics.projections import Tables, blocks, cuts, moments
+from memowidgets.metrics.directions import (
+    FOLDS,
+    ROTATED_FROM,
+    Float32s,
+    Independent,
+    Rotated,
+    independent_directions,
+    plane_directions,
+)
+from memowidgets.metrics.projections import Segments, Tables, moments, segments
 
-_BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
-_PIECE_ROWS = 1024  # with fewer, a product of wide rows waits for its directions from memory
-_SUMMED_ROWS = 512  # summed in float32, before float64 takes over
+# with fewer, a product of wide rows waits for its directions; powers of 2 share cache lines
+_PIECE_ROWS = 1000
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
 _FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
-_LEAST_IN_PLANE = 1e-8  # variance of the shorter axis, relative to the longer one
 _ROOMIER = 8  # a device's pieces are larger: each takes it thousands of small steps
-_AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
-_STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
-_KEPT_BYTES = 128_000_000  # maximum size of the projections that are kept for scoring
 Found = TypeVar("Found")
 _REPORTED = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # as not finite
 
@@ -60,11 +61,11 @@ class ClassSums:
 
     Attributes
     ----------
-    origin : (C, width) float32
+    origin : (width, C) float32
         Projections of the point of each class. Deviations are small, so float32 can sum them.
     counts : (C,) float64
         Number of samples.
-    first, second : (C, width) float64
+    first, second : (width, C) float64
         Sums of the deviations of projections, and of their squares.
     rows : (C, d) float64
         Sum of the rows; without columns where no controls are needed.
@@ -82,54 +83,30 @@ class ClassSums:
     @classmethod
     def none(cls, origin: Array, d: int) -> ClassSums:
         """Return the sums over no samples; `d` is 0 where their rows are not summed."""
-        n, width = origin.shape
-        return cls(
-            origin=origin,
-            counts=np.zeros(n),
-            first=np.zeros((n, width)),
-            second=np.zeros((n, width)),
-            rows=np.zeros((n, d)),
-            lengths=np.zeros(n),
-        )
+        width, n = origin.shape
+        first, second = np.zeros((width, n)), np.zeros((width, n))
+        return cls(origin, np.zeros(n), first, second, np.zeros((n, d)), np.zeros(n))
 
-    @classmethod
-    def of(cls, origin: Array, projected: Array, codes: Ints) -> ClassSums:
-        """Sum over projections (n, width) of samples whose class indices are `codes`."""
-        n_classes, width = origin.shape
-        first, second = np.zeros((n_classes, width)), np.zeros((n_classes, width))
-        at_once = len(codes) if is_tensor(projected) else _SUMMED_ROWS
-        for top in range(0, len(codes), at_once):
-            rows = slice(top, top + at_once)
-            member = _members(projected, codes[rows], n_classes)
-            places = like(projected, codes[rows])
-            for left in range(0, width, _BLOCK):
-                block = slice(left, left + _BLOCK)
-                deviation = projected[rows, block] - origin[:, block][places]
-                first[:, block] += to_numpy(member @ deviation)
-                deviation *= deviation
-                second[:, block] += to_numpy(member @ deviation)
-        counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
-        return replace(cls.none(origin, 0), counts=counts, first=first, second=second)
+    def add(self, projected: Array, places: Segments) -> None:
+        """Add the projections (width, n) of samples of which those of a class are neighbours."""
+        xp = namespace(projected)
+        for c, here in places.items():
+            deviation = projected[:, here] - self.origin[:, c, None]
+            self.first[:, c] += to_numpy(deviation.sum(1))
+            self.second[:, c] += to_numpy(xp.einsum("mn,mn->m", deviation, deviation))
+            self.counts[c] += here.stop - here.start
 
-    def with_rows(self, rows: Array, codes: Ints, squares: Floats) -> ClassSums:
-        """Return these sums with those over the rows (n, d), whose squared lengths are given."""
-        n_classes = len(self.counts)
-        return replace(
-            self,
-            rows=to_numpy(_members(rows, codes, n_classes) @ rows).astype(np.float64),
-            lengths=np.bincount(codes, squares, n_classes).astype(np.float64),
-        )
+    def add_rows(self, rows: Array, squares: Floats, places: Segments) -> None:
+        """Add the rows (n, d) of such samples, whose squared lengths are given."""
+        for c, here in places.items():
+            self.rows[c] += to_numpy(rows[here].sum(0))
+            self.lengths[c] += squares[here].sum()
 
-    def __add__(self, other: ClassSums) -> ClassSums:
-        """Return the sums over the samples of both."""
-        return ClassSums(
-            self.origin,
-            self.counts + other.counts,
-            self.first + other.first,
-            self.second + other.second,
-            self.rows + other.rows,
-            self.lengths + other.lengths,
-        )
+    def include(self, other: ClassSums) -> None:
+        """Add the sums over other samples."""
+        for name in ("counts", "first", "second", "rows", "lengths"):
+            mine = getattr(self, name)
+            mine += getattr(other, name)
 
     def finite(self) -> bool:
         """Return whether everything that was added is finite."""
@@ -137,47 +114,64 @@ class ClassSums:
 
     def mean(self) -> Floats:
         """Return the mean projection (C, width) of each class."""
-        return np.asarray(to_numpy(self.origin) + self.first / self.counts[:, None])
+        return np.asarray((to_numpy(self.origin) + self.first / self.counts).T)
 
     def variance(self) -> Floats:
         """Return the variance (C, width; ddof = 0) of each class's projections."""
-        shift = self.first / self.counts[:, None]
-        return np.maximum(self.second / self.counts[:, None] - shift**2, 0)
+        shift = self.first / self.counts
+        return np.maximum(self.second / self.counts - shift**2, 0).T
 
     def centres(self) -> Floats:
         """Return the mean row (C, d) of each class."""
         return np.asarray(self.rows / self.counts[:, None])
 
-    def traces(self) -> NDArray[np.float64]:
+    def traces(self) -> Floats:
         """Return the total variance (C,) of each class's rows."""
         return np.asarray(self.lengths / self.counts - (self.centres() ** 2).sum(axis=1))
 
 
-def _members(beside: Array, codes: Ints, n_classes: int) -> Array:
-    """Return a matrix (C, n) with a 1 where the sample is of the class."""
-    n, one = len(codes), np.ones(len(codes), dtype=np.float32)
-    if is_tensor(beside):
-        xp = namespace(beside)
-        every = like(beside, np.arange(n_classes))[:, None] == like(beside, codes)
-        return xp.asarray(every, dtype=xp.float32)
-    return csc_array((one, codes, np.arange(n + 1)), (n_classes, n))
+@dataclass(frozen=True)
+class Axes:
+    """What rows are projected on: the directions, then each class's components (C · k, d)."""
 
+    directions: Independent | Rotated
+    components: Array
 
-Float32s = NDArray[np.float32]
+    def along(self, rows: Array) -> Array:
+        """Return projections (m + C · k, n) of rows (n, d)."""
+        m, more = self.directions.m, len(self.components)
+        found = like(rows, np.empty((m + more, len(rows)), dtype=np.float32))
+        self.directions.along(rows, found[:m])
+        if more:
+            namespace(rows).matmul(self.components, rows.T, out=found[m:])
+        return found
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Projections of the fitted samples, with a probe that detects whether the rows changed."""
+class Sorted:
+    """Rows of a piece of the data, of which those of a class are neighbours.
 
-    projections: Array
-    probed: Array
+    Attributes
+    ----------
+    order : (n,) int
+        Place of each row in the data.
+    rows : (n, d) float32
+        The rows in their frame.
+    places : Segments
+        Where those of each class stand.
+    """
 
-    def of(self, probed: Array, rows: slice) -> Array | None:
-        """Return the projections of these rows, or None if the rows have changed since."""
-        if rows.stop > len(self.probed) or not bool((self.probed[rows] == probed).all()):
-            return None
-        return self.projections[rows]
+    order: Ints
+    rows: Array
+    places: Segments
+
+    @classmethod
+    def of(cls, X: Array, codes: Ints, frame: Frame, piece: slice) -> Sorted:
+        """Read a piece of the data."""
+        order = np.argsort(codes[piece], kind="stable")
+        rows = frame.rows(X, piece.start, piece.stop)
+        places = segments(codes[piece][order])
+        return cls(order + piece.start, rows[like(rows, order)], places)
 
 
 @dataclass(frozen=True)
@@ -188,179 +182,168 @@ class Fitted:
     ----------
     frame : Frame
         Shift and scale with which rows are read.
-    onto : (m + C · k, d) float32
-        The m directions, followed by each class's components.
+    onto : Axes
+        What rows are projected on.
     tables : Tables
         Tables of the m directions.
     controls : Controls or None
         None if the mean is plain.
     folds : int
         Number of folds of the directions, for control variates and grids.
-    kept : Kept or None
-        Projections of the fitted samples, if they are small enough to keep.
+    width : int
+        Number of features.
     dominant : (rows,) int
         Rows that have more than half of the variance of a class of 20 or more. Empty without
         controls.
     """
 
     frame: Frame
-    onto: Array
+    onto: Axes
     tables: Tables
     controls: Controls | None
     folds: int
-    kept: Kept | None = field(repr=False)
+    width: int
     dominant: Ints = field(repr=False)
 
     @property
     def knows_nothing(self) -> bool:
         """Whether all rows were equal, so that no direction tells classes apart."""
-        return not bool(self.tables.sharpness.any())
+        return not bool(self.tables.curvature.any())
 
+    @_REPORTED
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
-        pieces = row_pieces(X, self.frame, len(self.onto), self.tables.n_classes)
-        found = list(_each(X, lambda rows: self._score_rows(X, codes, rows), pieces))
-        scores, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        n_axes = self.tables.mean.shape[1] + len(self.onto.components)
+        pieces = row_pieces(X, self.frame, n_axes, self.tables.n_classes)
+        scores, errors = np.empty(len(codes)), np.empty(len(codes))
+
+        def score(piece: slice) -> None:
+            found = Sorted.of(X, codes, self.frame, piece)
+            scores[found.order], errors[found.order] = self._scored(found, codes[found.order])
+
+        for _ in _each(X, _REPORTED(score), pieces):
+            pass
         if not (np.isfinite(scores).all() and np.isfinite(errors).all()):
             refuse_rows(X, scores + errors)
-        if X.shape[1] == 1:  # all directions are the same, up to rounding
+        if self.width == 1:  # all directions are the same, up to rounding
             errors[:] = 0
         return scores, errors
 
-    @_REPORTED
-    def _score_rows(self, X: Array, codes: Ints, piece: slice) -> tuple[Floats, Floats]:
-        rows = self.frame.rows(X, piece.start, piece.stop)
-        m, projected, labels = self.tables.mean.shape[1], None, like(rows, codes[piece])
-        if self.kept is not None:
-            projected = self.kept.of(_probe(rows), piece)
-        if projected is None:
-            projected = rows @ self.onto.T
-        found = moments(projected[:, :m], labels, self.tables, self.folds)
+    def _scored(self, piece: Sorted, codes: Ints) -> tuple[Floats, Floats]:
+        projected, m = self.onto.along(piece.rows), self.tables.mean.shape[1]
+        found = moments(projected[:m], piece.places, self.tables, self.folds)
         if self.controls is None:
             mean, error = plain(found) if self.folds == 1 else shifted(found)
         else:
-            along = self.controls.along(projected[:, m:])
-            mean, error = corrected(found, self.controls.means(rows, along, labels))
+            along = self.controls.along(projected[m:])
+            means = self.controls.means(piece.rows, along, like(piece.rows, codes))
+            mean, error = corrected(found, means)
         return to_numpy(mean), to_numpy(error)
 
 
+@dataclass(frozen=True)
+class Look:
+    """What a sample of the rows shows, whatever the directions: once for all fits to them.
+
+    Attributes
+    ----------
+    frame : Frame
+        Shift and scale with which rows are read.
+    near : (C, d) float32
+        A point near each class's mean.
+    deviations : (n, d) float32
+        The sample's deviations from these points.
+    components : (C · k, d) float32
+        Each class's components; without rows where no controls are wanted.
+    """
+
+    frame: Frame
+    near: Array
+    deviations: Array
+    components: Array
+
+    @classmethod
+    def at(cls, X: Array, codes: Ints, *, for_controls: bool) -> Look:
+        """Look at up to about 2000 rows."""
+        picked = picked_rows(codes, X.shape[1])
+        frame, sample = _sampled(X, picked)
+        few, n_classes = codes[picked], int(codes.max()) + 1
+        means = [sample[like(sample, few == c)].mean(0) for c in range(n_classes)]
+        near = namespace(sample).stack(means)
+        deviations, axes = sample - near[like(sample, few)], sample[:0]
+        if for_controls:
+            axes = components(deviations, few).reshape(-1, X.shape[1])
+        return cls(frame, near, deviations, axes)
+
+
 def fit(
-    X: Array,
-    codes: Ints,
-    n_directions: int,
-    seed: int,
-    *,
-    use_controls: bool = False,
-    even: bool = False,
+    X: Array, codes: Ints, look: Look, n_directions: int, seed: int, *, even: bool = False
 ) -> Fitted:
     """Fit PSMI along random or even directions to samples whose class indices are `codes`."""
-    counts, d = np.bincount(codes), X.shape[1]
-    picked = _picked_rows(codes, counts, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * d)))
-    frame, sample = _sampled(X, picked)
-    xp, few = namespace(sample), codes[picked]
-    near = xp.stack([sample[like(sample, few == c)].mean(0) for c in range(len(counts))])
-    deviations = sample - near[like(sample, few)]
-    theta, width = np.empty((n_directions, d), dtype=np.float32), None
+    d, width, use_controls = X.shape[1], None, len(look.components) > 0
+    directions: Independent | Rotated
     if even:
-        theta, width = plane_directions(to_numpy(deviations).astype(float), n_directions, seed)
+        deviations = to_numpy(look.deviations).astype(float)
+        theta, width = plane_directions(deviations, n_directions, seed)
+        directions = Independent(like(look.near, theta))
+    elif use_controls and d >= ROTATED_FROM:
+        directions = Rotated.drawn(d, n_directions, seed, look.near)
     else:
-        fill_directions(theta, seed)
-    onto = like(sample, theta)
-    if use_controls:
-        axes = components(deviations, few)
-        onto = xp.concatenate([onto, axes.reshape(-1, d)])
-    sums, squares, kept = _summed(X, codes, frame, onto, near, with_rows=use_controls)
+        theta = independent_directions(n_directions, d, seed)
+        directions = Independent(like(look.near, theta))
+    onto = Axes(directions, look.components)
+    sums, squares = _summed(X, codes, look, onto)
     tables, controls = replace(_tables(sums, n_directions), width=width), None
-    if use_controls and tables.sharpness.any():
-        along = to_numpy(onto[n_directions:] @ onto[:n_directions].T)
+    if use_controls and tables.curvature.any():
+        along = to_numpy(Axes(directions, look.components[:0]).along(look.components)).T
         tables, controls = _with_controls(tables, sums, along)
-    tables = Tables(*(like(sample, values) for values in vars(tables).values()))
-    controls = controls and Controls(*(like(sample, v) for v in vars(controls).values()))
+    tables = Tables(*(like(look.near, values) for values in vars(tables).values()))
+    controls = controls and Controls(*(like(look.near, v) for v in vars(controls).values()))
     longest = 2 * squares > sums.lengths[codes]
-    dominant = np.flatnonzero(longest & (counts[codes] >= _FEWEST_TO_DOMINATE))
+    dominant = np.flatnonzero(longest & (sums.counts[codes] >= _FEWEST_TO_DOMINATE))
     folds = FOLDS if controls is not None or even else 1
-    return Fitted(frame, onto, tables, controls, folds, kept, dominant)
+    return Fitted(look.frame, onto, tables, controls, folds, d, dominant)
 
 
 def project(X: Array, rows: Ints, n_directions: int, seed: int) -> Float32s:
-    """Return centred projections (rows, n_directions) of some rows of X onto random directions."""
-    theta = np.empty((n_directions, X.shape[1]), dtype=np.float32)
-    fill_directions(theta, seed)
+    """Return centred projections (n_directions, rows) of some rows of X on random directions."""
+    theta = independent_directions(n_directions, X.shape[1], seed)
     sample = _sampled(X, rows)[1]
-    return to_numpy((sample - sample.mean(0)) @ like(sample, theta).T)
+    return to_numpy(like(sample, theta) @ (sample - sample.mean(0)).T)
 
 
 @_REPORTED
 def mean_along(projected: Float32s, codes: Ints) -> float:
-    """Return the mean PSMI (plain) of samples from their projections (n, m)."""
-    m = projected.shape[1]
-    sums = ClassSums.of(np.zeros((int(codes.max()) + 1, m), np.float32), projected, codes)
-    return float(plain(moments(projected, codes, _tables(sums, m)))[0].mean())
-
-
-def fill_directions(theta: Float32s, seed: int) -> None:
-    """Fill `theta` (m, d) with the first m unit directions of the seed."""
-
-    def fill(start: int) -> None:
-        part = theta[start : start + _AT_ONCE]
-        stream = np.random.SeedSequence(seed, spawn_key=(_STREAM, start // _AT_ONCE))
-        np.random.default_rng(stream).standard_normal(out=part, dtype=np.float32)
-        part /= np.sqrt(np.einsum("md,md->m", part, part))[:, None]
-
-    for _ in on_all_cores(fill, range(0, len(theta), _AT_ONCE)):
-        pass
-
-
-def plane_directions(deviations: Floats, m: int, seed: int) -> tuple[Float32s, Float32s]:
-    """Return directions (m, 2) on grids with random shifts, and the widths (1, m) of their angles.
-
-    Where one axis is far longer than the other, much happens within few angles. So the grids are
-    even halfway between this plane and the one in which the rows' deviations (n, 2) from their
-    class mean are round.
-    """
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
-    widths = [block.stop - block.start for block in blocks(m)]
-    sizes = [cut.stop - cut.start for width in widths for cut in cuts(width, FOLDS)]
-    angles = np.concatenate([np.pi * (np.arange(n) + rng.random()) / n for n in sizes])
-    values, axes = np.linalg.eigh(deviations.T @ deviations)
-    lengths = np.maximum(values / (values.max() or 1), _LEAST_IN_PLANE) ** -0.25
-    theta = np.stack([np.cos(angles), np.sin(angles)], axis=1) * lengths @ axes.T
-    return theta.astype(np.float32), (1 / (theta**2).sum(axis=1))[None].astype(np.float32)
+    """Return the mean PSMI (plain) of samples from their projections (m, n)."""
+    order, m = np.argsort(codes), len(projected)
+    sums = ClassSums.none(np.zeros((m, int(codes.max()) + 1), np.float32), 0)
+    places, projected = segments(codes[order]), projected[:, order]
+    sums.add(projected, places)
+    return float(plain(moments(projected, places, _tables(sums, m)))[0].mean())
 
 
 @_REPORTED
-def _summed(
-    X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
-) -> tuple[ClassSums, Floats, Kept | None]:
-    """Sum over the rows in one pass, keeping the projections if they are small enough.
+def _summed(X: Array, codes: Ints, look: Look, onto: Axes) -> tuple[ClassSums, Floats]:
+    """Sum over the rows in one pass; return also the squared length of each, 0 without controls."""
+    squares, origin = np.zeros(len(codes)), onto.along(look.near)
+    d = X.shape[1] if len(onto.components) else 0
 
-    The squared length of each row is 0 without `with_rows`.
-    """
-    kept, n, origin = None, len(codes), near @ onto.T
-    squares = np.zeros(n)
-    if 4 * n * len(onto) <= _KEPT_BYTES:
-        projections = np.empty((n, len(onto)), dtype=np.float32)
-        kept = Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
-
-    @_REPORTED
     def sums_over(piece: slice) -> ClassSums:
-        rows = frame.rows(X, piece.start, piece.stop)
-        out = None if kept is None else kept.projections[piece]
-        projected = namespace(rows).matmul(rows, onto.T, out=out)
-        if kept is not None:
-            kept.probed[piece] = _probe(rows)
-        sums = ClassSums.of(origin, projected, codes[piece])
-        if not with_rows:
-            return sums
-        squares[piece] = to_numpy(namespace(rows).einsum("nd,nd->n", rows, rows))
-        return sums.with_rows(rows, codes[piece], squares[piece])
+        found, sums = Sorted.of(X, codes, look.frame, piece), ClassSums.none(origin, d)
+        sums.add(onto.along(found.rows), found.places)
+        if d:
+            lengths = to_numpy(namespace(found.rows).einsum("nd,nd->n", found.rows, found.rows))
+            sums.add_rows(found.rows, lengths, found.places)
+            squares[found.order] = lengths
+        return sums
 
-    total = ClassSums.none(origin, X.shape[1] if with_rows else 0)
-    for sums in _each(X, sums_over, row_pieces(X, frame, len(onto), len(near))):
-        total += sums
+    total = ClassSums.none(origin, d)
+    pieces = row_pieces(X, look.frame, *origin.shape)
+    for sums in _each(X, _REPORTED(sums_over), pieces):
+        total.include(sums)
     if not total.finite():
         refuse_rows(X)
-    return total, squares, kept
+    return total, squares
 
 
 def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice]:
@@ -377,7 +360,7 @@ def row_pieces(X: Array, frame: Frame, width: int, n_classes: int) -> list[slice
         needed = copied * d + 4 * width + products
         return [slice(*chunk) for chunk in row_chunks(n, needed // _ROOMIER)]
     fitting = COPIED_BYTES // (4 * (d + width))
-    rows = max(min(_PIECE_ROWS, fitting, -(-n // 4)), 4 * n_classes, 64)
+    rows = max(min(_PIECE_ROWS, fitting, -(-n // 4)), min(4 * n_classes, -(-n // 4)), 64)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
@@ -386,16 +369,9 @@ def _each(X: Array, work: Callable[[slice], Found], pieces: list[slice]) -> Iter
     return map(work, pieces) if stays(X) else on_all_cores(work, pieces)
 
 
-def _probe(rows: Array) -> Array:
-    """Return one number per row that changes when the row changes."""
-    d = rows.shape[1]
-    stream = np.random.SeedSequence(d, spawn_key=(_STREAM,))
-    vector = np.random.default_rng(stream).standard_normal(d, dtype=np.float32)
-    return namespace(rows).einsum("nd,d->n", rows, like(rows, vector))
-
-
-def _picked_rows(codes: Ints, counts: Ints, most: int) -> Ints:
-    """Return rows spread evenly over each class: its share of `most`, but at least four."""
+def picked_rows(codes: Ints, d: int) -> Ints:
+    """Return rows spread evenly over each class: its share of 2048 or less, but at least four."""
+    most, counts = min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * d)), np.bincount(codes)
     order = np.argsort(codes, kind="stable")
     starts = np.cumsum(counts) - counts
     share = min(1.0, most / counts.sum())
@@ -425,16 +401,17 @@ def _tables(sums: ClassSums, m: int) -> Tables:
     deviation = np.maximum(np.sqrt(variance), _FLOOR * spread)
     flat = deviation == 0
     deviation[flat] = 1.0
+    offset = np.log(prior)[:, None] - np.log(deviation)
     return Tables(
         mean=mean.astype(np.float32),
-        sharpness=np.where(flat, 0, np.sqrt(0.5) / deviation).astype(np.float32),
-        offset=(np.log(prior)[:, None] - np.log(deviation)).astype(np.float32),
+        curvature=np.where(flat, 0, -0.5 / deviation**2).astype(np.float32),
+        offset=(offset - offset.max(axis=0)).astype(np.float32),
         log_prior=np.log(prior).astype(np.float32),
     )
 
 
 def _with_controls(tables: Tables, sums: ClassSums, along: Float32s) -> tuple[Tables, Controls]:
-    """Add what the controls need, from the directions' coordinates along the components."""
+    """Add what the controls need, from the directions' coordinates (C · k, m) along components."""
     centres, m = sums.centres(), along.shape[1]
     n_classes, d = centres.shape
     bases, every = n_bases(n_classes), np.arange(n_classes)

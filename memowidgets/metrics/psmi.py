@@ -18,7 +18,7 @@ from memowidgets.metrics.arrays import (
     checked_labels,
 )
 from memowidgets.metrics.controls import FEW_CLASSES
-from memowidgets.metrics.fitted import fit, mean_along, project
+from memowidgets.metrics.fitted import Look, fit, mean_along, picked_rows, project
 from memowidgets.vocabulary import Note
 
 Method = Literal["control-variates", "plain"]
@@ -47,8 +47,9 @@ class PSMI:
     ----------
     n_directions : int or "auto"
         Number of random directions. "auto" begins with 256 and adds blocks of 256 until the
-        standard error of the fitted samples (root mean square) is at most `tol` of the scores'
-        spread, or until there are `max_directions`. With "plain", "auto" means the paper's 2000.
+        standard error of the fitted samples (root mean square; of about 2000 of them, if there
+        are more) is at most `tol` of the scores' spread, or until there are `max_directions`.
+        With "plain", "auto" means the paper's 2000.
     method : {"control-variates", "plain"}
         "plain" is the paper's mean over directions. "control-variates" subtracts from each value
         similar quantities whose mean over all directions is known exactly (ratios and logarithms
@@ -157,12 +158,11 @@ class PSMI:
         self.classes_, codes = np.unique(labels, return_inverse=True)
         counts = np.bincount(codes)
         self._check_counts(counts)
-        if self.n_directions != "auto":
-            self._fit_directions(features, codes, int(self.n_directions))
-        elif self.method == "plain":
-            self._fit_directions(features, codes, PAPER_DIRECTIONS)
-        else:
+        if self.n_directions == "auto" and self.method != "plain":
             self._fit_to_tolerance(features, codes)
+        else:
+            m = PAPER_DIRECTIONS if self.n_directions == "auto" else int(self.n_directions)
+            self._fit_directions(features, codes, self._look(features, codes, m), m)
         if self._fitted.knows_nothing:
             said = "all rows of X are equal, so each score is 0 and says nothing"
             self.warnings_ += (Note("equal rows", said),)
@@ -220,7 +220,7 @@ class PSMI:
             raise ValueError("this PSMI is not fitted yet; call fit first")
         check_same_order(X=X, y=y)
         features = checked_features(X)
-        width = self._fitted.onto.shape[1]
+        width = self._fitted.width
         if features.shape[1] != width:
             raise ValueError(f"X has {features.shape[1]} features, but the fitted one had {width}")
         if return_std and self.n_directions_ == 1 and width > 1:
@@ -253,29 +253,29 @@ class PSMI:
             )
         return places
 
-    def _fit_directions(self, X: Array, codes: Ints, m: int) -> None:
+    def _look(self, X: Array, codes: Ints, m: int) -> Look:
         n_controls = 2 * len(self.classes_) if len(self.classes_) <= FEW_CLASSES else 4
         enough = max(FEWEST_TO_REGRESS, 8 * n_controls)
-        d, corrects = X.shape[1], self.method == "control-variates"
-        self._fitted = fit(
-            X,
-            codes,
-            m,
-            self.random_state,
-            use_controls=corrects and d > _PLANE and m >= enough,
-            even=corrects and d == _PLANE and m >= FEWEST_TO_REGRESS,
-        )
+        corrects = self.method == "control-variates" and X.shape[1] > _PLANE and m >= enough
+        return Look.at(X, codes, for_controls=corrects)
+
+    def _fit_directions(self, X: Array, codes: Ints, look: Look, m: int) -> None:
+        in_plane = self.method == "control-variates" and X.shape[1] == _PLANE
+        even = in_plane and m >= FEWEST_TO_REGRESS
+        self._fitted = fit(X, codes, look, m, self.random_state, even=even)
         self.n_directions_ = m
 
     def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
         """Add directions until the standard error is at most `tol` of the scores' spread."""
         tol = TOLERANCE if self.tol is None else self.tol
         m = min(FIRST_DIRECTIONS, self.max_directions)
+        look, rows = self._look(X, codes, m), np.sort(picked_rows(codes, X.shape[1]))
+        few = X[rows]
         while True:
-            self._fit_directions(X, codes, m)
-            scores, errors = self._fitted.score(X, codes)
+            self._fit_directions(X, codes, look, m)
+            scores, errors = self._fitted.score(few, codes[rows])
             error = float(np.sqrt(np.mean(errors**2)))
-            allowed = tol * _spread(scores, codes)
+            allowed = tol * _spread(scores, codes[rows])
             if error <= allowed or m >= self.max_directions:
                 break
             far = min(error / max(allowed, 1e-300), 3.0)  # 0 is allowed where most scores are equal

@@ -6,13 +6,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.fitted import fill_directions
+from memowidgets.metrics.directions import independent_directions
 
 
 def directions(m, d, seed=0):
-    theta = np.empty((m, d), dtype=np.float32)
-    fill_directions(theta, seed)
-    return theta
+    return independent_directions(m, d, seed)
 
 
 def values(X, y, theta):

@@ -6,7 +6,6 @@ from scipy.integrate import quad
 
 from memowidgets.metrics.controls import (
     _RIDGE,
-    FOLDS,
     Moments,
     Shapes,
     components,
@@ -14,6 +13,7 @@ from memowidgets.metrics.controls import (
     mean_log,
     mean_ratios,
 )
+from memowidgets.metrics.directions import FOLDS
 
 CASES = [
     (np.array([5.0, 2.0, 0.3]), 0.1, 4),

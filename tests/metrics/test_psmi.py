@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 
-from memowidgets.metrics import PSMI, fitted, projections
+from memowidgets.metrics import PSMI, directions, fitted
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
 from tests.metrics import reference
 
@@ -36,12 +36,12 @@ def test_few_directions_are_not_biased():
 @pytest.mark.parametrize("n_classes", [3, 12])
 def test_means_of_controls_are_exact(n_classes):
     X, y = reference.made(400, 30, n_classes, decay=0.5)
-    y = np.unique(y, return_inverse=True)[1]
-    found = fitted.fit(X, y, 8192, 5, use_controls=True)
-    m, tables = 8192, found.tables
-    along = found.controls.along(X @ found.onto[m:].T)
+    y, m = np.sort(np.unique(y, return_inverse=True)[1]), 8192
+    found = fitted.fit(X, y, fitted.Look.at(X, y, for_controls=True), m, 5)
+    tables, projected = found.tables, found.onto.along(X)
+    along = found.controls.along(projected[m:])
     means = found.controls.means(X, along, y)
-    ratios = (X @ found.onto[:m].T)[None] - tables.mean[:, None]
+    ratios = projected[None, :m].transpose(0, 2, 1) - tables.mean[:, None]
     ratios = ratios**2 * tables.weight[:, None]
     if n_classes > 8:
         ratios = np.stack([ratios[y, np.arange(len(y))], ratios.mean(axis=0)])
@@ -50,11 +50,6 @@ def test_means_of_controls_are_exact(n_classes):
     assert far.max() < 5
     logs = tables.log_form
     assert np.all(np.abs(logs.mean(axis=1)) < 5 * logs.std(axis=1) / np.sqrt(m))
-    products = projections.moments(X @ found.onto[:m].T, y, tables)
-    assert (np.einsum("fiin->fin", products.own)[:, :, :9] != 0).any(axis=2).all()
-    assert (np.einsum("fzz->fz", products.common) > 0).all()
-    alone = projections.moments(X[:, :8], y, PSMI(8, "plain").fit(X, y)._fitted.tables)
-    assert (alone.own.shape, alone.common.shape) == ((1, 1, 1, 400), (1, 1, 1))
 
 
 def test_agrees_with_the_published_package():
@@ -245,6 +240,36 @@ def test_representations_that_know_nothing_are_noticed():
         assert KNOWS_NO_LABELS not in PSMI(256).fit(X, y).warnings_
 
 
+@pytest.mark.parametrize("d", [256, 257, 300])
+def test_rotated_directions_are_orthogonal_and_uniform(d):
+    """Along one axis, many more directions agree with as many that are drawn one by one."""
+    m, rng = 2 * d, np.random.default_rng(0)
+    theta = np.empty((m, d), dtype=np.float32)
+    drawn = [directions.Rotated.drawn(d, m, seed, theta) for seed in range(40)]
+    drawn[0].along(np.eye(d, dtype=np.float32), theta)
+    size = 256 if d < 300 else 300
+    np.testing.assert_allclose(theta[:size] @ theta[:size].T, np.eye(size), atol=1e-5)
+    assert np.abs(theta[:size] @ theta[size : 2 * size].T).max() < 0.5
+    rows = np.stack([np.eye(d)[0], rng.normal(size=d) / np.sqrt(d)]).astype(np.float32)
+    along = np.empty((40, m, 2), dtype=np.float32)
+    for one, found in zip(drawn, along, strict=True):
+        one.along(rows, found)
+    fourth = (along**4).mean(axis=(0, 1)) / (along**2).mean(axis=(0, 1)) ** 2
+    np.testing.assert_allclose(fourth, 3 * d / (d + 2), atol=0.15)
+
+
+def test_rotated_directions_give_the_scores_of_independent_ones(monkeypatch):
+    X, y = reference.made(500, 64, 4)
+    X[:, 0] *= 30  # most of it along one axis
+    expected, its_error = PSMI(8192).fit(X, y).score_samples(X, y, return_std=True)
+    monkeypatch.setattr(fitted, "ROTATED_FROM", 64)
+    covered = []
+    for seed in range(8):
+        found, error = PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        covered.append(np.mean(np.abs(found - expected) < 1.96 * np.hypot(error, its_error)))
+    assert 0.9 <= np.mean(covered) <= 0.99
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_directions_are_not_the_data(seed):
     rng = np.random.default_rng(seed)
@@ -270,21 +295,7 @@ def test_chunks_do_not_matter(monkeypatch):
     monkeypatch.setattr("memowidgets.metrics.arrays.COPIED_BYTES", 2**20)
     monkeypatch.setattr("memowidgets.metrics.arrays.MOST_ROWS", 100)
     monkeypatch.setattr("memowidgets.metrics.fitted._PIECE_ROWS", 100)
-    monkeypatch.setattr(projections, "_SCRATCH_BYTES", 2**17)
     np.testing.assert_allclose(score(X, y), first, atol=1e-5)
-
-
-def test_rows_changed_after_fit_are_projected_anew():
-    X, y = reference.made(300, 10, 3)
-    estimator = PSMI().fit(X, y)
-    fresh = X.copy()
-    fresh[5] += 1.0
-    expected = estimator.score_samples(fresh, y)
-    X[5] += 1.0
-    assert np.array_equal(estimator.score_samples(X, y), expected)
-    assert np.array_equal(
-        estimator.score_samples(X[::-1], y[::-1])[::-1].round(5), expected.round(5)
-    )
 
 
 @pytest.mark.parametrize("n_classes", [4, 12])
@@ -301,9 +312,10 @@ def test_held_out_samples(n_classes):
 
 
 @pytest.mark.parametrize("method", ["control-variates", "plain"])
-@pytest.mark.parametrize("n_classes", [3, 12])
-def test_tensors_give_the_same(method, n_classes, monkeypatch):
+@pytest.mark.parametrize(("n_classes", "rotated_from"), [(3, 256), (3, 16), (12, 256)])
+def test_tensors_give_the_same(method, n_classes, rotated_from, monkeypatch):
     torch = pytest.importorskip("torch")
+    monkeypatch.setattr(fitted, "ROTATED_FROM", rotated_from)
     X, y = reference.made(500, 16, n_classes)
     expected = score(X, y, 256, method)
     assert np.array_equal(score(torch.tensor(X), torch.tensor(y), 256, method), expected)
@@ -591,11 +603,13 @@ def test_held_out_rows_that_are_far_from_every_class(n_classes):
     np.testing.assert_allclose(found, expected.mean(axis=1), rtol=1e-4, atol=1e-3)
 
 
-def test_rows_for_a_first_look_are_a_share_of_each_class_and_at_least_four():
+def test_rows_for_a_first_look_are_a_share_of_each_class_and_at_least_four(monkeypatch):
     codes = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [600, 200, 10, 2]))
-    rows = fitted._picked_rows(codes, np.bincount(codes), 100)
+    monkeypatch.setattr(fitted, "_SAMPLED_ROWS", 100)
+    rows = fitted.picked_rows(codes, 1)
     assert len(np.unique(rows)) == len(rows)
     assert np.bincount(codes[rows]).tolist() == [73, 24, 4, 2]
     first = np.flatnonzero(codes == 0)
     assert np.diff(np.searchsorted(first, rows[codes[rows] == 0])).max() <= 9  # evenly
-    assert len(fitted._picked_rows(codes, np.bincount(codes), 5000)) == len(codes)
+    monkeypatch.setattr(fitted, "_SAMPLED_ROWS", 5000)
+    assert len(fitted.picked_rows(codes, 1)) == len(codes)

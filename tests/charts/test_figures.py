@@ -98,16 +98,14 @@ def test_roc_curves_are_those_of_the_evaluations(audit, figures):
 def test_the_recommended_point_is_marked(audit, figures):
     (cross,) = marks(figures["roc"], "point")
     point = audit.evaluate("psmi").at(0.0)
-    assert cross.data["fpr"].item() == point.fpr
-    assert cross.data["tpr"].item() == point.tpr
-    assert cross.data[
-        "at"
-    ].item() == f"PSMI at τ = 0: TPR {point.tpr:.0%}, FPR {point.fpr:.0%}".replace("%", " %")
+    assert column(cross.data, "fpr", "tpr").tolist() == [[point.fpr, point.tpr]]
+    (said,) = figures["roc"].title
+    assert said == f"PSMI at τ = 0: TPR {point.tpr:.0%}, FPR {point.fpr:.0%}".replace("%", " %")
 
 
 def test_each_checkpoint_has_its_panel(audit, figures):
     compared = audit.compare(checkpoints="all").set_index(["epoch", "metric"])
-    panels = {u.title["text"]: u.data for u in marks(figures["roc_by_checkpoint"], "text")}
+    panels = {u.title: u.data for u in marks(figures["roc_by_checkpoint"], "text")}
     assert len(panels) == len(audit.checkpoints) - 1
     chosen = f"epoch {audit.prediction.record.epoch:g}, predict here"
     assert [name for name in panels if "predict" in name] == [chosen]
@@ -201,8 +199,9 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
     assert cells.data["samples"].sum() == len(found.values)
     assert list(figures.notes["definitions"]) == [found.note]
     pair = found.spearman[(found.spearman["a"] == "attack_success_rate")].iloc[0]
-    title = figures["definitions"].to_dict()["title"]["text"]
-    assert title.startswith(f"Spearman's ρ {pair.rho:.2f} ({pair.low:.2f} to {pair.high:.2f})")
+    assert figures["definitions"].title.startswith(
+        f"Spearman's ρ {pair.rho:.2f} ({pair.low:.2f} to {pair.high:.2f})"
+    )
     np.testing.assert_array_equal(figures.data["definitions"]["rmia"], found.values["rmia"])
 
 
@@ -246,7 +245,7 @@ def test_without_shadow_models_training_and_canaries_are_drawn(planted):
     figures = planted.figures()
     assert tuple(figures) == ("training", "roc_by_eta")
     assert set(figures.missing) == set(NAMES) - set(figures)
-    (panel,) = {u.title["text"] for u in marks(figures["roc_by_eta"], "text")}
+    (panel,) = {u.title for u in marks(figures["roc_by_eta"], "text")}
     assert panel.endswith("canaries")
     assert "run_shadows(64)" in figures.notes["roc_by_eta"][0]
     for name in ("roc", "roc_by_checkpoint", "over_training", "auc_by_layer", "auc_by_eta"):
@@ -267,7 +266,7 @@ def test_canaries_are_a_truth_of_their_own(planted):
     _, lines = marks(figures["roc"], "line")
     found = planted.evaluate("loss", truth="canaries")
     assert f"Log-probability: {found.auc:.2f}" in lines.data["label"].iloc[0]
-    (panel,) = {u.title["text"] for u in marks(figures["roc_by_eta"], "text")}
+    (panel,) = {u.title for u in marks(figures["roc_by_eta"], "text")}
     assert panel == f"{found.n_memorized} canaries"
 
 
@@ -336,7 +335,7 @@ def test_arrays_have_one_checkpoint():
 def test_the_same_reason_is_said_once_with_its_checkpoints(audit):
     figures = audit.as_target(0).figures()
     assert "roc" in figures  # the baseline alone
-    assert not marks(figures["roc"], "point")
+    assert not marks(figures["roc"], "point")[0].data.size
     lacking = [note for note in figures.notes["roc_by_checkpoint"] if "forward pass" in note]
     assert len(lacking) == 1
     assert "epoch-0.5, epoch-1, epoch-1.5 and 9 more" in lacking[0]

@@ -33,7 +33,6 @@ from memowidgets.audit.numbers.scores import (
     scored_members,
 )
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
-from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
 from memowidgets.data.kinds import kind_of
@@ -292,6 +291,8 @@ class _Gathering:
         if find_spec("vl_convert") is None:
             self._miss("figures", f"they are drawn by vl-convert: {pip_install('figures')}")
             return ()
+        from memowidgets.audit.views.figures import audit_figures  # it imports Altair
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
             etas = FEW_ETAS if len(evidence.member_rows) > MANY else None

@@ -105,15 +105,13 @@ def roc_curves(
     3
     """
     checked(curves, _WHAT, ["score", "tau"], _NUMBERS)
-    labels = {
-        row.score: f"{spoken(row.score)}: {estimate(row.auc, (row.auc_low, row.auc_high))}"
-        for row in curves.drop_duplicates("score").itertuples()
-    }
+    firsts = curves.drop_duplicates("score")[["score", *AREA]].to_numpy()
+    labels = {name: f"{spoken(name)}: {estimate(auc, ends)}" for name, auc, *ends in firsts}
     curves = curves.assign(label=curves["score"].map(labels))
     points = _at(curves, tau, marked, ["score"])
     said = [
-        f"{spoken(row.score)} {at(tau or 0.0)}: TPR {percent(row.tpr)}, FPR {percent(row.fpr)}"
-        for row in points.itertuples()
+        f"{spoken(name)} {at(tau or 0.0)}: TPR {percent(tpr)}, FPR {percent(fpr)}"
+        for name, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
     ]
     look = styled("label", labels, labels, title="AUC (95 % interval)")
     return layered(

@@ -99,7 +99,12 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     judged = Judged.of(replace(scored, title=readable(scored.title), canaries=None), content.eta)
     judged = replace(judged, version=1)
     data = {**judged.data, "axes": [scored.axis]}  # no kernel computes the other
-    found = {"data": data, "truth": judged.wire, "late": judged.late(), "log_lira": None}
+    found: dict[str, Any] = {
+        "data": data,
+        "truth": judged.wire,
+        "late": judged.late(),
+        "log_lira": None,
+    }
     if judged.scored.log_lira is not None:
         in_order = judged.sorted.rising(judged.scored.log_lira)
         found["log_lira"] = thousandths(in_order).tobytes()

@@ -268,8 +268,8 @@ def _first(content: Content) -> Iterable[str]:
         drawing = dots(content.scored, content.tau, content.eta)
         known = content.n_memorized is not None
         truth = " Red: memorised by the finished model, hollow where missed." if known else ""
-        yield f"<figure class='mr-dots'>{drawing}<figcaption>Each dot is one of the {_text(noun)}."
-        yield f" Left of the line: flagged.{truth}</figcaption></figure>"
+        yield f"<figure class='mr-dots'>{drawing}<figcaption>A dot is one of the {_text(noun)}, a bar "
+        yield f"several. Left of the line: flagged.{truth}</figcaption></figure>"
         made = "".join(
             f"<tr><th scope='row'>{word}</th><td>{whole(n)}</td></tr>"
             for word, n in words.decisions(content)

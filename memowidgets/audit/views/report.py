@@ -225,11 +225,12 @@ class _Gathering:
                 "the model's probabilities", lambda: probabilities(evidence, checkpoint)
             )
         known = found.doubt and found.doubt(self._eta)
+        notes = (*found.notes, *scores.notes_on_zero(metric, found))
         return replace(
             found,
             title=", ".join([spoken(metric), *where]),
             probabilities=None if of_classes is None else of_classes[found.positions],
-            notes=(*found.notes, *scores.notes_on_zero(metric, found)),
+            notes=tuple(self._said(note, include_samples) for note in notes),
             doubt=lambda _eta: known,
         )
 

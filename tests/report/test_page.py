@@ -20,7 +20,6 @@ from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.front_end.tools import node_modules
 from tests.report.content import (
-    ALL,
     EVIL,
     SVG,
     by_class,
@@ -28,7 +27,6 @@ from tests.report.content import (
     partly_judged,
     plain,
     untrained,
-    without_truth,
 )
 
 AUDIT_ALL = AUDIT.replace("'.mw-dashboard'", "document")
@@ -149,7 +147,6 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
         first.get_by_text(f"member {most}", exact=True).wait_for()
         first.press("Enter")
         page.locator(".mw-opened").get_by_text(f"member {most}", exact=True).wait_for()
-        page.keyboard.press("ArrowRight")
         page.keyboard.press("Escape")
         page.keyboard.press("k")  # a report can't be changed
         page.get_by_role("button", name="search, order, select").click()
@@ -194,18 +191,10 @@ def test_images_show_their_pixels(chromium, tmp_path):
         assert (pixels_of(page.locator(".mw-sample .mw-image"))[2:-2, 2:-2] == 70).all()
 
 
-@pytest.mark.parametrize("make", [untrained, without_truth, ALL["one kind"]])
-def test_what_is_not_there_is_not_shown(chromium, tmp_path, make):
-    content = make()
-    with shown(chromium, write(content, tmp_path / "a.html")) as page:
-        text = page.locator("main").inner_text()
-        if content.scored is None:
-            assert page.locator(".mw").count() == 0
-            assert "the target is not trained yet" in text
-        else:
-            assert page.locator(".mw-roc").is_hidden()
-            assert set(counts(page)) >= {"flagged"}
-            assert "AUC" not in text
+def test_what_is_not_there_is_not_shown(chromium, tmp_path):
+    with shown(chromium, write(untrained(), tmp_path / "a.html")) as page:
+        assert page.locator(".mw").count() == 0
+        assert "the target is not trained yet" in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])

@@ -106,7 +106,9 @@ def roc_curves(
     """
     checked(curves, _WHAT, ["score", "tau"], _NUMBERS)
     firsts = curves.drop_duplicates("score")[["score", *AREA]].to_numpy()
-    labels = {name: f"{spoken(name)}: {estimate(auc, ends)}" for name, auc, *ends in firsts}
+    labels = {
+        name: f"{spoken(name)}: {estimate(auc, (low, high))}" for name, auc, low, high in firsts
+    }
     curves = curves.assign(label=curves["score"].map(labels))
     points = _at(curves, tau, marked, ["score"])
     said = [

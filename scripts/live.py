@@ -240,13 +240,11 @@ class _Recorded:
         """Return where τ and η stand, and log-LiRA of every member."""
         from memowidgets.widgets.explored import eta_range
 
-        short = thousandths(self.truth)
         return {
             "tau": self.tau,
             "eta": ETA,
             "eta_range": eta_range(self.truth),
-            "log_lira": (self.truth if short is None else short).tobytes(),
-            "thousandths": short is not None,
+            "log_lira": thousandths(self.truth).tobytes(),
             "first": self.first,
         }
 

@@ -28,7 +28,6 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
  * @property {number} eta
  * @property {[number, number]} eta_range
  * @property {Uint8Array} log_lira
- * @property {boolean} thousandths
  * @property {[string, string, string]} first  score, layer and checkpoint
  * @property {View[]} views
  */
@@ -48,7 +47,7 @@ export function errorsOf({ errors }) {
 
 /** @param {Content} content */
 export function logLiraOf(content) {
-  return fromLogLira(content.log_lira, content.thousandths);
+  return fromLogLira(content.log_lira);
 }
 
 /** The members by their score, ascending. @param {ArrayLike<number>} scores */

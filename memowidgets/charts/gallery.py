@@ -74,7 +74,7 @@ class Figures(Mapping[str, Any]):
         lines = [f"Figures: {', '.join(self._charts) or 'none'}"]
         if self.tables:
             lines.append(f"  tables: {', '.join(self.tables)}")
-        lines += [f"  not drawn: {names} ({reason})" for names, reason in self._by_reason()]
+        lines += [f"  not drawn: {names} ({reason})" for names, reason in self.reasons()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -91,13 +91,13 @@ class Figures(Mapping[str, Any]):
         if self.missing:
             items = "".join(
                 f"<li><b>{html.escape(names)}</b>: {html.escape(reason)}</li>"
-                for names, reason in self._by_reason()
+                for names, reason in self.reasons()
             )
             parts.append(f"<p>Not drawn:</p><ul>{items}</ul>")
         return f"<div>{''.join(parts)}</div>"
 
-    def _by_reason(self) -> list[tuple[str, str]]:
-        """Return the figures that were not drawn, grouped by reason."""
+    def reasons(self) -> list[tuple[str, str]]:
+        """Return the names of the figures that were not drawn, with each reason once."""
         together: dict[str, list[str]] = {}
         for name, reason in self.missing.items():
             together.setdefault(reason, []).append(name)

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 
 from memowidgets.charts.look import (
+    AREA,
     MEMORIZED,
     MUTED,
     OTHER,
     TEST,
     TRAIN,
+    auc_bands,
     banded,
     checked,
     finished,
-    ruled,
-    styled,
 )
 from memowidgets.vocabulary import percent, spoken
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import altair as alt
-
-
 _SIDES = {"train": "training", "test": "held out"}
 _WIDTH, _HEIGHT = 270, 170
-
-
-def _curves(
-    checkpoints: pd.DataFrame, kind: str, y: alt.Y, palette: Sequence[str], legend: alt.Legend
-) -> alt.Chart:
-    """Return a line by epoch for members and for held-out samples."""
-    import altair as alt
-
-    names = {f"{side}_{kind}": name for side, name in _SIDES.items()}
-    curves = checkpoints.melt("epoch", list(names), "samples", kind).dropna()
-    curves["samples"] = curves["samples"].map(names)
-    scale = alt.Scale(domain=list(names.values()))
-    color = alt.Scale(domain=list(names.values()), range=list(palette))
-    lines: alt.Chart = alt.Chart(curves).mark_line()
-    return lines.encode(
-        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
-        y=y,
-        color=alt.Color("samples:N", scale=color, legend=legend),
-        strokeDash=alt.StrokeDash("samples:N", scale=scale, legend=legend),
-    )
 
 
 def loss_and_accuracy(checkpoints: pd.DataFrame) -> alt.HConcatChart:
@@ -79,15 +54,9 @@ def loss_and_accuracy(checkpoints: pd.DataFrame) -> alt.HConcatChart:
     >>> len(loss_and_accuracy(table).hconcat)
     2
     """
-    import altair as alt
-
     columns = ("test_loss", "test_accuracy", "prediction")
-    checked(
-        checkpoints,
-        "the table of checkpoints",
-        columns,
-        ("epoch", "train_loss", "train_accuracy"),
-    )
+    numbers = ("epoch", "train_loss", "train_accuracy")
+    checked(checkpoints, "the table of checkpoints", columns, numbers)
     panels = [_both_sides(checkpoints, kind) for kind in ("loss", "accuracy")]
     return finished(
         alt.HConcatChart(hconcat=panels, spacing=28),
@@ -96,66 +65,51 @@ def loss_and_accuracy(checkpoints: pd.DataFrame) -> alt.HConcatChart:
 
 
 def _both_sides(checkpoints: pd.DataFrame, kind: str) -> alt.LayerChart:
-    """Return one panel with members and held-out samples."""
-    import altair as alt
-
+    """Return one panel with members and held-out samples, and a ring at the best held-out value."""
     is_loss = kind == "loss"
-    y = alt.Y(
-        f"{kind}:Q",
-        title="loss, nats" if is_loss else "accuracy",
-        scale=alt.Scale(domainMin=0) if is_loss else alt.Scale(domainMax=1),
-        axis=alt.Axis() if is_loss else alt.Axis(format="%"),
-    )
+    names = {f"{side}_{kind}": name for side, name in _SIDES.items()}
+    curves = checkpoints.melt("epoch", list(names), "samples", kind).dropna()
+    curves["samples"] = curves["samples"].map(names)
+    held_out = curves[curves["samples"] == _SIDES["test"]]
+    best = held_out[held_out[kind] == (held_out[kind].min() if is_loss else held_out[kind].max())]
+    best = best.head(1)
+    title = alt.Title(kind.capitalize(), subtitle="nothing was held out")
+    for epoch, value in best[["epoch", kind]].itertuples(index=False):
+        shown = f"{value:.3f}" if is_loss else percent(value)
+        title.subtitle = f"best held out: {shown} at epoch {epoch:g}"
+        title.subtitleColor = TEST
+    domain = list(names.values())
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=500)
-    lines = _curves(checkpoints, kind, y, (TRAIN, TEST), legend)
-    best = _best(checkpoints, kind)
+    color = alt.Scale(domain=domain, range=[TRAIN, TEST])
+    lines = alt.Chart(curves).mark_line()
     ring = alt.Chart(best).mark_point(size=90, color=TEST, strokeWidth=2, filled=False)
     layers = [
-        lines,
+        lines.encode(
+            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
+            y=alt.Y(
+                f"{kind}:Q",
+                title="loss, nats" if is_loss else "accuracy",
+                scale=alt.Scale(domainMin=0) if is_loss else alt.Scale(domainMax=1),
+                axis=alt.Axis() if is_loss else alt.Axis(format="%"),
+            ),
+            color=alt.Color("samples:N", scale=color, legend=legend),
+            strokeDash=alt.StrokeDash("samples:N", scale=alt.Scale(domain=domain), legend=legend),
+        ),
         *marked_prediction(checkpoints, 12 if is_loss else _HEIGHT - 12),
         ring.encode(x="epoch:Q", y=f"{kind}:Q"),
     ]
-    return alt.LayerChart(layer=layers, width=_WIDTH, height=_HEIGHT, title=_titled(best, kind))
-
-
-def _best(checkpoints: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Return the row of the first best held-out value, or no row if nothing is held out."""
-    held_out = checkpoints[["epoch", f"test_{kind}"]].set_axis(["epoch", kind], axis=1).dropna()
-    best = held_out[kind].min() if kind == "loss" else held_out[kind].max()
-    return pd.DataFrame(held_out[held_out[kind] == best].head(1))
-
-
-def _titled(best: pd.DataFrame, kind: str) -> alt.Title:
-    """Return a panel's title with the best held-out value."""
-    import altair as alt
-
-    name = kind.capitalize()
-    if best.empty:
-        return alt.Title(name, subtitle="nothing was held out")
-    epoch, value = best.iloc[0]
-    shown = percent(value) if kind == "accuracy" else f"{value:.3f}"
-    said = f"best held out: {shown} at epoch {epoch:g}"
-    return alt.Title(name, subtitle=said, subtitleColor=TEST)
+    return alt.LayerChart(layer=layers, width=_WIDTH, height=_HEIGHT, title=title)
 
 
 def marked_prediction(checkpoints: pd.DataFrame, y: int) -> list[alt.Chart]:
     """Return a labelled vertical rule at the checkpoint that the ρ rule chose."""
-    import altair as alt
-
     chosen = checkpoints.loc[checkpoints["prediction"].astype(bool), ["epoch"]]
     late = bool(len(chosen)) and chosen["epoch"].iloc[0] > checkpoints["epoch"].mean()
-    rule = alt.Chart(chosen).mark_rule(strokeDash=[4, 3], color=MUTED).encode(x="epoch:Q")
-    label = (
-        alt.Chart(chosen)
-        .mark_text(
-            align="right" if late else "left",
-            dx=-6 if late else 6,
-            y=y,
-            color=MUTED,
-        )
-        .encode(x="epoch:Q", text=alt.value("ρ: predict here"))
-    )
-    return [rule, label]
+    base = alt.Chart(chosen).encode(x="epoch:Q")
+    side: dict[str, Any] = {"align": "right", "dx": -6} if late else {"align": "left", "dx": 6}
+    label = base.mark_text(y=y, color=MUTED, **side)
+    rule = base.mark_rule(strokeDash=[4, 3], color=MUTED)
+    return [rule, label.encode(text=alt.value("ρ: predict here"))]
 
 
 _OTHERS = "other members"
@@ -199,11 +153,12 @@ def over_training(
     >>> len(over_training(table).concat)
     1
     """
-    import altair as alt
-
     checked(checkpoints, "the table of checkpoints", ["prediction"], ["epoch", "median_loss"])
-    panels = [] if auc is None else [_auc_panel(auc, checkpoints)]
-    panels.append(_loss_panel(checkpoints))
+    panels = [_loss_panel(checkpoints)]
+    if auc is not None:
+        checked(auc, "the table of AUCs", ["metric"], ["epoch", *AREA])
+        lines = auc_bands(auc, _epochs(checkpoints), orient="bottom", columns=3)
+        panels.insert(0, _panel(lines, checkpoints, "AUC"))
     if groups is not None:
         numbers = ["epoch", "low", "median", "high"]
         checked(groups, "the table of groups", ["quantity", "memorized"], numbers)
@@ -211,7 +166,7 @@ def over_training(
             _group_panel(rows, str(quantity), positives, checkpoints)
             for quantity, rows in groups.groupby("quantity", sort=False)
         ]
-    chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=2, spacing=24)
+    chart = alt.ConcatChart(concat=panels, columns=2, spacing=24)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", shape="independent"))
     return finished(
         chart,
@@ -220,80 +175,36 @@ def over_training(
 
 
 def _panel(layers: list[Any], checkpoints: pd.DataFrame, title: str) -> alt.LayerChart:
-    import altair as alt
-
     rule = marked_prediction(checkpoints, _HEIGHT)[0]
-    return alt.LayerChart(
-        layer=[rule, *layers], width=_WIDTH, height=_HEIGHT, title=alt.Title(title)
-    )
+    return alt.LayerChart(layer=[rule, *layers], width=_WIDTH, height=_HEIGHT, title=title)
 
 
 def _epochs(checkpoints: pd.DataFrame) -> alt.X:
     """Return the axis that all panels share."""
-    import altair as alt
-
-    last = float(checkpoints["epoch"].max())
-    scale = alt.Scale(domain=[0, last], nice=False)
+    scale = alt.Scale(domain=[0, float(checkpoints["epoch"].max())], nice=False)
     return alt.X("epoch:Q", title="epoch", scale=scale, axis=alt.Axis(format="~g"))
 
 
-def _auc_panel(auc: pd.DataFrame, checkpoints: pd.DataFrame) -> alt.LayerChart:
-    import altair as alt
-
-    checked(auc, "the table of AUCs", ["metric"], ["epoch", "auc", "auc_low", "auc_high"])
-    names = list(dict.fromkeys(auc["metric"]))
-    rows = auc.assign(score=auc["metric"].map(spoken))
-    look = styled("score", names, marks=("color", "shape"), orient="bottom", columns=3)
-    base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=look["color"])
-    y = alt.Y("auc_low:Q", title="AUC", scale=alt.Scale(zero=False, domainMax=1))
-    columns = ("auc_low", "auc", "auc_high")
-    layers = [
-        ruled("y", "auc", 0.5, (2, 3)),
-        *banded(base, columns, y, look["shape"], 0.1, 32),
-    ]
-    return _panel(layers, checkpoints, "AUC, 95 % interval")
-
-
 def _loss_panel(checkpoints: pd.DataFrame) -> alt.LayerChart:
-    import altair as alt
-
-    base = alt.Chart(checkpoints[["epoch", "median_loss"]]).encode(
-        x=_epochs(checkpoints),
-        y=alt.Y("median_loss:Q", title="nats", scale=alt.Scale(domainMin=0)),
+    up = alt.Y("median_loss:Q", title="nats", scale=alt.Scale(domainMin=0))
+    line = alt.Chart(checkpoints[["epoch", "median_loss"]]).mark_line(
+        color=TRAIN, point={"color": TRAIN}
     )
-    layers = [
-        base.mark_line(color=TRAIN),
-        base.mark_point(filled=True, size=32, opacity=1, color=TRAIN),
-    ]
     label = marked_prediction(checkpoints, 12)[1]
-    return _panel([*layers, label], checkpoints, "Median training loss")
+    layers = [line.encode(x=_epochs(checkpoints), y=up), label]
+    return _panel(layers, checkpoints, "Median training loss")
 
 
 def _group_panel(
     rows: pd.DataFrame, quantity: str, positives: str, checkpoints: pd.DataFrame
 ) -> alt.LayerChart:
-    import altair as alt
-
-    what = spoken(quantity)
-    columns = ["low", "median", "high"]
-    rows = rows.assign(samples=np.where(rows["memorized"].astype(bool), positives, _OTHERS))
-    color, shape = _groups(positives)
-    base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=color)
-    title = what if quantity == "psmi" else f"{what}, nats"
-    band, line, points = banded(base, columns, alt.Y("low:Q", title=title), shape, 0.22, 32)
-    lonely = rows[rows.groupby("samples")["epoch"].transform("nunique") == 1]  # no band there
-    ends = base.properties(data=lonely).mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q")
-    title = f"{what}, median and quartiles"
-    return _panel([band, ends, line, points], checkpoints, title)
-
-
-def _groups(positives: str) -> tuple[alt.Color, alt.Shape]:
-    import altair as alt
-
-    names = [positives, _OTHERS]
+    what, names = spoken(quantity), [positives, _OTHERS]
+    rows = rows.assign(samples=np.where(rows["memorized"].astype(bool), *names))
     legend = alt.Legend(title=None, orient="bottom", symbolOpacity=1)
-    ranges = [MEMORIZED, OTHER], ["triangle-up", "circle"]
-    return (
-        alt.Color("samples:N", legend=legend, scale=alt.Scale(domain=names, range=ranges[0])),
-        alt.Shape("samples:N", legend=legend, scale=alt.Scale(domain=names, range=ranges[1])),
-    )
+    colors = alt.Scale(domain=names, range=[MEMORIZED, OTHER])
+    shapes = alt.Scale(domain=names, range=["triangle-up", "circle"])
+    color = alt.Color("samples:N", legend=legend, scale=colors)
+    shape = alt.Shape("samples:N", legend=legend, scale=shapes)
+    up = alt.Y("low:Q", title=what if quantity == "psmi" else f"{what}, nats")
+    layers = banded(rows, _epochs(checkpoints), ("low", "median", "high"), up, color, shape)
+    return _panel(layers, checkpoints, f"{what}, median and quartiles")

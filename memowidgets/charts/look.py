@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import io
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+import altair as alt
 import numpy as np
 import pandas as pd
 
 from memowidgets.extras import pip_install
 from memowidgets.visible import listed
 from memowidgets.vocabulary import SPOKEN, spoken
-
-if TYPE_CHECKING:
-    import altair as alt
-
 
 BACKGROUND, TEXT, MUTED, LINE = "#ffffff", "#1f2328", "#5b6670", "#d4dade"
 MEMORIZED, OTHER, ACCENT = "#c2334b", "#7d95aa", "#1c5d8c"  # those of the widgets
@@ -33,7 +28,6 @@ _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 # Widths are measured in Liberation Sans. Other browsers may only have fonts that are a fifth wider.
 _PADDING = {"left": 8, "top": 8, "bottom": 8, "right": 60}
 _BETWEEN_COLUMNS = 36
-_BUILDING = threading.RLock()  # Altair keeps the setting for all threads
 Chart = TypeVar("Chart")
 
 
@@ -110,8 +104,6 @@ def styled(
 
     `labels` are the texts that the field has in place of the names.
     """
-    import altair as alt
-
     colors = colors_of(names)
     domain = [(labels or {}).get(name, spoken(name)) for name in colors]
     drawn_as = {"symbolType": "stroke", "symbolSize": 500} if "strokeDash" in marks else {}
@@ -128,8 +120,6 @@ def styled(
 
 def finished(chart: Chart, description: str) -> Chart:
     """Return the chart with our look and a description, shown as a picture in notebooks."""
-    import altair as alt
-
     top = cast("Any", chart)  # set in place: `properties` and `configure` would copy all of it
     top.background, top.description, top.padding = BACKGROUND, description, _PADDING
     top.config = alt.Config(**_CONFIGURATION)
@@ -140,40 +130,50 @@ def finished(chart: Chart, description: str) -> Chart:
 
 def layered(layers: Sequence[Any], description: str, **properties: Any) -> alt.LayerChart:
     """Return layers over each other as one `finished` chart."""
-    import altair as alt
-
     chart: alt.LayerChart = alt.LayerChart(layer=list(layers), **properties)
     return finished(chart, description)
 
 
 def ruled(axis: str, field: str, value: float, dash: Sequence[int] = (4, 3)) -> alt.Chart:
     """Return a dashed rule at a value on an axis, ``"x"`` or ``"y"``."""
-    import altair as alt
-
     at = alt.Chart(pd.DataFrame({field: [value]}))
     line: alt.Chart = at.mark_rule(strokeDash=list(dash), color=MUTED)
     return line.encode(**{axis: f"{field}:Q"})
 
 
 def banded(
-    base: alt.Chart, columns: Sequence[str], y: alt.Y, shape: alt.Shape, opacity: float, size: int
+    rows: pd.DataFrame,
+    across: alt.X,
+    columns: Sequence[str],
+    up: alt.Y,
+    color: alt.Color,
+    shape: alt.Shape,
 ) -> list[alt.Chart]:
-    """Return a line with its points, and a band around it, from columns low, middle and high."""
-    _, middle, high = columns
+    """Return lines with their points, and a band around each, from columns low, middle and high.
+
+    `up` is the axis of the column low. A rule shows the interval of a lonely point, too.
+    """
+    _, middle, high = (f"{name}:Q" for name in columns)
+    base = alt.Chart(rows).encode(x=across, color=color)
     return [
-        base.mark_area(opacity=opacity).encode(y=y, y2=f"{high}:Q"),
-        base.mark_line().encode(y=f"{middle}:Q"),
-        base.mark_point(filled=True, size=size, opacity=1).encode(y=f"{middle}:Q", shape=shape),
+        base.mark_area(opacity=0.14).encode(y=up, y2=high),
+        base.mark_rule(opacity=0.3).encode(y=up, y2=high),
+        base.mark_line().encode(y=middle),
+        base.mark_point(filled=True, size=36, opacity=1).encode(y=middle, shape=shape),
     ]
 
 
-@contextmanager
-def unvalidated() -> Iterator[None]:
-    """Build charts without validating each part: Altair validates the whole when it is shown."""
-    from altair.utils.schemapi import debug_mode
+AREA = ("auc", "auc_low", "auc_high")
 
-    with _BUILDING, debug_mode(arg=False):
-        yield
+
+def auc_bands(table: pd.DataFrame, across: alt.X, **legend: Any) -> list[alt.Chart]:
+    """Return a line at the AUC of chance, ½, and the AUC of each score with its 95 % band."""
+    rows = table.assign(score=table["metric"].map(spoken))
+    look = styled("score", rows["metric"], marks=("color", "shape"), **legend)
+    scale = alt.Scale(zero=False, domainMax=1)
+    up = alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale)
+    bands = banded(rows, across, ("auc_low", "auc", "auc_high"), up, look["color"], look["shape"])
+    return [ruled("y", "auc", 0.5, (2, 3)), *bands]
 
 
 _WORDS = {"labelColor": MUTED, "titleColor": TEXT, "titleFontWeight": "normal"}

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets.charts.look import (
-    ACCENT,
     CELLS,
     MEMORIZED,
     OTHER,
     TEXT,
+    banded,
     checked,
     finished,
     layered,
@@ -24,13 +24,10 @@ from memowidgets.charts.look import (
 )
 from memowidgets.vocabulary import estimate, percent, spoken
 
-if TYPE_CHECKING:
-    import altair as alt
-
-
 _STEP = 0.5  # width of a bin of log-LiRA, in nats
 _KINDS = ("↑ memorised (log-LiRA ≥ η)", "↓ others")
-_TICKS = [0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000]
+_POWERS = [1, 10, 100, 1000, 10_000, 100_000]
+_TICKS = sorted([0, *_POWERS, *(-tick for tick in _POWERS)])
 
 
 def histograms_of_log_lira(
@@ -67,27 +64,16 @@ def histograms_of_log_lira(
     >>> chart.concat[0].title.subtitle
     '33 % memorised (1 of 3)'
     """
-    import altair as alt
-
     checked(values, "the table of log-LiRA", ["checkpoint"], ["log_lira"])
     if not clip[0] < eta < clip[1]:
         raise ValueError(f"eta must lie within clip, {clip[0]:g} to {clip[1]:g}, but is {eta:g}")
-    counted = {
-        str(name): _binned(rows["log_lira"].to_numpy(dtype=float), eta, clip)
-        for name, rows in values.groupby("checkpoint", sort=False)
-    }
-    edges = np.concatenate(
-        [bins[["left", "right"]].to_numpy().ravel() for bins in counted.values()]
-    )
-    both = pd.concat(counted.values())["up"]
-    reach = int(min(both.min(), 0)), int(max(both.max(), 0))
     panels = [
-        _histogram(name, bins, eta, (edges.min(), edges.max()), reach)
-        for name, bins in counted.items()
+        _histogram(str(name), _binned(rows["log_lira"].to_numpy(dtype=float), eta, clip), eta)
+        for name, rows in values.groupby("checkpoint", sort=False)
     ]
-    columns = min(len(panels), 3)
-    chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=columns, spacing=20)
-    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared"))
+    chart = alt.ConcatChart(concat=panels, columns=min(len(panels), 3), spacing=20)
+    shared = alt.ScaleResolveMap(color="shared", x="shared", y="shared")
+    chart.resolve = alt.Resolve(scale=shared)
     return finished(
         chart,
         f"Histograms of log-LiRA at {len(panels)} checkpoints; memorised from {eta:g} on.",
@@ -115,45 +101,23 @@ def _binned(values: Any, eta: float, clip: tuple[float, float]) -> pd.DataFrame:
     )
 
 
-def _histogram(
-    name: str,
-    bins: pd.DataFrame,
-    eta: float,
-    across: tuple[float, float],
-    reach: tuple[int, int],
-) -> alt.LayerChart:
-    import altair as alt
-
+def _histogram(name: str, bins: pd.DataFrame, eta: float) -> alt.LayerChart:
     n = int(bins["samples"].sum())
     memorized = int(bins.loc[bins["left"] >= eta, "samples"].sum())
-    scale = alt.Scale(type="symlog", constant=1, domain=list(reach), nice=False)
-    both_ways = sorted({*_TICKS, *(-tick for tick in _TICKS)})
-    ticks = [tick for tick in both_ways if reach[0] <= tick <= reach[1]]
-    bars = (
-        alt.Chart(bins.assign(zero=0))
-        .mark_rect()
-        .encode(
-            x=alt.X("left:Q", title="log-LiRA, nats", scale=alt.Scale(domain=across, nice=False)),
-            x2="right:Q",
-            y=alt.Y(
-                "zero:Q",
-                scale=scale,
-                title="samples",
-                axis=alt.Axis(values=ticks, labelExpr="format(abs(datum.value), ',')"),
-            ),
-            y2="up:Q",
-            color=alt.Color(
-                "kind:N",
-                scale=alt.Scale(
-                    domain=list(_KINDS),
-                    range=[MEMORIZED, OTHER],
-                ),
-                legend=alt.Legend(title=None, orient="bottom"),
-            ),
-        )
+    both_ways = alt.Axis(values=_TICKS, labelExpr="format(abs(datum.value), ',')")
+    log = alt.Scale(type="symlog", constant=1, nice=False)
+    kinds = alt.Scale(domain=list(_KINDS), range=[MEMORIZED, OTHER])
+    legend = alt.Legend(title=None, orient="bottom")
+    bars = alt.Chart(bins.assign(zero=0)).mark_rect()
+    drawn = bars.encode(
+        x=alt.X("left:Q", title="log-LiRA, nats", scale=alt.Scale(zero=False, nice=False)),
+        x2="right:Q",
+        y=alt.Y("zero:Q", title="samples", scale=log, axis=both_ways),
+        y2="up:Q",
+        color=alt.Color("kind:N", scale=kinds, legend=legend),
     )
     return alt.LayerChart(
-        layer=[bars, ruled("x", "left", eta)],
+        layer=[drawn, ruled("x", "left", eta)],
         width=180,
         height=120,
         title=alt.Title(name, subtitle=f"{percent(memorized / n)} memorised ({memorized} of {n})"),
@@ -197,27 +161,21 @@ def memorization_scatter(
     >>> len(memorization_scatter(table).layer)
     1
     """
-    import altair as alt
-
     checked(values, "the table", [], [x, y])
-    cells = _counted(values, x, y)
-    drawn = (
-        alt.Chart(cells)
-        .mark_rect()
-        .encode(
-            x=alt.X("x:Q", title=spoken(x)),
-            x2="x2:Q",
-            y=alt.Y("y:Q", title=spoken(y), scale=alt.Scale(zero=False)),
-            y2="y2:Q",
-            color=alt.Color(
-                "samples:Q",
-                title="samples",
-                scale=alt.Scale(type="log", range=list(CELLS)),
-                legend=alt.Legend(format="d", tickCount=4),
-            ),
-        )
+    color = alt.Color(
+        "samples:Q",
+        scale=alt.Scale(type="log", range=list(CELLS)),
+        legend=alt.Legend(format="d", tickCount=4),
     )
-    title = alt.Undefined if spearman is None else alt.Title(_rho(spearman, x, y, len(values)))
+    cells = alt.Chart(_counted(values, x, y)).mark_rect()
+    drawn = cells.encode(
+        x=alt.X("x:Q", title=spoken(x)),
+        x2="x2:Q",
+        y=alt.Y("y:Q", title=spoken(y), scale=alt.Scale(zero=False)),
+        y2="y2:Q",
+        color=color,
+    )
+    title = "" if spearman is None else _rho(spearman, x, y, len(values))
     said = f"{spoken(y)} against {spoken(x)} of {len(values)} samples."
     return layered([drawn], said, width=340, height=260, title=title)
 
@@ -244,10 +202,8 @@ def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     checked(found, f"the table of correlations, for {x} and {y},", [], ["rho", "low", "high", "n"])
     row = found.iloc[0]
     of_all = f" of {n}" if row["n"] != n else ""
-    return (
-        f"Spearman's ρ {estimate(row['rho'], (row['low'], row['high']))}, "
-        f"{row['n']:.0f}{of_all} samples"
-    )
+    shown = estimate(row["rho"], (row["low"], row["high"]))
+    return f"Spearman's ρ {shown}, {row['n']:.0f}{of_all} samples"
 
 
 def memorized_per_model(counts: Mapping[str, ArrayLike]) -> alt.LayerChart:
@@ -275,29 +231,21 @@ def memorized_per_model(counts: Mapping[str, ArrayLike]) -> alt.LayerChart:
     >>> chart.description
     'Samples memorised per model. before: 8 (2 to 13, 3 models); after: 6 (4 to 8, 3 models).'
     """
-    import altair as alt
-
     rows = [(name, float(count)) for name, of in counts.items() for count in np.asarray(of)]
     table = pd.DataFrame(rows, columns=["of", "memorised"])
     checked(table, "the table of counts", [], ["memorised"])
     found = table.groupby("of", sort=False)["memorised"].agg(["mean", "min", "max", "size"])
-    labels = [
-        f"{row.mean_:.0f} ({row.min_:.0f} to {row.max_:.0f}, {row.size_} models)"
-        for row in found.add_suffix("_").itertuples()
-    ]
-    shown = dict(zip(found.index, labels, strict=True))
-    found["of"] = table["of"].unique()
-    axis = alt.Axis(labelExpr=f"[datum.value, ({json.dumps(shown)})[datum.value]]", labelLimit=260)
-    y = alt.Y("of:N", title=None, sort=list(shown), axis=axis)
-    x: dict[str, Any] = {"title": "samples that a model memorises", "scale": alt.Scale(zero=True)}
-    dots = alt.Chart(table).mark_point(filled=True, opacity=0.5, size=60, color=MEMORIZED)
-    means = alt.Chart(found).mark_tick(thickness=3, size=26, color=TEXT)
-    layers = [
-        dots.encode(x=alt.X("memorised:Q", **x), y=y),
-        means.encode(x=alt.X("mean:Q", **x), y=y),
-    ]
-    said = "; ".join(f"{name}: {label}" for name, label in shown.items())
-    return layered(layers, f"Samples memorised per model. {said}.", width=400, height=150)
+    said = {
+        name: f"{name}: {mean:.0f} ({low:.0f} to {high:.0f}, {n} models)"
+        for name, mean, low, high, n in found.itertuples(name=None)
+    }
+    y = alt.Y("of:N", title=None, sort=list(said.values()), axis=alt.Axis(labelLimit=320))
+    x = alt.X("memorised:Q", title="samples that a model memorises", scale=alt.Scale(zero=True))
+    base = alt.Chart(table.assign(of=table["of"].map(said))).encode(y=y)
+    dots = base.mark_point(filled=True, opacity=0.5, size=60, color=MEMORIZED)
+    means = base.mark_tick(thickness=3, size=26, color=TEXT).encode(x="mean(memorised):Q")
+    description = f"Samples memorised per model. {'; '.join(said.values())}."
+    return layered([dots.encode(x=x), means], description, width=400, height=150)
 
 
 def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
@@ -324,31 +272,20 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
     --------
     >>> row = {"n_shadows": [4, 8], "auc": [0.8, 0.9], "auc_low": [0.7, 0.85]}
     >>> len(shadow_curves(pd.DataFrame({**row, "auc_high": [0.9, 0.95]})).layer)
-    2
+    4
     """
-    import altair as alt
-
-    columns = [value, f"{value}_low", f"{value}_high"]
+    columns = [f"{value}_low", value, f"{value}_high"]
     checked(table, "the table", columns, ["n_shadows"])
     known = checked(
         table.dropna(subset=columns), f"the table, where {value} is known,", [], columns
     )
-    several = ["variance"] if "variance" in known else []
-    base = alt.Chart(known[["n_shadows", *columns, *several]]).encode(
-        x=alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
-    )
+    several = "variance" in known
+    rows = known if several else known.assign(variance=spoken(value))
+    across = alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
+    up = alt.Y(f"{columns[0]}:Q", title=spoken(value), scale=alt.Scale(zero=False))
+    names = {name: name for name in rows["variance"]}
+    look = styled("variance", names, names, marks=("color", "shape"))
+    layers = banded(rows, across, columns, up, look["color"], look["shape"])
     said = f"{spoken(value)} from up to {known['n_shadows'].max()} shadow models"
-    axis: dict[str, Any] = {"title": spoken(value), "scale": alt.Scale(zero=False)}
-    if several:
-        names = list(dict.fromkeys(known["variance"]))
-        said += f", by variance: {', '.join(names)}"
-        look = styled("variance", names, {name: name for name in names})
-        layers = [base.mark_line(point=True).encode(y=alt.Y(f"{value}:Q", **axis), **look)]
-    else:
-        band = base.mark_area(opacity=0.22, color=ACCENT)
-        line = base.mark_line(point={"color": ACCENT}, color=ACCENT)
-        layers = [
-            band.encode(y=alt.Y(f"{value}_low:Q", **axis), y2=f"{value}_high:Q"),
-            line.encode(y=f"{value}:Q"),
-        ]
-    return layered(layers, f"{said}.", width=400, height=230)
+    said += f", by variance: {', '.join(names)}." if several else "."
+    return layered(layers, said, width=400, height=230)

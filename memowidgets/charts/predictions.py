@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 
 from memowidgets.charts.look import (
+    AREA,
     BACKGROUND,
     LINE,
     MEMORIZED,
-    MUTED,
-    banded,
+    auc_bands,
     checked,
-    colors_of,
     finished,
     layered,
     ruled,
@@ -26,12 +26,10 @@ from memowidgets.visible import listed
 from memowidgets.vocabulary import at, estimate, percent, spoken
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from memowidgets.evaluation import Evaluation
 
 
-_NUMBERS = ("fpr", "tpr", "auc", "auc_low", "auc_high")
+_NUMBERS = ("fpr", "tpr", *AREA)
 _WHAT = "the table of curves"
 _PANEL = 210  # pixels
 
@@ -106,29 +104,24 @@ def roc_curves(
     >>> len(roc_curves(roc_table({"psmi": roc(scores, truth)})).layer)
     3
     """
-    import altair as alt
-
-    drawn = _thin(curves, ["score"], 200)
-    names = list(dict.fromkeys(drawn["score"]))
-    firsts = drawn.groupby("score", sort=False).first()
-    areas = {
-        str(name): estimate(row.auc, (row.auc_low, row.auc_high)) for name, row in firsts.iterrows()
+    checked(curves, _WHAT, ["score", "tau"], _NUMBERS)
+    firsts = curves.drop_duplicates("score")[["score", *AREA]].to_numpy()
+    labels = {
+        name: f"{spoken(name)}: {estimate(auc, (low, high))}" for name, auc, low, high in firsts
     }
-    labels = {name: f"{spoken(name)}: {area}" for name, area in areas.items()}
-    drawn = drawn.assign(label=drawn["score"].map(labels))
-    look = styled("label", names, labels, title="AUC (95 % interval)")
-    lines = (
-        alt.Chart(drawn[["label", "fpr", "tpr"]])
-        .mark_line(strokeWidth=1.8)
-        .encode(**_axes(), **look)
-    )
-    here = curves[:0] if tau is None else _at(curves, tau, marked, ["score"])
-    points = [_marked(here, tau)] if tau is not None and len(here) else []
+    curves = curves.assign(label=curves["score"].map(labels))
+    points = _at(curves, tau, marked, ["score"])
+    said = [
+        f"{spoken(name)} {at(tau or 0.0)}: TPR {percent(tpr)}, FPR {percent(fpr)}"
+        for name, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
+    ]
+    look = styled("label", labels, labels, title="AUC (95 % interval)")
     return layered(
-        [_chance(), lines, *points],
+        _drawn(thinned(curves, ["score"], 200), points, look),
         f"TPR against FPR: AUC {'; '.join(labels.values())}.",
         width=300,
         height=300,
+        title=said,
     )
 
 
@@ -155,8 +148,7 @@ def roc_panels(
     Raises
     ------
     ValueError
-        If a column is missing, the table is empty, a number is NaN, or there are too many panels
-        for 2000 rows.
+        If a column is missing, the table is empty, or a number is NaN.
 
     Examples
     --------
@@ -165,124 +157,67 @@ def roc_panels(
     >>> len(roc_panels(roc_table(found, panel="epoch 2")).concat)
     1
     """
-    import altair as alt
-
-    checked(curves, _WHAT, ["panel"])
-    drawn = _thin(curves, ["panel", "score"], 80)
-    names = list(dict.fromkeys(drawn["score"]))
-    points = None if tau is None else _at(curves, tau, marked, ["panel", "score"])
+    checked(curves, _WHAT, ["panel", "score", "tau"], _NUMBERS)
+    curves = curves.assign(label=curves["score"].map(spoken))
+    points = _at(curves, tau, marked, ["panel", "score"])
+    look = styled("label", curves["score"], orient="bottom", columns=4)
     panels = [
-        _roc_panel(str(title), rows, names, points)
-        for title, rows in drawn.groupby("panel", sort=False)
+        alt.LayerChart(
+            layer=[
+                *_drawn(rows, points[points["panel"] == title], look),
+                _areas(rows, look["color"]),
+            ],
+            width=_PANEL,
+            height=_PANEL,
+            title=str(title),
+        )
+        for title, rows in thinned(curves, ["panel", "score"], 80).groupby("panel", sort=False)
     ]
-    chart: alt.ConcatChart = alt.ConcatChart(
-        concat=panels, columns=min(columns, len(panels)), spacing=16
-    )
+    chart = alt.ConcatChart(concat=panels, columns=min(columns, len(panels)), spacing=16)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared", strokeDash="shared"))
     return finished(chart, f"TPR against FPR in {len(panels)} panels.")
 
 
-def _thin(curves: pd.DataFrame, by: list[str], cells: int) -> pd.DataFrame:
-    """Return the rows to draw."""
-    return thinned(checked(curves, _WHAT, ["score", "tau"], _NUMBERS), by, cells)
-
-
-def _axes(*, small: bool = False) -> dict[str, Any]:
-    import altair as alt
-
-    ticks: Any = [0, 0.5, 1] if small else alt.Undefined
-    axis = alt.Axis(format="%", values=ticks, tickCount=5)
-    scale = alt.Scale(domain=[0, 1], nice=False)
-    return {
-        "x": alt.X("fpr:Q", title="FPR", scale=scale, axis=axis),
-        "y": alt.Y("tpr:Q", title="TPR", scale=scale, axis=axis),
+def _axes() -> dict[str, Any]:
+    how: dict[str, Any] = {
+        "scale": alt.Scale(domain=[0, 1], nice=False),
+        "axis": alt.Axis(format="%", tickCount=5),
     }
+    return {"x": alt.X("fpr:Q", title="FPR", **how), "y": alt.Y("tpr:Q", title="TPR", **how)}
 
 
-def _chance() -> alt.Chart:
-    import altair as alt
+def _drawn(curves: pd.DataFrame, points: pd.DataFrame, look: dict[str, Any]) -> list[alt.Chart]:
+    """Return the line of chance, the curves, and crosses at the points."""
+    ends = alt.Chart(pd.DataFrame({"fpr": [0, 1], "tpr": [0, 1]}))
+    lines = alt.Chart(curves[["label", "fpr", "tpr"]]).mark_line(strokeWidth=1.7)
+    crosses = alt.Chart(points[["label", "fpr", "tpr"]]).mark_point(
+        shape="cross", size=160, filled=True, opacity=1, stroke=BACKGROUND, strokeWidth=1.2
+    )
+    return [
+        ends.mark_line(color=LINE, strokeWidth=1).encode(**_axes()),
+        lines.encode(**_axes(), **look),
+        crosses.encode(**_axes(), color=look["color"]),
+    ]
 
-    ends = pd.DataFrame({"fpr": [0, 1], "tpr": [0, 1]})
-    line: alt.Chart = alt.Chart(ends).mark_line(color=LINE, strokeWidth=1)
-    return line.encode(*_axes().values())
 
-
-def _at(curves: pd.DataFrame, tau: float, marked: str | None, by: list[str]) -> pd.DataFrame:
-    """Return the last point of each curve whose own threshold is at most `tau`."""
+def _at(curves: pd.DataFrame, tau: float | None, marked: str | None, by: list[str]) -> pd.DataFrame:
+    """Return the last point of each marked curve whose own threshold is at most `tau`."""
+    if tau is None:
+        return curves[:0]
     if np.isnan(tau):
         raise ValueError("tau is NaN; it must be a number, or None for no mark")
     wanted = curves if marked is None else curves[curves["score"] == marked]
     return wanted[wanted["tau"] <= tau].groupby(by, sort=False).last().reset_index()
 
 
-def _marked(points: pd.DataFrame, tau: float) -> alt.Chart:
-    """Return crosses, and a legend with the rates at them."""
-    import altair as alt
-
-    points = points.assign(
-        at=[
-            f"{spoken(score)} {at(tau)}: TPR {percent(tpr)}, FPR {percent(fpr)}"
-            for score, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
-        ]
-    )
-    fills = list(colors_of(points["score"]).values())
-    shown = alt.Legend(title=None, orient="right")
-    names = list(points["at"])
-    chart = alt.Chart(points[["at", "fpr", "tpr"]]).mark_point(
-        size=190, filled=True, opacity=1, stroke=BACKGROUND, strokeWidth=1.2
-    )
-    drawn: alt.Chart = chart.encode(
-        *_axes().values(),
-        shape=alt.Shape("at:N", scale=alt.Scale(domain=names, range=["cross"]), legend=shown),
-        fill=alt.Fill("at:N", scale=alt.Scale(domain=names, range=fills), legend=shown),
-    )
-    return drawn
-
-
-def _roc_panel(
-    title: str, rows: pd.DataFrame, names: list[str], points: pd.DataFrame | None
-) -> alt.LayerChart:
-    import altair as alt
-
-    drawn = rows.assign(label=rows["score"].map(spoken))
-    look = styled("label", names, orient="bottom", columns=4)
-    lines = (
-        alt.Chart(drawn[["label", "fpr", "tpr"]])
-        .mark_line(strokeWidth=1.5)
-        .encode(**_axes(small=True), **look)
-    )
-    layers: list[Any] = [_chance(), lines, _areas(drawn, look["color"])]
-    if points is not None:
-        here = points[points["panel"].astype(str) == title]
-        layers += [_crosses(here)] if len(here) else []
-    return alt.LayerChart(layer=layers, width=_PANEL, height=_PANEL, title=alt.Title(title))
-
-
 def _areas(rows: pd.DataFrame, color: Any) -> alt.Chart:
     """Return the AUCs, below the panel: inside it, those of many scores would cover curves."""
-    import altair as alt
-
-    areas = rows.groupby("label", sort=False)["auc"].first().reset_index()
+    areas = rows.drop_duplicates("label")[["label", "auc"]].assign(fpr=0)
     areas["text"] = [f"{row.label} {row.auc:.2f}" for row in areas.itertuples()]
     areas["tpr"] = -0.24 - 0.062 * np.arange(len(areas))
-    areas["fpr"] = 0
     base = alt.Chart(areas).mark_text(align="left", fontWeight="bold", fontSize=10)
-    drawn: alt.Chart = base.encode(**_axes(small=True), text="text:N", color=color)
+    drawn: alt.Chart = base.encode(**_axes(), text="text:N", color=color)
     return drawn
-
-
-def _crosses(points: pd.DataFrame) -> alt.Chart:
-    import altair as alt
-
-    shown = points.assign(fill=points["score"].map(colors_of(points["score"])))
-    drawn: alt.Chart = alt.Chart(shown[["fpr", "tpr", "fill"]]).mark_point(
-        shape="cross", size=130, filled=True, opacity=1, stroke=BACKGROUND, strokeWidth=1
-    )
-    return drawn.encode(*_axes(small=True).values(), fill=alt.Fill("fill:N", scale=None))
-
-
-_AREA = ("auc", "auc_low", "auc_high")
-_AREAS_TABLE = "the table of AUCs"
 
 
 def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
@@ -302,8 +237,8 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     Raises
     ------
     ValueError
-        If a column is missing, the table is empty, a number is NaN, it has more than 1000 rows,
-        or a score occurs twice in a setting.
+        If a column is missing, the table is empty, a number is NaN, or a score occurs twice in a
+        setting.
 
     Examples
     --------
@@ -312,16 +247,12 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     >>> len(auc_by_setting(table).layer)
     3
     """
-    import altair as alt
-
-    checked(table, _AREAS_TABLE, ["setting", "metric"], _AREA)
-    _refuse_many(table, ["setting", "metric"])
-    names = list(dict.fromkeys(table["metric"]))
-    rows = table[["setting", "metric", *_AREA]].assign(score=table["metric"].map(spoken))
-    look = styled("score", names, marks=("color", "shape"))
+    table = _of_scores(table, ["setting", "metric"])
+    rows = table.assign(score=table["metric"].map(spoken))
+    look = styled("score", rows["metric"], marks=("color", "shape"))
     base = alt.Chart(rows).encode(
         y=alt.Y("setting:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
-        yOffset=alt.YOffset("score:N", scale=alt.Scale(domain=[*map(spoken, names)])),
+        yOffset=alt.YOffset("score:N", sort=None),
         color=look["color"],
     )
     scale = alt.Scale(zero=False, domainMax=1)
@@ -329,8 +260,8 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
         x=alt.X("auc_low:Q", title="AUC (95 % interval)", scale=scale), x2="auc_high:Q"
     )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(x="auc:Q", shape=look["shape"])
-    n = rows["setting"].nunique()
-    said, height = f"AUC of {len(names)} scores in {n} settings.", (16 * len(names) + 12) * n
+    n, n_scores = rows["setting"].nunique(), rows["score"].nunique()
+    said, height = f"AUC of {n_scores} scores in {n} settings.", (16 * n_scores + 12) * n
     layers = [ruled("x", "auc", 0.5, (2, 3)), bars, points]
     return layered(layers, said, width=360, height=height)
 
@@ -361,24 +292,15 @@ def auc_by_layer(table: pd.DataFrame) -> alt.LayerChart:
     >>> row = {"metric": "psmi", "layer": ["1", "2"], "auc": [0.7, 0.8]}
     >>> table = pd.DataFrame({**row, "auc_low": [0.6, 0.7], "auc_high": [0.8, 0.9]})
     >>> len(auc_by_layer(table).layer)
-    4
+    5
     """
-    import altair as alt
-
-    checked(table, _AREAS_TABLE, ["metric", "layer"], _AREA)
-    rows = table[table["layer"].astype(str) != ""]
-    checked(rows, f"{_AREAS_TABLE} with a layer", [])
-    _refuse_many(rows, ["metric", "layer"])
+    rows = _of_scores(table[table["layer"].astype(str) != ""], ["metric", "layer"])
     layers = [str(layer) for layer in dict.fromkeys(rows["layer"])]
-    rows = rows[["metric", *_AREA]].assign(
-        layer=rows["layer"].astype(str), score=rows["metric"].map(spoken)
-    )
-    across = alt.X(
-        "layer:O", title="layer", sort=layers, axis=alt.Axis(labelAngle=0, labelOverlap="greedy")
-    )
-    names = list(dict.fromkeys(rows["metric"]))
-    said = f"AUC of {len(names)} scores at {len(layers)} layers."
-    return layered(_bands(rows, across, names), said, width=360, height=220)
+    axis = alt.Axis(labelAngle=0, labelOverlap="greedy")
+    across = alt.X("layer:O", title="layer", sort=layers, axis=axis)
+    said = f"AUC of {rows['metric'].nunique()} scores at {len(layers)} layers."
+    bands = auc_bands(rows.assign(layer=rows["layer"].astype(str)), across)
+    return layered(bands, said, width=360, height=220)
 
 
 def auc_by_eta(
@@ -414,82 +336,49 @@ def auc_by_eta(
     >>> len(auc_by_eta(table.assign(n_memorized=[30, 9])).vconcat)
     2
     """
-    import altair as alt
-
-    checked(table, _AREAS_TABLE, ["metric"], ["eta", *_AREA, "n", "n_memorized"])
-    _refuse_many(table, ["metric", "eta"])
-    names = list(dict.fromkeys(table["metric"]))
-    rows = table[["metric", "eta", *_AREA]].assign(score=table["metric"].map(spoken))
-    scale = alt.Scale(zero=False, nice=False, padding=8)
-    across = alt.X("eta:Q", title="η", scale=scale)
-    half, *bands = _bands(rows, across, names)
+    checked(table, _AREAS, [], ["n", "n_memorized"])
+    rows = _of_scores(table, ["metric", "eta"])
+    across = alt.X("eta:Q", title="η", scale=alt.Scale(zero=False, nice=False, padding=8))
     at_eta = ruled("x", "eta", eta)
-    layers = [half, at_eta, *bands]
+    layers, title = [at_eta, *auc_bands(rows, across)], ""
     if canaries is not None:
-        layers += _canary_lines(canaries, rows)
-    above = alt.LayerChart(layer=layers, width=360, height=200)
-    below = alt.LayerChart(layer=[at_eta, *_shares(table, across)], width=360, height=100)
-    chart: alt.VConcatChart = alt.VConcatChart(vconcat=[above, below], spacing=14)
+        checked(canaries, "the table of canaries", ["metric"], ["auc"])
+        known = canaries[canaries["metric"].isin(rows["metric"])]
+        lines = alt.Chart(known[["auc"]].assign(score=known["metric"].map(spoken)))
+        dashed = lines.mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
+        layers.append(dashed.encode(y="auc:Q", color="score:N"))
+        title = "dashed: canaries"
+    above = alt.LayerChart(layer=layers, width=360, height=200, title=title)
+    below = alt.LayerChart(layer=[at_eta, *_shares(rows, across)], width=360, height=100)
+    chart = alt.VConcatChart(vconcat=[above, below], spacing=14)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(x="shared"))
-    return finished(chart, f"AUC of {len(names)} scores, and share memorised, by η.")
+    return finished(chart, f"AUC of {rows['metric'].nunique()} scores, and share memorised, by η.")
 
 
-def _refuse_many(table: pd.DataFrame, by: list[str]) -> None:
+_AREAS = "the table of AUCs"
+
+
+def _of_scores(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return a table of AUCs with one row for each of these columns, or raise."""
+    checked(table, _AREAS, by, AREA)
     twice = table.duplicated(by)
     if twice.any():
         first = listed(table.loc[twice, by].iloc[0])
         raise ValueError(
-            f"{_AREAS_TABLE} has {first} twice; it must have one row for each {' and '.join(by)}"
+            f"{_AREAS} has {first} twice; it must have one row for each {' and '.join(by)}"
         )
-
-
-def _bands(rows: pd.DataFrame, across: Any, names: list[str]) -> list[alt.Chart]:
-    """Return the line of chance (AUC = ½), and lines with their 95 % bands."""
-    import altair as alt
-
-    look = styled("score", names, marks=("color", "shape"))
-    base = alt.Chart(rows.drop(columns="metric")).encode(x=across, color=look["color"])
-    scale = alt.Scale(zero=False, domainMax=1)
-    y = alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale)
-    columns = ("auc_low", "auc", "auc_high")
-    half = ruled("y", "auc", 0.5, (2, 3))
-    return [half, *banded(base, columns, y, look["shape"], 0.12, 38)]
-
-
-def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame) -> list[alt.Chart]:
-    """Return dashed lines at the AUCs with planted samples as the truth."""
-    import altair as alt
-
-    checked(canaries, "the table of canaries", ["metric"], ["auc"])
-    known = canaries[canaries["metric"].isin(rows["metric"])]
-    drawn = known[["auc"]].assign(score=known["metric"].map(spoken))
-    lines = alt.Chart(drawn).mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
-    last = alt.Chart(pd.DataFrame({"eta": [rows["eta"].max()], "auc": [drawn["auc"].max()]}))
-    words = last.mark_text(align="right", dy=-8, color=MUTED)
-    return [
-        lines.encode(y="auc:Q", color="score:N"),
-        words.encode(x="eta:Q", y="auc:Q", text=alt.value("dashed: canaries")),
-    ]
+    return table
 
 
 def _shares(table: pd.DataFrame, across: Any) -> list[alt.Chart]:
     """Return the share of memorised samples, from the first score at each η."""
-    import altair as alt
-
     first = table.drop_duplicates("eta").sort_values("eta")
     shares = pd.DataFrame({"eta": first["eta"], "share": first["n_memorized"] / first["n"]})
     if (shares["share"] <= 0).any():
-        raise ValueError(f"{_AREAS_TABLE} has rows without a memorised sample; leave them out")
-    shares = shares.assign(line=0, magnitude=np.log10(shares["share"]))
-    decades = 10.0 ** np.arange(np.floor(shares["magnitude"].min()), 1)
-    base = alt.Chart(shares[["eta", "share"]]).encode(
-        x=across,
-        y=alt.Y(
-            "share:Q",
-            title="memorised",
-            scale=alt.Scale(type="log", domain=[decades[0], 1]),
-            axis=alt.Axis(format="~%", values=list(decades)),
-        ),
+        raise ValueError(f"{_AREAS} has rows without a memorised sample; leave them out")
+    scale, axis = alt.Scale(type="log", domainMax=1), alt.Axis(format="~%", tickCount=3)
+    base = alt.Chart(shares).encode(
+        x=across, y=alt.Y("share:Q", title="memorised", scale=scale, axis=axis)
     )
     return [
         base.mark_line(color=MEMORIZED),

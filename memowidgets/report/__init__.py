@@ -1,6 +1,6 @@
 """The exported page of an audit, with its JSON twin."""
 
-from memowidgets.report.content import Content, Digest, Figure, MissingPart
+from memowidgets.report.content import Content, Digest, Figure
 from memowidgets.report.exports import SCHEMA_VERSION, checked_targets, schema, write
 
 __all__ = [
@@ -8,7 +8,6 @@ __all__ = [
     "Content",
     "Digest",
     "Figure",
-    "MissingPart",
     "checked_targets",
     "schema",
     "write",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.decisions import CHOICES, UNDECIDED, Decision
 from memowidgets.evaluation import Evaluation, OperatingPoint
 from memowidgets.evaluation.scored import Scored
 from memowidgets.vocabulary import Note, verb
@@ -16,28 +18,7 @@ from memowidgets.vocabulary import Note, verb
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memowidgets.decisions import Decision
-
     Floats = NDArray[np.float64]
-
-
-CHOICES: Final = ("keep", "anonymise", "remove", "relabel", "undecided")
-
-
-@dataclass(frozen=True)
-class MissingPart:
-    """A part that the report lacks.
-
-    Attributes
-    ----------
-    what : str
-        Name of the part.
-    why : str
-        Reason why it is missing.
-    """
-
-    what: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -68,17 +49,15 @@ class Digest:
     what : str
         The part: ``"model"``, ``"data"``, ``"run"``, ``"scores"``, ``"log-LiRA"``, ``"decisions"``.
     of : str
-        What exactly the digest is of, such as a file of the run directory.
+        What exactly the digest is of, such as a file of the run directory, or the reason why there
+        is none.
     sha256 : str, optional
         64 hexadecimal digits; None if there is nothing to compute them from.
-    why : str
-        Reason for None.
     """
 
     what: str
     of: str
     sha256: str | None
-    why: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +101,8 @@ class Content:
         The figures.
     warnings : sequence of Note
         What a reader must know before trusting the numbers.
-    missing : sequence of MissingPart
-        Missing parts, with reasons.
+    missing : mapping of str to str
+        Reason why a part is missing, by what it is.
     truth_given : bool
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
@@ -154,7 +133,7 @@ class Content:
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     figures: Sequence[Figure] = ()
     warnings: Sequence[Note] = ()
-    missing: Sequence[MissingPart] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
     truth_given: bool = False
     digests: Sequence[Digest] = ()
     noun: str = "samples"
@@ -237,14 +216,10 @@ class Content:
 
     def decided(self, *, flagged: bool) -> dict[str, int]:
         """Number of members with each decision, among all members or the flagged ones."""
-        counts = dict.fromkeys(CHOICES, 0)
-        in_question = np.ones(len(self.ids), np.bool_)
+        names: Iterable[str] = self.ids
         if flagged:
-            in_question[:] = False
-            if self.scored is not None:
-                in_question[self.scored.positions[self.flagged]] = True
-        for name in np.flatnonzero(in_question).tolist() if self.decisions else ():
-            made = self.decisions.get(self.ids[name])
-            counts["undecided" if made is None else made.decision] += 1
-        decided = sum(counts.values()) - counts["undecided"]
-        return counts | {"undecided": int(in_question.sum()) - decided}
+            scored = self.scored
+            rows = [] if scored is None else scored.positions[self.flagged].tolist()
+            names = (self.ids[row] for row in rows)
+        counts = Counter(self.decisions.get(name, UNDECIDED).decision for name in names)
+        return {choice: counts[choice] for choice in CHOICES}

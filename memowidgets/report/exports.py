@@ -1,4 +1,4 @@
-"""The two files of a report: the page, and JSON with its schema."""
+"""The two files of a report: the page, and its numbers as JSON with a schema."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import dataclasses
 import json
 import math
 import os
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.decisions import UNDECIDED
+from memowidgets.data.dataset import writable
 from memowidgets.evaluation import clopper_pearson
-from memowidgets.files import check_outside_runs, checked_path, fill, replaced
+from memowidgets.files import fill, replaced
 from memowidgets.report.page import as_page
-from memowidgets.report.words import headline, lead, limits, next_steps, sure
-from memowidgets.visible import visible
 
 if TYPE_CHECKING:
-    from memowidgets.evaluation import OperatingPoint
     from memowidgets.evaluation.scored import Scored
     from memowidgets.report.content import Content
 
 
-SCHEMA_VERSION = 4  # goes up when a field changes its meaning, comes or goes
-_RATES = ("tpr", "fpr", "precision")
+SCHEMA_VERSION = 5  # goes up when a field changes its meaning, comes or goes
+_AT_TAU = (
+    *("found", "flagged_only", "missed", "left_alone", "tpr", "tpr_interval"),
+    *("fpr", "fpr_interval", "precision", "precision_interval"),
+)
 
 
 def schema() -> dict[str, Any]:
@@ -41,7 +40,7 @@ def schema() -> dict[str, Any]:
 
 
 def as_json(content: Content) -> str:
-    """Return the report as JSON, with null for NaN and infinity."""
+    """Return the numbers of the report as JSON, with null for NaN and infinity."""
     return json.dumps(_finite(_described(content)), indent=1, allow_nan=False) + "\n"
 
 
@@ -51,31 +50,23 @@ def _described(content: Content) -> dict[str, Any]:
         "version": SCHEMA_VERSION,
         "created": content.created,
         "name": content.name,
-        "facts": dict(content.facts),
-        "numbers": dict(content.numbers),
-        "layers": list(content.layers),
+        "facts": content.facts,
+        "numbers": content.numbers,
+        "layers": content.layers,
         "seed": content.seed,
-        "training": dict(content.training),
-        "versions": {name: dict(found) for name, found in content.versions.items()},
-        "checkpoints": [dict(row) for row in content.checkpoints],
+        "training": content.training,
+        "versions": content.versions,
+        "checkpoints": content.checkpoints,
         "prediction": None if content.scored is None else _prediction(content, content.scored),
         "truth": _truth(content),
         "decisions": {
             "all": content.decided(flagged=False),
             "flagged": content.decided(flagged=True),
         },
-        "samples": _sample_rows(content),
-        "figures": [{"name": f.name, "caption": f.caption} for f in content.figures],
-        "warnings": list(content.cautions),
-        "missing": [{"what": m.what, "why": m.why} for m in content.missing],
-        "words": {
-            "headline": headline(content),
-            "lead": lead(content),
-            "sure": sure(content),
-            "next": next_steps(content),
-        },
+        "figures": {figure.name: figure.caption for figure in content.figures},
+        "warnings": content.cautions,
+        "missing": content.missing,
         "digests": [dataclasses.asdict(digest) for digest in content.digests],
-        "limits": list(limits(content)),
     }
 
 
@@ -111,57 +102,15 @@ def _truth(content: Content) -> dict[str, Any] | None:
         "auc_interval": evaluation and evaluation.auc_interval,
         "true_auc": evaluation and evaluation.true_auc,
         "true_auc_interval": evaluation and evaluation.true_auc_interval,
-        "at_tau": point and _at_tau(point),
+        "at_tau": point and {name: getattr(point, name) for name in _AT_TAU},
         "notes": evaluation.warnings if evaluation else [],
     }
 
 
-def _at_tau(point: OperatingPoint) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        status: int(getattr(point, status))
-        for status in ("found", "flagged_only", "missed", "left_alone")
-    }
-    for name in _RATES:
-        interval = getattr(point, f"{name}_interval")
-        found[name] = getattr(point, name)
-        found[f"{name}_interval"] = None if interval is None else list(interval)
-    return found
-
-
-def _sample_rows(content: Content) -> list[dict[str, Any]] | None:
-    """Return the flagged members with their ids, if samples are included."""
-    scored = content.scored
-    if content.samples is None or scored is None:
-        return None
-    rows = [int(row) for row in content.by_risk if content.flagged[row]]
-    return [_sample(content, scored, row) for row in rows]
-
-
-def _sample(content: Content, scored: Scored, row: int) -> dict[str, Any]:
-    position = int(scored.positions[row])
-    name = content.ids[position]
-    made = content.decisions.get(name, UNDECIDED)
-    label = None if scored.labels is None else int(scored.labels[row])
-    known = label is not None and 0 <= label < len(content.class_names)
-    return {
-        "id": name,
-        "position": position,
-        "score": float(scored.scores[row]),
-        "error": None if scored.errors is None else float(scored.errors[row]),
-        "log_lira": None if scored.log_lira is None else float(scored.log_lira[row]),
-        "label": content.class_names[label] if known and label is not None else None,
-        "canary": None if scored.canaries is None else bool(scored.canaries[row]),
-        "answered_rightly": None if scored.right is None else bool(scored.right[row]),
-        "decision": made.decision,
-        "to": made.to,
-        "note": made.note,
-    }
-
-
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinity by None, and NumPy numbers by Python's."""
+    """Return a value as JSON has it, with None for NaN and infinity."""
     if isinstance(value, dict):
-        return {str(name): _finite(inner) for name, inner in value.items()}
+        return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     if isinstance(value, np.generic):
@@ -171,11 +120,8 @@ def _finite(value: Any) -> Any:
     return value
 
 
-_ENDINGS = (".html", ".htm")
-
-
 def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[Path, Path]:
-    """Return the paths of the page and the JSON file after checking them.
+    """Return the paths of the page and of its JSON file after checking them.
 
     Raises
     ------
@@ -186,30 +132,17 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
     FileExistsError
         If one of the two is there and may not be overwritten, or is not a file.
     """
-    page = checked_path(path).absolute()
-    if page.suffix.lower() not in _ENDINGS:
+    page = writable(path, overwrite=overwrite)
+    if page.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the report is a page: its path must end in .html, not {page.name!r}")
-    if not page.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {page.parent}: make it first")
-    check_outside_runs(page.parent)
-    targets = page, page.with_suffix(".json")
-    for target in targets:
-        if not os.path.lexists(target):
-            continue
-        if not target.is_file():
-            raise FileExistsError(f"{target} is there and is not a file: choose another path")
-        if not overwrite:
-            raise FileExistsError(
-                f"{target} is there already: choose another path, or pass overwrite=True"
-            )
-    return targets
+    return page, writable(page.with_suffix(".json"), overwrite=overwrite)
 
 
 def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write the page, and the ``.json`` file beside it.
 
-    Each file is written to a temporary name and renamed, the page last. With samples in them
-    they are readable by their owner alone.
+    Both are written to temporary names and renamed, the page last. With samples in it, the page is
+    readable by its owner alone.
 
     Parameters
     ----------
@@ -230,23 +163,11 @@ def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = F
     ValueError, FileNotFoundError, FileExistsError
         As `checked_targets`.
     OSError
-        If they cannot be written; then all are as they were before.
+        If they cannot be written; then both are as they were before.
     """
-    page, machine = checked_targets(path, overwrite=overwrite)
-    texts = {page: as_page(content), machine: as_json(content)}
+    page, numbers = checked_targets(path, overwrite=overwrite)
     mode = 0o666 if content.samples is None else 0o600
-    try:
-        with ExitStack() as unfinished:  # left in reverse: the page gets its name last
-            for target, text in texts.items():
-                temporary = unfinished.enter_context(replaced(target, mode))
-                fill(temporary, text.encode("utf-8", "replace"))
-            checked_targets(path, overwrite=overwrite)  # another process may have been faster
-    except FileExistsError:
-        raise
-    except OSError as error:
-        why = visible(error.strerror or str(error), 200)
-        raise OSError(
-            f"the report {visible(str(page))} cannot be written ({why}): choose another path, or "
-            "make room and make the folder writable"
-        ) from error
+    with replaced(page, mode) as shown, replaced(numbers, mode) as counted:
+        fill(shown, as_page(content).encode("utf-8", "replace"))
+        fill(counted, as_json(content).encode("utf-8", "replace"))
     return page

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.decisions import UNDECIDED
+from memowidgets.decisions import CHOICES, UNDECIDED
 from memowidgets.report import words
-from memowidgets.report.content import CHOICES
 from memowidgets.visible import visible
 from memowidgets.vocabulary import whole
 from memowidgets.widgets import frontend
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 LEVEL = 6  # 9 takes twice as long for a hundredth less
-_MOST_THOUSANDTHS = 2**31 - 1
+_LARGEST = 2e6  # so that its thousandths fit into 32 bits
 
 
 def packed(content: dict[str, Any]) -> str:
@@ -59,26 +58,19 @@ def packed(content: dict[str, Any]) -> str:
     return base64.b64encode(zlib.compress(whole, LEVEL)).decode()
 
 
-def thousandths(values: Floats) -> NDArray[np.int32] | None:
+def thousandths(values: Floats) -> NDArray[np.int32]:
     """Return the largest whole number of thousandths that is not above each value.
 
     For every η with at most three decimals, ``value >= η`` is ``thousandths / 1000 >= η``. A page
-    gets a third of the bytes that the values themselves would take.
-
-    Returns
-    -------
-    array of shape (n,), int32, or None
-        None if a value is too large for it, or infinite.
+    gets a third of the bytes that the values themselves would take. Values beyond ±2 000 000 count
+    as these.
 
     Examples
     --------
     >>> thousandths(np.array([4.0, 3.9999, -0.0001])).tolist()
     [4000, 3999, -1]
     """
-    if not len(values) or not np.isfinite(values).all():
-        return None
-    if np.abs(values).max() > _MOST_THOUSANDTHS / 1000 - 2:
-        return None
+    values = np.clip(values, -_LARGEST, _LARGEST)
     found = np.floor(values * 1000)
     found -= found / 1000 > values  # the product was rounded
     found += (found + 1) / 1000 <= values
@@ -107,12 +99,15 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     judged = Judged.of(replace(scored, title=readable(scored.title), canaries=None), content.eta)
     judged = replace(judged, version=1)
     data = {**judged.data, "axes": [scored.axis]}  # no kernel computes the other
-    found = {"data": data, "truth": judged.wire, "late": judged.late(), "log_lira": None}
+    found: dict[str, Any] = {
+        "data": data,
+        "truth": judged.wire,
+        "late": judged.late(),
+        "log_lira": None,
+    }
     if judged.scored.log_lira is not None:
         in_order = judged.sorted.rising(judged.scored.log_lira)
-        short = thousandths(in_order)
-        values = in_order if short is None else short
-        found["log_lira"] = {"values": values.tobytes(), "thousandths": short is not None}
+        found["log_lira"] = thousandths(in_order).tobytes()
     return found
 
 
@@ -273,8 +268,10 @@ def _first(content: Content) -> Iterable[str]:
         drawing = dots(content.scored, content.tau, content.eta)
         known = content.n_memorized is not None
         truth = " Red: memorised by the finished model, hollow where missed." if known else ""
-        yield f"<figure class='mr-dots'>{drawing}<figcaption>Each dot is one of the {_text(noun)}."
-        yield f" Left of the line: flagged.{truth}</figcaption></figure>"
+        said = (
+            f"A dot is one of the {_text(noun)}, a bar several. Left of the line: flagged.{truth}"
+        )
+        yield f"<figure class='mr-dots'>{drawing}<figcaption>{said}</figcaption></figure>"
         made = "".join(
             f"<tr><th scope='row'>{word}</th><td>{whole(n)}</td></tr>"
             for word, n in words.decisions(content)
@@ -288,7 +285,7 @@ def _first(content: Content) -> Iterable[str]:
     shown = "No sample is in this file: each is called by its number among the members."
     if content.samples is not None:
         shown = "The samples most at risk are in this file, because it was asked to show them."
-    yield f"<footer>{shown} Settings, digests and figures are in the appendix.</footer></section>"
+    yield f"<footer>{shown} All settings are in the appendix.</footer></section>"
 
 
 def _moving(content: Content) -> Iterable[str]:
@@ -346,7 +343,7 @@ def _as_png(image: NDArray[np.uint8]) -> str:
 def _caveats(content: Content) -> Iterable[str]:
     """Return what a reader must know, what words mean, and what is not said."""
     yield "<section class='mr-caveats'>"
-    missing = [f"{one.what}: {one.why}" for one in content.missing]
+    missing = [f"{what}: {why}" for what, why in content.missing.items()]
     for title, said in (
         ("Before you trust it", words.cautions(content)),
         ("What the words mean", words.definitions(content)),
@@ -360,10 +357,8 @@ def _caveats(content: Content) -> Iterable[str]:
 
 
 def _appendix(content: Content) -> Iterable[str]:
-    yield (
-        "<details class='mr-appendix'><summary>Appendix: settings, digests and figures. "
-        "It is printed if it is open.</summary>"
-    )
+    summary = "<summary>Appendix. It is printed if it is open.</summary>"
+    yield f"<details class='mr-appendix'>{summary}"
     yield from (f"<section>{_table(table)}</section>" for table in words.appendix(content))
     yield from map(_figure, content.figures)
     yield "</details>"

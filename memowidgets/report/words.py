@@ -11,7 +11,7 @@ from memowidgets.evaluation.scored import BY_CLASS
 from memowidgets.vocabulary import DEFINED, at, between, percent, spoken, truly, verb, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from memowidgets.report.content import Content
 
@@ -84,7 +84,7 @@ def lead(content: Content) -> str:
     scored, shadows = content.scored, content.numbers["shadow_models"]
     what = content.facts.get("recorded audit") or content.facts.get("model") or "A model"
     what, members = re.split("[,;]", what)[0], whole(content.numbers["members"])
-    text = f"{what}, trained on {members} {content.noun}."
+    text = f"{what[:1].upper()}{what[1:]}, trained on {members} {content.noun}."
     if scored is None:
         return text
     layer = f" at layer {scored.layer}" if scored.layer not in ("", *content.layers[-1:]) else ""
@@ -182,27 +182,24 @@ def decisions(content: Content) -> list[tuple[str, int]]:
 
 def most_at_risk(content: Content) -> Table:
     """Return the flagged samples, most at risk first: by number, or with their text."""
-    scored = content.scored
-    most = MOST_ROWS if content.samples is None else MOST_SHOWN
-    rows = content.by_risk[: min(most, int(content.flagged.sum()))].tolist()
-    if scored is None or not rows:
+    scored, named = content.scored, content.samples is not None
+    most = MOST_SHOWN if named else MOST_ROWS
+    rows = content.by_risk[: min(most, int(content.flagged.sum()))]
+    if scored is None or not len(rows):
         return Table("", [])
-    status = scored.status(content.tau, content.eta)
-    table: list[Row] = []
-    for row in rows:
-        position = int(scored.positions[row])
-        by = []
-        if content.support is not None:
-            memorized, models = (of[row] for of in content.support)
-            by = ["–" if math.isnan(memorized) else f"{memorized:.0f} of {models}"]
-        made = [_decision(content, content.ids[position])] * bool(content.decisions)
-        named = str(position) if content.samples is None else content.ids[position]
-        score = f"{scored.scores[row]:.2f}".replace("-", "−")
-        table.append((named, score, str(status[row]), *by, *made))
-    named = "member" if content.samples is None else "sample"
-    by_models = ["memorised by"] * (content.support is not None)
-    head = (named, "score", "", *by_models, *["decision"] * bool(content.decisions))
-    return Table(f"The {len(rows)} most at risk", table, head)
+    positions = scored.positions[rows].tolist()
+    columns: dict[str, Iterable[str]] = {
+        "sample" if named else "member": [content.ids[p] if named else str(p) for p in positions],
+        "score": [f"{score:.2f}".replace("-", "−") for score in scored.scores[rows]],
+        "": scored.status(content.tau, content.eta, rows),
+    }
+    if content.support is not None:
+        both = zip(*(of[rows] for of in content.support), strict=True)
+        columns["memorised by"] = ["–" if math.isnan(n) else f"{n:.0f} of {of}" for n, of in both]
+    if content.decisions:
+        columns["decision"] = [_decision(content, content.ids[p]) for p in positions]
+    table = list(zip(*columns.values(), strict=True))
+    return Table(f"The {len(rows)} most at risk", table, tuple(columns))
 
 
 def _decision(content: Content, name: str) -> str:
@@ -216,56 +213,36 @@ def _decision(content: Content, name: str) -> str:
 def cautions(content: Content) -> list[str]:
     """Return what a reader must know before trusting the numbers, as sentences."""
     found = [f"{note[:1].upper()}{note[1:]}" for note in content.cautions]
-    if content.scored is not None:
-        close = int(content.scored.close(content.tau).sum())
-        if close:
-            sit = verb(close, "sample sits", "samples sit")
-            found.append(f"{whole(close)} {sit} on the line: less than two standard errors from τ")
+    close = 0 if content.scored is None else int(content.scored.close(content.tau).sum())
+    if close:
+        sit = verb(close, "sample sits", "samples sit")
+        found.append(f"{whole(close)} {sit} on the line: less than two standard errors from τ")
     if content.memorized_but_wrong:
         wrong = whole(content.memorized_but_wrong)
-        found.append(
-            "Memorised does not mean answered rightly: of the memorised samples, the finished "
-            f"model answers {wrong} wrongly"
-        )
+        found.append(f"Of the memorised samples, the finished model answers {wrong} wrongly")
     return [text if text.endswith(".") else f"{text}." for text in found]
 
 
 def definitions(content: Content) -> list[str]:
     """Return definitions of the score and of the terms that the page uses."""
-    of_score: list[str] = []
-    if content.scored is not None:
-        parts = content.scored.metric.split("+")
-        of_score = [DEFINED[name] for name in parts if name in DEFINED]
-        if len(parts) > 1:
-            of_score.append("The score adds the ranks of the samples by each of these.")
-    return [
-        *of_score,
-        (
-            "A shadow model is trained as the audited model is, on another random part of the "
-            "samples."
-        ),
-        (
-            "A sample is memorised if training on it clearly changed what the finished model says "
-            "of it. This is measured by log-LiRA, a log-likelihood ratio between shadow models "
-            "that trained on the sample and others that did not."
-        ),
-    ]
+    parts = [] if content.scored is None else content.scored.metric.split("+")
+    ranks = ["The score adds the ranks of the samples by each of these."] * (len(parts) > 1)
+    return [*(DEFINED[name] for name in parts if name in DEFINED), *ranks, *_TERMS]
 
 
+_TERMS = (
+    "A shadow model is trained as the audited model is, on another random part of the samples.",
+    "A sample is memorised if training on it clearly changed what the finished model says of it.",
+    "Log-LiRA measures that: it compares shadow models that trained on the sample with others.",
+)
 _LIMITS = (
-    (
-        "A flagged sample is a prediction, not a proof that it is memorised. A sample that is not "
-        "flagged may still be memorised."
-    ),
-    "The score is about classification. What a model writes as free text was not audited.",
-    "Only the members, which are the samples that the model trains on, have a score.",
-    "The audit is about one target model. Another one on the same data may memorise other samples.",
+    "A flagged sample is a prediction, no proof. One that is not flagged may still be memorised.",
+    "Only classification was audited, not what a model writes as free text.",
+    "Only members, the samples that the model trains on, have a score.",
+    "Another model on the same data may memorise other samples.",
 )
 _LIMITS_OF_TRUTH = (
-    (
-        "Memorised means that log-LiRA is at least η. It stands for an attacker who knows the "
-        "sample and asks whether the model trained on it. Other attacks exist."
-    ),
+    "Log-LiRA stands for one attack, by somebody who has the sample. Other attacks exist.",
     "Rates are too optimistic if τ, the layer or the checkpoint was chosen on the same samples.",
 )
 
@@ -280,7 +257,7 @@ def limits(content: Content) -> tuple[str, ...]:
 
 def appendix(content: Content) -> list[Table]:
     """Return rates, settings, checkpoints and digests."""
-    digests = [(d.what, d.sha256 or "none", d.of or d.why) for d in content.digests]
+    digests = [(d.what, d.sha256 or "none", d.of) for d in content.digests]
     columns = ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "chosen")
     checkpoints = [_checkpoint(row) for row in content.checkpoints]
     tables = [

@@ -148,7 +148,7 @@ def test_a_report_without_truth_does_not_deny_the_shadow_models(tmp_path):
     few.run_shadows(2)
     page = few.report(tmp_path / "few.html", figures=False)
     found = json.loads(page.with_suffix(".json").read_text("utf-8"))
-    (why,) = (one["why"] for one in found["missing"] if one["what"].startswith("ground truth"))
+    (why,) = (why for what, why in found["missing"].items() if what.startswith("ground truth"))
     assert "no shadow models" not in why
     assert found["numbers"]["shadow_models"] == 2
 

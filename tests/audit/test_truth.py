@@ -70,7 +70,7 @@ def test_the_curve_compares_disjoint_halves(audit):
     assert (table["overlap"] < 1).all()
     for name in ("auc", "memorized", "overlap", "agreement"):
         assert (table[f"{name}_low"] < table[f"{name}_high"]).all()
-    assert len(mw.charts.shadow_curves(table).layer) == 2
+    assert len(mw.charts.shadow_curves(table).layer) == 4
     with pytest.raises(ValueError, match=r"half of the 16 shadow models, .* from 4 to 8, not 16"):
         audit.shadow_curve("loss", sizes=[16])
     with pytest.raises(ValueError, match="lacks auc"):

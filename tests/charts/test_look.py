@@ -6,15 +6,13 @@ import re
 from itertools import combinations
 from pathlib import Path
 
-import altair as alt
 import numpy as np
 import pytest
-from altair.utils import schemapi
 
 import memowidgets
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts import look
-from memowidgets.charts.look import colors_of, unvalidated
+from memowidgets.charts.look import colors_of
 
 STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
@@ -90,20 +88,3 @@ def test_a_score_looks_the_same_whatever_stands_beside_it():
 
 def test_names_of_ones_own_differ_from_the_scores():
     assert len(set(colors_of(["psmi", "loss", "mine", "yours"]).values())) == 4
-
-
-# Charts that are built without a validation of each part are still validated as a whole.
-
-
-def test_a_wrong_part_is_noticed_when_the_chart_is_shown():
-    with unvalidated(), unvalidated():
-        chart = alt.Chart().mark_point().encode(x=alt.X("a:Q", scale=alt.Scale(type="nonsense")))
-    with pytest.raises(schemapi.SchemaValidationError, match="nonsense"):
-        chart.to_dict()
-
-
-def test_what_others_draw_is_validated_as_before():
-    with pytest.raises(RuntimeError), unvalidated():
-        raise RuntimeError
-    with pytest.raises(schemapi.SchemaValidationError, match="nonsense"):
-        alt.Scale(type="nonsense")

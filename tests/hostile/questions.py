@@ -56,7 +56,7 @@ def _decisions(audit: mw.Audit, _folder: Path) -> Answer:
 def _report(audit: mw.Audit, folder: Path) -> Answer:
     page = audit.report(folder / "audit.html", overwrite=True, figures=False)
     content = json.loads(page.with_suffix(".json").read_text())
-    for text in [*content["warnings"], *(lacking["why"] for lacking in content["missing"])]:
+    for text in [*content["warnings"], *content["missing"].values()]:
         warnings.warn(text, UserWarning, stacklevel=1)  # what the page says counts as said
     return {key: np.array([json.dumps(content[key])]) for key in _REPORTED}
 

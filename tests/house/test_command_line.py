@@ -305,7 +305,6 @@ def test_without_out_the_demo_writes_into_a_folder_of_its_own(tmp_path, capsys, 
 
 
 def test_the_demo_shows_notes_of_patients_and_imports_no_torch(tmp_path):
-    """Labels are in the JSON file only where samples are in the page, whose texts are packed."""
     code = (
         "import memowidgets as mw, sys; from memowidgets.__main__ import main; "
         "audit = mw.open_recorded('mmlu-field-smollm2'); audit.evaluate('psmi'); "
@@ -314,8 +313,8 @@ def test_the_demo_shows_notes_of_patients_and_imports_no_torch(tmp_path):
     )
     assert printed(code, tmp_path).splitlines()[-1] == "0 []"
     worst = mw.open_recorded(DEMO).flagged("psmi", tau=0.0).iloc[0]
-    first = json.loads((tmp_path / f"{DEMO}.json").read_text("utf-8"))["samples"][0]
-    assert (first["id"], first["label"]) == (worst.name, worst["label"])
+    printed_rows = (tmp_path / f"{DEMO}.html").read_text("utf-8").split("<tbody>")[1]
+    assert printed_rows.startswith(f"<tr><th scope='row'>{worst.name}<p>")
 
 
 @pytest.mark.parametrize("below", ["", "below"])

@@ -87,7 +87,7 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
 
 RECORDED = "import memowidgets as mw\naudit = another = mw.open_recorded('mmlu-field-smollm2')\n"
 ARRAYS = "memorized = audit.log_lira() >= 4\nscores = audit.score('psmi')\n"
-RUN = {"figures": RECORDED + ARRAYS, "report": RECORDED}
+RUN = {"report": RECORDED + ARRAYS}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 
 from memowidgets.decisions import Decision
 from memowidgets.evaluation.scored import Scored
-from memowidgets.report import Content, Digest, Figure, MissingPart
+from memowidgets.report import Content, Digest, Figure
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
@@ -46,7 +46,7 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
         "figures": (Figure("roc", "The curve.", SVG),),
         "digests": (
             Digest("model", "checkpoints/epoch-2/weights.safetensors", "0123456789abcdef" * 4),
-            Digest("decisions", "", None, "Nothing was decided."),
+            Digest("decisions", "Nothing was decided.", None),
         ),
     }  # fmt: skip
     return Content(**(known | changes))
@@ -81,7 +81,7 @@ def hostile() -> Content:
                    ids[1]: Decision("relabel", "", f"new-class {EVIL}")},
         figures=(Figure(EVIL, EVIL, SVG),),
         warnings=[EVIL],
-        missing=[MissingPart(EVIL, EVIL)],
+        missing={EVIL: EVIL},
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def untrained() -> Content:
     """Nothing is scored yet."""
     return plain(
         scored=None, checkpoints=[], figures=(), decisions={},
-        missing=[MissingPart("scores", "the target is not trained yet: call train()")],
+        missing={"scores": "the target is not trained yet: call train()"},
     )  # fmt: skip
 
 

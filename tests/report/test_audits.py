@@ -17,7 +17,7 @@ from tests.report.test_files import payload
 
 
 def reported(audit, path, **options):
-    """The JSON and the page's payload of a report; both are whole."""
+    """The JSON, the page's payload and its markup of a report; none knows where the run is."""
     page = audit.report(path, **options)
     found = json.loads(page.with_suffix(".json").read_text("utf-8"))
     jsonschema.Draft202012Validator(schema()).validate(found)
@@ -25,12 +25,7 @@ def reported(audit, path, **options):
     head, _ = payload(text)
     everything = text + json.dumps([found, head])
     assert str(path.parent) not in everything
-    return found, head
-
-
-def missing(found):
-    """What a report says is missing, and why, as one text."""
-    return "\n".join(f"{one['what']}: {one['why']}" for one in found["missing"])
+    return found, head, text.split("<script")[0]
 
 
 @pytest.fixture(scope="module")
@@ -59,47 +54,41 @@ def of_the_recorded(recorded, tmp_path_factory):
     return reported(recorded, place, tau=-0.02, include_samples=True)
 
 
-def test_it_says_how_many_memorised_samples_are_answered_wrongly(of_the_recorded, recorded):
-    found, _ = of_the_recorded
+def test_a_recorded_audit(of_the_recorded, recorded):
+    found, _, text = of_the_recorded
     gaps = recorded.evidence.target_gaps(recorded.evidence.names.final())
     gaps = dict(zip(recorded.members, gaps, strict=True))
     memorized = recorded.log_lira() >= found["truth"]["eta"]
     wrong = sum(gaps[name] <= 0 for name in memorized.index[memorized])
     assert found["truth"]["memorized_but_wrong"] == wrong > 0
-
-
-def test_a_recorded_audit(recorded, of_the_recorded):
-    audit = recorded
-    found, _ = of_the_recorded
-    point = audit.evaluate("psmi").at(-0.02)
-    assert found["truth"]["at_tau"]["found"] == point.found
-    assert found["truth"]["at_tau"]["fpr_interval"] == list(point.fpr_interval)
-    assert found["prediction"]["checkpoint"] == audit.prediction.record.name
-    assert [row["drop"] for row in found["checkpoints"]] == audit.checkpoints["drop"].tolist()
-    assert {f["name"] for f in found["figures"]} >= {"training", "roc", "auc_by_eta"}
-    assert found["samples"] is None
+    assert found["truth"]["at_tau"]["found"] == recorded.evaluate("psmi").at(-0.02).found
+    assert found["prediction"]["checkpoint"] == recorded.prediction.record.name
+    assert [row["drop"] for row in found["checkpoints"]] == recorded.checkpoints["drop"].tolist()
+    assert set(found["figures"]) >= {"training", "roc", "auc_by_eta"}
+    assert "<th scope='col'>memorised by</th>" in text
+    assert re.search(r"<td>\d+ of \d+</td>", text)
 
 
 def test_samples_that_are_not_at_hand_are_missing(of_the_recorded):
-    found, head = of_the_recorded
-    assert "samples: they are not at hand" in missing(found)
+    found, head, _ = of_the_recorded
+    assert "not at hand" in found["missing"]["samples"]
     assert head["inspector"]["items"] is None
 
 
 def test_an_audit_that_is_not_trained(small, tmp_path):
-    found, head = reported(small, tmp_path / "a.html")
+    found, head, _ = reported(small, tmp_path / "a.html")
     assert found["prediction"] is None
     assert found["truth"] is None
     assert found["checkpoints"] == []
     assert "explorer" not in head
     for what in ("scores", "checkpoints", "ground truth"):
-        assert any(one["what"].startswith(what) for one in found["missing"])
+        assert any(name.startswith(what) for name in found["missing"])
 
 
 def test_a_practitioners_audit_has_no_rates(small, tmp_path):
     small.train(stop_at_drop=0.02)
     small.decision_log.decide([str(small.members[0])], "remove", "names Ms Smith")
-    found, head = reported(small, tmp_path / "a.html", tau=0.1)
+    found, head, _ = reported(small, tmp_path / "a.html", tau=0.1)
     with (
         pytest.warns(UserWarning, match="has not learned its task"),
         pytest.warns(UserWarning, match="fewer than 20 samples, so their scores are inaccurate"),
@@ -108,13 +97,13 @@ def test_a_practitioners_audit_has_no_rates(small, tmp_path):
     assert found["prediction"]["flagged"] == len(flagged)
     assert "has not learned its task" in found["warnings"][0]
     assert found["truth"] is None
-    assert "says little" in found["words"]["sure"]
     assert found["decisions"]["all"]["remove"] == 1
     assert "Ms Smith" not in json.dumps([found, head])
-    shown, head = reported(small, tmp_path / "b.html", tau=0.1, include_samples=True)
+    _, head, _ = reported(small, tmp_path / "b.html", tau=0.1, include_samples=True)
     assert "Ms Smith" in json.dumps(head)
-    assert [one["id"] for one in shown["samples"]] == flagged.index.tolist()
-    assert [one["label"] for one in shown["samples"]] == flagged["label"].tolist()
+    first = head["inspector"]["items"][: len(flagged)]
+    assert [one["id"] for one in first] == flagged.index.tolist()
+    assert [one["label"] for one in first] == flagged["label"].tolist()
     assert head["inspector"]["kind"] == "image"
 
 
@@ -123,17 +112,17 @@ def test_arrays_alone(tmp_path):
     labels = rng.integers(0, 3, 150)
     states = rng.normal(size=(150, 4)) + 2 * np.eye(3, 4)[labels]
     alone = mw.Audit.from_arrays(labels, states)
-    found, _ = reported(alone, tmp_path / "a.html")
+    found, *_ = reported(alone, tmp_path / "a.html")
     assert found["truth"] is None
-    assert "one layer" in missing(found)
+    assert "one layer" in found["missing"]["scores by layer"]
     log_lira = rng.gumbel(0, 2, 150)
     audit = mw.Audit.from_arrays(labels, states, log_lira=log_lira)
-    found, _ = reported(audit, tmp_path / "b.html")
+    found, *_ = reported(audit, tmp_path / "b.html")
     assert found["truth"]["memorized"] == int((log_lira >= 4).sum())
     assert found["truth"]["auc"] == audit.evaluate("psmi").auc
     texts = [f"note {i} <script>alert(1)</script>" for i in range(150)]
     audit = mw.Audit.from_arrays(labels, states, samples=texts)
-    _, head = reported(audit, tmp_path / "c.html", include_samples=True)
+    _, head, _ = reported(audit, tmp_path / "c.html", include_samples=True)
     first = head["inspector"]["items"][0]["text"]
     assert first in texts
 
@@ -150,14 +139,15 @@ def test_the_warnings_are_those_of_the_evaluation(tmp_path):
     labels = np.r_[rng.integers(0, 3, 150), [3] * 5, 4]
     states = rng.normal(size=(156, 4)) + 2 * np.eye(5, 4)[labels]
     log_lira = np.where(np.arange(156) < 6, 9.0, -2.0)
-    audit = mw.Audit.from_arrays(labels, states, log_lira=log_lira)
-    found, _ = reported(audit, tmp_path / "a.html")
+    names = ["ward 0", "ward 1", "ward 2", "ward 3", "ward 4"]
+    audit = mw.Audit.from_arrays(labels, states, class_names=names, log_lira=log_lira)
+    found, _, page = reported(audit, tmp_path / "a.html")
     said = " ".join(found["warnings"])
     for note in audit.evaluate("psmi").warnings:
         if "left out" not in note:
-            assert note in said
+            assert note.split(": 'ward")[0] in said
+    assert "ward" not in said  # names of classes only where samples are
     assert "1 of 156 members has no score" in said
-    page = (tmp_path / "a.html").read_text("utf-8").split("<script")[0]
     assert "1 of 156 members has no score" in page
     assert "shrunk" not in page  # it was given as it is
     assert "log-LiRA as given" in page
@@ -167,22 +157,17 @@ def test_logits_alone(tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 150)
     audit = mw.Audit.from_arrays(labels, logits=rng.normal(size=(150, 3)) + 2 * np.eye(3)[labels])
-    found, _ = reported(audit, tmp_path / "a.html")
+    found, *_ = reported(audit, tmp_path / "a.html")
     assert found["prediction"]["score"] == "loss"
-    dashboard = audit.dashboard()
-    dashboard.wait(60)
-    assert (dashboard.metric, dashboard.counts["flagged"]) == ("loss", len(audit.flagged()))
-    dashboard.close()
-    assert len(audit.export(tmp_path / "a.csv").read_text("utf-8").splitlines()) == 1 + 8
-    found, _ = reported(audit, tmp_path / "c.html", metric="loss")
+    found, *_ = reported(audit, tmp_path / "c.html", metric="loss")
     assert found["prediction"]["flagged"] == 8  # 5 % of 150, rounded
-    found, _ = reported(audit, tmp_path / "b.html", metric="loss", tau=-1.0)
+    found, *_ = reported(audit, tmp_path / "b.html", metric="loss", tau=-1.0)
     assert found["prediction"]["flagged"] == int((audit.score("loss") <= -1.0).sum())
 
 
 def digests(found):
-    """What a report says of each part: the digest, of what, and why there is none."""
-    return {one["what"]: (one["sha256"], one["of"], one["why"]) for one in found["digests"]}
+    """What a report says of each part: the digest, and of what or why there is none."""
+    return {one["what"]: (one["sha256"], one["of"]) for one in found["digests"]}
 
 
 def sha256(file):
@@ -192,11 +177,11 @@ def sha256(file):
 def test_the_digests_of_a_run_are_those_of_its_files(small, tmp_path):
     small.train(stop_at_drop=0.02)
     small.decision_log.decide([str(small.members[0])], "remove")
-    found, _ = reported(small, tmp_path / "a.html")
+    found, *_ = reported(small, tmp_path / "a.html")
     folder = Path(small.path)
     there = digests(found)
     for what in ("model", "run", "decisions"):
-        digest, of, _ = there[what]
+        digest, of = there[what]
         assert digest == sha256(folder / of)
     assert there["model"][1].startswith(f"checkpoints/{found['prediction']['checkpoint']}/")
     content = json.loads((folder / "manifest.json").read_text("utf-8"))["content"]
@@ -205,7 +190,7 @@ def test_the_digests_of_a_run_are_those_of_its_files(small, tmp_path):
     scores = small.score("psmi").to_numpy("<f8").tobytes()
     assert there["scores"][0] == hashlib.sha256(scores).hexdigest()
     small.decision_log.decide([str(small.members[1])], "keep")
-    again, _ = reported(small, tmp_path / "b.html")
+    again, *_ = reported(small, tmp_path / "b.html")
     changed = {what for what, one in digests(again).items() if one != there[what]}
     assert changed == {"decisions"}
 
@@ -213,7 +198,7 @@ def test_the_digests_of_a_run_are_those_of_its_files(small, tmp_path):
 def test_a_recording_has_digests_and_no_weights(of_the_recorded):
     there = digests(of_the_recorded[0])
     assert there["model"][0] is None
-    assert "weights" in there["model"][2]
+    assert "weights" in there["model"][1]
     assert all(there[what][0] for what in ("data", "run", "scores", "log-LiRA"))
 
 
@@ -233,8 +218,8 @@ def test_arrays_have_digests_of_what_was_given(tmp_path):
 
 def test_no_sentence_is_cut(of_the_recorded, recorded, tmp_path):
     """What figures and evaluations say stands in a report, without what to call."""
-    found, _ = of_the_recorded
-    captions = {figure["name"]: figure["caption"] for figure in found["figures"]}
+    found, *_ = of_the_recorded
+    captions = found["figures"]
     notes = recorded.figures().notes
     assert any("run_shadows" in note for name in captions for note in notes[name])
     without_advice = {name: [note.split(": ")[0] for note in notes[name]] for name in captions}
@@ -242,28 +227,8 @@ def test_no_sentence_is_cut(of_the_recorded, recorded, tmp_path):
     assert not any("run_shadows(" in caption for caption in captions.values())
     states = np.random.default_rng(0).normal(size=(60, 4))
     arrays = mw.Audit.from_arrays(np.arange(60) % 3, states)
-    found, _ = reported(arrays, tmp_path / "a.html")
-    reasons = {one["why"] for one in found["missing"]}
+    found, *_ = reported(arrays, tmp_path / "a.html")
+    reasons = set(found["missing"].values())
     missing = {why.split(": give Audit")[0] for why in arrays.figures().missing.values()}
     assert missing <= reasons
     assert not any("Audit.from_arrays" in why for why in reasons)
-
-
-def test_memorised_and_answered_rightly_are_both_said(of_the_recorded):
-    found, head = of_the_recorded
-    assert "(about 15 of the 35 truly)" in found["words"]["headline"]
-    truth = found["truth"]
-    assert (round(truth["truly"]), round(truth["true_auc"], 3)) == (15, 0.877)
-    low, high = truth["true_auc_interval"]
-    assert low < truth["auc"] < truth["true_auc"] < high
-    columns = head["inspector"]["columns"]
-    memorized = [value >= 4 for value in columns["log_lira"]]
-    answers = [right for right, one in zip(columns["right"], memorized, strict=True) if one]
-    assert (len(answers), answers.count(0)) == (35, 20)
-
-
-def test_the_samples_most_at_risk_say_how_many_models_memorised_them(tmp_path):
-    page = mw.open_recorded("digits").report(tmp_path / "a.html", figures=False)
-    text = page.read_text("utf-8").split("<script")[0]
-    assert "<th scope='col'>memorised by</th>" in text
-    assert re.search(r"<td>\d+ of \d+</td>", text)

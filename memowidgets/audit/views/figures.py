@@ -33,7 +33,6 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
     truth_needs,
 )
-from memowidgets.charts.look import unvalidated
 from memowidgets.checks import real_number, several
 from memowidgets.progress import shown
 from memowidgets.store import NotThereError, StoreError
@@ -173,8 +172,7 @@ class _Drawn:
             self.missing[name] = "; ".join(self.said(self.reasons))
             return
         self.data[name] = pd.concat(filled, ignore_index=True)
-        with unvalidated():
-            self.charts[name] = chart(self.data[name], **options)
+        self.charts[name] = chart(self.data[name], **options)
         self.notes[name] = self.said(self.reasons)
 
     def said(self, reasons: Iterable[Reason], *, advice: bool = True) -> list[str]:

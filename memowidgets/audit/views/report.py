@@ -33,7 +33,6 @@ from memowidgets.audit.numbers.scores import (
     scored_members,
 )
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
-from memowidgets.audit.views.figures import audit_figures
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
 from memowidgets.data.dataset import kind_of
@@ -42,7 +41,7 @@ from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.metrics.psmi import SMALL_CLASSES
-from memowidgets.report import Content, Digest, Figure, MissingPart
+from memowidgets.report import Content, Digest, Figure
 from memowidgets.stamps import array_digest
 from memowidgets.store import MANIFEST, StoreError, without_advice
 from memowidgets.visible import listed, visible
@@ -137,7 +136,7 @@ class _Gathering:
     def __init__(self, evidence: Evidence, log: DecisionLog, eta: float) -> None:
         self._evidence, self._log, self._eta = evidence, log, eta
         self._manifest = evidence.manifest
-        self._missing: list[MissingPart] = []
+        self._missing: dict[str, str] = {}
         self._name = Path(evidence.path).name or "audit"
 
     def content(
@@ -179,7 +178,7 @@ class _Gathering:
             decisions=self._decisions(),
             figures=self._figures() if figures else (),
             warnings=tuple(self._said(note, include_samples) for note in notes),
-            missing=tuple(self._missing),
+            missing=self._missing,
             truth_given="log_lira" in evidence.given,
             digests=digests_of(evidence, scored),
             support=support,
@@ -197,7 +196,7 @@ class _Gathering:
             return None
 
     def _miss(self, what: str, why: str) -> None:
-        self._missing.append(MissingPart(what, self._unplaced(why)))
+        self._missing[what] = self._unplaced(why)
 
     def _unplaced(self, text: str) -> str:
         """A sentence without the place of the run, which is nobody else's business."""
@@ -226,11 +225,12 @@ class _Gathering:
                 "the model's probabilities", lambda: probabilities(evidence, checkpoint)
             )
         known = found.doubt and found.doubt(self._eta)
+        notes = (*found.notes, *scores.notes_on_zero(metric, found))
         return replace(
             found,
             title=", ".join([spoken(metric), *where]),
             probabilities=None if of_classes is None else of_classes[found.positions],
-            notes=(*found.notes, *scores.notes_on_zero(metric, found)),
+            notes=tuple(self._said(note, include_samples) for note in notes),
             doubt=lambda _eta: known,
         )
 
@@ -292,6 +292,8 @@ class _Gathering:
         if find_spec("vl_convert") is None:
             self._miss("figures", f"they are drawn by vl-convert: {pip_install('figures')}")
             return ()
+        from memowidgets.audit.views.figures import audit_figures  # it imports Altair
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
             etas = FEW_ETAS if len(evidence.member_rows) > MANY else None
@@ -299,11 +301,8 @@ class _Gathering:
             figures = self._tried("figures", draw)
         if figures is None:
             return ()
-        reasons: dict[str, list[str]] = {}
-        for name, why in figures.missing.items():
-            reasons.setdefault(str(why), []).append(name.replace("_", " "))
-        for why, names in reasons.items():
-            self._miss(f"{'figure' if len(names) == 1 else 'figures'} {', '.join(names)}", why)
+        for names, why in figures.reasons():
+            self._miss(f"figures {names}", why)
         import vl_convert
 
         with ThreadPoolExecutor(1) as pool:  # a picture is drawn while the next is described
@@ -351,7 +350,7 @@ def digests_of(evidence: Evidence, scored: Scored | None) -> tuple[Digest, ...]:
         The scores of the report.
     """
     if evidence.given:
-        found = [Digest("model", "", None, _NO_MODEL), *_of_arrays(evidence)]
+        found = [Digest("model", _NO_MODEL, None), *_of_arrays(evidence)]
     else:
         found = _of_run(evidence, None if scored is None else scored.checkpoint)
     if scored is not None:
@@ -376,10 +375,10 @@ def _of_run(evidence: Evidence, checkpoint: str | None) -> list[Digest]:
     content = run.manifest.get("content") or []
     samples = "content of the samples: their digests in manifest.json, each in a line"
     return [
-        *(found or [Digest("model", "", None, _NO_WEIGHTS)]),
+        *(found or [Digest("model", _NO_WEIGHTS, None)]),
         Digest("data", samples, _of_text("".join(f"{line}\n" for line in content)))
         if content
-        else Digest("data", "", None, "The run does not keep digests of its samples."),
+        else Digest("data", "The run does not keep digests of its samples.", None),
         Digest("run", MANIFEST, _of_file(folder / MANIFEST)),
     ]
 

@@ -25,8 +25,7 @@ function explorerModel({ tau, eta, view, explorer: { data, truth, late, log_lira
   };
   return new StandIn(traits, (asked) => {
     if (asked.type !== "log_lira" || log_lira === null) return null;
-    const values = fromLogLira(log_lira.values, log_lira.thousandths);
-    return { content: { ...asked, wide: true }, buffers: [values.buffer] };
+    return { content: { ...asked, wide: true }, buffers: [fromLogLira(log_lira).buffer] };
   });
 }
 

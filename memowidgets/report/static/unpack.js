@@ -1,4 +1,4 @@
-/** Unpacks what `memowidgets.report.packing` packed. */
+/** Unpacks what `packed` of page.py packed. */
 
 /**
  * @param {string} text  zlib in base64
@@ -19,13 +19,8 @@ export async function unpack(text) {
   });
 }
 
-/**
- * Reads log-LiRA, sent as whole thousandths or as it is.
- * @param {Uint8Array} bytes
- * @param {boolean} thousandths
- */
-export function fromLogLira(bytes, thousandths) {
-  const buffer = /** @type {ArrayBuffer} */ (bytes.buffer);
-  if (!thousandths) return new Float64Array(buffer);
-  return Float64Array.from(new Int32Array(buffer), (count) => count / 1000);
+/** Reads log-LiRA, sent as whole thousandths. @param {Uint8Array} bytes */
+export function fromLogLira(bytes) {
+  const counts = new Int32Array(/** @type {ArrayBuffer} */ (bytes.buffer));
+  return Float64Array.from(counts, (count) => count / 1000);
 }

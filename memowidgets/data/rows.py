@@ -190,8 +190,7 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
         raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
     check_once(names, "the table")
-    kinds = dict(zip(names, frame.dtypes, strict=True))
-    codes = [name for name, kind in kinds.items() if kind == "category"]
+    codes = [n for n, kind in zip(names, frame.dtypes, strict=True) if kind == "category"]
     columns = {str(name): values.tolist() for name, values in frame.items()}
     classes = {}
     if isinstance(label, str) and label in codes:

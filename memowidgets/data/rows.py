@@ -190,9 +190,8 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
         raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
     check_once(names, "the table")
-    kinds = dict(zip(names, frame.dtypes, strict=True))
-    codes = [name for name, kind in kinds.items() if kind == "category"]
-    columns = {name: frame.iloc[:, i].tolist() for i, name in enumerate(names)}
+    codes = [n for n, kind in zip(names, frame.dtypes, strict=True) if kind == "category"]
+    columns = {str(name): values.tolist() for name, values in frame.items()}
     classes = {}
     if isinstance(label, str) and label in codes:
         known = frame.iloc[:, names.index(label)].cat
@@ -386,8 +385,7 @@ def read_parquet(path: Path) -> Rows:
 def _text_of(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
-    content = path.read_bytes()
-    content = content.removeprefix(b"\xef\xbb\xbf")
+    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

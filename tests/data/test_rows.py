@@ -225,6 +225,14 @@ def test_class_labels_name_the_classes_in_any_format(intents):
         assert (data.class_names, data.source) == (tuple(NAMES), None)
 
 
+def test_a_table_is_read_with_the_names_of_its_classes():
+    datasets = pytest.importorskip("datasets")
+    kinds = {"age": datasets.Value("int64"), "kind": datasets.ClassLabel(names=NAMES)}
+    data = TableDataset.from_hf(made(kinds, age=[31, 45, 62], kind=[2, 0, 1]), label="kind")
+    assert (data[1].values, data.class_names) == ({"age": 45.0}, tuple(NAMES))
+    assert data.labels.tolist() == [2, 0, 1]
+
+
 def test_names_in_another_order_number_the_classes_anew(intents):
     """A reader keeps what a row is called; only its number changes."""
     swapped = TextDataset.from_hf(intents, label="intent", class_names=["loan", "card", "cash"])

@@ -68,7 +68,7 @@ def static(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
     still = picture_of(data["text/plain"]) if WIDGET in data else {}
     if WIDGET in data and "text/html" not in data and not still:
         return None
-    output.data = {kind: data[kind] for kind in STATIC if kind in data} | still
+    output.data = still or {kind: data[kind] for kind in STATIC if kind in data}
     output.metadata = {}
     return output
 

@@ -357,7 +357,9 @@ LOST = """new MutationObserver((_, observer) => {
         (LOST % "append('x')", "data are missing or damaged"),
     ],
 )
-def test_where_nothing_can_move_the_page_says_so_and_shows_its_still(chromium, site, before, what, name):
+def test_where_nothing_can_move_the_page_says_so_and_shows_its_still(
+    chromium, site, before, what, name
+):
     address = (site / f"{name}.html").as_uri()
     with opened(chromium, address, before=before, offline=True) as page:
         page.get_by_role("alert").filter(has_text=what).wait_for()

@@ -98,7 +98,6 @@ def test_the_four_playgrounds(notebook):
     the_cloud(notebook)
     cloud_and_both_sliders_are_on_one_screen(notebook)
     the_gaps(notebook)
-    the_axis_zooms_in(notebook)
     the_mixture(notebook)
     every_canvas_follows_the_theme(notebook)
     look(notebook)
@@ -207,16 +206,6 @@ def every_canvas_follows_the_theme(notebook):
         arg=light,
         polling=100,
     )
-
-
-def the_axis_zooms_in(notebook):
-    """On the re-draws of 128 models; those of 4 models need a wide one."""
-    view = notebook.page.locator(".mw-play-lira").element_handle()
-    for models, narrow in ((128, True), (4, False)):
-        notebook.python(f"lira.set_trait('n_shadows', {models})")
-        notebook.page.wait_for_function(
-            "([view, narrow]) => (Number(view.dataset.range) < 12) === narrow", arg=[view, narrow]
-        )
 
 
 def the_gaps(notebook):

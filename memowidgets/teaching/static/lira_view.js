@@ -79,10 +79,10 @@ const FEW =
   "Fewer than 8 models on a side: a variance of the sample’s own is unreliable here. “shrunk” borrows from the other samples.";
 const LOW = -5;
 const HIGH = 14;
-const KNEE = 3; // of the wide axis of log-LiRA: even below, logarithmic beyond
+const KNEE = 3; // of the axis of log-LiRA: even below, logarithmic beyond
 const STRIP = [-40, 400]; // what lies beyond is drawn at the edge
 const TICKS = [-30, -10, 0, 4, 10, 30, 100, 300];
-const NARROW = 24; // up to this range of log-LiRA the axis is even
+const squeezed = (/** @type {number} */ ratio) => Math.asinh(ratio / KNEE);
 const ABOUT = {
   name: "lira",
   title: "LiRA: was this sample in the training set?",
@@ -468,7 +468,8 @@ class LiRAView extends Playground {
     const plot = this.strip;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { at, drawAxis } = this.axisOfStrip([value, truth, pooled, this.now.eta], values.flat());
+    const x = linear(squeezed(STRIP[0]), squeezed(STRIP[1]), left, right);
+    const at = (/** @type {number} */ ratio) => x.clip(squeezed(ratio));
     const eta = at(this.now.eta);
     plot.area([[eta, top], [right, top], [right, bottom], [eta, bottom]], "risk", 0.09);
     const row = (bottom - top) / VARIANCES.length;
@@ -500,33 +501,8 @@ class LiRAView extends Playground {
     const middle = top + (VARIANCES.indexOf(this.now.variance) + 0.5) * row;
     const px = at(value);
     plot.polygon([[px, middle - 10], [px + 8, middle], [px, middle + 10], [px - 8, middle]], "accent", "bg", 2);
-    drawAxis();
-  }
-
-  /**
-   * Axis of the re-draws: even and near where they lie close together, squeezed where they don't.
-   * @param {number[]} always  values that are on it
-   * @param {number[]} redraws
-   */
-  axisOfStrip(always, redraws) {
-    const { strip: plot } = this;
-    const { left, right } = plot.frame;
-    const sorted = Float64Array.from(redraws).sort();
-    const place = (/** @type {number} */ share) => sorted[Math.round(share * (sorted.length - 1))];
-    const low = 2 * Math.floor(Math.min(place(0.005), ...always) / 2);
-    const high = 2 * Math.ceil(Math.max(place(0.995), ...always) / 2);
-    this.root.dataset.range = String(high - low);
-    if (high - low <= NARROW) {
-      const x = linear(low, high, left, right);
-      return { at: x.clip, drawAxis: () => plot.lowerAxis(x, "log-LiRA") };
-    }
-    const squeeze = (/** @type {number} */ ratio) => Math.asinh(ratio / KNEE);
-    const x = linear(squeeze(STRIP[0]), squeeze(STRIP[1]), left, right);
     const say = (/** @type {number} */ tick) => tickText(Math.round(KNEE * Math.sinh(tick)));
-    return {
-      at: (/** @type {number} */ ratio) => x.clip(squeeze(ratio)),
-      drawAxis: () => plot.lowerAxis(x, "log-LiRA (logarithmic beyond ±3)", { ticks: TICKS.map(squeeze), say }),
-    };
+    plot.lowerAxis(x, "log-LiRA (logarithmic beyond ±3)", { ticks: TICKS.map(squeezed), say });
   }
 }
 

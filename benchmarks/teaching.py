@@ -118,6 +118,8 @@ def _packed(value: Any) -> Any:
 
 def _dragged(page: Page, canvas: str) -> list[tuple[float, float]]:
     """Return, for each drawn picture, the ms until the next frame and the ms of scripts."""
+    if canvas == ".mw-plot-gaps":
+        page.get_by_role("button", name="Yes").click()  # the plots follow the answer
     if canvas == "slider":
         box = page.get_by_label("distance of the classes’ means").bounding_box()
     else:

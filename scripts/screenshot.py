@@ -2,8 +2,9 @@
 
 The recording of digits in JupyterLab gives ``docs/dashboard.png``, and ``docs/dashboard.gif``, in
 which τ is dragged. Each playground gives a still in ``docs/_static/stills``, which stands in for it
-on the site without JavaScript. The quickstart is run, and its numbers are printed.
-``python -m scripts.screenshot --pictures`` or ``--stills`` makes these alone.
+on the site without JavaScript. Recorded patients give ``docs/compare.png`` and ``docs/report.png``.
+The quickstart is run, and its numbers are printed. ``python -m scripts.screenshot --pictures``
+makes the first two alone, ``--stills`` the others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +24,14 @@ from scripts.live import PLAYGROUNDS, part
 from tests.browser.harness import open_notebook, running_chromium, running_lab
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Browser, FloatRect, Locator, Page
 
     from tests.browser.harness import NotebookPage
 
 ROOT = Path(__file__).parents[1]
+RECORDED_PATIENTS = "patients-smollm2"
 NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 PICTURE = ROOT / "docs" / "dashboard.png"
 ANIMATION = PICTURE.with_suffix(".gif")
@@ -53,6 +58,8 @@ def main() -> int:
         if "--pictures" not in asked:
             for name in PLAYGROUNDS:
                 still(chromium, name)
+            compare(chromium)
+            report(chromium)
         if "--stills" in asked:
             return 0
         with running_lab() as lab:
@@ -63,18 +70,54 @@ def main() -> int:
 def still(chromium: Browser, name: str) -> None:
     """Take a picture of a playground as it opens."""
     STILLS.mkdir(parents=True, exist_ok=True)
+    with _page(chromium) as page:
+        _show(page, PAGE.format(part("playground", name).markup()))
+        _save(page.locator(".mw-play").screenshot(), STILLS / f"{name}.png")
+
+
+def compare(chromium: Browser) -> None:
+    """Take a picture of two scores that are compared."""
+    with _page(chromium) as page:
+        _show(page, PAGE.format(part("audit", RECORDED_PATIENTS).markup()))
+        page.get_by_role("button", name="Compare", exact=True).click()
+        page.wait_for_timeout(300)
+        _save(page.locator(".mw-dashboard").screenshot(), PICTURE.with_name("compare.png"))
+
+
+def report(chromium: Browser) -> None:
+    """Take a picture of a report's beginning."""
+    import memowidgets as mw
+
+    with _page(chromium) as page, tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.html"
+        mw.open_recorded(RECORDED_PATIENTS).report(file)
+        page.goto(file.as_uri())
+        page.wait_for_load_state()
+        page.wait_for_timeout(300)
+        _save(page.screenshot(), PICTURE.with_name("report.png"))
+
+
+@contextmanager
+def _page(chromium: Browser) -> Iterator[Page]:
     page = chromium.new_page(viewport={"width": 960, "height": 900})
+    yield page
+    page.close()
+
+
+def _show(page: Page, markup: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "page.html"
-        file.write_text(PAGE.format(part("playground", name).markup()), "utf-8")
+        file.write_text(markup, "utf-8")
         page.goto(file.as_uri())
         page.wait_for_function("document.body.dataset.ready === 'true'")
         page.wait_for_timeout(300)  # it draws before the next frame
-        taken = page.locator(".mw-play").screenshot()
-    page.close()
+
+
+def _save(taken: bytes, file: Path) -> None:
+    """Write a picture with few colours."""
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
     with_few = picture.quantize(palette=palette(picture), dither=Image.Dither.NONE)
-    with_few.save(STILLS / f"{name}.png", optimize=True)
+    with_few.save(file, optimize=True)
 
 
 def pictures(notebook: NotebookPage) -> None:

@@ -26,6 +26,15 @@ const NEEDS = [
   ["canvas", () => Boolean(document.createElement("canvas").getContext?.("2d")), "draws the pictures"],
 ];
 
+/** What the page holds for its part. @returns {Promise<any>} */
+async function content() {
+  try {
+    return await unpack(place("live-data").textContent ?? "");
+  } catch {
+    throw new Error("the page’s data are missing or damaged, so load it again");
+  }
+}
+
 /**
  * Shows the part in place of its still. No kernel and no other file is asked for anything.
  * @param {(content: any, el: HTMLElement) => void} show
@@ -37,15 +46,15 @@ export async function start(show) {
   });
   try {
     for (const [name, there, why] of NEEDS) {
-      if (!there()) throw new Error(`it has no ${name}, which ${why}`);
+      if (!there()) throw new Error(`this browser has no ${name}, which ${why}, so open the page in a current Firefox, Chrome, Edge or Safari`);
     }
-    show(await unpack(place("live-data").textContent ?? ""), place("live"));
+    show(await content(), place("live"));
     document.body.dataset.ready = "true";
     performance.mark("live-ready");
   } catch (error) {
     place("live-still").hidden = false;
     place("live").replaceChildren();
     const reason = error instanceof Error ? error.message : String(error);
-    warn(`Nothing moves in this browser: ${reason}. Open the page in a current Firefox, Chrome, Edge or Safari. The numbers below are right.`);
+    warn(`Nothing moves: ${reason}. The numbers below are right.`);
   }
 }

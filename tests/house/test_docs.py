@@ -75,6 +75,21 @@ def test_the_site_opens_from_disk_and_asks_nobody(chromium, site, scheme):
     assert wrong == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("question", "there"), [(9, True), (22, False)])
+def test_a_link_to_a_question_leads_there_or_to_the_lesson(chromium, site, question, there):
+    page = chromium.new_page(viewport={"width": 960, "height": 780})
+    page.goto(f"{(site / 'worksheet.html').as_uri()}#question-{question}")
+    page.wait_for_load_state()
+    target = page.locator(f"#question-{question}" if there else "h1").first
+    page.wait_for_function(
+        "(one) => { const { top } = one.getBoundingClientRect(); return top >= 0 && top < 780; }",
+        arg=target.element_handle(),
+    )
+    assert (page.evaluate("scrollY") > 0) == there
+    page.close()
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "pycon")], ids=lambda p: p.stem)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -338,15 +338,28 @@ def test_without_scripts_a_still_and_a_table_stand_in(chromium, site, name):
         assert any(re.search(rf"flagged at τ = 0\s+{point.flagged}\b", row) for row in rows)
 
 
+# Something happens to the page's data before its script runs.
+LOST = """new MutationObserver((_, observer) => {
+    const data = document.getElementById('live-data');
+    if (data === null || document.querySelector('#live-data ~ *') === null) return;
+    observer.disconnect();
+    data.%s;
+}).observe(document, { childList: true, subtree: true });"""
+
+
 @pytest.mark.parametrize("name", ["index", "live/watch"])
 @pytest.mark.parametrize(
     ("before", "what"),
     [
-        ("HTMLCanvasElement.prototype.getContext = () => null;", "it has no canvas"),
-        ("delete window.DecompressionStream;", "it has no DecompressionStream"),
+        ("HTMLCanvasElement.prototype.getContext = () => null;", "has no canvas"),
+        ("delete window.DecompressionStream;", "has no DecompressionStream"),
+        (LOST % "remove()", "data are missing"),
+        (LOST % "append('x')", "data are missing or damaged"),
     ],
 )
-def test_a_browser_that_cannot_show_it_says_so(chromium, site, before, what, name):
+def test_where_nothing_can_move_the_page_says_so_and_shows_its_still(
+    chromium, site, before, what, name
+):
     address = (site / f"{name}.html").as_uri()
     with opened(chromium, address, before=before, offline=True) as page:
         page.get_by_role("alert").filter(has_text=what).wait_for()

@@ -18,12 +18,9 @@ NOTEBOOKS = ROOT / "notebooks"
 MOST = {
     r"run_shadows\((\d+)\)": 4,
     r"make_mcqs\(n=(\d+), atypical=0\.05": 180,
-    r"make_mcqs\(n=(\d+), atypical=0,": 300,
-    r"load_digits\(\)\.take\(range\((\d+)": 900,
 }
 FEWER = {
     "load_digits(canaries=0.05": "load_digits().take(range(500)).with_canaries(25",
-    "for eta in (4, 6, 8, 10)": "for eta in (4, 10)",
 }
 FEW_OF_A_CLASS = "samples, so their scores are inaccurate"
 # A worker process imports torch and the model again; the quickstart's test has such processes.

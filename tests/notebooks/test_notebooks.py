@@ -1,7 +1,8 @@
-"""The notebooks run from top to bottom without a warning, and none is forgotten."""
+"""The notebooks show what came out, run without a warning, and none is forgotten."""
 
 import re
 
+import nbformat
 import pytest
 
 from tests.notebooks.running import FEWER, MOST, NOTEBOOKS, check_notebook
@@ -9,18 +10,34 @@ from tests.notebooks.running import FEWER, MOST, NOTEBOOKS, check_notebook
 # tests/browser/test_quickstart.py and tests/teaching/test_lesson.py run these.
 ELSEWHERE = ("01_quickstart", "05_teaching")
 HERE = (
-    "02_llm_mcq",
+    "02_language_model",
     "03_cifar10",
     "04_find_and_fix",
-    "06_choosing_tau",
-    "07_text_and_tables",
-    "08_which_score",
-    "09_out_of_fold",
+    "06_which_score_and_tau",
+    "07_wrong_labels",
 )
+LARGEST = 400_000  # bytes
+STATIC = {"text/plain", "text/html", "image/svg+xml", "image/png"}
+PRIVATE = re.compile(r"/(home|root|tmp|Users|work)/|[A-Z]:\\\\Users|localhost")
 
 
 def test_every_notebook_is_run():
     assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted((*ELSEWHERE, *HERE))
+
+
+@pytest.mark.parametrize("name", sorted((*ELSEWHERE, *HERE)))
+def test_it_shows_what_came_out_and_a_picture_first(name):
+    """Without a kernel, as a reader on a web page of the repository sees it."""
+    text = (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8")
+    assert len(text.encode()) < LARGEST
+    cells = [cell for cell in nbformat.reads(text, 4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
+    outputs = [output for cell in cells for output in cell.outputs]
+    shown = [output.data for output in outputs if output.output_type != "stream"]
+    assert all(output.output_type != "error" for output in outputs)
+    assert all(set(data) <= STATIC for data in shown)
+    assert "image/" in str(cells[0].outputs[-1].data)
+    assert not PRIVATE.search("".join(map(str, outputs)))
 
 
 def test_what_the_tests_shorten_is_there():

@@ -98,7 +98,6 @@ def test_the_four_playgrounds(notebook):
     the_cloud(notebook)
     cloud_and_both_sliders_are_on_one_screen(notebook)
     the_gaps(notebook)
-    the_axis_zooms_in(notebook)
     the_mixture(notebook)
     every_canvas_follows_the_theme(notebook)
     look(notebook)
@@ -106,7 +105,7 @@ def test_the_four_playgrounds(notebook):
 
 def the_first_pictures(notebook):
     """They have the theme's colours, although a view is built before it is on the page."""
-    for plot, name in (("growth", "--mw-accent"), ("gaps", "--mw-in"), ("histogram", "--mw-risk")):
+    for plot, name in (("growth", "--mw-accent"), ("rows", "--mw-in"), ("histogram", "--mw-risk")):
         coloured(notebook.page, plot, name)
 
 
@@ -209,24 +208,19 @@ def every_canvas_follows_the_theme(notebook):
     )
 
 
-def the_axis_zooms_in(notebook):
-    """On the re-draws of 128 models; those of 4 models need a wide one."""
-    view = notebook.page.locator(".mw-play-lira").element_handle()
-    for models, narrow in ((128, True), (4, False)):
-        notebook.python(f"lira.set_trait('n_shadows', {models})")
-        notebook.page.wait_for_function(
-            "([view, narrow]) => (Number(view.dataset.range) < 12) === narrow", arg=[view, narrow]
-        )
-
-
 def the_gaps(notebook):
+    """Two rows of models and one question come first; the answer brings everything else."""
     page = notebook.page
-    gaps = page.locator(".mw-plot-gaps")
+    view = page.locator(".mw-play-lira")
+    assert view.locator("canvas").count() == 1
+    assert "6.5" in view.locator("canvas").get_attribute("aria-label")
+    assert view.locator(".mw-fact, .mw-slide").count() == 0
+    view.get_by_role("button", name="Yes").press("Enter")
+    gaps = view.locator(".mw-plot-gaps")
     gaps.scroll_into_view_if_needed()
     width = gaps.bounding_box()["width"]
     drag(page, gaps, (0.5 * width, 80), (0.6 * width, 90))
     eventually(notebook, "lira.target_gap != 6.5")
-    view = page.locator(".mw-play-lira")
     agree(notebook, "lira", "log-lira", "lira.log_lira", rel=1e-6)
     view.get_by_role("radio", name="shrunk").click()
     eventually(notebook, "lira.variance == 'shrunk'")

@@ -62,6 +62,7 @@ import {
 /**
  * @typedef {object} Parts  what changes on the page, plots apart
  * @property {import("./kit.js").Sliders<typeof SLID[number]>} slides
+ * @property {HTMLElement[]} all  what follows the answer
  * @property {ReturnType<typeof segments>} choice
  * @property {Tile} result
  * @property {Tile} truth
@@ -78,17 +79,15 @@ const FEW =
   "Fewer than 8 models on a side: a variance of the sample’s own is unreliable here. “shrunk” borrows from the other samples.";
 const LOW = -5;
 const HIGH = 14;
-const KNEE = 3; // of the wide axis of log-LiRA: even below, logarithmic beyond
+const KNEE = 3; // of the axis of log-LiRA: even below, logarithmic beyond
 const STRIP = [-40, 400]; // what lies beyond is drawn at the edge
 const TICKS = [-30, -10, 0, 4, 10, 30, 100, 300];
-const NARROW = 24; // up to this range of log-LiRA the axis is even
+const squeezed = (/** @type {number} */ ratio) => Math.asinh(ratio / KNEE);
 const ABOUT = {
   name: "lira",
   title: "LiRA: was this sample in the training set?",
   words:
-    "Shadow models that trained on a sample give its label a larger logit gap than those that did not. A Gaussian is " +
-    "fitted to each side. Log-LiRA compares the density of the audited model’s gap under both. From η = 4 on the " +
-    "sample counts as memorised. But both Gaussians are estimated from few models.",
+    "Shadow models that trained on a sample are surer of its label than those that did not: they give it a larger logit gap.",
   tries: [
     "Press “Other shadow models” with 8 of them: the answer flips although nothing about the sample changed.",
     "Raise the number of models: the re-draws of “per-sample” and “shrunk” come closer to the result of infinitely many models, the long line.",
@@ -170,10 +169,10 @@ class LiRAView extends Playground {
    */
   constructor(model, el) {
     super(model, el, ABOUT);
+    this.rows = new Plot("rows", 120, { left: 48, right: 14, top: 8, bottom: 92 });
     this.gaps = new Plot("gaps", 286, { left: 48, right: 14, top: 30, bottom: 84 });
     this.ratio = new Plot("ratio", 180, { left: 48, right: 14, top: 12, bottom: 38 });
     this.strip = new Plot("strip", 340, { left: 92, right: 16, top: 26, bottom: 40 });
-    this.plots = [this.gaps, this.ratio, this.strip];
     this.sliding = false;
     /** @type {Settings} */
     this.now = this.traits(SETTINGS);
@@ -181,6 +180,8 @@ class LiRAView extends Playground {
     this.standard = standardOf(this.now.seed, this.counts, null);
     this.shadows = shadowsOf(this.standard, this.now, this.given);
     this.parts = this.compose();
+    this.plots = [this.rows]; // until the question is answered
+    this.body.append(this.asked());
     this.showControls();
     for (const name of HEARD) this.onTrait(name, () => this.hear());
     for (const plot of [this.gaps, this.ratio]) {
@@ -248,8 +249,35 @@ class LiRAView extends Playground {
     const truth = tile("with infinitely many models");
     const flips = tile("re-draws that say memorised", "with the chosen variance");
     right.append(facts("Results", [result, truth, flips]));
-    this.body.append(above, slides.element, below, right); // on a phone in this order: the sliders move the plots beside them
-    return { slides, choice, result, truth, flips };
+    const all = [above, slides.element, below, right]; // on a phone in this order: the sliders move the plots beside them
+    return { all, slides, choice, result, truth, flips };
+  }
+
+  /** The question that comes before everything else, with both rows of models. */
+  asked() {
+    const answers = ["Yes", "No"].map((word) => button(word, "", () => this.answer(word)));
+    const question = html("p", { class: "mw-verdict" }, "Did the audited model train on this sample?");
+    const key = legend([["●", "in", "models that trained on a sample"], ["□", "out", "models that did not"], ["│", "fg", "the audited model"]]);
+    return html("div", { class: "mw-panel mw-span" }, this.rows.canvas, key, question, html("div", { class: "mw-row" }, ...answers));
+  }
+
+  /** @param {string} word  yes or no */
+  answer(word) {
+    const [value, eta] = besideText(this.judged.value, this.now.eta);
+    const words =
+      `You said ${word.toLowerCase()}. A Gaussian is fitted to each row. Log-LiRA compares both at the line: it is ${value}. ` +
+      `From η = ${eta} on the sample counts as memorised. But both Gaussians come from few models.`;
+    const answer = html("p", { class: "mw-play-answer mw-span", tabindex: -1 }, words);
+    this.plots = [this.gaps, this.ratio, this.strip];
+    this.body.replaceChildren(answer, ...this.parts.all);
+    answer.focus();
+    for (const plot of this.plots) plot.fit();
+    this.later();
+    this.say();
+  }
+
+  get answered() {
+    return this.plots[0] !== this.rows;
   }
 
   /* ------------------------------------------------------------ what changes */
@@ -334,7 +362,9 @@ class LiRAView extends Playground {
     const verdict = value >= this.now.eta ? "memorised" : "not memorised";
     const [shown, eta] = besideText(value, this.now.eta);
     const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${shown}, ${verdict} at η = ${eta}.`;
-    this.speak(words);
+    if (this.answered) this.speak(words);
+    const ends = [inside, outside].map((gaps) => `${fixedText(Math.min(...gaps), 1)} to ${fixedText(Math.max(...gaps), 1)}`);
+    this.rows.canvas.setAttribute("aria-label", `Logit gaps of the models that trained on the sample: ${ends[0]}. Of the others: ${ends[1]}. Of the audited model: ${fixedText(this.now.target_gap, 1)}.`);
     this.gaps.canvas.setAttribute("aria-label", `Gaps of the shadow models on both sides. ${words}`);
     this.ratio.canvas.setAttribute("aria-label", `Log-LiRA of every gap. ${words}`);
     this.strip.canvas.setAttribute("aria-label", `Log-LiRA under 200 re-draws. ${words}`);
@@ -343,6 +373,10 @@ class LiRAView extends Playground {
   /* ------------------------------------------------------------ what is shown */
 
   draw() {
+    if (!this.answered) {
+      this.drawRows();
+      return;
+    }
     const { eta, variance } = this.now;
     if (!this.sliding && this.dragging) this.parts.slides.show(this.now);
     const { value, error, truth, limits, redraws } = this.judged;
@@ -357,6 +391,16 @@ class LiRAView extends Playground {
     this.parts.flips.show(shareText(flips), flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind");
     if (this.heard) this.hint.textContent = variance === "per-sample" && Math.min(...this.counts) < FEWEST ? FEW : "";
     this.root.dataset.logLira = String(value);
+  }
+
+  drawRows() {
+    const plot = this.rows;
+    plot.begin(this.palette);
+    const { left, right, bottom } = plot.frame;
+    const x = linear(LOW, HIGH, left, right);
+    drawSides(plot, x, ...this.shadows.gaps);
+    const at = x.at(this.now.target_gap);
+    plot.line([[at, bottom - 14], [at, bottom + 44]], "fg", 2);
   }
 
   drawGaps() {
@@ -424,7 +468,8 @@ class LiRAView extends Playground {
     const plot = this.strip;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { at, drawAxis } = this.axisOfStrip([value, truth, pooled, this.now.eta], values.flat());
+    const x = linear(squeezed(STRIP[0]), squeezed(STRIP[1]), left, right);
+    const at = (/** @type {number} */ ratio) => x.clip(squeezed(ratio));
     const eta = at(this.now.eta);
     plot.area([[eta, top], [right, top], [right, bottom], [eta, bottom]], "risk", 0.09);
     const row = (bottom - top) / VARIANCES.length;
@@ -456,33 +501,8 @@ class LiRAView extends Playground {
     const middle = top + (VARIANCES.indexOf(this.now.variance) + 0.5) * row;
     const px = at(value);
     plot.polygon([[px, middle - 10], [px + 8, middle], [px, middle + 10], [px - 8, middle]], "accent", "bg", 2);
-    drawAxis();
-  }
-
-  /**
-   * Axis of the re-draws: even and near where they lie close together, squeezed where they don't.
-   * @param {number[]} always  values that are on it
-   * @param {number[]} redraws
-   */
-  axisOfStrip(always, redraws) {
-    const { strip: plot } = this;
-    const { left, right } = plot.frame;
-    const sorted = Float64Array.from(redraws).sort();
-    const place = (/** @type {number} */ share) => sorted[Math.round(share * (sorted.length - 1))];
-    const low = 2 * Math.floor(Math.min(place(0.005), ...always) / 2);
-    const high = 2 * Math.ceil(Math.max(place(0.995), ...always) / 2);
-    this.root.dataset.range = String(high - low);
-    if (high - low <= NARROW) {
-      const x = linear(low, high, left, right);
-      return { at: x.clip, drawAxis: () => plot.lowerAxis(x, "log-LiRA") };
-    }
-    const squeeze = (/** @type {number} */ ratio) => Math.asinh(ratio / KNEE);
-    const x = linear(squeeze(STRIP[0]), squeeze(STRIP[1]), left, right);
     const say = (/** @type {number} */ tick) => tickText(Math.round(KNEE * Math.sinh(tick)));
-    return {
-      at: (/** @type {number} */ ratio) => x.clip(squeeze(ratio)),
-      drawAxis: () => plot.lowerAxis(x, "log-LiRA (logarithmic beyond ±3)", { ticks: TICKS.map(squeeze), say }),
-    };
+    plot.lowerAxis(x, "log-LiRA (logarithmic beyond ±3)", { ticks: TICKS.map(squeezed), say });
   }
 }
 

@@ -1,0 +1,86 @@
+"""Run the notebooks, and store what their cells show.
+
+``python -m scripts.notebooks`` runs all of them, each in an empty folder, and
+``python -m scripts.notebooks 05_teaching`` the ones that are named. A widget is stored as the
+picture that stands in for it without a kernel, and a progress bar not at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+from scripts.live import PLAYGROUNDS
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = ROOT / "notebooks"
+STILLS = ROOT / "docs" / "_static" / "stills"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+STATIC = ("text/plain", "text/html", "image/svg+xml")
+LONGEST = 1200  # seconds that a cell may take
+
+
+def main() -> int:
+    """Store the notebooks that are named, or all of them."""
+    for name in sys.argv[1:] or sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")):
+        started = time.monotonic()
+        file = NOTEBOOKS / f"{name}.ipynb"
+        nbformat.write(executed(nbformat.read(file, as_version=4)), file)
+        seconds, size = time.monotonic() - started, file.stat().st_size / 1000
+        print(f"{file.name}: {seconds:.0f} s, {size:.0f} KB")
+    return 0
+
+
+def executed(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Run a notebook in an empty folder, and leave what is seen without a kernel."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=LONGEST, resources=place, coalesce_streams=True).execute()
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [shown for output in cell.outputs if (shown := static(output))]
+    return notebook
+
+
+def static(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
+    """Return what of an output is seen without a kernel; None for a progress bar.
+
+    Raises
+    ------
+    RuntimeError
+        If the output is a warning: no notebook is to show one.
+    """
+    if output.output_type == "stream":
+        if output.name == "stderr":
+            raise RuntimeError(f"a cell warns: {output.text}")
+        return output
+    data = output.data
+    still = picture_of(data["text/plain"]) if WIDGET in data else {}
+    if WIDGET in data and "text/html" not in data and not still:
+        return None
+    output.data = still or {kind: data[kind] for kind in STATIC if kind in data}
+    output.metadata = {}
+    return output
+
+
+def picture_of(text: str) -> dict[str, Any]:
+    """Return the still of the playground that an output's text names."""
+    for name, playground in PLAYGROUNDS.items():
+        if text.startswith(playground):
+            picture = (STILLS / f"{name}.png").read_bytes()
+            return {"image/png": base64.b64encode(picture).decode(), "text/plain": playground}
+    return {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

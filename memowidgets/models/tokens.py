@@ -73,7 +73,7 @@ class Tokens:
 
 
 def check_lengths(
-    lengths: NDArray[np.int64], longest: int | None, what: str, ids: Sequence[str], advice: str
+    lengths: NDArray[np.int64], longest: int | None, what: str, ids: NDArray[np.str_], advice: str
 ) -> None:
     """Raise for a text with more tokens than a model reads, or with none.
 
@@ -85,7 +85,7 @@ def check_lengths(
         Largest number of tokens that the model reads. None if there is no limit.
     what : str
         What the texts are, for messages.
-    ids : sequence of str
+    ids : array of str
         Names of the samples, for messages.
     advice : str
         What to do about longer texts.
@@ -106,7 +106,7 @@ def reply_tokens(
     tokenizer: Any,
     prompts: Sequence[str],
     replies: Sequence[Sequence[str]],
-    ids: Sequence[str],
+    ids: NDArray[np.str_],
     advice: str,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return the tokens of each prompt, and the one that each of its replies adds to it.

@@ -15,7 +15,6 @@ from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import Tokens, check_lengths, reply_tokens, word_tokenizer
 from memowidgets.models.transformer import FINE_TUNED, TokenModel
-from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     import os
@@ -195,20 +194,16 @@ class CausalLM(TokenModel):
         questions = _questions(data)
         prompts = list(questions.prompts())
         replies = [questions.replies(i) for i in range(len(questions))]
-
-        def name_of(i: int) -> str:
-            return quoted(data.ids[i])
-
         available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
         options = np.zeros(available.shape, dtype=np.int64)
         ids: list[NDArray[np.int64]] = []
         advice = _ADVICE[questions.reply]
-        for prompt, added in reply_tokens(self._reader, prompts, replies, name_of, advice):
+        for prompt, added in reply_tokens(self._reader, prompts, replies, data.ids, advice):
             options[len(ids), : len(added)] = added
             ids.append(prompt)
         lengths = np.array(list(map(len, ids)))
         advice = "raise max_length or leave them out"
-        check_lengths(lengths, self._max_length, "prompt", name_of, advice)
+        check_lengths(lengths, self._max_length, "prompt", data.ids, advice)
         answers = {"options": options, "available": available}
         return Tokens(ids, lengths, self._padding, ends_together=True, answers=answers)
 

@@ -8,9 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-GROUPS = 3
-"""Number of groups of blocks in a wide residual network."""
-
 _FIRST = 16  # channels of its first convolution
 
 
@@ -44,7 +41,7 @@ def wide_resnet(channels: int, blocks: int, width: int, n_classes: int) -> nn.Mo
     parts: list[tuple[str, nn.Module]] = [
         ("conv", nn.Conv2d(channels, inputs, 3, padding=1, bias=False))
     ]
-    for number in range(1, GROUPS + 1):
+    for number in (1, 2, 3):
         outputs = _FIRST * width * 2 ** (number - 1)
         stride = 1 if number == 1 else 2
         group = [Block(inputs, outputs, stride)]

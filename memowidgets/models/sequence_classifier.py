@@ -25,7 +25,6 @@ from memowidgets.models.heads import (
 from memowidgets.models.lora import LoRA
 from memowidgets.models.tokens import Tokens, check_lengths, padding_token, tokenizer_of_words
 from memowidgets.models.transformer import CLASSIFIER, TokenModel
-from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     import os
@@ -321,7 +320,7 @@ class SequenceClassifier(TokenModel):
         if n_cut:
             encoded = self._encode(data, truncation=True, max_length=longest)
         lengths, advice = np.array(list(map(len, encoded))), "pass truncate=True to cut them"
-        check_lengths(lengths, longest, "text", lambda i: quoted(data.ids[i]), advice)
+        check_lengths(lengths, longest, "text", data.ids, advice)
         ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded]
         return Tokens(ids, lengths, self._padding), n_cut
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
@@ -73,11 +73,7 @@ class Tokens:
 
 
 def check_lengths(
-    lengths: NDArray[np.int64],
-    longest: int | None,
-    what: str,
-    name_of: Callable[[int], str],
-    advice: str,
+    lengths: NDArray[np.int64], longest: int | None, what: str, ids: NDArray[np.str_], advice: str
 ) -> None:
     """Raise for a text with more tokens than a model reads, or with none.
 
@@ -89,8 +85,8 @@ def check_lengths(
         Largest number of tokens that the model reads. None if there is no limit.
     what : str
         What the texts are, for messages.
-    name_of : callable
-        Function from a position to the name of a sample, for messages.
+    ids : array of str
+        Names of the samples, for messages.
     advice : str
         What to do about longer texts.
     """
@@ -99,10 +95,10 @@ def check_lengths(
         first = int(np.argmax(long))
         raise ValueError(
             f"{int(long.sum())} {what}s are longer than the {longest} tokens that the model reads, "
-            f"the first is {name_of(first)} with {lengths[first]}; {advice}"
+            f"the first is {quoted(ids[first])} with {lengths[first]}; {advice}"
         )
     if lengths.min() == 0:
-        empty = name_of(int(np.argmin(lengths)))
+        empty = quoted(ids[int(np.argmin(lengths))])
         raise ValueError(f"the {what} of {empty} has no token; leave it out")
 
 
@@ -110,7 +106,7 @@ def reply_tokens(
     tokenizer: Any,
     prompts: Sequence[str],
     replies: Sequence[Sequence[str]],
-    name_of: Callable[[int], str],
+    ids: NDArray[np.str_],
     advice: str,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return the tokens of each prompt, and the one that each of its replies adds to it.
@@ -121,13 +117,13 @@ def reply_tokens(
     ------
     ValueError
         If a reply adds more than one token, the same as another, or one that is not known.
-        `name_of` and `advice` are as for `tokens_of`.
+        `ids` and `advice` are as for `check_lengths`.
     """
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     texts = [prompt + reply for prompt, own in zip(prompts, replies, strict=True) for reply in own]
     encoded = iter(tokenizer(texts)["input_ids"])
     for i, own in enumerate(replies):
-        found = []
+        names, found = listed(map(quoted, own)), []
         for tokens in islice(encoded, len(own)):
             while tokens and tokens[-1] in special:  # what ends a text
                 tokens.pop()
@@ -139,12 +135,10 @@ def reply_tokens(
             numbers = ", ".join(str(len(tokens)) for tokens in added)
             raise ValueError(
                 "an audit needs one token an option, and another one for each. After the prompt "
-                f"of {name_of(i)} the options {listed(map(quoted, own))} add {numbers} tokens; "
-                f"{advice}"
+                f"of {quoted(ids[i])} the options {names} add {numbers} tokens; {advice}"
             )
         if [tokenizer.unk_token_id] in added:
-            unknown = quoted(own[added.index([tokenizer.unk_token_id])])
-            raise ValueError(f"this tokenizer does not know the option {unknown}; {advice}")
+            raise ValueError(f"this tokenizer does not know all of the options {names}; {advice}")
         yield np.array(shared, dtype=np.int64), np.array(added, dtype=np.int64)[:, 0]
 
 

@@ -115,7 +115,6 @@ class TorchClassifier(ImageModel):
         "augment": "none",
     }
 
-    version: str | None = None
     forward_batch: int = 256
     less_memory: ClassVar[str] = "; pass pool=4 to the model, or fewer layers="
 
@@ -237,11 +236,10 @@ class TorchClassifier(ImageModel):
 
     def _try(self, module: nn.Module, data: Dataset) -> None:
         """Run two blank samples, which initialises lazy layers, and check what comes out."""
-        names, n_classes = self.layer_names(module), len(data.class_names)
+        n_classes = len(data.class_names)
         what = "row" if isinstance(data, TableDataset) else "image"
         try:
-            with self.captured(module) as kept:
-                logits = logits_of(_blank(module, data, 2))
+            logits = logits_of(_blank(module, data, 2))
         except Exception as error:
             raise ValueError(
                 f"the module cannot take {what}s of shape {_input_shape(data)}: "
@@ -254,7 +252,9 @@ class TorchClassifier(ImageModel):
                 f"data have {n_classes} classes, so it must return {(2, n_classes)}; use the "
                 "number of classes that make_module is called with"
             )
-        silent = [quoted(name) for name in names if name not in kept]
+        with self.captured(module) as kept:
+            _blank(module, data, 2)
+        silent = [quoted(name) for name in self.layer_names(module) if name not in kept]
         if silent:
             raise ValueError(
                 f"the forward pass does not run {listed(silent)}, or they return no tensor; with "

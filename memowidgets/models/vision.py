@@ -193,6 +193,7 @@ class WideResNet(ImageModel):
         self.depth = whole_number("depth", depth, 10, _DEEPEST)
         if (self.depth - 4) % 6:
             raise ValueError(f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}")
+        self._blocks = (self.depth - 4) // 6  # in each group
         self.width = whole_number("width, a factor on the channels,", width, 1, _WIDEST_FACTOR)
         self.pool = pooling(pool)
         if type(self) is WideResNet:  # a subclass cannot be made again from a run
@@ -214,20 +215,13 @@ class WideResNet(ImageModel):
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:  # noqa: ARG002 - always these
         """Return the names of the layers whose output is a representation, first to last."""
-        from memowidgets.models.networks import GROUPS
-
         halves = [
             f"group{group}.block{block}{part}"
-            for group in range(1, GROUPS + 1)
+            for group in (1, 2, 3)
             for block in range(1, self._blocks + 1)
             for part in (".conv1", "")
         ]
         return ("conv", *halves, "last", "features")
-
-    @property
-    def _blocks(self) -> int:
-        """Number of blocks in each group."""
-        return (self.depth - 4) // 6
 
 
 def pooling(pool: Any) -> str | int | None:

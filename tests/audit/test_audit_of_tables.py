@@ -156,7 +156,7 @@ def test_what_does_not_fit_a_table_is_said(data):
     with pytest.raises(TypeError, match="reads ImageDataset or TableDataset, not TextDataset"):
         model.check_data(texts)
     wrong = mw.models.TorchClassifier(lambda n: nn.Linear(7, n), version="1")
-    with pytest.raises(ValueError, match=r"cannot take a row of shape \(1\d,\)"):
+    with pytest.raises(ValueError, match=r"cannot take rows of shape \(1\d,\)"):
         wrong.build(data.fitted(range(300)))
     with pytest.raises(ValueError, match="rows of a table cannot be augmented"):
         model.augmented(nn.Linear(2, 2).weight, "flip")

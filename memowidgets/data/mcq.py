@@ -289,7 +289,7 @@ class MCQDataset(Dataset):
         Returns
         -------
         MCQDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+            Its `source` names the file.
 
         Raises
         ------
@@ -358,7 +358,7 @@ class MCQDataset(Dataset):
         Returns
         -------
         MCQDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+            Its `source` names the file.
 
         Raises
         ------

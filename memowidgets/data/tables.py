@@ -221,7 +221,7 @@ class TableDataset(Dataset):
         Returns
         -------
         TableDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+            Its `source` names the file.
 
         Raises
         ------
@@ -268,7 +268,7 @@ class TableDataset(Dataset):
         Returns
         -------
         TableDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+            Its `source` names the file.
 
         Raises
         ------

@@ -133,7 +133,7 @@ class TextDataset(Dataset):
         Returns
         -------
         TextDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+            Its `source` names the file.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class TextDataset(Dataset):
         Returns
         -------
         TextDataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+            Its `source` names the file.
 
         Raises
         ------

@@ -186,7 +186,8 @@ def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tm
     scores = audit.score("psmi", checkpoint="final")
     assert np.isfinite(scores).all()
     assert audit.layers == ("2", "3")  # the last kept one, and the trained one
-    opened = mw.Audit.open(path, data=data, model=tmp_path / "model")
+    again = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
+    opened = mw.Audit.open(path, data=data, model=again)
     np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
     opened.run_shadows(5)
     assert opened.n_shadows == 5

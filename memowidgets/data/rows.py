@@ -423,7 +423,7 @@ class FileDataset(Dataset):
         Returns
         -------
         Dataset
-            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+            Its `source` names the file.
 
         Raises
         ------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -82,23 +80,6 @@ def test_the_run_directory_has_no_text_of_a_row(finished):
     stored = [path.read_bytes() for path in Path(finished.path).rglob("*") if path.is_file()]
     for text in (b"rare 1", b"large", b"mean texture"):
         assert not any(text in content for content in stored)
-
-
-def test_a_file_is_read_again_by_its_path(tmp_path):
-    path = tmp_path / "patients.csv"
-    frame().dropna().to_csv(path, index=False)
-    data = mw.data.TableDataset.from_csv(path, label="outcome")
-    audit = audited(
-        tmp_path / "run", data, training=mw.TrainingConfig(epochs=1, precision="float32")
-    )
-    audit.train()
-    assert (
-        json.loads((Path(audit.path) / "manifest.json").read_text())["data"]["source"]
-        == data.source
-    )
-    moved = shutil.move(path, tmp_path / "elsewhere.csv")
-    again = mw.Audit.open(audit.path, data=moved, model=audit.run.model)
-    np.testing.assert_array_equal(again.data.encoded(), audit.data.encoded())
 
 
 def test_a_fork_fits_an_encoding_of_its_own_and_starts_from_scratch(finished, tmp_path):

@@ -143,13 +143,14 @@ def test_a_run_has_shadow_models_and_scores_and_is_opened_again(data, tmp_path):
     audit.run_shadows(4, Inline())
     assert np.isfinite(audit.log_lira(variance="global")).all()
     scores = audit.score("psmi", checkpoint="final")
-    opened = mw.Audit.open(path, data=data, model=folder)
+    load = mw.models.ImageClassifier.from_pretrained
+    opened = mw.Audit.open(path, data=data, model=load(folder))
     np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
     opened.run_shadows(5, Inline())
     assert opened.n_shadows == 5
     processor(image_mean=[0.1, 0.1, 0.1]).save_pretrained(folder)
     with pytest.raises(ValueError, match="the image processor differs"):
-        mw.Audit.open(path, data=data, model=folder)
+        mw.Audit.open(path, data=data, model=load(folder))
 
 
 def test_a_run_is_of_its_weights_running_means_and_processor(data):

@@ -72,10 +72,3 @@ def test_too_little_memory_is_said_before_anything_is_loaded(folder, data, monke
         return
     with pytest.raises(MemoryError, match=r"needs 0\.0 GB of main memory in float32.*free"):
         model.build(data)
-
-
-def test_the_dtype_comes_back_when_a_run_is_opened(folder, data, tmp_path):
-    model = mw.models.CausalLM.from_pretrained(folder, dtype="float32")
-    mw.Audit(model, data, path=tmp_path / "run")
-    again = mw.Audit.open(tmp_path / "run", data=data, model=folder)
-    assert again.run.model.settings() == model.settings()

@@ -163,6 +163,28 @@ def train_one_step(model, module, data):
     optimizer.step()
 
 
+def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tmp_path):
+    raw = tiny("gpt2", len(tokenizer))
+    raw.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    lora = mw.models.LoRA(r=2, layers="top:1")
+    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
+    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
+    path = tmp_path / "run"
+    audit = mw.Audit(model, data, path=path, training=training, held_out=None)
+    audit.train()
+    audit.run_shadows(4, Inline())
+    assert np.isfinite(audit.log_lira(variance="global")).all()
+    scores = audit.score("psmi", checkpoint="final")
+    assert np.isfinite(scores).all()
+    assert audit.layers == ("2", "3")  # the last kept one, and the trained one
+    again = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
+    opened = mw.Audit.open(path, data=data, model=again)
+    np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
+    opened.run_shadows(5)
+    assert opened.n_shadows == 5
+
+
 def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):
     """Shadow models that train other weights than their target would give a wrong truth."""
     raw = tiny("bert", len(tokenizer))

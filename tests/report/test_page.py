@@ -100,7 +100,7 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
             for near in (np.nextafter(score, -np.inf), score, np.nextafter(score, np.inf)):
                 type_in(page, "τ", repr(float(near)))
                 assert counts(page) == expected(evaluation, float(near))
-        for rule, name in (("youden", "Youden"), ("tpr>=0.75", "finds 75 %")):
+        for rule, name in (("fpr<=0.01", "at most 1 % flagged only"), ("tpr>=0.75", "finds 75 %")):
             preset(page, name)
             chosen = evaluation.at(evaluation.threshold(rule))
             assert counts(page)["found"] == chosen.found

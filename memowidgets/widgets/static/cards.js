@@ -4,7 +4,6 @@ import { html, setAttributes } from "./dom.js";
 import { percent, whole } from "./numbers.js";
 
 /** @typedef {import("./messages.js").Item} Item */
-/** @typedef {import("./messages.js").Image} Image */
 /** @typedef {import("./messages.js").ValueShown} Value */
 
 const CONTROLS = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g;
@@ -52,25 +51,6 @@ function codePoint(character) {
  */
 export function letterOf(i) {
   return i < 26 ? String.fromCharCode(65 + i) : String(i + 1);
-}
-
-/**
- * How many screen pixels an image's pixel is wide: a whole number for small images, so that
- * all are alike.
- * @param {number} side  the longer side of the image
- * @param {number} room
- */
-export function zoomFor(side, room) {
-  return side > room ? room / side : Math.max(1, Math.floor(room / side));
-}
-
-/**
- * Returns how many times an image is enlarged.
- * @param {Image} image
- * @param {number} room  screen pixels for its longer side
- */
-export function enlargement({ height, width }, room) {
-  return zoomFor(Math.max(height, width), room);
 }
 
 /**
@@ -167,20 +147,6 @@ function decided(item) {
  */
 export function valuesText(found) {
   return nameText(found.map(({ name, value }) => `${name} ${value === "" ? "missing" : value}`).join(", "));
-}
-
-/**
- * Returns a short digest of an image's bytes, which tells whether a card still shows the same
- * image.
- * @param {Item} item
- * @param {Uint8Array} bytes
- */
-export function imageKey(item, bytes) {
-  if (!item.image) return "";
-  const { offset, height, width, channels } = item.image;
-  let sum = 0;
-  for (let i = offset; i < offset + height * width * channels; i++) sum = (sum * 31 + bytes[i]) | 0;
-  return `${height}x${width}x${channels}:${sum}`;
 }
 
 /* ------------------------------------------------------------ in full */

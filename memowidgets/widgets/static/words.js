@@ -8,8 +8,6 @@ export const NO_OTHERS = "Without samples that are known to be memorised, and ot
 export const NO_LAYER = "This score is the same at every layer";
 export const BEST = "best time to predict";
 export const LAST = "last layer";
-export const OTHER_CELL = "Waiting for the kernel: another cell is running, or it cannot be reached.";
-export const OURS = "Waiting for the kernel: it reads the numbers.";
 /** Where the ROC would be. */
 export const UNCHECKED = "Nobody has checked yet. Shadow models, trained on other halves of the data, say which of these samples are memorised, and draw the ROC here.";
 export const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";

@@ -337,7 +337,6 @@ class Inspection(AtThreshold):
             "position": position,
             "item": item,
             "place": {"number": int(place[0]) + 1, "total": len(found)} if len(place) else None,
-            "kept": self._log.kept,
             "more": self._detail is not None,
         }
         return reply, [bytes(pixels)] if pixels else []

@@ -89,15 +89,10 @@ class Undo(TypedDict):
 
 
 class Export(TypedDict):
-    """The flagged and the decided samples as a file; alone, an inspector has the decisions as CSV.
-
-    ``suffix`` is ".csv" or ".jsonl", and ``samples`` asks for what the samples contain too.
-    """
+    """The flagged and the decided samples as CSV; alone, an inspector has the decisions."""
 
     type: Literal["export"]
     request: NotRequired[str]
-    suffix: NotRequired[str]
-    samples: NotRequired[bool]
 
 
 class AskLogLira(TypedDict):

@@ -361,12 +361,8 @@ def test_the_export_is_that_of_the_source_for_what_is_shown(opened):
     dashboard, source = opened()
     dashboard.tau = 0.25
     reply = say(dashboard, "export", request="1")
-    assert (reply["content"], reply["done"]) == (f".csv,False\n{dashboard.metric},0.25\n", True)
+    assert (reply["content"], reply["done"]) == (f"{dashboard.metric},0.25\n", True)
     source.fail = "the samples are gone"
     reply = say(dashboard, "export", request="2")
     assert not reply["done"]
     assert "the samples are gone" in reply["text"]
-    source.fail = ""
-    reply = say(dashboard, "export", request="3", suffix=".jsonl", samples=True)
-    assert reply["file"] == "flagged.jsonl"
-    assert reply["content"].startswith(".jsonl,True\n")

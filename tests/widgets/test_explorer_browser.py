@@ -99,7 +99,7 @@ def test_all_by_keyboard(widget_page):
         assert outline != "none", f"no focus to be seen on {name}"
         reached.append(name)
         page.keyboard.press("Tab")
-    for name in ("τ", "memorised from log-LiRA η", "flag the lowest"):
+    for name in ("τ", "memorised from log-LiRA η", "share to flag, per cent"):
         assert name in reached
     assert any(name.startswith("threshold τ on PSMI") for name in reached)
     assert {"finds 75 %", "linear"} <= set(reached)

@@ -185,7 +185,7 @@ def test_a_note_is_kept_beside_the_decision(images):
     page = images.page
     page.locator(".mw-models").wait_for()
     page.locator(".mw-fold summary").click()
-    note = page.get_by_role("textbox", name="note (kept in decisions.csv)")
+    note = page.get_by_role("textbox", name="note")
     note.fill("=HYPERLINK(1) <b>ward 7</b>")
     note.press("Tab")
     said(page, "Note saved.")

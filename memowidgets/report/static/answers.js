@@ -35,7 +35,7 @@
 /** @typedef {{content: FromKernel, buffers: ArrayBuffer[]}} Answer */
 
 /** Nothing is decided here. */
-const NO_DECISIONS = { choices: [], refused: {}, classes: [], contents: "", undo: 0, decided: 0, problem: "" };
+const NO_DECISIONS = { choices: [], refused: {}, classes: [], undo: 0, decided: 0, problem: "" };
 const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
 
 export class Answers {
@@ -230,7 +230,6 @@ export class Answers {
         position: asked.position,
         item: items[0],
         place: at < 0 ? null : { number: at + 1, total: found.length },
-        kept: true,
         more: false,
       },
       buffers,

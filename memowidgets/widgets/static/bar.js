@@ -1,6 +1,6 @@
 /** The bar of the dashboard: what is audited, pickers, and the work with its Cancel. */
 
-import { html, KERNEL_GONE, listeners, root, setAttributes, tell, throttle, write } from "./dom.js";
+import { html, KERNEL_GONE, listeners, root, tell, throttle, write } from "./dom.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
 import { BEST, KERNEL_BUSY, LAST, NO_LAYER } from "./words.js";
@@ -81,16 +81,16 @@ export class Bar {
     this.what = html("span", { class: "mw-what" });
     this.left = html("span", { class: "mw-left" });
     const line = html("div", { class: "mw-work-line" }, this.what, this.left);
-    this.meterFill = html("div", { class: "mw-meter-fill" });
-    this.meter = html("div", { class: "mw-meter", role: "progressbar" }, this.meterFill);
-    setAttributes(this.meter, { "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "progress" });
+    this.meter = html("progress", { class: "mw-meter", "aria-label": "progress" });
     this.work = html("div", { class: "mw-work" }, line, this.meter);
     this.message = html("p", { class: "mw-message", role: "status" });
     this.early = html("p", { class: "mw-early", role: "alert", hidden: true });
     /** The menus, and "i". */
     this.tools = html("div", { class: "mw-row mw-tools" });
     this.share = new Share(model, this.ears);
-    this.tools.append(this.share.element);
+    const what = "the flagged samples and all that were decided on, with what is known of each, as CSV";
+    this.exporting = html("button", { type: "button", class: "mw-button mw-export", title: what, hidden: true }, "Export");
+    this.tools.append(this.exporting, this.share.element);
     const row = html("div", { class: "mw-row mw-bar-row" }, this.title, this.checkpoint, this.layer, this.metric, this.tools);
     this.working = html("div", { class: "mw-row mw-working" }, this.message, this.refresh, this.compute, this.work, this.cancel);
     this.root.append(row, this.working, this.early);
@@ -257,14 +257,11 @@ export class Bar {
 
   /** @param {import("./messages.js").Work} work */
   showWork(work) {
-    const share = work.total > 0 ? work.done / work.total : 0;
     const left = durationText(work.seconds_left);
     const steps = work.total > 0 ? ` ${work.done} of ${work.total}` : "";
-    this.what.textContent = `${work.what}${steps}`;
-    this.what.title = this.what.textContent;
+    this.what.textContent = this.what.title = `${work.what}${steps}`;
     this.left.textContent = left;
-    this.meterFill.style.width = `${(100 * share).toFixed(1)}%`;
-    this.meter.setAttribute("aria-valuenow", (100 * share).toFixed(0));
+    this.meter.value = work.total > 0 ? work.done / work.total : 0;
     this.meter.setAttribute("aria-valuetext", `${this.what.textContent} ${left}`);
   }
 

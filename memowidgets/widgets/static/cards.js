@@ -91,15 +91,15 @@ export function plain(tag, text, kind = "") {
 export function card(item, eta, image) {
   const element = html("li", { class: "mw-card", role: "option", tabindex: -1, "aria-selected": "false" });
   element.dataset.position = String(item.position);
-  element.dataset.status = item.status;
   element.title = `id ${nameText(item.id)}`;
-  const dot = html("span", { class: "mw-dot" });
   if (eta !== null && item.logLira !== null) {
     const memorized = item.logLira >= eta;
-    setAttributes(dot, { class: memorized ? "mw-dot mw-dot-full" : "mw-dot mw-dot-hollow", title: memorized ? "memorised" : "not memorised" });
-    dot.append(html("span", { class: "mw-spoken" }, memorized ? "memorised: " : "not memorised: "));
+    const kind = memorized ? "mw-dot mw-dot-full" : "mw-dot mw-dot-hollow";
+    const said = html("span", { class: "mw-spoken" }, memorized ? "memorised: " : "not memorised: ");
+    element.append(html("span", { class: kind, title: memorized ? "memorised" : "not memorised" }, said));
   }
-  element.append(dot, image ? picture(item, image) : line(item), classes(item), decided(item));
+  element.append(image ? picture(item, image) : line(item), classes(item));
+  if (item.decision in MADE || item.note !== "") element.append(decided(item));
   element.append(html("span", { class: "mw-mark", "aria-hidden": "true", title: "X, or Shift and a click: select several" }));
   return element;
 }
@@ -128,17 +128,12 @@ function classes(item) {
 }
 
 /**
- * The word of a decision, with its note where the pointer rests.
+ * The word of a decision, with its class and note where the pointer rests.
  * @param {Item} item
  */
-function decided(item) {
-  const { decision, note } = item;
-  const mark = html("span", { class: "mw-made" }, MADE[decision] ?? (note ? "note" : ""));
-  if (decision in MADE) mark.classList.add(`mw-made-${decision}`);
-  const to = decision === "relabel" ? ` as ${nameText(item.to)}` : "";
-  const what = decision in MADE ? `decided to ${decision}${to}` : "";
-  if (what || note) mark.title = [what, nameText(note)].filter(Boolean).join(": ");
-  return mark;
+function decided({ decision, note, to }) {
+  const title = [decision === "relabel" ? `as ${nameText(to)}` : "", nameText(note)].filter(Boolean).join(": ");
+  return html("span", { class: `mw-made mw-made-${decision}`, title: title || null }, MADE[decision] ?? "note");
 }
 
 /**

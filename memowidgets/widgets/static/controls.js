@@ -131,7 +131,6 @@ export class Rates {
     this.body = html("tbody");
     const head = html("tr", {}, ...["at τ", "", "95 % interval"].map((name) => html("th", { scope: "col" }, name)));
     this.element = html("table", { class: "mw-rates" }, html("thead", {}, head), this.body);
-    this.text = "";
   }
 
   /**
@@ -145,12 +144,10 @@ export class Rates {
       ["FPR, share of the others that are flagged", flaggedOnly / (n - memorized), clopperPearson(flaggedOnly, n - memorized)],
       ["precision, share of the flagged that are memorised", flagged > 0 ? found / flagged : null, clopperPearson(found, flagged)],
     ];
-    const texts = rows.map(([name, value, interval]) => [name, rateText(value), interval ? interval.map(rateText).join(" to ") : ""]);
-    const text = JSON.stringify(texts);
-    if (text === this.text) return;
-    this.text = text;
-    this.body.replaceChildren(...texts.map(([name, ...cells]) =>
-      html("tr", {}, html("th", { scope: "row" }, name), ...cells.map((cell) => html("td", {}, cell)))));
+    this.body.replaceChildren(...rows.map(([name, value, interval]) => {
+      const cells = [rateText(value), interval?.map(rateText).join(" to ") ?? ""].map((cell) => html("td", {}, cell));
+      return html("tr", {}, html("th", { scope: "row" }, name), ...cells);
+    }));
   }
 }
 
@@ -163,11 +160,8 @@ export class TauMenu {
     this.field = html("input", { type: "text", inputmode: "decimal", class: "mw-field", spellcheck: "false", autocomplete: "off" });
     setAttributes(this.field, { "aria-label": "τ", title: "Arrow keys move τ; with Shift, to the next score" });
     this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
-    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
-    setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
-    const help = "highest τ that flags at most this share of the samples";
-    this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag the lowest");
-    const most = html("span", { class: "mw-joined" }, this.flag, this.share, html("span", { class: "mw-unit" }, "%"));
+    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", class: "mw-share", "aria-label": "share to flag, per cent" });
+    const most = html("label", { class: "mw-labelled", title: "highest τ that flags at most this share of the samples" }, "flag the lowest", this.share, "%");
     this.element = menu("τ", html("label", { class: "mw-labelled" }, "τ =", this.field), this.axes.group, this.presets, most);
     this.element.classList.add("mw-tau-menu");
     this.text = /** @type {HTMLElement} */ (this.element.firstChild);

@@ -27,7 +27,8 @@ export default {
     const inspect = () => {
       if (inspector !== null || !model.get("_data").values) return;
       inspector = new Inspector(model, box, true);
-      bar.share.element.before(inspector.bar.exporting.element);
+      bar.exporting.hidden = false;
+      bar.exporting.addEventListener("click", () => inspector?.request({ type: "export" }));
     };
     model.on("change:_data", inspect);
     inspect();

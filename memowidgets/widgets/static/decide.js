@@ -1,7 +1,7 @@
 /** Decisions on the open sample, or on several that are selected: one row of buttons, and undo. */
 
 import { nameText, plain } from "./cards.js";
-import { html, menu, onEscape, write } from "./dom.js";
+import { html, onEscape, write } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
@@ -10,7 +10,7 @@ import { whole } from "./numbers.js";
  * @property {() => void} next  goes to the next sample without a decision
  * @property {() => Suggestion[]} suggested  classes that the chosen sample may better have
  * @property {() => void} undo
- * @property {(suffix: string, samples: boolean) => void} exportAll
+ * @property {() => void} exportAll  writes a file
  */
 
 /**
@@ -26,14 +26,6 @@ const KEYS = /** @type {Record<string, string>} */ ({
   anonymise: "A",
   remove: "R",
   undecided: "U",
-});
-
-const VERBS = /** @type {Record<string, string>} */ ({
-  relabel: "Relabel",
-  keep: "Keep",
-  anonymise: "Anonymise",
-  remove: "Remove",
-  undecided: "Undecided",
 });
 
 /**
@@ -96,33 +88,6 @@ class Relabelling {
   }
 }
 
-/** The dashboard's menu that writes a file of the flagged and the decided samples. */
-class Exporting {
-  /** @param {DecideActions["exportAll"]} choose */
-  constructor(choose) {
-    this.samples = html("input", { type: "checkbox" });
-    this.contents = html("span", {});
-    this.box = html("label", { class: "mw-check" }, this.samples, this.contents);
-    const what = "The flagged samples and all that were decided on, with what is known of each.";
-    const formats = [["CSV", ".csv"], ["JSON Lines", ".jsonl"]].map(([name, suffix]) => {
-      const button = html("button", { type: "button", class: "mw-button" }, name);
-      button.addEventListener("click", () => {
-        this.element.open = false;
-        choose(suffix, this.samples.checked && !this.box.hidden);
-      });
-      return button;
-    });
-    this.element = menu("Export ▾", html("p", {}, what), this.box, html("div", { class: "mw-row" }, ...formats));
-    this.element.classList.add("mw-export");
-  }
-
-  /** @param {string} contents  what samples contain */
-  show(contents) {
-    this.box.hidden = contents === "";
-    write(this.contents, `with ${contents}`);
-  }
-}
-
 /** What is below the open sample: the decisions, and what came of the last one. */
 export class DecideBar {
   /** @param {DecideActions} actions */
@@ -148,7 +113,6 @@ export class DecideBar {
     this.buttons[0].after(this.other);
     this.undo = html("button", { type: "button", class: "mw-button mw-undo", "aria-keyshortcuts": "Z" }, "Undo");
     this.undo.addEventListener("click", () => actions.undo());
-    this.exporting = new Exporting(actions.exportAll);
     this.said = html("p", { class: "mw-said", role: "status" });
     this.outcome = html("div", { class: "mw-outcome" }, this.said, this.undo, this.next);
     this.done = html("span", {});
@@ -156,7 +120,7 @@ export class DecideBar {
     this.share = html("i", {});
     this.progress = html("span", { class: "mw-progress" }, html("span", { class: "mw-progress-bar", "aria-hidden": "true" }, this.share), decided);
     const save = html("button", { type: "button", class: "mw-link" }, "Export");
-    save.addEventListener("click", () => actions.exportAll(".csv", false));
+    save.addEventListener("click", () => actions.exportAll());
     this.problem = html("span", {});
     this.banner = html("p", { class: "mw-banner", role: "status", hidden: true }, this.problem, save);
     this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
@@ -165,7 +129,7 @@ export class DecideBar {
 
   /** @param {string} name */
   button(name) {
-    const text = html("span", { class: "mw-choice-text" }, VERBS[name]);
+    const text = html("span", { class: "mw-choice-text" }, name[0].toUpperCase() + name.slice(1));
     const button = html("button", { type: "button", class: "mw-button mw-choice", "aria-keyshortcuts": KEYS[name] }, text, key(KEYS[name]));
     button.dataset.decision = name;
     button.addEventListener("click", () => this.choose(button.getAttribute("aria-pressed") === "true" ? "undecided" : name));
@@ -187,7 +151,6 @@ export class DecideBar {
     write(this.done, `${whole(decided)} of ${whole(of)}`);
     this.share.style.width = `${of > 0 ? (100 * decided) / of : 0}%`;
     this.undo.hidden = status.undo === 0;
-    this.exporting.show(status.contents);
     this.banner.hidden = status.problem === "" || status.decided === 0;
     write(this.problem, `${status.problem}. Your decisions last until the kernel stops. `);
     this.showButtons();

@@ -11,7 +11,7 @@ import {
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
 import { asSentence, floats, NOTHING, unpack, unpackTruth } from "./wire.js";
-import { OPTIMISTIC, UNCHECKED, WAITING } from "./words.js";
+import { OPTIMISTIC, UNCHECKED } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
@@ -52,7 +52,6 @@ export class Explorer {
     this.dragging = false;
     this.typing = false;
     this.fitted = false;
-    this.ways = "";
     /** Presets that are marks on the axis. @type {ReturnType<typeof presets>} */
     this.onAxis = [];
     this.heard = true;
@@ -81,7 +80,6 @@ export class Explorer {
     this.device = html("p", { class: "mw-device" });
     this.toggle = html("button", { type: "button", class: "mw-button mw-toggle" });
     this.more = html("div", { class: "mw-more", role: "group", "aria-label": "About these numbers" });
-    this.spoken = html("p", { class: "mw-spoken", role: "status" });
     this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
     this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
     this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
@@ -103,7 +101,7 @@ export class Explorer {
     const about = html("div", { class: "mw-about" }, this.cautions, this.rates.element);
     this.more.append(about, this.etaRow.element, scales, this.device);
     this.rocScales.show(this.rocScale);
-    this.root.append(this.tools, plots, this.hint, this.more, this.spoken);
+    this.root.append(this.tools, plots, this.hint, this.more);
     this.showMore();
   }
 
@@ -145,10 +143,7 @@ export class Explorer {
     });
     this.ears.on(etaRow.slider, "input", () => this.moveEta(Number(etaRow.slider.value)));
     this.ears.on(etaRow.slider, "change", () => this.commit("eta"));
-    this.ears.on(chosen.flag, "click", () => this.flagShare());
-    this.ears.on(chosen.share, "keydown", (event) => {
-      if (event.key === "Enter") this.flagShare();
-    });
+    this.ears.on(chosen.share, "change", () => this.flagShare());
     this.ears.on(this.answers.show, "click", () => this.onLine?.());
     this.answers.show.hidden = this.onLine === null;
   }
@@ -165,9 +160,7 @@ export class Explorer {
     };
     this.ears.on(field, "input", () => (this.typing = true));
     this.ears.on(field, "change", typed);
-    this.ears.on(field, "blur", typed);
     this.ears.on(field, "keydown", (event) => {
-      if (event.key === "Enter") typed();
       if (event.key === "Escape") {
         this.typing = false;
         field.value = this.tauText();
@@ -346,14 +339,10 @@ export class Explorer {
   /** Offers the ways to choose τ: those for everybody are marks on the axis, too. */
   showPresets() {
     const { hasRoc, data } = this;
-    const all = presets(hasRoc, data.natural, data.canaryTau);
-    this.onAxis = all;
+    this.onAxis = presets(hasRoc, data.natural, data.canaryTau);
     this.chosen.axes.group.hidden = data.axes.length < 2;
     this.chosen.axes.show(this.model.get("axis"));
-    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau]);
-    if (ways === this.ways) return;
-    this.ways = ways;
-    this.chosen.presets.replaceChildren(...all.map((preset) => {
+    this.chosen.presets.replaceChildren(...this.onAxis.map((preset) => {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
         if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
@@ -440,8 +429,7 @@ export class Explorer {
   }
 
   showHint() {
-    const hints = [...(this.heard ? [] : [KERNEL_GONE]), ...(this.settled ? [] : [WAITING])];
-    write(this.hint, hints.join(" "));
+    write(this.hint, this.heard ? "" : KERNEL_GONE);
   }
 
   /** What counts as memorised, in a word. */
@@ -523,7 +511,7 @@ export class Explorer {
     this.heard = tell(this.model);
     this.showHint();
     this.showCautions();
-    this.speak();
+    this.describe();
   }
 
   /**
@@ -607,32 +595,21 @@ export class Explorer {
     this.ears.on(plot, "pointercancel", stop);
   }
 
-  /** Speaks the result to screen readers when τ or η rests. */
-  speak() {
-    if (!this.settled) return;
-    this.spoken.textContent = this.result();
-    this.describe();
-  }
-
-  /** Describes the plots for screen readers. */
+  /** Describes the plots for screen readers, with the result at τ and η in words. */
   describe() {
     if (!this.settled) return;
-    const sides = this.known ? `, ${this.positives} samples upwards and others downwards` : "";
-    this.histogram.element.setAttribute("aria-label", `threshold τ on ${this.data.title}${sides}`);
-    this.roc.element.setAttribute("aria-label", `ROC curve; ${this.result()}`);
-  }
-
-  /** The result at τ and η in words. */
-  result() {
-    const counts = countsAt(this.scores, this.tau);
-    let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
+    const { scores, data, known } = this;
+    const counts = countsAt(scores, this.tau);
+    const sides = known ? `, ${this.positives} samples upwards and others downwards` : "";
+    this.histogram.element.setAttribute("aria-label", `threshold τ on ${data.title}${sides}`);
+    let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(scores.n)} flagged`;
     if (this.hasRoc) {
-      const [fpr, tpr] = this.ratesAt(counts);
-      text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;
+      const [fpr, tpr] = this.ratesAt(counts).map(rateText);
+      text += `, TPR ${tpr}, FPR ${fpr}`;
     }
-    if (this.data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(this.scores.memorized)} memorised`;
+    if (data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(scores.memorized)} memorised`;
     if (this.late?.truly) text += `, ${this.late.truly}`;
-    return text;
+    this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
   }
 
   destroy() {

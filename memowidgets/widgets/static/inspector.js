@@ -77,7 +77,7 @@ export class Inspector {
       next: () => this.go(1),
       suggested: () => this.opened.suggested(),
       undo: () => this.request({ type: "undo" }),
-      exportAll: (suffix, samples) => this.request({ type: "export", suffix, samples }),
+      exportAll: () => this.request({ type: "export" }),
     });
     this.opened = new Opened({
       go: (position) => this.choose(position),
@@ -411,7 +411,7 @@ export class Inspector {
     clearTimeout(this.timers.patience);
     this.root.classList.remove("mw-unanswered");
     this.bar.say(reply.text, reply.done);
-    if (reply.file !== undefined) download(reply.file, reply.content ?? "", reply.file.endsWith("csv") ? "text/csv" : "application/jsonl");
+    if (reply.file !== undefined) download(reply.file, reply.content ?? "", "text/csv");
     if (!reply.done || !reply.request?.endsWith(":decide")) return;
     this.marked.clear();
     this.onward?.();
@@ -468,7 +468,7 @@ export class Inspector {
     if (here >= 0) this.showItem(whole ?? items[here], { number: first + here, total }, this.bytes, whole !== undefined);
     this.known ||= other;
     if (other || here < 0) this.details.ask();
-    if (other) this.reveal();
+    if (other) requestAnimationFrame(() => this.reveal()); // once all of it stands there: it makes the browser lay out
     this.showDeciding();
   }
 
@@ -510,7 +510,6 @@ export class Inspector {
       this.change({ page: 0 });
     } else if (now && this.reply !== null) {
       this.showItem(content.item, content.place, bytesIn(buffers), true);
-      this.opened.showKept(content.kept);
       this.turnTo(content.place);
     }
     if (content.type === "opened" && content.position !== null && content.more && this.lookedAt.known) return;
@@ -530,7 +529,7 @@ export class Inspector {
     this.saveLater();
   }
 
-  /** Scrolls the list so that the open sample's row is in view, and the page so that it is seen whole; last, because it makes the browser lay out. */
+  /** Scrolls the list so that the open sample's row is in view, and the page so that it is seen whole. */
   reveal() {
     const row = this.current();
     this.opened.scroll.scrollTop = 0;

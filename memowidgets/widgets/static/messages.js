@@ -80,8 +80,6 @@
  * @typedef {object} Export
  * @property {"export"} type
  * @property {string} [request]
- * @property {string} [suffix]
- * @property {boolean} [samples]
  */
 
 /**
@@ -237,7 +235,6 @@
  * @property {string[]} choices
  * @property {Record<string, string>} refused
  * @property {string[]} classes
- * @property {string} contents
  * @property {number} undo
  * @property {number} decided
  * @property {string} problem
@@ -327,7 +324,6 @@
  * @property {number} position
  * @property {Item} item
  * @property {Place | null} place
- * @property {boolean} kept
  * @property {boolean} more
  */
 

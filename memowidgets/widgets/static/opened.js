@@ -60,8 +60,7 @@ export class Opened {
     this.known = html("div", { class: "mw-known" });
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
-    this.noteName = html("span");
-    const note = html("label", { class: "mw-writing" }, this.noteName, this.note);
+    const note = html("label", { class: "mw-writing" }, "note", this.note);
     this.more = html("details", { class: "mw-fold" }, html("summary", {}, "Numbers, neighbours, note"), this.known, note);
     this.more.addEventListener("toggle", () => this.showMore());
     this.scroll = html("div", { class: "mw-opened-body" }, this.sample, this.why, this.before, this.later, this.more);
@@ -108,11 +107,6 @@ export class Opened {
     }
     this.full = this.full || full;
     this.explain();
-  }
-
-  /** @param {boolean} kept  whether decisions are stored */
-  showKept(kept) {
-    write(this.noteName, kept ? "note (kept in decisions.csv)" : "note (in memory alone)");
   }
 
   /**
@@ -253,7 +247,8 @@ function outcome(item, eta, known) {
   const memorized = isMemorized(item, eta);
   const shadows = known?.shadows ?? null;
   const text = html("p", {});
-  if (shadows !== null && Math.min(...shadows.models) < FEWEST) text.append(`Too few models to say whether it is memorised: ${counted(shadows)}. `);
+  const [inside, outside] = shadows?.models ?? [0, 0];
+  if (shadows !== null && Math.min(inside, outside) < FEWEST) text.append(`Too few models to say whether it is memorised: ${inside} trained on it, ${outside} did not. `);
   else if (memorized !== null) {
     text.append(html("strong", {}, memorized ? "Memorised." : "Not memorised."), ` ${memorized ? MEMORIZED : NOT_MEMORIZED} `);
     if (shadows?.support) text.append(html("span", { class: "mw-support" }, supportText(shadows.support)), " ");
@@ -276,11 +271,6 @@ function agreement({ right, guess, label, suggested }) {
   if (guess === "") return `At the end the model ${end} with the label.`;
   const now = suggested === null ? "agrees" : "disagrees";
   return now === end ? `The model ${now} with the label, now and at the end.` : `The model ${now} with the label now, and ${end} at the end.`;
-}
-
-/** @param {import("./messages.js").Shadows} shadows */
-function counted({ models: [inside, outside] }) {
-  return `${inside} trained on it, ${outside} did not`;
 }
 
 /** @param {Known | null} known */

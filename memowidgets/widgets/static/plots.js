@@ -40,7 +40,7 @@ export class HistogramPlot {
     );
     /** @type {Histogram | null} */
     this.bins = null;
-    this.frame = emptyFrame();
+    this.frame = EMPTY;
     this.low = 0;
     this.high = 1;
     /** @type {Mark[]} */
@@ -244,7 +244,7 @@ export class RocPlot {
       this.lines, this.chance, this.curve, this.area, this.areaInterval, this.cross, this.point,
       this.fpr, this.tpr,
     );
-    this.frame = emptyFrame();
+    this.frame = EMPTY;
     this.xDecades = 0;
     this.yDecades = 0;
     /** @type {RocPoint[]} */
@@ -332,10 +332,8 @@ export class RocPlot {
   }
 }
 
-/** @returns {Frame} */
-function emptyFrame() {
-  return { left: 0, right: 1, top: 0, bottom: 1, width: 1, height: 1 };
-}
+/** @type {Frame} */
+const EMPTY = { left: 0, right: 1, top: 0, bottom: 1, width: 1, height: 1 };
 
 /**
  * The inner rectangle of a plot, and the plot's own coordinates set to pixels.

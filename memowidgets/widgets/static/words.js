@@ -1,7 +1,6 @@
 /** The sentences and names of the page that say something of samples, scores or the kernel, each with one spelling. */
 
 export const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
-export const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
 export const TIED = "Samples that tie are flagged together or not at all.";
 /** Where two AUCs would be compared. */
 export const NO_OTHERS = "Without samples that are known to be memorised, and others that are not, nobody can say which score finds more.";

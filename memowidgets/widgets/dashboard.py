@@ -423,7 +423,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self.cancel()
         super().close()
         with self._lock:
-            self._closed = True
+            self._closed, self._compared = True, {}
             self._let_scores_go()
             self._let_samples_go()
         self._source.let_go()

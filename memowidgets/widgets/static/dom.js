@@ -379,7 +379,7 @@ export function root(el, name, label, ears) {
 export function emptied({ model }) {
   const empty = () => {
     for (const name of ["_esm", "_css"]) model.set(name, "");
-    for (const name of ["_data", "_truth", "_late"]) model.set(name, {});
+    for (const name of ["_data", "_truth", "_late", "_compared"]) model.set(name, {});
   };
   return () => setTimeout(empty); // its views go first
 }

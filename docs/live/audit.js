@@ -6,7 +6,6 @@ import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/mat
 import { fixed } from "../../memowidgets/widgets/static/numbers.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
 import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
-import { bandOf } from "./band.js";
 import { detailOf } from "./details.js";
 import { areaOf, comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
 
@@ -98,8 +97,6 @@ export class Recorded {
     this.picking = false;
     /** Whether the page's address follows the view. */
     this.followed = false;
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    this.banding = undefined;
     /** Where τ is by the explorer, which is ahead of the trait. @type {number | undefined} */
     this.asked = undefined;
     this.items = content.ids.map((id, i) => ({ id, label: content.classes[this.label(i)], text: content.texts?.[i] }));
@@ -273,15 +270,12 @@ export class Recorded {
     return tauAtRank(scores, rankShareAtMost(scores, before.filter((score) => score <= at).length / before.length));
   }
 
-  /** Sends what is known at η, and soon the band. */
+  /** Sends what is known at η. */
   tellLate() {
     const { model, view } = this;
     const eta = model.get("eta_committed");
     const asRecorded = eta === this.content.eta;
-    const late = { version: this.version, eta, band: null, remarks: asRecorded ? view.remarks : [], truly: asRecorded ? view.truly : "" };
-    model.set("_late", late);
-    clearTimeout(this.banding);
-    this.banding = setTimeout(() => model.set("_late", { ...late, band: bandOf(judgedOf(this.wire, eta)) }), AFTER_PAINT);
+    model.set("_late", { version: this.version, eta, remarks: asRecorded ? view.remarks : [], truly: asRecorded ? view.truly : "" });
     this.compare();
   }
 
@@ -345,8 +339,6 @@ export class Recorded {
   answersOf(view) {
     const { content, model } = this;
     const scores = Array.from(scoresOf(view));
-    /** @type {[number, string][]} */
-    const classes = content.classes.map((name, i) => [i, name]);
     return new Parts(
       () => this.compared,
       {
@@ -363,7 +355,6 @@ export class Recorded {
         notice: content.texts === null ? NOTICE : "",
         items: this.items,
         labels: scores.map((_, i) => this.label(i)),
-        classes,
         score_name: this.labelOf(view.metric),
         digits: view.digits,
         choices: CHOICES,

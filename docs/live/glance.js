@@ -31,7 +31,7 @@ function showAll(content, box) {
   /** @type {Inspector | null} */
   let inspector = null;
   new Explorer(
-    model, box, (tau, counts) => inspector?.follow(tau, counts), (what) => inspector?.showBetween(what),
+    model, box, (tau, counts) => inspector?.follow(tau, counts), () => inspector?.showFilter("on the line"),
   );
   model.set("selected", content.opened ?? null);
   inspector = new Inspector(model, box, true);

@@ -20,7 +20,7 @@ from memowidgets.visible import visible
 from memowidgets.vocabulary import whole
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged
-from memowidgets.widgets.inspected import Listed, classes_in, valid_filters
+from memowidgets.widgets.inspected import Listed, valid_filters
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import dots
@@ -170,7 +170,6 @@ def _shown(
         "items": [{name: item[name] for name in item if name not in _COMPUTED} for item in items],
         "pixels": bytes(pixels),
         "labels": None if labels is None else labels.tolist(),
-        "classes": makes.classes(classes_in(labels)),
     }
 
 

@@ -320,17 +320,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _hear_export(self, asked: Export) -> None:
         """Send what is known of the flagged and the decided samples, as a file."""
-        suffix, samples = asked.get("suffix", ".csv"), asked.get("samples", False)
         if self._shown is None:
             super()._hear_export(asked)
             return
         try:
             place = *self._shown, self._rule, self.eta_committed
-            text = self._source.export_text(*place, suffix, samples=samples)
+            text = self._source.export_text(*place)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
             self._reply(asked, _sentence(error), done=False)
             return
-        self._reply(asked, "", file=f"flagged{suffix}", content=text)
+        self._reply(asked, "", file="flagged.csv", content=text)
 
     @property
     def _rule(self) -> Rule:
@@ -424,7 +423,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self.cancel()
         super().close()
         with self._lock:
-            self._closed = True
+            self._closed, self._compared = True, {}
             self._let_scores_go()
             self._let_samples_go()
         self._source.let_go()

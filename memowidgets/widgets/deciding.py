@@ -70,12 +70,10 @@ class Deciding:
 
     def status(self) -> dict[str, Any]:
         """Return what the page shows beside the samples."""
-        contents = "fields" if self._reader.kind == "table" else ""
         return {
             "choices": list(self.choices),
             "refused": {} if self._reader.is_text else {"anonymise": _NO_TEXT},
             "classes": [self._items.class_name(i) for i in range(len(self._items.class_names))],
-            "contents": "texts" if self._reader.is_text else contents,
             "undo": self.log.undo_levels,
             "decided": len(self.log),
             "problem": _RECORDED if self.log.is_recorded else readable(self.log.problem),

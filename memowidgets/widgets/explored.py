@@ -253,9 +253,6 @@ def _smallest(counts: Places, most: int | None = None) -> bytes:
     return counts.astype(np.min_scalar_type(largest)).tobytes()
 
 
-BAND_RESAMPLES = 300  # enough for a drawing
-
-
 @dataclass(frozen=True, eq=False)
 class Judged:
     """Scores in the form that a page gets, with those that are memorised at one η.
@@ -374,13 +371,8 @@ class Judged:
         return {**self.key, **self.sorted.packed_truth(self.memorized)}
 
     def late(self) -> dict[str, Any]:
-        """Return what takes a while: the band of the ROC, and remarks."""
-        late = {**self.key, "band": None, **self.said}
-        if self.evaluation is not None:
-            frame = self.evaluation.band(BAND_RESAMPLES)
-            columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
-            late["band"] = np.concatenate(columns).astype(np.float32).tobytes()
-        return late
+        """Return what takes a while: remarks on the truth."""
+        return {**self.key, **self.said}
 
 
 def axes_of(scored: Scored) -> tuple[str, ...]:

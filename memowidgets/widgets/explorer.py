@@ -375,7 +375,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
 
 def _work_out(widget: weakref.ref[Thresholds], judged: Judged) -> None:
-    """Send the page what takes longer: the band of the ROC.
+    """Send the page what takes longer: remarks on the truth.
 
     The job holds the widget weakly until it needs it, so that a closed one can be freed.
     """

@@ -121,11 +121,6 @@ class Listed:
     def _orders(self) -> dict[str, NDArray[np.int64]]:
         return {}
 
-    @cached_property
-    def classes(self) -> NDArray[np.int64]:
-        """Labels that occur, each once."""
-        return classes_in(self.scored.labels)
-
     @property
     def knows_model(self) -> bool:
         """Whether it is known what the model says of the labels."""
@@ -150,11 +145,6 @@ class Listed:
             return None
         wrong: NDArray[np.bool_] = known.argmax(axis=1) != labels
         return wrong & (labels >= 0)
-
-
-def classes_in(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Return the labels that occur, each once, without -1."""
-    return np.empty(0, dtype=np.int64) if labels is None else np.unique(labels[labels >= 0])
 
 
 def first_of(order: NDArray[np.int64], found: NDArray[np.bool_], most: int) -> NDArray[np.int64]:

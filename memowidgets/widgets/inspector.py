@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -23,7 +22,15 @@ from memowidgets.widgets.inspected import (
     one_of,
     rows_from,
 )
-from memowidgets.widgets.items import Items, digits_for, known_of, label_of, short_title
+from memowidgets.widgets.items import (
+    MOST_GLIMPSE,
+    MOST_WHOLE,
+    Items,
+    digits_for,
+    known_of,
+    label_of,
+    short_title,
+)
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 from memowidgets.widgets.threads import in_background
@@ -163,21 +170,9 @@ class Inspection(AtThreshold):
 
     def _hear_decide(self, asked: Decide) -> None:
         decision, note, to = asked.get("decision"), asked.get("note"), asked.get("to")
-        if "expected" not in asked:
-            positions = [self._checked(position) for position in asked.get("positions", [])]
-            label = label_of(self._rows, positions[0]) if positions else -1
-            self._reply(asked, self._deciding.decide(positions, decision, note, to, label))
-            return
-        of_all: Decide = {**asked, "decision": asked.get("only", ANY)}
-        found = self._found_by(self._rows, of_all)
-        these = self._identity(self._rows, found)
-        if these != asked["expected"]:
-            n = int(np.count_nonzero(found))
-            text = f"The filter shows other samples now, {n} in all: confirm again."
-            self._reply(asked, text, done=False, count=n, these=these)
-            return
-        positions = self._rows.scored.positions[self._in_order(self._rows, of_all, found)].tolist()
-        self._reply(asked, self._deciding.decide(positions, decision, note, to))
+        positions = [self._checked(position) for position in asked["positions"]]
+        label = label_of(self._rows, positions[0]) if positions else -1
+        self._reply(asked, self._deciding.decide(positions, decision, note, to, label))
 
     def _hear_undo(self, asked: Undo) -> None:
         self._reply(asked, self._deciding.undo())
@@ -203,7 +198,7 @@ class Inspection(AtThreshold):
         self._log.refresh()
         rows, tau = self._rows, self._asked_tau(asked)
         filtered = rows.mask(self._filter(asked), tau)
-        found = self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
+        found = filtered & self._narrowed(rows, asked) & self._with_decision(rows, asked)
         total = int(np.count_nonzero(found))
         pages = max(1, -(-total // self.page_size))
         page = min(max(0, asked["page"]), pages - 1)
@@ -211,6 +206,9 @@ class Inspection(AtThreshold):
         pixels = bytearray()
         order = self._order(rows, asked.get("sort"))
         chosen = first_of(order, found, start + self.page_size)[start:]
+        opened = chosen[rows.scored.positions[chosen] == asked.get("open")]
+        if not len(opened):
+            opened = chosen[asked.get("at", 0) :][:1]
         content = {
             "type": "page",
             "request": asked["request"],
@@ -218,16 +216,15 @@ class Inspection(AtThreshold):
             "pages": pages,
             "first": start + 1 if total else 0,
             "total": total,
-            "these": self._identity(rows, found),
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scored.scores),
             "eta": rows.eta,
             "counts": rows.counts(tau),
-            "items": self._made(rows, chosen, tau, pixels),
+            "items": self._made(rows, chosen, tau, pixels, MOST_GLIMPSE),
+            "open": self._made(rows, opened, tau, pixels, MOST_WHOLE),
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
-            "classes": self._items.classes(rows.classes),
             "decisions": self._deciding.status(),
             "byDecision": self._by_decision(rows, filtered),
         }
@@ -239,8 +236,7 @@ class Inspection(AtThreshold):
         chosen: NDArray[np.int64],
         tau: float,
         pixels: bytearray,
-        *,
-        whole: bool = False,
+        most: int,
     ) -> list[dict[str, Any]]:
         """Return some rows as items, with the decisions that were made on them."""
         table, items = self._log.table(), self._items
@@ -248,7 +244,7 @@ class Inspection(AtThreshold):
         status = rows.scored.status(tau, rows.eta, chosen).tolist()
         close = rows.scored.close(tau, chosen).tolist()
         return [
-            items.item(rows, row, is_called, decision, pixels, uncertain=is_close, whole=whole)
+            items.item(rows, row, is_called, decision, pixels, uncertain=is_close, most=most)
             for row, is_called, is_close, decision in zip(
                 chosen.tolist(), status, close, made, strict=True
             )
@@ -258,14 +254,6 @@ class Inspection(AtThreshold):
         """Return a mask of the rows that the page asks for."""
         filtered = rows.mask(self._filter(asked), self._asked_tau(asked))
         return self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
-
-    def _identity(self, rows: Listed, found: NDArray[np.bool_]) -> str:
-        """Return a digest of which samples are found, whatever the order of their rows."""
-        samples = found
-        if not self._are_all(rows):
-            samples = np.zeros(len(self._reader), dtype=np.bool_)
-            samples[rows.scored.positions[found]] = True
-        return blake2b(np.packbits(samples).tobytes(), digest_size=8).hexdigest()
 
     def _are_all(self, rows: Listed) -> bool:
         """Return whether there is a row for every sample, in the order of the samples."""
@@ -288,18 +276,11 @@ class Inspection(AtThreshold):
         return rows.order(sort if sort in rows.sorts() else rows.sorts()[0])
 
     def _narrowed(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
-        """Return the rows of a class, a bar, or a part of two scores, that contain a text."""
-        label, search = asked.get("label"), asked.get("search", "")
+        """Return the rows of a part of two scores whose text or class contains what is searched."""
         base = np.ones(len(rows), dtype=np.bool_)
-        if label is not None and rows.scored.labels is not None:
-            base &= rows.scored.labels == label
-        between = asked.get("between")
-        if between is not None and rows.scored.is_scored:
-            base &= (rows.scored.scores >= between[0]) & (rows.scored.scores <= between[1])
-        part = asked.get("part")
+        part, wanted = asked.get("part"), asked.get("search", "").casefold().strip()
         if part is not None and self._parts is not None:
             base &= np.isin(rows.scored.positions, self._parts.part(part))
-        wanted = search.casefold().strip()
         if wanted:
             base &= self._matches(rows, wanted)
         return base
@@ -307,10 +288,14 @@ class Inspection(AtThreshold):
     def _matches(self, rows: Listed, wanted: str) -> NDArray[np.bool_]:
         if self._found is not None and self._found[0] == wanted:
             return self._found[1]
-        read = self._reader.text
+        read, labels = self._reader.text, rows.scored.labels
         match = np.fromiter(
             (wanted in read(int(p)).casefold() for p in rows.scored.positions), np.bool_
         )
+        if labels is not None:
+            classes, of_row = np.unique(labels, return_inverse=True)
+            called = [wanted in self._items.class_name(int(c)).casefold() for c in classes]
+            match |= np.array(called)[of_row]
         if rows is self._rows:
             self._found = (wanted, match)
         return match
@@ -346,13 +331,12 @@ class Inspection(AtThreshold):
             return {**reply, "position": None}, []
         row, found = int(at[0]), self._in_order(rows, asked, self._found_by(rows, asked))
         position = int(rows.scored.positions[row])
-        [item] = self._made(rows, at[:1], self._asked_tau(asked), pixels, whole=True)
+        [item] = self._made(rows, at[:1], self._asked_tau(asked), pixels, MOST_WHOLE)
         place = np.flatnonzero(found == row)
         reply |= {
             "position": position,
             "item": item,
             "place": {"number": int(place[0]) + 1, "total": len(found)} if len(place) else None,
-            "kept": self._log.kept,
             "more": self._detail is not None,
         }
         return reply, [bytes(pixels)] if pixels else []

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 MOST_ID, MOST_NOTE, MOST_GLIMPSE = 200, 300, 240
 MOST_TITLE = MOST_OPTION = 32
 MOST_WHOLE = 50_000
-MOST_CLASSES = 200
 MOST_VALUES, MOST_WHOLE_VALUES = 8, 1000  # of a table's row: on a card, and opened
 _LIKELIEST = 5
-_TO_SORT = 20  # classes from which on the picker goes by name
 
 
 class Items:
@@ -84,15 +82,6 @@ class Items:
         names = self.named(old, options), self.named(self.class_names.index(new), options)
         return " → ".join(filter(None, names))
 
-    def classes(self, present: NDArray[np.int64]) -> list[list[Any]]:
-        """Return the classes to choose from, or none if there are too many."""
-        if not 1 < len(present) <= MOST_CLASSES:
-            return []
-        found = [(int(label), self.class_name(int(label))) for label in present]
-        if len(found) > _TO_SORT and not any(name.isdecimal() for _, name in found):
-            found.sort(key=lambda one: one[1].casefold())  # a name is easier found in their order
-        return [list(one) for one in found]
-
     def item(
         self,
         rows: Listed,
@@ -102,12 +91,12 @@ class Items:
         pixels: bytearray,
         *,
         uncertain: bool = False,
-        whole: bool = False,
+        most: int = MOST_CHARACTERS,
     ) -> dict[str, Any]:
-        """Return the sample of a row with its scores. `whole` sends long texts too."""
+        """Return the sample of a row with its scores, texts with at most so many characters."""
         scored = rows.scored
         position = int(scored.positions[row])
-        card, most = self._reader.card(position), MOST_WHOLE if whole else MOST_CHARACTERS
+        card, whole = self._reader.card(position), most == MOST_WHOLE
         label = -1 if scored.labels is None else int(scored.labels[row])
         of_model = None if scored.probabilities is None else scored.probabilities[row]
         guess = None if of_model is None else int(of_model.argmax())
@@ -134,8 +123,7 @@ class Items:
             "labelProbability": _of_row(rows.label_probability, row),
             **self._shown(card, pixels, most),
             **_values(card.values, MOST_WHOLE_VALUES if whole else MOST_VALUES),
-            **_options(card.options, of_model, label, most),
-            **self._likeliest(card, of_model, label),
+            **({} if most == MOST_GLIMPSE else self._classes(card, of_model, label, most)),
         }
 
     def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
@@ -164,14 +152,16 @@ class Items:
             pixels.extend(np.ascontiguousarray(image).tobytes())
         return shown
 
-    def _likeliest(
-        self, card: Card, of_model: NDArray[np.float64] | None, label: int
+    def _classes(
+        self, card: Card, of_model: NDArray[np.float64] | None, label: int, most: int
     ) -> dict[str, Any]:
-        """Return the classes that the model finds most probable, and the label behind them.
+        """Return what the model gives the options, or the classes that it finds most probable.
 
-        Only of a text or a table's row. The label comes last if it is not among the likeliest.
+        The latter of a text or a table's row, with the label last if it is not among them.
         """
-        if of_model is None or card.image is not None or card.options:
+        if card.options:
+            return _options(card.options, of_model, label, most)
+        if of_model is None or card.image is not None:
             return {}
         order = np.argsort(-of_model, kind="stable")[:_LIKELIEST]
         if 0 <= label < len(of_model) and label not in order:
@@ -221,8 +211,6 @@ def _values(values: tuple[Value, ...], most: int) -> dict[str, Any]:
 def _options(
     options: tuple[str, ...], of_model: NDArray[np.float64] | None, label: int, most: int
 ) -> dict[str, Any]:
-    if not options:
-        return {}
     known = [] if of_model is None else of_model.tolist()
     return {
         "options": [

@@ -44,18 +44,21 @@ class Shown(TypedDict, total=False):
     filter: str
     sort: str
     decision: str
-    label: int | None
     search: str
-    between: tuple[float, float] | None
     part: Part | None
 
 
 class AskPage(Shown):
-    """Samples are wanted; only the answer to the newest request is shown."""
+    """Samples are wanted; only the answer to the newest request is shown.
+
+    ``open`` is the sample that is wanted in full, ``at`` its place if that is not known.
+    """
 
     type: Literal["page"]
     request: str
     page: int
+    open: NotRequired[int | None]
+    at: NotRequired[int]
 
 
 class AskDetail(Shown):
@@ -67,20 +70,15 @@ class AskDetail(Shown):
     known: NotRequired[bool]
 
 
-class Decide(Shown):
-    """A decision or a note, on these positions or on all samples that the filter shows.
-
-    ``expected`` says which samples the user agreed to, as ``these`` of a page, and ``only`` which
-    decision the filter was for. ``to`` is the number of the new class, for "relabel".
-    """
+class Decide(TypedDict):
+    """A decision or a note on these positions; ``to`` is the new class, for "relabel"."""
 
     type: Literal["decide"]
     request: NotRequired[str]
-    positions: NotRequired[list[int]]
+    positions: list[int]
+    decision: NotRequired[str]
     note: NotRequired[str]
     to: NotRequired[int]
-    only: NotRequired[str]
-    expected: NotRequired[str]
 
 
 class Undo(TypedDict):
@@ -91,15 +89,10 @@ class Undo(TypedDict):
 
 
 class Export(TypedDict):
-    """The flagged and the decided samples as a file; alone, an inspector has the decisions as CSV.
-
-    ``suffix`` is ".csv" or ".jsonl", and ``samples`` asks for what the samples contain too.
-    """
+    """The flagged and the decided samples as CSV; alone, an inspector has the decisions."""
 
     type: Literal["export"]
     request: NotRequired[str]
-    suffix: NotRequired[str]
-    samples: NotRequired[bool]
 
 
 class AskLogLira(TypedDict):

@@ -212,18 +212,8 @@ class DashboardSource(Protocol):
         """The device and its memory in a few words, as in ``CPU, 4 threads``."""
         ...
 
-    def export_text(
-        self,
-        score: str,
-        layer: str,
-        checkpoint: str,
-        rule: Rule,
-        eta: float,
-        suffix: str,
-        *,
-        samples: bool,
-    ) -> str:
-        """Return the flagged and the decided samples with what is known of them, as a file's text.
+    def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
+        """Return the flagged and the decided samples with what is known of them, as CSV.
 
         Parameters
         ----------
@@ -233,15 +223,6 @@ class DashboardSource(Protocol):
             Threshold of the score, or of the score against its class.
         eta : float
             Log-LiRA from which on a sample counts as memorised.
-        suffix : str
-            ``".csv"`` or ``".jsonl"``.
-        samples : bool
-            Whether what the samples contain is in it.
-
-        Raises
-        ------
-        ValueError
-            If the suffix is another.
         """
         ...
 

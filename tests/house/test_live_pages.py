@@ -25,7 +25,7 @@ from tests.browser.harness import settled
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.browser.test_tasks import Hand
 from tests.front_end.tools import node_modules
-from tests.report.test_page import AUDIT_ALL, expected, preset, type_in
+from tests.report.test_page import AUDIT_ALL, expected, move_eta, preset, type_tau
 
 pytestmark = pytest.mark.slow  # they need the site
 
@@ -117,12 +117,12 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
         preset(page, "Youden")
         assert counts(page) == expected(evaluation, tau(page))
         for eta in (1.5, 4.0):
-            type_in(page, "η", str(eta))
+            move_eta(page, eta)
             evaluation = audit.evaluate(
                 metric, layer=layer or "last", checkpoint=checkpoint, eta=eta
             )
             for at in (-0.37, 0.25):
-                type_in(page, "τ", str(at))
+                type_tau(page, str(at))
                 assert counts(page) == expected(evaluation, at)
             said = [page.locator(f".mw-auc{part}").text_content() for part in ("", "-interval")]
             area = [evaluation.auc, *evaluation.auc_interval]
@@ -470,8 +470,8 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     assert there == shown
     page.get_by_role("button", name="close").click()
     page.locator('[data-filter="flagged only"]').click()
-    type_in(page, "η", "3")
-    type_in(page, "τ", "0.05")
+    move_eta(page, 3)
+    type_tau(page, "0.05")
     page.get_by_role("button", name="search, order, select").click()
     page.get_by_label("sort").select_option("log-lira")
     page.get_by_label("next page").click()

@@ -68,11 +68,16 @@ def behind(page, opener):
     page.locator(opener).click()
 
 
-def type_in(page, label, text):
-    with behind(page, {"τ": ".mw-tau-text", "η": ".mw-toggle"}[label]):
-        field = page.get_by_label(label, exact=True)
+def type_tau(page, text):
+    with behind(page, ".mw-tau-text"):
+        field = page.get_by_label("τ", exact=True)
         field.fill(text)
         field.press("Enter")
+
+
+def move_eta(page, eta):
+    with behind(page, ".mw-toggle"):
+        page.get_by_label("memorised from log-LiRA η").fill(f"{eta:g}")
 
 
 def preset(page, name):
@@ -96,9 +101,9 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
         scores = np.sort(evaluation.scores)
         for score in scores[[17, -1]]:
             for near in (np.nextafter(score, -np.inf), score, np.nextafter(score, np.inf)):
-                type_in(page, "τ", repr(float(near)))
+                type_tau(page, repr(float(near)))
                 assert counts(page) == expected(evaluation, float(near))
-        for rule, name in (("youden", "Youden"), ("tpr>=0.75", "finds 75 %")):
+        for rule, name in (("fpr<=0.01", "at most 1 % flagged only"), ("tpr>=0.75", "finds 75 %")):
             preset(page, name)
             chosen = evaluation.at(evaluation.threshold(rule))
             assert counts(page)["found"] == chosen.found
@@ -113,7 +118,7 @@ def test_scores_against_the_class_are_those_of_plots_and_samples(chromium, tmp_p
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
         assert counts(page)["flagged"] == known.sum()
         for eta in (4.0, 5.5):  # no kernel counts: the page does
-            type_in(page, "η", str(eta))
+            move_eta(page, eta)
             assert counts(page)["found"] == (known & (scored.log_lira >= eta)).sum()
         chip = page.locator('.mw-chip[data-filter="flagged"] .mw-count')
         chip.get_by_text(str(int(below.sum())), exact=True).wait_for()
@@ -129,9 +134,9 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
     judged = content.scored.judged
     scores, log_lira = content.scored.scores[judged], content.scored.log_lira[judged]
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
-        for eta, at in ((3.0, 0.0), (7.25, 0.1), (4.0, -0.1)):
-            type_in(page, "η", str(eta))
-            type_in(page, "τ", str(at))
+        for eta, at in ((3.0, 0.0), (7.2, 0.1), (4.0, -0.1)):
+            move_eta(page, eta)
+            type_tau(page, str(at))
             memorized, flagged = log_lira >= eta, scores <= at
             wanted = {
                 "found": memorized & flagged, "flagged only": flagged & ~memorized,

@@ -155,21 +155,11 @@ class FakeSource:
     def revision(self) -> object:
         return None
 
-    def export_text(
-        self,
-        score: str,
-        layer: str,
-        checkpoint: str,
-        rule: Rule,
-        eta: float,
-        suffix: str,
-        *,
-        samples: bool,
-    ) -> str:
+    def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
         del layer, checkpoint, eta
         if self.fail:
             raise RuntimeError(self.fail)
-        return f"{suffix},{samples}\n{score},{rule}\n"
+        return f"{score},{rule}\n"
 
     def report_page(self, state: Mapping[str, Any]) -> bytes:
         if self.fail:

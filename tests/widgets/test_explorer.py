@@ -158,13 +158,6 @@ def test_samples_without_log_lira_are_left_out_and_counted():
     assert told(widget, "data")["note"] == "2 samples have no log-LiRA and are left out."
 
 
-def test_the_band_that_is_sent_is_that_of_the_evaluation(explorer):
-    sent = np.frombuffer(told(explorer, "late")["band"], dtype=np.float32).reshape(3, -1)
-    band = explorer.evaluation.band(300)
-    assert np.array_equal(sent, band.to_numpy().T.astype(np.float32))
-    assert told(explorer, "late")["version"] == told(explorer, "data")["version"]
-
-
 def test_undecided_samples_are_closer_to_tau_than_two_errors(explorer):
     scores, errors, _ = scores_like_psmi()
     explorer.tau = 0.2

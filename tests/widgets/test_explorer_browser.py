@@ -71,10 +71,6 @@ def test_eta_moves(widget_page):
     page.mouse.move(plot["x"] + plot["width"] * 0.5, plot["y"] + plot["height"] / 2, steps=5)
     page.mouse.up()
     assert settled(notebook)["flagged"] > finer["flagged"]
-    page.get_by_label("η", exact=True).fill("4,5")
-    page.keyboard.press("Enter")
-    notebook.eventually("explorer.eta_committed", 4.5)
-    settled(notebook)
     auc = notebook.python("explorer.evaluation.auc")
     assert root(page).locator(".mw-auc").text_content() == f"AUC {auc:.2f}"
 
@@ -103,7 +99,7 @@ def test_all_by_keyboard(widget_page):
         assert outline != "none", f"no focus to be seen on {name}"
         reached.append(name)
         page.keyboard.press("Tab")
-    for name in ("τ", "memorised from log-LiRA η", "η", "Youden", "flag the lowest"):
+    for name in ("τ", "memorised from log-LiRA η", "share to flag, per cent"):
         assert name in reached
     assert any(name.startswith("threshold τ on PSMI") for name in reached)
     assert {"finds 75 %", "linear"} <= set(reached)

@@ -43,6 +43,8 @@ def test_a_search_narrows_the_list_and_leaves_the_counts():
     for content in found.values():
         assert content["counts"] == {"flagged": 1, "left alone": 2, "all": 3}
     assert [content["total"] for content in found.values()] == [1, 1, 0]
+    named = SampleInspector(["a bee", "a cow"], labels=[0, 1], class_names=["Insect", "mammal"])
+    assert [item["position"] for item in page(named, search="insect")[0]["items"]] == [0]
 
 
 def test_pages_are_sorted_filtered_and_counted(digits):
@@ -56,7 +58,7 @@ def test_pages_are_sorted_filtered_and_counted(digits):
     assert counts["found"] == int(((scores <= 0) & (log_lira >= 4)).sum())
     assert counts["found"] + counts["flagged only"] == counts["flagged"]
     assert counts["found"] + counts["flagged only"] + counts["missed"] + counts["left alone"] == 200
-    assert len(buffers[0]) == 64 * len(content["items"])
+    assert len(buffers[0]) == 64 * len(content["items"] + content["open"])
     assert content["scoreName"] == "PSMI"
 
 
@@ -171,23 +173,6 @@ def test_decisions_filter_and_count(digits):
     assert page(digits, decision="undecided")[0]["total"] == 197
 
 
-def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
-    scores, _, _ = scores_like_psmi(200)
-    flagged = int((scores <= 0).sum())
-    asked = {"filter": "flagged", "sort": "risk", "only": "any", "decision": "keep"}
-    agreed = page(digits, filter="flagged")[0]["these"]
-    digits.update(-scores, tau=float(np.sort(-scores)[flagged - 1]))  # others, and as many
-    refused = say(digits, "decide", **{**asked, "expected": agreed})
-    assert (refused["done"], refused["count"]) == (False, flagged)
-    assert digits.decisions.empty
-    assert page(digits, filter="flagged", sort="order")[0]["these"] == refused["these"]
-    say(digits, "decide", **{**asked, "expected": refused["these"]})
-    assert len(digits.decisions) == flagged
-    assert say(digits, "undo")["text"] == f"Undone: {flagged} samples."
-    assert digits.decisions.empty
-    assert say(digits, "undo")["text"] == "There is nothing to undo."
-
-
 @pytest.mark.parametrize(
     ("kind", "content", "fact"),
     [
@@ -202,7 +187,7 @@ def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
         ("decide", {"positions": ["0"], "decision": "keep"}, "positions[0]"),
         ("page", {"page": 3}, "lacks 'request'"),
         ("page", {"request": "r", "page": "x"}, "page must be a whole number, not 'x'"),
-        ("page", {"request": "r", "page": 0, "label": "9"}, "label"),
+        ("page", {"request": "r", "page": 0, "search": 9}, "search"),
         ("compute", {}, "compute"),
         ("burn", {}, "'burn'"),
     ],
@@ -234,7 +219,10 @@ def test_an_opened_sample_is_whole_and_knows_its_place():
     opened = say(widget, "detail", **asked)
     assert opened["place"] == {"number": 2, "total": 3}
     assert len(opened["item"]["text"]) == 6002
-    assert len(page(widget)[0]["items"][0]["text"]) == 4000
+    listed = page(widget, open=3)[0]
+    assert len(listed["items"][0]["text"]) == 240
+    [whole] = listed["open"]
+    assert (whole["position"], len(whole["text"])) == (3, 6002)
     assert say(widget, "detail", **{**asked, "position": 2})["place"] is None
     assert say(widget, "detail", **{**asked, "position": 99})["position"] is None
     assert not opened["more"]
@@ -339,16 +327,15 @@ def test_two_inspectors_share_a_log_and_a_closed_one_hears_no_more():
 
 def test_long_class_names_are_cut_and_long_options_say_so():
     long = "x" * 1_000_000
-    rows = [{"question": "Which?", "choices": ["a", "b" * 5003], "answer": 0, "id": "1"}]
+    rows = [{"question": "Which?", "choices": ["a", "b" * 50_003], "answer": 0, "id": "1"}]
     with_long = SampleInspector(rows * 3, class_names=["A", long], labels=[1, 0, 1],
                                 ids=["1", "2", "3"])  # fmt: skip
     content, _ = page(with_long)
-    assert len(json.dumps(content)) < 50_000
-    option = content["items"][0]["options"][1]
-    assert (len(option["text"]), option["hidden"]) == (4000, 1003)
-    opened = say(with_long, "detail", request="a", position=0, known=False)
-    whole = opened["item"]["options"][1]
-    assert (len(whole["text"]), whole["hidden"]) == (5003, 0)
+    assert len(json.dumps({**content, "open": []})) < 5000
+    opened = say(with_long, "detail", request="a", position=0, known=False)["item"]
+    for item in (*content["open"], opened):
+        option = item["options"][1]
+        assert (len(option["text"]), option["hidden"]) == (50_000, 3)
 
 
 @pytest.mark.filterwarnings("ignore:6 images are equal")

@@ -185,7 +185,7 @@ def test_a_note_is_kept_beside_the_decision(images):
     page = images.page
     page.locator(".mw-models").wait_for()
     page.locator(".mw-fold summary").click()
-    note = page.get_by_role("textbox", name="note (kept in decisions.csv)")
+    note = page.get_by_role("textbox", name="note")
     note.fill("=HYPERLINK(1) <b>ward 7</b>")
     note.press("Tab")
     said(page, "Note saved.")
@@ -221,35 +221,6 @@ def test_several_are_selected_and_decided_on_at_once(images):
     assert page.locator(".mw-card[aria-checked=true]").count() == 1
     page.keyboard.press("x")
     assert page.locator(".mw-card[aria-checked]").count() == 0
-
-
-def test_a_bulk_decision_names_the_count_and_asks_first(images):
-    page = images.page
-    tools(page)
-    scope = page.get_by_label("decide on")
-    remove = page.locator(".mw-choice[data-decision=remove]")
-    scope.select_option("all")
-    remove.click()
-    dialog = page.get_by_role("alertdialog")
-    dialog.get_by_text("all 22 samples").wait_for()
-    assert page.evaluate("document.activeElement.textContent") == "Cancel"
-    images.screenshots("inspector-bulk", of=".mw-inspector", widths=[600])
-    page.keyboard.press("Escape")
-    assert dialog.is_hidden()
-    assert decided(images) == {}
-    remove.click()
-    images.python("setattr(inspector, 'tau', -0.2)")  # meanwhile there are fewer
-    said(page, "The filter shows other samples now. Nothing was changed.")
-    assert dialog.is_hidden()
-    assert decided(images) == {}
-    fewer = images.python("int((scores <= -0.2).sum())")
-    remove.click()
-    page.get_by_role("button", name=f"Remove {fewer} samples").click()
-    said(page, f"{fewer} of {fewer} samples changed")
-    assert set(decided(images).values()) == {"remove"}
-    assert scope.input_value() == "one"  # the next decision is on one sample again
-    page.get_by_role("button", name="Undo").click()
-    said(page, f"Undone: {fewer} samples.")
 
 
 COLOURS = """

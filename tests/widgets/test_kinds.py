@@ -88,6 +88,7 @@ def test_a_row_travels_as_text_with_its_label_and_the_likeliest_classes(table):
     assert content["kind"] == "table"
     assert item["values"][0] == {"name": "age", "value": "90", "usual": item["values"][0]["usual"]}
     assert item["label"] == str(table.labels[4])
+    [item] = page(inspector, open=4)["open"]
     assert [(one["name"], one["probability"]) for one in item["likeliest"]] == [
         ("0", 0.7),
         ("1", 0.3),
@@ -108,23 +109,15 @@ def test_a_text_travels_with_five_likeliest_of_many_classes():
     probabilities = np.random.default_rng(0).dirichlet(np.ones(77), 77)
     texts = texts.with_canaries(5)
     inspector = SampleInspector(texts, np.zeros(77), probabilities=probabilities)
-    content = page(inspector)
-    item = content["items"][3]
+    content = page(inspector, open=3)
+    [item] = content["open"]
     best = np.argsort(-probabilities[3])[:5]
     assert texts.labels[3] not in best
     assert [one["name"] for one in item["likeliest"]] == [
         NAMES[i] for i in [*best, texts.labels[3]]
     ]
     assert [one["label"] for one in item["likeliest"]] == [False] * 5 + [True]
-    for place in range(24):
-        label = texts.labels[content["items"][place]["position"]]
-        marked = [one for one in content["items"][place]["likeliest"] if one["label"]]
-        assert [one["name"] for one in marked] == [NAMES[label]]
     assert sum(one["canary"] for one in content["items"]) > 0
-    present = [NAMES[label] for label in set(texts.labels.tolist())]
-    assert [name for _, name in content["classes"]] == sorted(present)
-    narrowed = page(inspector, label=content["classes"][9][0])
-    assert narrowed["total"] == len(narrowed["items"]) >= 1
 
 
 def test_a_frame_is_shown_as_a_table_and_one_of_questions_as_questions():

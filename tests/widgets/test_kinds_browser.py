@@ -54,11 +54,7 @@ def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(widge
     assert likeliest.locator(".mw-option-text").all_inner_texts()[:5] == best
     of_label = likeliest.filter(has=page.locator(".mw-letter-label"))
     assert of_label.locator(".mw-option-text").all_inner_texts() == ["intent a0"]
-    picker = texts.get_by_label("class", exact=True)
-    options = picker.locator("option").all_inner_texts()[1:]
-    assert len(options) == 77
-    assert options == sorted(options)
-    picker.select_option(label="<img src=x onerror=alert(1)>")
+    texts.get_by_label("search", exact=True).fill("<IMG src=x")  # the name of a class
     texts.locator(".mw-range").get_by_text(re.compile("^1 of .* match$")).wait_for()
     row = texts.locator(".mw-card").first
     assert row.locator(".mw-prose").inner_text() == "<script>alert(1)</script>"

@@ -36,14 +36,12 @@ def test_every_message_of_a_page_is_heard():
 
 def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
     dashboard, _ = opened(n=60, seconds=0)
-    shown = {"tau": 0.1, "filter": "all", "sort": "risk", "decision": "any", "label": None,
-             "between": None}  # fmt: skip
+    shown = {"tau": 0.1, "filter": "all", "sort": "risk", "decision": "any", "search": "a"}
     for kind, content in (
         ("page", {"request": "1", "page": 0, **shown}),
         ("detail", {"request": "2", "position": 3, "known": False, **shown}),
         ("detail", {"request": "3", "position": 99, **shown}),
         ("decide", {"positions": [1], "decision": "remove", "note": "why"}),
-        ("decide", {"expected": "", "decision": "keep", **shown}),
         ("undo", {}),
         ("export", {"request": "4"}),
         ("log_lira", {"version": dashboard.get_state()["_data"]["version"]}),

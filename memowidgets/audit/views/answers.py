@@ -310,17 +310,7 @@ class AuditView:
             return None
         return int(found.memorized[position]), int(found.models[position])
 
-    def export_text(
-        self,
-        score: str,
-        layer: str,
-        checkpoint: str,
-        rule: Rule,
-        eta: float,
-        suffix: str,
-        *,
-        samples: bool,
-    ) -> str:
+    def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
         """Return the flagged and the decided members, as `Audit.export` writes flagged ones."""
         place = score, layer, checkpoint
         with warnings.catch_warnings():
@@ -333,9 +323,9 @@ class AuditView:
                 None,
                 eta,
                 which="flagged or decided",
-                samples=samples,
+                samples=False,
             )
-        return as_text(table, suffix)
+        return as_text(table, ".csv")
 
     def report_page(self, state: Mapping[str, Any]) -> bytes:
         """Return the report as one page without samples, which opens as `Dashboard.state` says."""

@@ -21,7 +21,6 @@
  * @property {Partial<Item>[] | null} items
  * @property {Uint8Array} [pixels]  of all items
  * @property {(number | null)[]} [labels]
- * @property {[number, string][]} [classes]
  * @property {string} score_name
  * @property {number} digits
  * @property {string[]} choices  decisions
@@ -36,7 +35,7 @@
 /** @typedef {{content: FromKernel, buffers: ArrayBuffer[]}} Answer */
 
 /** Nothing is decided here. */
-const NO_DECISIONS = { choices: [], refused: {}, classes: [], contents: "", undo: 0, decided: 0, problem: "" };
+const NO_DECISIONS = { choices: [], refused: {}, classes: [], undo: 0, decided: 0, problem: "" };
 const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
 
 export class Answers {
@@ -113,17 +112,12 @@ export class Answers {
   }
 
   /**
-   * Returns the rows of a class that contain a text.
+   * Returns the rows whose text or class contains what is searched.
    * @param {Shown} asked
    */
   narrowed(asked) {
     const wanted = (asked.search ?? "").trim().toLowerCase();
-    return this.rows.filter((row) => {
-      if (asked.label != null && this.wire.labels?.[row] !== asked.label) return false;
-      const score = this.columns.scores[row];
-      if (asked.between && (score < asked.between[0] || score > asked.between[1])) return false;
-      return wanted === "" || this.textOf(row).includes(wanted);
-    });
+    return this.rows.filter((row) => this.textOf(row).includes(wanted));
   }
 
   /** @param {number} row */
@@ -132,7 +126,7 @@ export class Answers {
     if (!item) return this.nameOf(row);
     const options = (item.options ?? []).map(({ text }) => text);
     const values = (item.values ?? []).map(({ name, value }) => `${name}: ${value}`);
-    const words = [item.id ?? "", item.text ?? "", ...options, ...values];
+    const words = [item.id ?? "", item.label ?? "", item.text ?? "", ...options, ...values];
     return words.join("\n").toLowerCase();
   }
 
@@ -155,9 +149,9 @@ export class Answers {
     const { filters, choices } = this.wire;
     const filter = filters.find((name) => name === asked.filter) ?? filters[0];
     const filtered = this.rows.filter((row) => this.isIn(row, filter));
-    const wanted = choices.includes(asked.decision ?? "");
+    const decided = choices.includes(asked.decision ?? "");
     const narrowed = new Set(this.narrowed(asked));
-    const found = filtered.filter((row) => narrowed.has(row) && (!wanted || this.decisionOf(row) === asked.decision));
+    const found = filtered.filter((row) => narrowed.has(row) && (!decided || this.decisionOf(row) === asked.decision));
     return { filtered, found: this.inOrder(found, asked.sort ?? "risk") };
   }
 
@@ -200,7 +194,6 @@ export class Answers {
       pages,
       first: found.length > 0 ? page * size + 1 : 0,
       total: found.length,
-      these: "", // nothing is decided here
       scoreName: this.wire.score_name,
       digits: this.wire.digits,
       eta: this.eta(),
@@ -211,7 +204,6 @@ export class Answers {
       kind: this.wire.kind,
       notice: this.wire.notice ?? "",
       sorts: this.wire.sorts,
-      classes: this.wire.classes ?? [],
       decisions: NO_DECISIONS,
       byDecision: Object.fromEntries(
         this.wire.choices.map((name) => [name, filtered.filter((row) => this.decisionOf(row) === name).length]),
@@ -238,7 +230,6 @@ export class Answers {
         position: asked.position,
         item: items[0],
         place: at < 0 ? null : { number: at + 1, total: found.length },
-        kept: true,
         more: false,
       },
       buffers,

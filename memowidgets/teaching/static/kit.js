@@ -561,13 +561,13 @@ export class Playground {
 
   /** Begins to listen. The subclass calls it when it is built. */
   start() {
-    const size = onWidth(this.root, (width) => {
+    const stop = onWidth(this.root, (width) => {
       this.root.classList.toggle("mw-play-wide", width >= 880);
       for (const plot of this.plots) plot.fit();
       this.retheme(); // a view is built before it is on the page, where no colour is known
       this.later();
     });
-    this.ears.later(size.stop);
+    this.ears.later(stop);
     const retheme = () => {
       // styles of a theme may arrive after its name
       for (const wait of [0, 60, 300]) setTimeout(() => this.retheme(), wait);

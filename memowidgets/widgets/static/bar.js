@@ -1,9 +1,9 @@
 /** The bar of the dashboard: what is audited, pickers, and the work with its Cancel. */
 
-import { html, KERNEL_GONE, listeners, root, setAttributes, tell, throttle, write } from "./dom.js";
+import { html, KERNEL_GONE, listeners, root, tell, throttle, write } from "./dom.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
-import { BEST, LAST, NO_LAYER, OTHER_CELL, OURS } from "./words.js";
+import { BEST, KERNEL_BUSY, LAST, NO_LAYER } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Picked} Choice */
@@ -57,10 +57,8 @@ export class Bar {
     this.box = el;
     this.name = Math.random().toString(36).slice(2, 8);
     this.asked = 0;
-    this.since = 0;
     this.gone = false;
-    /** What the kernel has not answered yet: whether it has time, then what was asked. @type {"" | "free" | "done"} */
-    this.awaits = "";
+    this.late = false; // whether the kernel takes its time to answer
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.patience = undefined;
     /** Scores that differ from layer to layer. @type {Set<string>} */
@@ -83,16 +81,16 @@ export class Bar {
     this.what = html("span", { class: "mw-what" });
     this.left = html("span", { class: "mw-left" });
     const line = html("div", { class: "mw-work-line" }, this.what, this.left);
-    this.meterFill = html("div", { class: "mw-meter-fill" });
-    this.meter = html("div", { class: "mw-meter", role: "progressbar" }, this.meterFill);
-    setAttributes(this.meter, { "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "progress" });
+    this.meter = html("progress", { class: "mw-meter", "aria-label": "progress" });
     this.work = html("div", { class: "mw-work" }, line, this.meter);
     this.message = html("p", { class: "mw-message", role: "status" });
     this.early = html("p", { class: "mw-early", role: "alert", hidden: true });
     /** The menus, and "i". */
     this.tools = html("div", { class: "mw-row mw-tools" });
     this.share = new Share(model, this.ears);
-    this.tools.append(this.share.element);
+    const what = "the flagged samples and all that were decided on, with what is known of each, as CSV";
+    this.exporting = html("button", { type: "button", class: "mw-button mw-export", title: what, hidden: true }, "Export");
+    this.tools.append(this.exporting, this.share.element);
     const row = html("div", { class: "mw-row mw-bar-row" }, this.title, this.checkpoint, this.layer, this.metric, this.tools);
     this.working = html("div", { class: "mw-row mw-working" }, this.message, this.refresh, this.compute, this.work, this.cancel);
     this.root.append(row, this.working, this.early);
@@ -114,37 +112,30 @@ export class Bar {
    */
   ask(message) {
     this.asked += 1;
-    if (!this.knock("free") || !this.tell(message) || !this.knock("done")) {
-      this.box.classList.add("mw-asked"); // nobody will answer
-      return;
-    }
-    this.awaits = "free";
     this.box.classList.add("mw-asked");
     clearTimeout(this.patience);
-    this.patience = setTimeout(() => this.show(), SOON);
-    this.since = performance.now();
+    if (this.tell(message) && this.knock()) this.patience = setTimeout(() => this.wait(true), SOON);
   }
 
-  /** @param {"free" | "done"} what */
-  knock(what) {
-    return this.tell({ type: "knock", request: `${this.name}-${this.asked}-${what}` });
+  /** @param {boolean} late */
+  wait(late) {
+    this.late = late;
+    this.show();
+  }
+
+  knock() {
+    return this.tell({ type: "knock", request: `${this.name}-${this.asked}` });
   }
 
   /** @param {import("./messages.js").FromKernel} content */
   hear(content) {
-    if (content.type !== "heard") return;
-    const [name, asked, what] = content.request.split("-");
-    if (name !== this.name || Number(asked) !== this.asked) return;
+    if (content.type !== "heard" || content.request !== `${this.name}-${this.asked}`) return;
     clearTimeout(this.patience);
     const wanted = PICKS.map((pick) => this.model.get(pick));
-    if (what === "free") {
-      this.awaits = "done";
-      this.patience = setTimeout(() => this.show(), SOON);
-    } else if (content.picked.every((value, i) => value === wanted[i])) {
-      this.awaits = "";
+    if (content.picked.every((value, i) => value === wanted[i])) {
       this.box.classList.remove("mw-asked");
-      this.show();
-    } else this.patience = setTimeout(() => this.knock("done"), AGAIN); // the pick is still on its way
+      this.wait(false);
+    } else this.patience = setTimeout(() => this.knock(), AGAIN); // the pick is still on its way
   }
 
   /** In Voila and on the site a page has an address of its own, so that a user can send somebody a link to a view. */
@@ -244,10 +235,7 @@ export class Bar {
     this.title.title = this.title.textContent ?? "";
     this.showEarly();
     if (this.gone) return; // the last word
-    const late = this.awaits !== "" && performance.now() - this.since >= SOON - 1;
-    const { kind, text } = late
-      ? { kind: "wait", text: this.awaits === "free" ? OTHER_CELL : OURS }
-      : this.model.get("_message");
+    const { kind, text } = this.late ? { kind: "wait", text: KERNEL_BUSY } : this.model.get("_message");
     this.message.className = `mw-message mw-message-${kind}`;
     this.message.textContent = text;
     this.message.hidden = text === "";
@@ -269,14 +257,11 @@ export class Bar {
 
   /** @param {import("./messages.js").Work} work */
   showWork(work) {
-    const share = work.total > 0 ? work.done / work.total : 0;
     const left = durationText(work.seconds_left);
     const steps = work.total > 0 ? ` ${work.done} of ${work.total}` : "";
-    this.what.textContent = `${work.what}${steps}`;
-    this.what.title = this.what.textContent;
+    this.what.textContent = this.what.title = `${work.what}${steps}`;
     this.left.textContent = left;
-    this.meterFill.style.width = `${(100 * share).toFixed(1)}%`;
-    this.meter.setAttribute("aria-valuenow", (100 * share).toFixed(0));
+    this.meter.value = work.total > 0 ? work.done / work.total : 0;
     this.meter.setAttribute("aria-valuetext", `${this.what.textContent} ${left}`);
   }
 

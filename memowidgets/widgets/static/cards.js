@@ -4,7 +4,6 @@ import { html, setAttributes } from "./dom.js";
 import { percent, whole } from "./numbers.js";
 
 /** @typedef {import("./messages.js").Item} Item */
-/** @typedef {import("./messages.js").Image} Image */
 /** @typedef {import("./messages.js").ValueShown} Value */
 
 const CONTROLS = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g;
@@ -55,25 +54,6 @@ export function letterOf(i) {
 }
 
 /**
- * How many screen pixels an image's pixel is wide: a whole number for small images, so that
- * all are alike.
- * @param {number} side  the longer side of the image
- * @param {number} room
- */
-export function zoomFor(side, room) {
-  return side > room ? room / side : Math.max(1, Math.floor(room / side));
-}
-
-/**
- * Returns how many times an image is enlarged.
- * @param {Image} image
- * @param {number} room  screen pixels for its longer side
- */
-export function enlargement({ height, width }, room) {
-  return zoomFor(Math.max(height, width), room);
-}
-
-/**
  * Makes an image in its frame.
  * @param {{label: string}} item
  * @param {HTMLElement} image
@@ -111,15 +91,15 @@ export function plain(tag, text, kind = "") {
 export function card(item, eta, image) {
   const element = html("li", { class: "mw-card", role: "option", tabindex: -1, "aria-selected": "false" });
   element.dataset.position = String(item.position);
-  element.dataset.status = item.status;
   element.title = `id ${nameText(item.id)}`;
-  const dot = html("span", { class: "mw-dot" });
   if (eta !== null && item.logLira !== null) {
     const memorized = item.logLira >= eta;
-    setAttributes(dot, { class: memorized ? "mw-dot mw-dot-full" : "mw-dot mw-dot-hollow", title: memorized ? "memorised" : "not memorised" });
-    dot.append(html("span", { class: "mw-spoken" }, memorized ? "memorised: " : "not memorised: "));
+    const kind = memorized ? "mw-dot mw-dot-full" : "mw-dot mw-dot-hollow";
+    const said = html("span", { class: "mw-spoken" }, memorized ? "memorised: " : "not memorised: ");
+    element.append(html("span", { class: kind, title: memorized ? "memorised" : "not memorised" }, said));
   }
-  element.append(dot, image ? picture(item, image) : line(item), classes(item), decided(item));
+  element.append(image ? picture(item, image) : line(item), classes(item));
+  if (item.decision in MADE || item.note !== "") element.append(decided(item));
   element.append(html("span", { class: "mw-mark", "aria-hidden": "true", title: "X, or Shift and a click: select several" }));
   return element;
 }
@@ -148,17 +128,12 @@ function classes(item) {
 }
 
 /**
- * The word of a decision, with its note where the pointer rests.
+ * The word of a decision, with its class and note where the pointer rests.
  * @param {Item} item
  */
-function decided(item) {
-  const { decision, note } = item;
-  const mark = html("span", { class: "mw-made" }, MADE[decision] ?? (note ? "note" : ""));
-  if (decision in MADE) mark.classList.add(`mw-made-${decision}`);
-  const to = decision === "relabel" ? ` as ${nameText(item.to)}` : "";
-  const what = decision in MADE ? `decided to ${decision}${to}` : "";
-  if (what || note) mark.title = [what, nameText(note)].filter(Boolean).join(": ");
-  return mark;
+function decided({ decision, note, to }) {
+  const title = [decision === "relabel" ? `as ${nameText(to)}` : "", nameText(note)].filter(Boolean).join(": ");
+  return html("span", { class: `mw-made mw-made-${decision}`, title: title || null }, MADE[decision] ?? "note");
 }
 
 /**
@@ -167,20 +142,6 @@ function decided(item) {
  */
 export function valuesText(found) {
   return nameText(found.map(({ name, value }) => `${name} ${value === "" ? "missing" : value}`).join(", "));
-}
-
-/**
- * Returns a short digest of an image's bytes, which tells whether a card still shows the same
- * image.
- * @param {Item} item
- * @param {Uint8Array} bytes
- */
-export function imageKey(item, bytes) {
-  if (!item.image) return "";
-  const { offset, height, width, channels } = item.image;
-  let sum = 0;
-  for (let i = offset; i < offset + height * width * channels; i++) sum = (sum * 31 + bytes[i]) | 0;
-  return `${height}x${width}x${channels}:${sum}`;
 }
 
 /* ------------------------------------------------------------ in full */

@@ -68,8 +68,7 @@ export class Compare {
     const budget = html("label", { class: "mw-row mw-budget-row" }, "look at", this.slider, this.says);
     const columns = [[this.plot, this.roc.element], [this.parts, this.said, this.areas]].map((parts) => html("div", { class: "mw-column" }, ...parts));
     this.root.append(head, budget, html("div", { class: "mw-compare-body" }, ...columns));
-    this.size = onWidth(this.root, () => this.draw());
-    this.ears.later(this.size.stop);
+    this.ears.later(onWidth(this.root, () => this.draw()));
     this.root.hidden = true; // so that a page that opens with it takes its budget from τ
     this.listen();
     this.show();
@@ -156,7 +155,7 @@ export class Compare {
     this.side = Math.min(this.plot.clientWidth - LEFT - 8, LARGEST);
     this.drawRanks(this.ranks, this.memorized);
     if (this.wire.areas.length > 0) {
-      this.roc.draw(this.scores[0], null, false);
+      this.roc.draw(this.scores[0], false);
       this.points = this.scores.map((scores) => this.roc.pointsOf(scores));
     }
     this.move();

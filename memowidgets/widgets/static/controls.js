@@ -2,7 +2,7 @@
 
 import { html, menu, segments, setAttributes, write } from "./dom.js";
 import {
-  clopperPearson, countUpTo, rankFprAtMost, rankShareAtMost, rankTprAtLeast, rankYouden, tauAtRank,
+  clopperPearson, countUpTo, rankFprAtMost, rankShareAtMost, rankTprAtLeast, tauAtRank,
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 
@@ -22,33 +22,28 @@ export function neighbourTau(scores, tau, step) {
   return tauAtRank(scores, Math.min(scores.values.length, Math.max(0, rank)));
 }
 
-const LOWEST = [0.05, 0.2];
-
 /**
- * Rules to choose τ, in words. `more` marks those for who knows their names.
+ * Rules to choose τ, in words.
  * @param {boolean} truth  whether both memorised and other samples are known
  * @param {number | null} natural  threshold that means the same for every model
  * @param {number | null} canaryTau  lowest τ that flags 75 % of the planted canaries
  */
 export function presets(truth, natural, canaryTau) {
-  /** @type {{label: string, title: string, fitted: boolean, more?: boolean, tau: (scores: Scores) => number}[]} */
+  /** @type {{label: string, title: string, fitted: boolean, tau: (scores: Scores) => number}[]} */
   const always = [];
   if (natural !== null) {
     const label = `τ = ${tickText(natural)}`;
     always.push({ label, title: "the score's own threshold", fitted: false, tau: () => natural });
   }
-  for (const lowest of LOWEST) {
-    always.push({
-      label: `lowest ${100 * lowest} %`,
-      title: "highest τ that flags at most this share of the samples",
-      fitted: false,
-      more: truth && lowest !== LOWEST[0],
-      tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, lowest)),
-    });
-  }
-  if (canaryTau !== null) {
+  always.push({
+    label: "lowest 5 %",
+    title: "highest τ that flags at most this share of the samples",
+    fitted: false,
+    tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, 0.05)),
+  });
+  if (canaryTau !== null && !truth) {
     const title = "lowest τ that flags 75 % of the planted canaries";
-    always.push({ label: "75 % of canaries", title, fitted: false, more: truth, tau: () => canaryTau });
+    always.push({ label: "75 % of canaries", title, fitted: false, tau: () => canaryTau });
   }
   if (!truth) return always;
   /** @type {(rank: (scores: Scores) => number) => (scores: Scores) => number} */
@@ -67,7 +62,6 @@ export function presets(truth, natural, canaryTau) {
       fitted: true,
       tau: at((scores) => rankFprAtMost(scores, 0.01)),
     },
-    { label: "Youden", title: "highest TPR − FPR, Youden's J", fitted: true, more: true, tau: at(rankYouden) },
   ];
 }
 
@@ -137,7 +131,6 @@ export class Rates {
     this.body = html("tbody");
     const head = html("tr", {}, ...["at τ", "", "95 % interval"].map((name) => html("th", { scope: "col" }, name)));
     this.element = html("table", { class: "mw-rates" }, html("thead", {}, head), this.body);
-    this.text = "";
   }
 
   /**
@@ -151,34 +144,11 @@ export class Rates {
       ["FPR, share of the others that are flagged", flaggedOnly / (n - memorized), clopperPearson(flaggedOnly, n - memorized)],
       ["precision, share of the flagged that are memorised", flagged > 0 ? found / flagged : null, clopperPearson(found, flagged)],
     ];
-    const [[, tpr, along], [, fpr, across]] = rows;
-    if (tpr !== null && fpr !== null && along && across) { // by the square-and-add rule
-      const [down, up] = [[tpr - along[0], across[1] - fpr], [along[1] - tpr, fpr - across[0]]].map(([a, b]) => Math.hypot(a, b));
-      rows.push(["Youden's J, TPR − FPR", tpr - fpr, [tpr - fpr - down, tpr - fpr + up]]);
-    }
-    const texts = rows.map(([name, value, interval]) => [name, signed(value), interval ? interval.map(signed).join(" to ") : ""]);
-    const text = JSON.stringify(texts);
-    if (text === this.text) return;
-    this.text = text;
-    this.body.replaceChildren(...texts.map(([name, ...cells]) =>
-      html("tr", {}, html("th", { scope: "row" }, name), ...cells.map((cell) => html("td", {}, cell)))));
+    this.body.replaceChildren(...rows.map(([name, value, interval]) => {
+      const cells = [rateText(value), interval?.map(rateText).join(" to ") ?? ""].map((cell) => html("td", {}, cell));
+      return html("tr", {}, html("th", { scope: "row" }, name), ...cells);
+    }));
   }
-}
-
-/** @param {number | null} rate */
-function signed(rate) {
-  return rate !== null && rate < 0 ? `−${rateText(-rate)}` : rateText(rate);
-}
-
-/**
- * A number field for a threshold.
- * @param {string} symbol
- * @param {string} help
- */
-function thresholdField(symbol, help) {
-  const field = html("input", { type: "text", inputmode: "decimal", class: "mw-field" });
-  setAttributes(field, { "aria-label": symbol, spellcheck: "false", autocomplete: "off", title: help });
-  return field;
 }
 
 /** The name of τ beside its line, which opens a menu: a field, the axis, and the presets in words. */
@@ -187,13 +157,11 @@ export class TauMenu {
   constructor(turn) {
     this.axes = segments("Axis", AXES, turn);
     this.axes.group.title = "against its class: in robust deviations (1.4826 times the median absolute deviation) from the median of the class; no truth is needed";
-    this.field = thresholdField("τ", "Arrow keys move τ; with Shift, to the next score");
+    this.field = html("input", { type: "text", inputmode: "decimal", class: "mw-field", spellcheck: "false", autocomplete: "off" });
+    setAttributes(this.field, { "aria-label": "τ", title: "Arrow keys move τ; with Shift, to the next score" });
     this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
-    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
-    setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
-    const help = "highest τ that flags at most this share of the samples";
-    this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag the lowest");
-    const most = html("span", { class: "mw-joined" }, this.flag, this.share, html("span", { class: "mw-unit" }, "%"));
+    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", class: "mw-share", "aria-label": "share to flag, per cent" });
+    const most = html("label", { class: "mw-labelled", title: "highest τ that flags at most this share of the samples" }, "flag the lowest", this.share, "%");
     this.element = menu("τ", html("label", { class: "mw-labelled" }, "τ =", this.field), this.axes.group, this.presets, most);
     this.element.classList.add("mw-tau-menu");
     this.text = /** @type {HTMLElement} */ (this.element.firstChild);
@@ -212,14 +180,12 @@ export class TauMenu {
   }
 }
 
-/** The row of η: a slider, a field, and the paper's value. */
+/** The row of η: a slider, and where it stands. */
 export class EtaRow {
   constructor() {
     const help = "a sample is memorised if its log-LiRA is at least η";
     this.slider = html("input", { type: "range", class: "mw-slider", step: 0.1, title: help, "aria-label": "memorised from log-LiRA η" });
-    this.field = thresholdField("η", help);
-    this.reset = html("button", { type: "button", class: "mw-button", title: "what the paper takes" }, "η = 4");
-    const label = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, "η");
-    this.element = html("div", { class: "mw-row mw-tau-row" }, label, this.slider, this.field, this.reset);
+    this.text = html("span", { class: "mw-tau-name", "aria-hidden": "true" });
+    this.element = html("div", { class: "mw-row mw-tau-row" }, this.text, this.slider);
   }
 }

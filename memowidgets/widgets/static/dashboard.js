@@ -24,7 +24,7 @@ export default {
     let inspector = null;
     const bar = new Bar(model, box);
     const explorer = new Explorer(
-      model, box, (tau, counts) => inspector?.follow(tau, counts), (what) => inspector?.showBetween(what),
+      model, box, (tau, counts) => inspector?.follow(tau, counts), () => inspector?.showFilter("on the line"),
     );
     const compare = new Compare(model, box, bar, explorer, (part, name) => inspector?.showPart(part, name));
     bar.tools.prepend(compare.button);
@@ -33,8 +33,8 @@ export default {
     const inspect = () => {
       if (inspector !== null || !model.get("_data").values) return;
       inspector = new Inspector(model, box, true);
-      const taking = inspector.root.querySelector(".mw-export");
-      if (taking !== null) bar.share.element.before(taking);
+      bar.exporting.hidden = false;
+      bar.exporting.addEventListener("click", () => inspector?.request({ type: "export" }));
     };
     model.on("change:_data", inspect);
     inspect();

@@ -1,16 +1,16 @@
-/** Decisions on one sample, on several, or on all that a filter shows: one row of buttons, and undo. */
+/** Decisions on the open sample, or on several that are selected: one row of buttons, and undo. */
 
 import { nameText, plain } from "./cards.js";
-import { html, menu, write } from "./dom.js";
+import { html, onEscape, write } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
  * @typedef {object} DecideActions
- * @property {(decision: string, all: boolean, expected: string, to: number | null) => void} decide
+ * @property {(what: {decision: string, to?: number}) => void} decide
  * @property {() => void} next  goes to the next sample without a decision
  * @property {() => Suggestion[]} suggested  classes that the chosen sample may better have
  * @property {() => void} undo
- * @property {(suffix: string, samples: boolean) => void} exportAll
+ * @property {() => void} exportAll  writes a file
  */
 
 /**
@@ -26,14 +26,6 @@ const KEYS = /** @type {Record<string, string>} */ ({
   anonymise: "A",
   remove: "R",
   undecided: "U",
-});
-
-const VERBS = /** @type {Record<string, string>} */ ({
-  relabel: "Relabel",
-  keep: "Keep",
-  anonymise: "Anonymise",
-  remove: "Remove",
-  undecided: "Undecided",
 });
 
 /**
@@ -96,63 +88,21 @@ class Relabelling {
   }
 }
 
-/** The menu that writes a file: in a dashboard flagged and decided samples, alone the decisions. */
-class Exporting {
-  /**
-   * @param {DecideActions["exportAll"]} choose
-   * @param {boolean} led
-   */
-  constructor(choose, led) {
-    this.led = led;
-    this.samples = html("input", { type: "checkbox" });
-    this.contents = html("span", {});
-    this.box = html("label", { class: "mw-check" }, this.samples, this.contents);
-    const what = led ? "The flagged samples and all that were decided on, with what is known of each." : "All decisions.";
-    const formats = (led ? [["CSV", ".csv"], ["JSON Lines", ".jsonl"]] : [["CSV", ".csv"]]).map(([name, suffix]) => {
-      const button = html("button", { type: "button", class: "mw-button" }, name);
-      button.addEventListener("click", () => {
-        this.element.open = false;
-        choose(suffix, this.samples.checked && !this.box.hidden);
-      });
-      return button;
-    });
-    this.element = menu("Export ▾", html("p", {}, what), this.box, html("div", { class: "mw-row" }, ...formats));
-    this.element.classList.add("mw-export");
-  }
-
-  /** @param {import("./messages.js").DecisionStatus} status */
-  show({ contents, decided }) {
-    this.element.hidden = !this.led && decided === 0;
-    this.box.hidden = !this.led || contents === "";
-    this.contents.textContent = `with ${contents}`;
-  }
-}
-
 /** What is below the open sample: the decisions, and what came of the last one. */
 export class DecideBar {
-  /**
-   * @param {DecideActions} actions
-   * @param {boolean} led  whether this is part of a dashboard
-   */
-  constructor(actions, led) {
+  /** @param {DecideActions} actions */
+  constructor(actions) {
     this.actions = actions;
-    this.total = 0;
     this.marked = 0;
     this.chosen = false;
     this.status = /** @type {import("./messages.js").DecisionStatus | null} */ (null);
-    this.these = "";
     /** Class that the evidence suggests for the chosen sample. @type {number | null} */
     this.suggestion = null;
+    this.guess = "";
     /** Names of the classes that the chosen sample can get. @type {string[]} */
     this.names = [];
     this.made = "undecided";
-    this.asked = { decision: "", these: "", to: /** @type {number | null} */ (null) };
-    this.relabelling = new Relabelling((to) => this.relabel(to), () => this.focus());
-    this.scope = html("select", { class: "mw-select", "aria-label": "decide on" });
-    this.one = new Option("the open sample", "one");
-    this.all = new Option("all shown", "all");
-    this.scope.append(this.one, this.all);
-    this.scope.addEventListener("change", () => this.showButtons());
+    this.relabelling = new Relabelling((to) => actions.decide({ decision: "relabel", to }), () => this.focus());
     this.scopeText = html("p", { class: "mw-scope-text", hidden: true });
     this.group = html("div", { class: "mw-choices", role: "group", "aria-label": "decision" });
     this.buttons = ["relabel", "keep", "anonymise", "remove"].map((name) => this.button(name));
@@ -163,7 +113,6 @@ export class DecideBar {
     this.buttons[0].after(this.other);
     this.undo = html("button", { type: "button", class: "mw-button mw-undo", "aria-keyshortcuts": "Z" }, "Undo");
     this.undo.addEventListener("click", () => actions.undo());
-    this.exporting = new Exporting(actions.exportAll, led);
     this.said = html("p", { class: "mw-said", role: "status" });
     this.outcome = html("div", { class: "mw-outcome" }, this.said, this.undo, this.next);
     this.done = html("span", {});
@@ -171,23 +120,16 @@ export class DecideBar {
     this.share = html("i", {});
     this.progress = html("span", { class: "mw-progress" }, html("span", { class: "mw-progress-bar", "aria-hidden": "true" }, this.share), decided);
     const save = html("button", { type: "button", class: "mw-link" }, "Export");
-    save.addEventListener("click", () => actions.exportAll(".csv", false));
+    save.addEventListener("click", () => actions.exportAll());
     this.problem = html("span", {});
     this.banner = html("p", { class: "mw-banner", role: "status", hidden: true }, this.problem, save);
-    this.question = html("span", {});
-    this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
-    this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
-    this.confirm = html("div", { class: "mw-row mw-confirm", role: "alertdialog", hidden: true }, this.question, this.yes, this.no);
-    this.yes.addEventListener("click", () => this.confirmed());
-    this.no.addEventListener("click", () => this.dismiss());
-    onEscape(this.confirm, () => this.dismiss());
     this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
-    this.element.append(this.confirm, this.relabelling.element, this.scopeText, this.group, this.outcome);
+    this.element.append(this.relabelling.element, this.scopeText, this.group, this.outcome);
   }
 
   /** @param {string} name */
   button(name) {
-    const text = html("span", { class: "mw-choice-text" }, VERBS[name]);
+    const text = html("span", { class: "mw-choice-text" }, name[0].toUpperCase() + name.slice(1));
     const button = html("button", { type: "button", class: "mw-button mw-choice", "aria-keyshortcuts": KEYS[name] }, text, key(KEYS[name]));
     button.dataset.decision = name;
     button.addEventListener("click", () => this.choose(button.getAttribute("aria-pressed") === "true" ? "undecided" : name));
@@ -198,43 +140,35 @@ export class DecideBar {
   /**
    * @param {import("./messages.js").DecisionStatus} status
    * @param {object} shown
-   * @param {number} shown.total  samples that the filter shows
-   * @param {string} shown.these  which samples they are
    * @param {number} shown.marked  samples that are selected together
    * @param {boolean} shown.chosen  whether a sample is open
    * @param {number} shown.decided  samples of the filter with a decision
    * @param {number} shown.of  samples of the filter with any decision or none
    */
-  show(status, { total, these, marked, chosen, decided, of }) {
-    Object.assign(this, { total, these, marked, chosen, status });
-    if (!this.confirm.hidden && these !== this.asked.these) this.withdraw();
-    write(this.one, marked > 0 ? `${whole(marked)} selected` : "the open sample");
-    write(this.all, `all ${whole(total)} shown`);
-    this.all.disabled = total === 0;
-    if (total === 0) this.scope.value = "one";
+  show(status, { marked, chosen, decided, of }) {
+    Object.assign(this, { marked, chosen, status });
     this.progress.hidden = status.choices.length === 0;
     write(this.done, `${whole(decided)} of ${whole(of)}`);
     this.share.style.width = `${of > 0 ? (100 * decided) / of : 0}%`;
     this.undo.hidden = status.undo === 0;
-    this.exporting.show(status);
     this.banner.hidden = status.problem === "" || status.decided === 0;
     write(this.problem, `${status.problem}. Your decisions last until the kernel stops. `);
     this.showButtons();
   }
 
   /**
-   * @param {string} made  the decision on the open sample
-   * @param {number | null} suggestion  class that the evidence suggests
+   * @param {import("./messages.js").Item} item  the open sample
    * @param {string[]} names  classes that it can get
    */
-  showItem(made, suggestion, names) {
-    Object.assign(this, { made, suggestion, names });
+  showItem({ decision, suggested, guess }, names) {
+    const can = suggested !== null && suggested < names.length;
+    Object.assign(this, { made: decision, suggestion: can ? suggested : null, guess, names });
     this.showButtons();
   }
 
   showButtons() {
     const choices = this.status?.choices ?? [];
-    const [all, several] = [this.scope.value === "all", this.scope.value === "all" || this.marked > 0];
+    const several = this.marked > 0;
     for (const button of this.buttons) {
       const name = button.dataset.decision ?? "";
       button.hidden = !choices.includes(name);
@@ -242,14 +176,14 @@ export class DecideBar {
       button.setAttribute("aria-pressed", String(!several && name === this.made));
     }
     const [relabel] = this.buttons;
-    const suggested = !several && this.suggestion !== null && this.suggestion < this.names.length;
-    const text = suggested ? `Relabel: ${nameText(this.names[this.suggestion ?? 0])}` : "Relabel …";
+    const suggested = !several && this.suggestion !== null;
+    const text = suggested ? `Relabel: ${nameText(this.guess)}` : "Relabel …";
     write(/** @type {Element} */ (relabel.firstElementChild), text);
     relabel.title = suggested ? text : "";
     relabel.classList.toggle("mw-primary", suggested);
     this.other.hidden = relabel.hidden;
     this.scopeText.hidden = !several;
-    write(this.scopeText, all ? `for all ${whole(this.total)} shown` : `for the ${whole(this.marked)} selected`);
+    write(this.scopeText, `for the ${whole(this.marked)} selected`);
   }
 
   /** The keyboard goes back to the decisions. */
@@ -264,61 +198,18 @@ export class DecideBar {
   choose(decision) {
     const choices = this.status?.choices ?? [];
     const refused = this.status?.refused[decision] ?? "";
-    const all = this.scope.value === "all";
     this.relabelling.element.hidden = true;
     if (refused !== "") this.say(refused, false);
     else if (!choices.includes(decision)) return;
-    else if (decision !== "relabel") all ? this.ask(decision, this.total, this.these) : this.actions.decide(decision, false, "", null);
-    else if (all || this.marked > 0 || this.suggestion === null) this.offerClasses();
-    else this.relabel(this.suggestion);
-  }
-
-  /** @param {number} to */
-  relabel(to) {
-    if (this.scope.value === "all") this.ask("relabel", this.total, this.these, to);
-    else this.actions.decide("relabel", false, "", to);
+    else if (decision !== "relabel") this.actions.decide({ decision });
+    else if (this.marked > 0 || this.suggestion === null) this.offerClasses();
+    else this.actions.decide({ decision, to: this.suggestion });
   }
 
   /** Offers the classes that the open sample, or several, can get. */
   offerClasses() {
-    const several = this.scope.value === "all" || this.marked > 0;
+    const several = this.marked > 0;
     this.relabelling.show(several ? this.status?.classes ?? [] : this.names, several ? [] : this.actions.suggested());
-  }
-
-  /**
-   * Asks for confirmation before many samples change at once.
-   * @param {string} decision
-   * @param {number} count
-   * @param {string} these  which samples they are
-   * @param {number | null} [to]  the new class
-   */
-  ask(decision, count, these, to = null) {
-    this.asked = { decision, these, to };
-    const samples = `${whole(count)} ${count === 1 ? "sample" : "samples"}`;
-    const as = to === null ? "" : ` as “${nameText(this.status?.classes[to] ?? "")}”`;
-    this.question.textContent = `${VERBS[decision]}${as}: all ${samples} that the filter shows, on every page?`;
-    this.confirm.setAttribute("aria-label", this.question.textContent);
-    this.yes.textContent = `${VERBS[decision]} ${samples}`;
-    this.confirm.hidden = false;
-    this.no.focus(); // a key held down must not confirm what it asked for
-  }
-
-  confirmed() {
-    this.dismiss();
-    this.actions.decide(this.asked.decision, true, this.asked.these, this.asked.to);
-    this.scope.value = "one";
-    this.showButtons();
-  }
-
-  /** Takes the question back: it was about other samples than the filter shows now. */
-  withdraw() {
-    this.dismiss();
-    this.say("The filter shows other samples now. Nothing was changed.", false);
-  }
-
-  dismiss() {
-    this.confirm.hidden = true;
-    this.focus();
   }
 
   /**
@@ -334,19 +225,6 @@ export class DecideBar {
 /** @param {string} letter */
 function key(letter) {
   return html("kbd", { class: "mw-key", "aria-hidden": "true" }, letter);
-}
-
-/**
- * @param {HTMLElement} element
- * @param {() => void} action
- */
-function onEscape(element, action) {
-  element.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    event.preventDefault();
-    event.stopPropagation();
-    action();
-  });
 }
 
 /**

@@ -65,41 +65,6 @@ export function write(element, text) {
 }
 
 /**
- * Makes an element look like another one with as few changes as possible, so that the browser does
- * not style and lay out all of it again. Listeners and the user's input stay.
- * @param {Element} element
- * @param {Element} wanted  not in the page; parts of it are moved into the element
- */
-export function become(element, wanted) {
-  const names = wanted.getAttributeNames();
-  for (const name of names) {
-    const value = /** @type {string} */ (wanted.getAttribute(name));
-    if (element.getAttribute(name) === value) continue;
-    // a page's policy may forbid styles in attributes, but not those that a script sets
-    if (name === "style" && element instanceof HTMLElement) element.style.cssText = value;
-    else element.setAttribute(name, value);
-  }
-  if (element.attributes.length > names.length) {
-    for (const name of element.getAttributeNames()) if (!wanted.hasAttribute(name)) element.removeAttribute(name);
-  }
-  let old = element.firstChild;
-  let child = wanted.firstChild;
-  while (child !== null) {
-    const [nextOld, next] = [old?.nextSibling ?? null, child.nextSibling];
-    if (old === null) element.append(child);
-    else if (old.nodeName !== child.nodeName) old.replaceWith(child);
-    else if (old instanceof Element) become(old, /** @type {Element} */ (child));
-    else if (old.nodeValue !== child.nodeValue) old.nodeValue = child.nodeValue;
-    [old, child] = [nextOld, next];
-  }
-  while (old !== null) {
-    const next = old.nextSibling;
-    old.remove();
-    old = next;
-  }
-}
-
-/**
  * Returns the bytes of a synced trait or message in a new buffer, whatever form the host gives
  * them.
  * @param {import("./messages.js").Bytes} data
@@ -127,6 +92,46 @@ export function tell(model, message) {
     return true;
   } catch {
     return false;
+  }
+}
+
+const LOST = 8000; // milliseconds, after which an answer is not waited for
+
+/**
+ * A question to the kernel that changes with what is shown. One is on its way at a time: what was
+ * passed over meanwhile is never asked.
+ */
+export class Question {
+  /**
+   * @param {string} name  of the view
+   * @param {(request: string) => boolean} send  asks what is to be known now; whether there is a kernel to hear it
+   */
+  constructor(name, send) {
+    this.name = name;
+    this.send = send;
+    this.request = "";
+    this.asked = 0;
+    this.since = -Infinity;
+    this.again = false;
+  }
+
+  /** Asks once for all changes of this moment. */
+  ask() {
+    this.again = true;
+    queueMicrotask(() => this.next());
+  }
+
+  next() {
+    if (!this.again || performance.now() - this.since < LOST) return;
+    this.again = false;
+    this.request = `${this.name}-${++this.asked}`;
+    this.since = performance.now();
+    if (!this.send(this.request)) this.since = -Infinity;
+  }
+
+  answered() {
+    this.since = -Infinity;
+    this.next();
   }
 }
 
@@ -193,7 +198,8 @@ export function listeners(model) {
 }
 
 /**
- * Calls back with the width of an element whenever it changes, never for a hidden one.
+ * Calls back with the width of an element whenever it changes, never for a hidden one. Returns what
+ * ends that.
  * @param {Element} element
  * @param {(width: number) => void} action
  */
@@ -211,17 +217,9 @@ export function onWidth(element, action) {
     frame = requestAnimationFrame(tell);
   });
   observer.observe(element);
-  return {
-    /** Calls back again at the next occasion, whatever the width. */
-    again() {
-      last = 0;
-      observer.unobserve(element);
-      observer.observe(element);
-    },
-    stop() {
-      cancelAnimationFrame(frame);
-      observer.disconnect();
-    },
+  return () => {
+    cancelAnimationFrame(frame);
+    observer.disconnect();
   };
 }
 
@@ -329,13 +327,24 @@ function followTheme(element, ears) {
 export function menu(label, ...children) {
   const button = html("summary", { class: "mw-button" }, label);
   const element = html("details", { class: "mw-has-menu" }, button, html("div", { class: "mw-menu" }, ...children));
-  element.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !element.open) return;
-    event.preventDefault();
+  onEscape(element, () => {
     element.open = false;
     button.focus();
   });
   return element;
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {() => void} action
+ */
+export function onEscape(element, action) {
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
+  });
 }
 
 const KEYS_ARE_OURS = "data-lm-suppress-shortcuts";
@@ -370,7 +379,7 @@ export function root(el, name, label, ears) {
 export function emptied({ model }) {
   const empty = () => {
     for (const name of ["_esm", "_css"]) model.set(name, "");
-    for (const name of ["_data", "_truth", "_late"]) model.set(name, {});
+    for (const name of ["_data", "_truth", "_late", "_compared"]) model.set(name, {});
   };
   return () => setTimeout(empty); // its views go first
 }

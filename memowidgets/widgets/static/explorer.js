@@ -10,18 +10,15 @@ import {
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
-import { asSentence, floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
-import { OPTIMISTIC, UNCHECKED, WAITING } from "./words.js";
+import { asSentence, floats, NOTHING, unpack, unpackTruth } from "./wire.js";
+import { OPTIMISTIC, UNCHECKED } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Auc} Auc */
 /** @typedef {import("./maths.js").Counts} Counts */
 /** @typedef {import("./maths.js").Axis} Axis */
-/** @typedef {import("./wire.js").Late} Late */
-
-const NEAR_LINE = 9; // pixels from τ's line within which a press drags it
-const STILL = 4; // pixels that a click may move
+/** @typedef {import("./messages.js").Late} Late */
 
 /** One view of the explorer. */
 export class Explorer {
@@ -29,14 +26,12 @@ export class Explorer {
    * @param {Model} model
    * @param {HTMLElement} el
    * @param {(tau: number, counts: Counts | null) => void} [moved]  hears where τ is at every frame
-   * @param {((what: [number, number] | "line") => void) | null} [picked]  hears of which scores the samples are wanted
+   * @param {(() => void) | null} [listLine]  shows the samples on the line
    */
-  constructor(model, el, moved = () => {}, picked = null) {
+  constructor(model, el, moved = () => {}, listLine = null) {
     this.model = model;
     this.onMoved = moved;
-    this.onPicked = picked;
-    /** The bar that the pointer or the keyboard is at. @type {number | null} */
-    this.bar = null;
+    this.onLine = listLine;
     this.ears = listeners(model);
     this.tau = /** @type {number} */ (model.get("tau"));
     this.eta = /** @type {number} */ (model.get("eta"));
@@ -57,7 +52,6 @@ export class Explorer {
     this.dragging = false;
     this.typing = false;
     this.fitted = false;
-    this.ways = "";
     /** Presets that are marks on the axis. @type {ReturnType<typeof presets>} */
     this.onAxis = [];
     this.heard = true;
@@ -77,7 +71,6 @@ export class Explorer {
     this.check = html("button", { type: "button", class: "mw-button mw-check-now" });
     this.noRoc = html("div", { class: "mw-no-roc", hidden: true }, this.whyNoRoc, this.check);
     this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
-    this.says = html("div", { class: "mw-bar-text", hidden: true });
     this.answers = new Answers();
     this.rates = new Rates();
     this.chosen = new TauMenu((axis) => this.turn(axis));
@@ -87,7 +80,6 @@ export class Explorer {
     this.device = html("p", { class: "mw-device" });
     this.toggle = html("button", { type: "button", class: "mw-button mw-toggle" });
     this.more = html("div", { class: "mw-more", role: "group", "aria-label": "About these numbers" });
-    this.spoken = html("p", { class: "mw-spoken", role: "status" });
     this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
     this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
     this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
@@ -95,22 +87,21 @@ export class Explorer {
     this.tools = html("div", { class: "mw-row mw-tools" }, this.toggle);
     this.compose();
 
-    this.size = onWidth(this.root, () => this.draw());
-    this.ears.later(this.size.stop);
+    this.ears.later(onWidth(this.histogram.element, () => this.draw()));
     this.listen();
     this.load();
     this.dim();
   }
 
   compose() {
-    const dots = html("div", { class: "mw-histogram-box" }, this.histogram.element, this.says, this.chosen.element);
+    const dots = html("div", { class: "mw-histogram-box" }, this.histogram.element, this.chosen.element);
     const plots = html("div", { class: "mw-plots" }, dots, this.rocBox, this.answers.element);
     const scores = html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group);
     const scales = html("div", { class: "mw-row mw-scales" }, scores, this.rocScalesBox);
     const about = html("div", { class: "mw-about" }, this.cautions, this.rates.element);
     this.more.append(about, this.etaRow.element, scales, this.device);
     this.rocScales.show(this.rocScale);
-    this.root.append(this.tools, plots, this.hint, this.more, this.spoken);
+    this.root.append(this.tools, plots, this.hint, this.more);
     this.showMore();
   }
 
@@ -143,55 +134,36 @@ export class Explorer {
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
     for (const name of ["_warnings", "_notes", "_status", "_early"]) this.ears.onModel(`change:${name}`, () => this.showCautions());
-    this.dragOn(this.histogram.element, (x) => this.histogram.tauAt(x));
-    this.listenToBars();
-    this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
+    this.dragOn(this.histogram.element, (x) => [this.histogram.tauAt(x), this.histogram.markAt(x)?.fitted ?? false]);
+    this.dragOn(this.roc.element, (x, y) => [this.roc.tauAt(x, y), false]);
     this.ears.on(this.histogram.element, "keydown", (event) => this.key(event));
-    this.listenToField(chosen.field, () => this.tauText(), (value) => this.choose(value, false));
-    this.listenToField(etaRow.field, () => this.etaText(), (value) => this.chooseEta(value));
+    this.listenToField(chosen.field);
     this.ears.on(chosen.field, "keydown", (event) => {
       if (event.key === "ArrowUp" || event.key === "ArrowDown") this.key(event);
     });
-    this.ears.on(etaRow.slider, "pointerdown", () => (this.dragging = true));
     this.ears.on(etaRow.slider, "input", () => this.moveEta(Number(etaRow.slider.value)));
-    this.ears.on(etaRow.slider, "change", () => {
-      this.dragging = false;
-      this.commit("eta");
-    });
-    for (const name of ["pointerup", "pointercancel", "blur"]) {
-      this.ears.on(etaRow.slider, name, () => (this.dragging = false));
-    }
-    this.ears.on(etaRow.reset, "click", () => this.chooseEta(4));
-    this.ears.on(chosen.flag, "click", () => this.flagShare());
-    this.ears.on(chosen.share, "keydown", (event) => {
-      if (event.key === "Enter") this.flagShare();
-    });
-    this.ears.on(this.answers.show, "click", () => this.onPicked?.("line"));
-    this.answers.show.hidden = this.onPicked === null;
+    this.ears.on(etaRow.slider, "change", () => this.commit("eta"));
+    this.ears.on(chosen.share, "change", () => this.flagShare());
+    this.ears.on(this.answers.show, "click", () => this.onLine?.());
+    this.answers.show.hidden = this.onLine === null;
   }
 
-  /**
-   * @param {HTMLInputElement} field
-   * @param {() => string} text  what it shows
-   * @param {(value: number) => void} choose
-   */
-  listenToField(field, text, choose) {
+  /** @param {HTMLInputElement} field */
+  listenToField(field) {
     const typed = () => {
       if (!this.typing) return;
       this.typing = false;
       const written = field.value.trim().replace("−", "-").replace(",", ".");
       const value = written === "" ? NaN : Number(written);
-      if (Number.isFinite(value)) choose(value); // what it shows may be rounded
-      else field.value = text();
+      if (Number.isFinite(value)) this.choose(value, false); // what it shows may be rounded
+      else field.value = this.tauText();
     };
     this.ears.on(field, "input", () => (this.typing = true));
     this.ears.on(field, "change", typed);
-    this.ears.on(field, "blur", typed);
     this.ears.on(field, "keydown", (event) => {
-      if (event.key === "Enter") typed();
       if (event.key === "Escape") {
         this.typing = false;
-        field.value = text();
+        field.value = this.tauText();
       }
     });
   }
@@ -266,15 +238,15 @@ export class Explorer {
   hearLate() {
     this.takeLate();
     this.showCautions();
-    this.draw();
+    this.moved();
   }
 
-  /** Takes the band and the remarks, if they belong to what is shown. */
+  /** Takes the remarks, if they belong to what is shown. */
   takeLate() {
     const late = this.model.get("_late");
     const fits =
       late?.version === this.data.version && (late.eta === null || late.eta === this.judgedEta);
-    this.late = fits ? unpackLate(late) : null;
+    this.late = fits ? late : null;
   }
 
   /** Asks for log-LiRA when it is first needed. */
@@ -351,7 +323,7 @@ export class Explorer {
   /** All that a reader should know of these numbers; the button says how many sentences that are. */
   showCautions() {
     const of = (/** @type {string} */ name) => /** @type {string[]} */ (this.model.get(name) ?? []);
-    const remarks = [this.data.note, ...(this.late ? this.late.remarks : [])].filter(Boolean);
+    const remarks = [this.data.note, ...(this.late?.remarks ?? []).map(asSentence)].filter(Boolean);
     const texts = [...new Set([...(this.fitted ? [OPTIMISTIC] : []), ...of("_warnings"), ...remarks, ...of("_notes")])];
     const many = `${texts.length} ${texts.length === 1 ? "caution" : "cautions"}`;
     const name = texts.length > 0 ? `i · ${texts.length}` : "i";
@@ -367,14 +339,10 @@ export class Explorer {
   /** Offers the ways to choose τ: those for everybody are marks on the axis, too. */
   showPresets() {
     const { hasRoc, data } = this;
-    const all = presets(hasRoc, data.natural, data.canaryTau);
-    this.onAxis = all.filter((preset) => !preset.more);
+    this.onAxis = presets(hasRoc, data.natural, data.canaryTau);
     this.chosen.axes.group.hidden = data.axes.length < 2;
     this.chosen.axes.show(this.model.get("axis"));
-    const ways = JSON.stringify([hasRoc, data.natural, data.canaryTau]);
-    if (ways === this.ways) return;
-    this.ways = ways;
-    this.chosen.presets.replaceChildren(...all.map((preset) => {
+    this.chosen.presets.replaceChildren(...this.onAxis.map((preset) => {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
         if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
@@ -405,18 +373,12 @@ export class Explorer {
   }
 
   draw() {
-    if (this.root.hidden) return;
-    if (this.histogram.element.clientWidth === 0) {
-      this.size.again(); // hidden for now, as in a tab behind another
-      return;
-    }
-    const { scores, late, settled } = this;
+    if (this.histogram.element.clientWidth === 0) return; // hidden for now, as in a tab behind another
+    const { scores, settled } = this;
     this.root.classList.toggle("mw-pending", !settled);
     const marks = settled ? this.onAxis.map(({ label, fitted, tau }) => ({ label, fitted, tau: tau(scores) })) : [];
     this.histogram.draw(scores, this.axis, this.data.title, this.positives, marks);
-    if (this.hasRoc) {
-      this.roc.draw(scores, late ? late.band : null, this.rocScale === "log");
-    }
+    if (this.hasRoc) this.roc.draw(scores, this.rocScale === "log");
     setAttributes(this.histogram.element, { "aria-valuemin": this.axis.from(this.histogram.low), "aria-valuemax": this.axis.from(this.histogram.high) });
     this.showEta();
     if (this.auc !== null) {
@@ -429,12 +391,11 @@ export class Explorer {
 
   showEta() {
     if (this.data.etaRange === null) return;
-    const { slider, field } = this.etaRow;
-    const text = this.etaText();
+    const { slider, text } = this.etaRow;
     if (Number(slider.value) !== this.eta) slider.value = String(this.eta);
     const many = this.settled ? `, ${whole(this.scores.memorized)} samples memorised` : "";
-    slider.setAttribute("aria-valuetext", `${text}${many}`);
-    if (!this.typing) field.value = text;
+    slider.setAttribute("aria-valuetext", `${this.etaText()}${many}`);
+    write(text, `η = ${this.etaText()}`);
     this.root.dataset.eta = String(this.eta);
   }
 
@@ -468,8 +429,7 @@ export class Explorer {
   }
 
   showHint() {
-    const hints = [...(this.heard ? [] : [KERNEL_GONE]), ...(this.settled ? [] : [WAITING])];
-    write(this.hint, hints.join(" "));
+    write(this.hint, this.heard ? "" : KERNEL_GONE);
   }
 
   /** What counts as memorised, in a word. */
@@ -514,7 +474,6 @@ export class Explorer {
 
   /** @param {number} eta */
   moveEta(eta) {
-    if (!Number.isFinite(eta)) return;
     this.eta = eta;
     this.fitted = false;
     this.unsent.add("eta");
@@ -552,7 +511,7 @@ export class Explorer {
     this.heard = tell(this.model);
     this.showHint();
     this.showCautions();
-    this.speak();
+    this.describe();
   }
 
   /**
@@ -573,12 +532,6 @@ export class Explorer {
     this.heard = tell(this.model);
     this.root.classList.toggle("mw-dimmed", this.heard);
     this.showHint();
-  }
-
-  /** @param {number} eta */
-  chooseEta(eta) {
-    this.moveEta(eta);
-    this.commit("eta");
   }
 
   flagShare() {
@@ -610,99 +563,29 @@ export class Explorer {
     this.commit("tau");
   }
 
-  /** Columns say what they hold to the pointer; a click shows their samples. */
-  listenToBars() {
-    const plot = this.histogram.element;
-    this.ears.on(plot, "pointermove", (event) => {
-      const { left, top } = plot.getBoundingClientRect();
-      const [x, y] = [event.clientX - left, event.clientY - top];
-      const mark = this.histogram.markAt(x);
-      this.showBar(this.dragging ? null : this.histogram.barAt(x, y));
-      if (this.bar === null && mark !== null && !this.dragging) this.say(mark.label);
-    });
-    this.ears.on(plot, "pointerleave", () => this.showBar(null));
-  }
-
-  /** @param {number | null} bar */
-  showBar(bar) {
-    this.bar = bar;
-    this.histogram.showBar(bar);
-    this.say(bar === null ? "" : this.barText(bar));
-  }
-
-  /** @param {string} text  of what the pointer is at */
-  say(text) {
-    write(this.says, text);
-    this.says.hidden = text === "";
-  }
-
-  /** @param {number} bar */
-  barText(bar) {
-    const { bins, axis } = this.histogram;
-    if (bins === null) return "";
-    const [from, to] = [bar, bar + 1].map((i) => scoreText(axis.from(bins.start + i * bins.width), bins.width));
-    const others = whole(bins.others[bar]);
-    const held = this.known ? `${whole(bins.memorized[bar])} ${this.positives}, ${others} others` : `${others} samples`;
-    return `${from} to ${to}: ${held}`;
-  }
-
-  /** Shows the samples of the bar at hand; τ stays. */
-  pickBar() {
-    const { bins } = this.histogram;
-    if (this.bar === null || bins === null || this.onPicked === null) return;
-    const [from, to] = [bins.ranks[this.bar], bins.ranks[this.bar + 1]];
-    if (to > from) this.onPicked([this.scores.values[from], this.scores.values[to - 1]]);
-  }
-
   /**
    * @param {SVGSVGElement} plot
-   * @param {(x: number, y: number) => number} tauAt
+   * @param {(x: number, y: number) => [number, boolean]} tauAt  and whether the ground truth chose it
    */
   dragOn(plot, tauAt) {
-    const isDots = plot === this.histogram.element;
-    /** @type {number | null} */
-    let pressed = null;
-    /** @type {number | null} */
-    let bar = null;
-    /** @type {(event: PointerEvent) => [number, number]} */
-    const placeOf = (event) => {
-      const corner = plot.getBoundingClientRect();
-      return [event.clientX - corner.left, event.clientY - corner.top];
-    };
     /** @param {PointerEvent} event */
     const follow = (event) => {
-      const [x, y] = placeOf(event);
-      this.move(tauAt(x, y), isDots && (this.histogram.markAt(x)?.fitted ?? false));
-    };
-    /** @param {PointerEvent} event */
-    const begin = (event) => {
-      this.dragging = true;
-      this.showBar(null);
-      this.root.classList.add("mw-dragging");
-      follow(event);
+      const { left, top } = plot.getBoundingClientRect();
+      this.move(...tauAt(event.clientX - left, event.clientY - top));
     };
     this.ears.on(plot, "pointerdown", (event) => {
       if (event.button !== 0) return;
       event.preventDefault();
       plot.setPointerCapture(event.pointerId);
-      this.histogram.element.focus({ preventScroll: true }); // the blur of η's slider ends a drag
-      pressed = event.clientX;
-      const [x, y] = placeOf(event);
-      const onLine = Math.abs(x - this.histogram.x(this.axis.to(this.tau))) <= NEAR_LINE;
-      bar = isDots && this.onPicked !== null && !onLine ? this.histogram.barAt(x, y) : null;
-      if (bar === null) begin(event);
+      this.histogram.element.focus({ preventScroll: true });
+      this.dragging = true;
+      this.root.classList.add("mw-dragging");
+      follow(event);
     });
     this.ears.on(plot, "pointermove", (event) => {
-      if (!plot.hasPointerCapture(event.pointerId)) return;
-      if (this.dragging) follow(event);
-      else if (pressed !== null && Math.abs(event.clientX - pressed) > STILL) begin(event);
+      if (this.dragging && plot.hasPointerCapture(event.pointerId)) follow(event);
     });
     const stop = () => {
-      if (pressed !== null && !this.dragging && bar !== null) { // a click on a column: its samples are shown, and τ stays
-        this.showBar(bar);
-        this.pickBar();
-      }
-      pressed = null;
       if (!this.dragging) return;
       this.dragging = false;
       this.root.classList.remove("mw-dragging");
@@ -712,32 +595,21 @@ export class Explorer {
     this.ears.on(plot, "pointercancel", stop);
   }
 
-  /** Speaks the result to screen readers when τ or η rests. */
-  speak() {
-    if (!this.settled) return;
-    this.spoken.textContent = this.result();
-    this.describe();
-  }
-
-  /** Describes the plots for screen readers. */
+  /** Describes the plots for screen readers, with the result at τ and η in words. */
   describe() {
     if (!this.settled) return;
-    const sides = this.known ? `, ${this.positives} samples upwards and others downwards` : "";
-    this.histogram.element.setAttribute("aria-label", `threshold τ on ${this.data.title}${sides}`);
-    this.roc.element.setAttribute("aria-label", `ROC curve; ${this.result()}`);
-  }
-
-  /** The result at τ and η in words. */
-  result() {
-    const counts = countsAt(this.scores, this.tau);
-    let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
+    const { scores, data, known } = this;
+    const counts = countsAt(scores, this.tau);
+    const sides = known ? `, ${this.positives} samples upwards and others downwards` : "";
+    this.histogram.element.setAttribute("aria-label", `threshold τ on ${data.title}${sides}`);
+    let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(scores.n)} flagged`;
     if (this.hasRoc) {
-      const [fpr, tpr] = this.ratesAt(counts);
-      text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;
+      const [fpr, tpr] = this.ratesAt(counts).map(rateText);
+      text += `, TPR ${tpr}, FPR ${fpr}`;
     }
-    if (this.data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(this.scores.memorized)} memorised`;
+    if (data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(scores.memorized)} memorised`;
     if (this.late?.truly) text += `, ${this.late.truly}`;
-    return text;
+    this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
   }
 
   destroy() {

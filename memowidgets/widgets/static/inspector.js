@@ -1,11 +1,11 @@
 /** The inspector: pages of samples, the open one beside them. The kernel sends them, and they are never stored. */
 
-import { Sheets } from "./bitmap.js";
-import { card, enlargement, imageKey, nameText } from "./cards.js";
+import { card, nameText } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
-import { arrowStep, become, bytesOf, emptied, focused, html, KERNEL_GONE, listeners, root, setAttributes, tell, write } from "./dom.js";
-import { fixed, whole } from "./numbers.js";
+import { arrowStep, bytesOf, emptied, focused, html, KERNEL_GONE, listeners, Question, root, setAttributes, tell, write } from "./dom.js";
+import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
+import { drawn } from "./pixels.js";
 import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -15,7 +15,6 @@ import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
-const LOST = 8000; // then what was asked for is asked for again
 const ROOM = 64; // screen pixels for the longer side of an image
 
 /** One view of the inspector. */
@@ -32,11 +31,8 @@ export class Inspector {
     this.tau = /** @type {number} */ (model.get("tau"));
     /** Samples behind each filter at τ, as the explorer counts them. @type {Record<string, number> | null} */
     this.live = null;
-    this.asked = 0;
-    this.waiting = false; // for the page that was asked for last
-    this.since = 0;
-    this.behind = false; // whether τ has moved since
-    this.asking = false;
+    this.pages = new Question(this.name, (request) => this.askPage(request));
+    this.details = new Question(this.name, (request) => this.askDetail(request));
     /** Positions of samples that are decided on together. @type {Set<number>} */
     this.marked = new Set();
     this.lastMark = -1;
@@ -46,18 +42,13 @@ export class Inspector {
     this.open = null;
     this.turning = false; // whether the page that is to come has the sample to open
     this.carried = false; // whether the open sample is of the list before
-    this.looked = 0; // when the open sample was asked for, 0 where its answer is there
+    this.known = false; // whether all that is known of it is asked for
     this.lookedAt = { position: /** @type {number | null} */ (null), known: false };
-    this.wanted = { again: false, known: false }; // what is asked for after that answer
     /** Where a decision leads once it is made. @type {(() => void) | null} */
     this.onward = null;
     this.root = root(el, "inspector", "Sample inspector", this.ears);
     this.looks = /** @type {string[]} */ ([]); // all that each card shows, as a text
-    this.sheets = new Sheets(this.root);
     this.search = "";
-    this.label = "";
-    /** Lowest and highest score of the bar whose samples are shown. @type {[number, number] | null} */
-    this.between = null;
     /** The part of two compared scores whose samples are shown. @type {import("./messages.js").Part | null} */
     this.part = null;
     this.partName = "";
@@ -65,8 +56,7 @@ export class Inspector {
     this.timers = {};
     /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
     this.filter = {};
-    this.classes = html("select", { class: "mw-select", "aria-label": "class", hidden: true });
-    this.query = html("input", { type: "search", class: "mw-search", hidden: true, placeholder: "search text", "aria-label": "search text" });
+    this.query = html("input", { type: "search", class: "mw-search", placeholder: "text or class", "aria-label": "search" });
     this.made = html("select", { class: "mw-select", "aria-label": "filter by decision" });
     this.sort = html("select", { class: "mw-select", "aria-label": "sort" });
     this.range = html("span", { class: "mw-range", role: "status" });
@@ -74,7 +64,7 @@ export class Inspector {
     this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
     this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
     this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
-    this.barChip = html("button", { type: "button", class: "mw-button mw-between", hidden: true, title: "show all scores again" });
+    this.partChip = html("button", { type: "button", class: "mw-button mw-part-chip", hidden: true, title: "show all samples again" });
     this.more = html("button", { type: "button", class: "mw-button mw-find", "aria-expanded": "false", "aria-label": "search, order, select", title: "search, order, select" }, "⌕");
     this.tools = html("div", { class: "mw-row mw-finding", hidden: true });
     this.notice = html("p", { class: "mw-notice", hidden: true });
@@ -82,24 +72,22 @@ export class Inspector {
     /** @type {Reply | null} */
     this.reply = null;
     this.bytes = new Uint8Array(0);
-    /** What was last asked for all that is shown. @type {{decision: string, to: number | null}} */
-    this.ofAll = { decision: "keep", to: null };
     this.bar = new DecideBar({
-      decide: (decision, all, expected, to) => this.decide(decision, all, expected, to),
+      decide: (what) => this.decide(what),
       next: () => this.go(1),
       suggested: () => this.opened.suggested(),
       undo: () => this.request({ type: "undo" }),
-      exportAll: (suffix, samples) => this.request({ type: "export", suffix, samples }),
-    }, led);
+      exportAll: () => this.request({ type: "export" }),
+    });
     this.opened = new Opened({
       go: (position) => this.choose(position),
-      note: (note) => this.decideOne({ note }),
+      note: (note) => this.decideOn([/** @type {number} */ (this.open)], { note }),
       tau: () => (model.get("axis") === "class" ? null : this.tau),
     }, this.bar.element);
     this.build(led);
     this.listen(led);
     this.dim();
-    this.ask();
+    this.pages.ask();
   }
 
   /** @param {boolean} led */
@@ -113,10 +101,9 @@ export class Inspector {
       this.filter[name] = { button, count };
       tabs.append(button);
     }
-    this.barChip.addEventListener("click", () => this.showBetween(null));
-    this.tools.append(this.query, this.classes, this.made, html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort));
-    this.tools.append(html("label", { class: "mw-labelled mw-scope" }, "decide on", this.bar.scope), this.bar.exporting.element);
-    const bar = html("div", { class: "mw-tabs" }, tabs, this.barChip, html("span", { class: "mw-gap" }), this.bar.progress, this.more);
+    this.partChip.addEventListener("click", () => this.showPart(null, ""));
+    this.tools.append(this.query, this.made, html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort));
+    const bar = html("div", { class: "mw-tabs" }, tabs, this.partChip, html("span", { class: "mw-gap" }), this.bar.progress, this.more);
     const turning = html("span", { class: "mw-turning" }, this.range, this.back, this.on);
     const list = html("div", { class: "mw-list-box" }, this.scroll, html("div", { class: "mw-list-foot" }, this.bar.banner, turning));
     this.root.classList.toggle("mw-alone", !led);
@@ -126,18 +113,17 @@ export class Inspector {
   /** @param {boolean} led */
   listen(led) {
     const { ears } = this;
-    for (const trait of ["page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
-      ears.onModel(`change:${trait}`, () => this.ask());
+    for (const trait of ["page_size", "filter", "sort", "decision", "_version", "_decided"]) {
+      ears.onModel(`change:${trait}`, () => this.pages.ask());
     }
+    ears.onModel("change:page", () => {
+      if (this.model.get("page") !== this.reply?.page) this.pages.ask();
+    });
     if (!led) ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
     ears.onModel("change:_version", () => this.beginAgain());
     ears.onModel("change:_dimmed", () => this.dim());
     ears.onModel("change:selected", () => this.showChosen());
     ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
-    ears.on(this.classes, "change", () => {
-      this.label = this.classes.value;
-      this.change({ page: 0 });
-    });
     ears.on(this.query, "input", () => this.wait("typing", 200, () => {
       this.search = this.query.value;
       this.change({ page: 0 });
@@ -180,23 +166,9 @@ export class Inspector {
     this.change({ filter: name, page: 0 });
   }
 
-  /**
-   * Shows the samples of one bar of the histogram, those on the line, or all again.
-   * @param {[number, number] | "line" | null} between
-   */
-  showBetween(between) {
-    if (between === "line") {
-      this.showFilter("on the line");
-      return;
-    }
-    this.between = between;
-    this.part = null;
-    this.change(between === null ? { page: 0 } : { filter: "all", page: 0 });
-  }
-
   /** Begins the list of another score at its top. The open sample stays open if it is in that list. */
   beginAgain() {
-    this.between = this.part = null; // of another score
+    this.part = null; // of another score
     const { open, model } = this;
     this.carried = open !== null && model.get("page") === 0 && [null, open].includes(model.get("selected"));
     this.turning = true;
@@ -206,12 +178,12 @@ export class Inspector {
   }
 
   /**
-   * Shows the samples that some of two compared scores flag, and the other does not.
-   * @param {import("./messages.js").Part} part
+   * Shows the samples that one of two compared scores flags, and the other does not; null shows all again.
+   * @param {import("./messages.js").Part | null} part
    * @param {string} name
    */
   showPart(part, name) {
-    Object.assign(this, { part, partName: name, between: null });
+    Object.assign(this, { part, partName: name });
     this.change({ filter: "all", page: 0 });
   }
 
@@ -225,7 +197,7 @@ export class Inspector {
     this.turning = true;
     for (const [name, value] of Object.entries({ ...values, selected: null })) this.model.set(name, value);
     this.scroll.scrollTop = 0;
-    this.ask(); // it says all that the answer needs
+    this.pages.ask(); // it says all that the answer needs
     this.saveLater();
   }
 
@@ -252,25 +224,27 @@ export class Inspector {
     this.tau = tau;
     this.live = counts === null ? null : byFilter(counts);
     if (this.reply) this.showCounts(this.reply);
-    if (!moved) return;
-    if (this.waiting && performance.now() - this.since < LOST) this.behind = true;
-    else this.ask();
+    if (moved) this.pages.ask();
   }
 
-  /** Asks for the page that the traits describe, once for all changes of this moment. */
-  ask() {
-    if (this.asking) return;
-    this.asking = true;
-    queueMicrotask(() => {
-      this.asking = false;
-      this.behind = false;
-      this.asked += 1;
-      const page = this.model.get("page");
-      this.waiting = tell(this.model, { type: "page", request: `${this.name}-${this.asked}`, page, ...this.shown() });
-      this.since = performance.now();
-      if (this.waiting) this.wait("patience", SOON, () => this.unanswered(KERNEL_BUSY));
-      else this.unanswered(KERNEL_GONE);
-    });
+  /**
+   * Asks for the page that the traits describe.
+   * @param {string} request
+   */
+  askPage(request) {
+    const { at, model } = this;
+    return this.tell({ type: "page", request, page: model.get("page"), open: model.get("selected"), at, ...this.shown() });
+  }
+
+  /**
+   * Sends what the kernel answers at once, unless it is busy or gone: then the page says so.
+   * @param {import("./messages.js").FromPage} message
+   */
+  tell(message) {
+    const heard = tell(this.model, message);
+    if (heard) this.wait("patience", SOON, () => this.unanswered(KERNEL_BUSY));
+    else this.unanswered(KERNEL_GONE);
+    return heard;
   }
 
   /** What is shown, and in what order. */
@@ -280,9 +254,7 @@ export class Inspector {
       filter: this.model.get("filter"),
       sort: this.model.get("sort"),
       decision: this.model.get("decision"),
-      label: this.label === "" ? null : Number(this.label),
       search: this.search,
-      between: this.between,
       part: this.part,
     };
   }
@@ -302,12 +274,11 @@ export class Inspector {
   hear(content, buffers) {
     if (content.type === "said") this.hearSaid(content);
     if (content.type === "opened" || content.type === "known") this.hearOpened(content, buffers);
-    if (content.type !== "page" || content.request !== `${this.name}-${this.asked}`) return;
+    if (content.type !== "page" || content.request !== this.pages.request) return;
     clearTimeout(this.timers.patience);
-    this.waiting = false;
     this.root.classList.remove("mw-unanswered");
-    this.show(content, bytesIn(buffers));
-    if (this.behind) this.ask();
+    if (!this.turning || !this.pages.again) this.show(content, bytesIn(buffers));
+    this.pages.answered();
   }
 
   /**
@@ -315,15 +286,11 @@ export class Inspector {
    * @param {Uint8Array<ArrayBuffer>} bytes
    */
   show(reply, bytes) {
+    Object.assign(this, { reply, bytes, turning: false });
     if (reply.page !== this.model.get("page")) {
-      this.asking = true; // this change is an answer, not a question
       this.model.set("page", reply.page);
-      this.asking = false;
       this.saveLater();
     }
-    this.reply = reply;
-    this.bytes = bytes;
-    this.turning = false;
     this.showBar(reply);
     const had = focused(this.list);
     const showed = had?.dataset.position;
@@ -331,50 +298,29 @@ export class Inspector {
     const look = `mw-cards mw-cards-${reply.kind}`;
     if (this.list.className !== look) this.list.className = look;
     this.empty.hidden = reply.items.length > 0;
-    this.empty.replaceChildren(...(this.empty.hidden ? [] : this.nothing()));
+    write(this.empty, this.search === "" ? "No sample here. Move τ, or choose another filter." : `No sample here matches “${nameText(this.search)}”.`);
     this.showChosen();
     if (showed === undefined) return;
     if (had?.isConnected && had.dataset.position !== showed) had.blur(); // so that another sample is read out
     this.current()?.focus({ preventScroll: true });
   }
 
-  /** Says why there is no sample, and offers what brings some back. */
-  nothing() {
-    if (this.search === "") return ["No sample here. Move τ, or choose another filter."];
-    const filter = this.model.get("filter");
-    const which = filter === "all" ? "" : `${filter} `;
-    const clear = html("button", { type: "button", class: "mw-button mw-clear" }, "Clear the search");
-    clear.addEventListener("click", () => this.clearSearch());
-    return [`No ${which}sample matches “${nameText(this.search)}”. `, clear];
-  }
-
-  clearSearch() {
-    clearTimeout(this.timers.typing);
-    this.search = this.query.value = "";
-    this.query.focus();
-    this.change({ page: 0 });
-  }
-
   /**
-   * Makes the cards those of a page. It leaves a card that stays the same, and changes the others in
-   * place: that takes the browser half the time of new cards.
+   * Makes the cards those of a page, and leaves a card that stays the same.
    * @param {Reply} reply
    */
   fill(reply) {
     const cards = this.elements();
     for (const extra of cards.slice(reply.items.length)) extra.remove();
-    const looks = reply.items.map((item) => JSON.stringify([reply.eta, { ...item, image: null }]) + imageKey(item, this.bytes));
+    const looks = reply.items.map((item) => JSON.stringify([reply.eta, { ...item, image: null }]));
     const changed = [...looks.keys()].filter((i) => looks[i] !== this.looks[i] || i >= cards.length);
-    const images = changed.flatMap((i) => reply.items[i].image ?? []);
-    const shown = this.sheets.show(images, this.bytes, (image) => enlargement(image, ROOM));
     for (const i of changed) {
       const item = reply.items[i];
-      const made = card(item, reply.eta, item.image && shown.shift());
-      if (i < cards.length) become(cards[i], made);
+      const made = card(item, reply.eta, item.image && drawn(item.image, this.bytes, ROOM));
+      if (i < cards.length) cards[i].replaceWith(made);
       else this.list.append(made);
     }
     this.looks = looks;
-    this.sheets.sweep();
   }
 
   /** @param {Reply} reply */
@@ -386,19 +332,12 @@ export class Inspector {
       if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
     }
     const made = this.model.get("decision");
-    const choices = Object.entries(reply.byDecision).map(([name, n]) => asOption([name, `${name} ${whole(n)}`]));
+    const choices = Object.entries(reply.byDecision).map(([name, n]) => /** @type {[string, string]} */ ([name, `${name} ${whole(n)}`]));
     fillSelect(this.made, [["any", "any decision"], ...choices], made);
     fillSelect(this.sort, reply.sorts, this.model.get("sort"));
-    fillSelect(this.classes, [["", "every class"], ...reply.classes.map(asClass)], this.label);
-    this.classes.hidden = reply.classes.length === 0;
-    this.query.hidden = reply.kind === "image";
     if (this.isNarrowed()) this.showTools(true);
-    this.barChip.hidden = this.between === null && this.part === null;
-    if (this.part !== null) this.barChip.textContent = `${this.partName} ✕`;
-    if (this.between !== null) {
-      const [low, high] = this.between.map((score) => fixed(score, reply.digits));
-      this.barChip.textContent = `${reply.scoreName} ${low} to ${high} ✕`;
-    }
+    this.partChip.hidden = this.part === null;
+    write(this.partChip, `${this.partName} ✕`);
     this.notice.textContent = reply.notice;
     this.notice.hidden = reply.notice === "";
     this.showCounts(reply);
@@ -407,9 +346,9 @@ export class Inspector {
     this.on.disabled = reply.page >= reply.pages - 1;
   }
 
-  /** Whether a class, a text or a decision narrows the list. */
+  /** Whether a text or a decision narrows the list. */
   isNarrowed() {
-    return this.label !== "" || this.search !== "" || this.model.get("decision") !== "any";
+    return this.search !== "" || this.model.get("decision") !== "any";
   }
 
   /**
@@ -423,7 +362,7 @@ export class Inspector {
     }
     const { first, items, total } = reply;
     const all = counts[this.model.get("filter")] ?? total;
-    const narrowed = this.between !== null || this.part !== null || this.isNarrowed();
+    const narrowed = this.part !== null || this.isNarrowed();
     const of = narrowed ? `${whole(total)} of ${whole(all)} match` : `of ${whole(all)}`;
     const last = Math.min(narrowed ? total : all, first + items.length - 1);
     const shown = narrowed && reply.pages < 2 ? "" : `${whole(first)}–${whole(last)}${narrowed ? "," : ""} `;
@@ -434,8 +373,7 @@ export class Inspector {
     if (this.reply === null) return;
     const { undecided = 0, ...made } = this.reply.byDecision;
     const decided = Object.values(made).reduce((sum, n) => sum + n, 0);
-    const { total, these, decisions } = this.reply;
-    this.bar.show(decisions, { total, these, marked: this.marked.size, chosen: this.open !== null, decided, of: decided + undecided });
+    this.bar.show(this.reply.decisions, { marked: this.marked.size, chosen: this.open !== null, decided, of: decided + undecided });
   }
 
   /* ------------------------------------------------------------ deciding */
@@ -445,45 +383,35 @@ export class Inspector {
    * @param {Asked} message
    */
   request(message) {
-    const heard = tell(this.model, { ...message, request: `${this.name}:${message.type}` });
-    clearTimeout(this.timers.silence);
-    if (!heard) this.bar.say(KERNEL_GONE, false);
-    else if (message.type === "decide" || message.type === "undo") { // the rest may take its time
-      this.wait("silence", SOON, () => this.bar.say(KERNEL_BUSY, true));
-    }
+    this.tell({ ...message, request: `${this.name}:${message.type}` });
   }
 
   /**
-   * @param {string} decision
-   * @param {boolean} all  everything that the filter shows, or the open sample
-   * @param {string} expected  which samples the user agreed to
-   * @param {number | null} to  the new class
+   * Decides on the selected samples, or else on the open one, and goes on to the next as soon as that is done.
+   * @param {{decision: string, to?: number}} what
    */
-  decide(decision, all, expected, to) {
-    const what = to === null ? { decision } : { decision, to };
-    if (all) this.ofAll = { decision, to };
-    if (all) this.request({ type: "decide", ...this.shown(), only: this.model.get("decision"), ...what, expected });
-    else if (this.marked.size > 0) this.request({ type: "decide", ...what, positions: [...this.marked] });
-    else this.decideOne(what);
+  decide(what) {
+    const { marked, open } = this;
+    this.onward = marked.size > 0 || what.decision === "undecided" ? null : this.beside(1);
+    if (marked.size > 0) this.decideOn([...marked], what);
+    else if (open !== null) this.decideOn([open], what);
   }
 
   /**
-   * Decides on the open sample, and goes on to the next one as soon as that is done.
+   * @param {number[]} positions
    * @param {{decision?: string, note?: string, to?: number}} what
    */
-  decideOne(what) {
-    if (this.open === null) return this.bar.say("Choose a sample first.", false);
-    this.onward = what.decision === undefined || what.decision === "undecided" ? null : this.beside(1);
-    this.request({ type: "decide", positions: [this.open], ...what });
+  decideOn(positions, what) {
+    this.request({ type: "decide", positions, ...what });
   }
 
   /** @param {import("./messages.js").Said} reply */
   hearSaid(reply) {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
-    clearTimeout(this.timers.silence);
+    clearTimeout(this.timers.patience);
+    this.root.classList.remove("mw-unanswered");
     this.bar.say(reply.text, reply.done);
-    if (reply.file !== undefined) download(reply.file, reply.content ?? "", reply.file.endsWith("csv") ? "text/csv" : "application/jsonl");
-    if (reply.count !== undefined) this.bar.ask(this.ofAll.decision, reply.count, reply.these ?? "", this.ofAll.to);
+    if (reply.file !== undefined) download(reply.file, reply.content ?? "", "text/csv");
     if (!reply.done || !reply.request?.endsWith(":decide")) return;
     this.marked.clear();
     this.onward?.();
@@ -536,9 +464,11 @@ export class Inspector {
     if (other || chosen === null) this.opened.start(chosen);
     if (other) this.bar.relabelling.element.hidden = true;
     const { first, total } = this.reply;
-    if (here >= 0) this.showItem(items[here], { number: first + here, total }, this.bytes, false);
-    if (other || here < 0) this.look(other);
-    if (other) this.reveal();
+    const whole = this.reply.open?.find(({ position }) => position === chosen);
+    if (here >= 0) this.showItem(whole ?? items[here], { number: first + here, total }, this.bytes, whole !== undefined);
+    this.known ||= other;
+    if (other || here < 0) this.details.ask();
+    if (other) requestAnimationFrame(() => this.reveal()); // once all of it stands there: it makes the browser lay out
     this.showDeciding();
   }
 
@@ -551,24 +481,18 @@ export class Inspector {
   showItem(item, place, bytes, full) {
     const reply = /** @type {Reply} */ (this.reply);
     this.opened.show(item, reply, place, bytes, full);
-    this.bar.showItem(item.decision, item.suggested, this.opened.names(reply.decisions.classes));
+    this.bar.showItem(item, this.opened.names(reply.decisions.classes));
   }
 
   /**
-   * Asks for the open sample in full. One request is on its way at a time: what was passed over while a
-   * key is held down is never asked for.
-   * @param {boolean} known  whether its scores, shadows and neighbours are wanted too
+   * Asks for the open sample in full: the first time for its scores, shadows and neighbours, too.
+   * @param {string} request
    */
-  look(known) {
-    if (this.open === null) return;
-    if (this.looked > 0 && performance.now() - this.looked < LOST) {
-      this.wanted = { again: true, known: this.wanted.known || known };
-      return;
-    }
-    this.looked = performance.now();
-    this.lookedAt = { position: this.open, known };
-    this.wanted = { again: false, known: false };
-    tell(this.model, { type: "detail", request: `${this.name}:look`, position: this.open, known, ...this.shown() });
+  askDetail(request) {
+    const { open: position, known } = this;
+    this.lookedAt = { position, known };
+    this.known = false;
+    return position !== null && tell(this.model, { type: "detail", request, position, known, ...this.shown() });
   }
 
   /**
@@ -576,7 +500,7 @@ export class Inspector {
    * @param {DataView[]} buffers
    */
   hearOpened(content, buffers) {
-    if (content.request !== `${this.name}:look`) return;
+    if (content.request !== this.details.request) return;
     const now = this.lookedAt.position === this.open;
     if (content.type === "known") {
       if (now) this.opened.showKnown(content.known, content.problem, buffers);
@@ -586,13 +510,11 @@ export class Inspector {
       this.change({ page: 0 });
     } else if (now && this.reply !== null) {
       this.showItem(content.item, content.place, bytesIn(buffers), true);
-      this.opened.showKept(content.kept);
       this.turnTo(content.place);
     }
     if (content.type === "opened" && content.position !== null && content.more && this.lookedAt.known) return;
-    this.looked = 0;
     this.carried = false;
-    if (this.wanted.again) this.look(this.wanted.known);
+    this.details.answered();
   }
 
   /**
@@ -607,7 +529,7 @@ export class Inspector {
     this.saveLater();
   }
 
-  /** Scrolls the list so that the open sample's row is in view, and the page so that it is seen whole; last, because it makes the browser lay out. */
+  /** Scrolls the list so that the open sample's row is in view, and the page so that it is seen whole. */
   reveal() {
     const row = this.current();
     this.opened.scroll.scrollTop = 0;
@@ -714,8 +636,6 @@ export class Inspector {
     for (const timer of Object.values(this.timers)) clearTimeout(timer);
     if (unsaved) this.save();
     this.ears.clear();
-    this.list.replaceChildren();
-    this.sheets.sweep();
     this.root.remove();
   }
 }
@@ -737,22 +657,6 @@ function byFilter({ flagged, found, flaggedOnly, missed, leftAlone }) {
   return {
     flagged, found, "flagged only": flaggedOnly, missed, "left alone": leftAlone, all: flagged + missed + leftAlone,
   };
-}
-
-/**
- * @param {[number | string, string]} entry
- * @returns {[string, string]}
- */
-function asOption([value, name]) {
-  return [String(value), name];
-}
-
-/**
- * @param {[number, string]} entry
- * @returns {[string, string]}
- */
-function asClass([value, name]) {
-  return [String(value), nameText(name)];
 }
 
 /** @param {EventTarget | null} target */

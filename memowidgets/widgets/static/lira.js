@@ -53,7 +53,7 @@ export function liraPicture(shadows, eta) {
   const [low, high] = liraRange(shadows);
   /** @param {number} gap */
   const place = (gap) => EDGE + ((gap - low) / (high - low)) * (WIDTH - 2 * EDGE);
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} 190`, class: "mw-lira", role: "img" });
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} 136`, class: "mw-lira", role: "img" });
   picture.setAttribute("aria-label", spoken(shadows));
   const curves = /** @type {const} */ ([["in", shadows.fitIn], ["out", shadows.fitOut]]);
   const points = curves.map(([, [mean, sd]]) => gaussian(mean, sd, low, high, 160));
@@ -63,34 +63,15 @@ export function liraPicture(shadows, eta) {
     picture.append(svg("polyline", { class: `mw-curve mw-curve-${side}`, points: path.join(" ") }));
   });
   picture.append(svg("line", { class: "mw-axis", x1: EDGE, x2: WIDTH - EDGE, y1: BASE, y2: BASE }));
-  picture.append(strip(shadows.inside, place, 128, "in"), strip(shadows.outside, place, 148, "out"));
   for (const tick of ticks(low, high, 7)) {
     const x = place(tick);
-    picture.append(svg("line", { class: "mw-axis", x1: x, x2: x, y1: 160, y2: 164 }));
-    picture.append(svg("text", { class: "mw-tick", x, y: 178, "text-anchor": "middle" }, tickText(tick)));
+    picture.append(svg("line", { class: "mw-axis", x1: x, x2: x, y1: BASE, y2: BASE + 4 }));
+    picture.append(svg("text", { class: "mw-tick", x, y: BASE + 18, "text-anchor": "middle" }, tickText(tick)));
   }
   const x = place(shadows.target);
-  picture.append(svg("line", { class: "mw-target", x1: x, x2: x, y1: 4, y2: 160 }));
+  picture.append(svg("line", { class: "mw-target", x1: x, x2: x, y1: 4, y2: BASE }));
   picture.append(svg("path", { class: "mw-target-mark", d: `M${x} 0l5 6-5 6-5-6z` }));
   return html("figure", { class: "mw-lira-figure" }, picture, legend(shadows, eta));
-}
-
-/**
- * One mark for each model's gap: round inside, square outside.
- * @param {number[]} gaps
- * @param {(gap: number) => number} place
- * @param {number} y
- * @param {"in" | "out"} side
- */
-function strip(gaps, place, y, side) {
-  const group = svg("g", { class: `mw-gaps mw-gaps-${side}` });
-  gaps.forEach((gap, i) => {
-    const x = place(gap);
-    const up = y + ((i * 7) % 5) - 2; // marks of equal gaps stand a little apart
-    if (side === "in") group.append(svg("circle", { cx: x.toFixed(1), cy: up, r: 3 }));
-    else group.append(svg("rect", { x: (x - 2.5).toFixed(1), y: up - 2.5, width: 5, height: 5 }));
-  });
-  return group;
 }
 
 /**

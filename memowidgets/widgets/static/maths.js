@@ -278,27 +278,6 @@ export function tauAtRank(scores, rank) {
 }
 
 /**
- * The highest TPR − FPR; the lowest such threshold.
- * @param {Scores} scores
- */
-export function rankYouden(scores) {
-  const positives = scores.memorized;
-  const negatives = scores.n - positives;
-  let best = 0;
-  let bestRank = 0;
-  for (let rank = 1; rank <= scores.values.length; rank++) {
-    const { found, flaggedOnly } = countsAtRank(scores, rank);
-    // found / positives − flaggedOnly / negatives, in whole numbers so that ties are ties
-    const gain = found * negatives - flaggedOnly * positives;
-    if (gain > best) {
-      best = gain;
-      bestRank = rank;
-    }
-  }
-  return bestRank;
-}
-
-/**
  * The lowest threshold that reaches a TPR.
  * @param {Scores} scores
  * @param {number} tpr

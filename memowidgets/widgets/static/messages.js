@@ -22,9 +22,7 @@
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
- * @property {number | null} [label]
  * @property {string} [search]
- * @property {[number, number] | null} [between]
  * @property {Part | null} [part]
  */
 
@@ -35,13 +33,13 @@
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
- * @property {number | null} [label]
  * @property {string} [search]
- * @property {[number, number] | null} [between]
  * @property {Part | null} [part]
  * @property {"page"} type
  * @property {string} request
  * @property {number} page
+ * @property {number | null} [open]  the sample that is wanted in full
+ * @property {number} [at]  its place, if it is not known
  */
 
 /**
@@ -51,9 +49,7 @@
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]
- * @property {number | null} [label]
  * @property {string} [search]
- * @property {[number, number] | null} [between]
  * @property {Part | null} [part]
  * @property {"detail"} type
  * @property {string} request
@@ -62,23 +58,14 @@
  */
 
 /**
- * A decision or a note, on these positions or on all samples that the filter shows.
+ * A decision or a note on these positions; `to` is the new class, for "relabel".
  * @typedef {object} Decide
- * @property {number} [tau]
- * @property {string} [filter]
- * @property {string} [sort]
- * @property {string} [decision]
- * @property {number | null} [label]
- * @property {string} [search]
- * @property {[number, number] | null} [between]
- * @property {Part | null} [part]
  * @property {"decide"} type
  * @property {string} [request]
- * @property {number[]} [positions]
+ * @property {number[]} positions
+ * @property {string} [decision]
  * @property {string} [note]
  * @property {number} [to]
- * @property {string} [only]
- * @property {string} [expected]
  */
 
 /**
@@ -93,8 +80,6 @@
  * @typedef {object} Export
  * @property {"export"} type
  * @property {string} [request]
- * @property {string} [suffix]
- * @property {boolean} [samples]
  */
 
 /**
@@ -250,7 +235,6 @@
  * @property {string[]} choices
  * @property {Record<string, string>} refused
  * @property {string[]} classes
- * @property {string} contents
  * @property {number} undo
  * @property {number} decided
  * @property {string} problem
@@ -308,8 +292,6 @@
  * @property {string} text
  * @property {string} [file]
  * @property {string} [content]
- * @property {number} [count]
- * @property {string} [these]
  */
 
 /**
@@ -321,16 +303,15 @@
  * @property {number} pages
  * @property {number} first
  * @property {number} total
- * @property {string} these
  * @property {string} scoreName
  * @property {number} digits
  * @property {number | null} eta
  * @property {Record<string, number>} counts
- * @property {Item[]} items
+ * @property {Item[]} items  without what is not seen in a list
+ * @property {Item[]} [open]  the open one of them, whole
  * @property {string} kind
  * @property {string} notice
  * @property {[string, string][]} sorts
- * @property {[number, string][]} classes
  * @property {DecisionStatus} decisions
  * @property {Record<string, number>} byDecision
  */
@@ -343,7 +324,6 @@
  * @property {number} position
  * @property {Item} item
  * @property {Place | null} place
- * @property {boolean} kept
  * @property {boolean} more
  */
 
@@ -479,7 +459,6 @@
  * @typedef {object} Late
  * @property {number} version
  * @property {number | null} eta
- * @property {Bytes | null} band
  * @property {string[]} remarks
  * @property {string} truly  how many of the memorised samples truly are
  */

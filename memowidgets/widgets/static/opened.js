@@ -3,13 +3,13 @@
  * below that the decisions. All else that is known of it is folded.
  */
 
-import { alone } from "./bitmap.js";
 import {
-  body, enlargement, letterOf, likeliest, nameText, picture, plain, proseText, strong, valuesText,
+  body, letterOf, likeliest, nameText, picture, plain, proseText, strong, valuesText,
 } from "./cards.js";
 import { bytesOf, focused, html, svg, write } from "./dom.js";
 import { liraPicture, liraRange, spoken } from "./lira.js";
 import { errorText, fixed, percent, whole } from "./numbers.js";
+import { drawn } from "./pixels.js";
 import { MEMORIZED, NOT_MEMORIZED, NOUNS, ONION, PREDICTED } from "./words.js";
 
 /** @typedef {import("./messages.js").Item} Item */
@@ -25,7 +25,7 @@ import { MEMORIZED, NOT_MEMORIZED, NOUNS, ONION, PREDICTED } from "./words.js";
  * @property {() => number | null} tau  null where it is no score: of the score against its class
  */
 
-const ROOM = 112; // screen pixels for the longer side of an image
+const [ROOM, NEAR] = [112, 64]; // screen pixels for the longer side of an image, of its neighbours
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
 
@@ -46,6 +46,7 @@ export class Opened {
     /** @type {Known | null} */
     this.knows = null;
     this.full = false; // whether the sample is shown to its end
+    this.content = ""; // what is shown of it
     this.bytes = new Uint8Array(0); // of the neighbours
     this.where = html("span", { class: "mw-where" });
     this.id = html("bdi", { class: "mw-whole-id" });
@@ -59,8 +60,7 @@ export class Opened {
     this.known = html("div", { class: "mw-known" });
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
-    this.noteName = html("span");
-    const note = html("label", { class: "mw-writing" }, this.noteName, this.note);
+    const note = html("label", { class: "mw-writing" }, "note", this.note);
     this.more = html("details", { class: "mw-fold" }, html("summary", {}, "Numbers, neighbours, note"), this.known, note);
     this.more.addEventListener("toggle", () => this.showMore());
     this.scroll = html("div", { class: "mw-opened-body" }, this.sample, this.why, this.before, this.later, this.more);
@@ -76,6 +76,7 @@ export class Opened {
     this.position = position;
     this.item = this.knows = null;
     this.full = false;
+    this.content = "";
     this.sample.replaceChildren();
     for (const part of [this.why, this.later, this.before, this.known]) part.replaceChildren();
     this.note.value = this.where.textContent = this.id.textContent = "";
@@ -96,18 +97,16 @@ export class Opened {
     write(this.where, place === null ? "not in this filter" : `${whole(place.number)} of ${whole(place.total)}`);
     write(this.id, nameText(item.id));
     if (full || !this.full) {
-      if (!item.image) this.sample.replaceChildren(...body(item));
-      else if (this.sample.childElementCount === 0) this.sample.append(sharp(item, item.image, bytes, ROOM));
+      const { text, hidden, values, hiddenValues, options } = item;
+      const content = JSON.stringify([text, hidden, values, hiddenValues, options]);
+      if (!item.image && content !== this.content) this.sample.replaceChildren(...body(item));
+      this.content = content;
+      if (item.image && this.sample.childElementCount === 0) this.sample.append(picture(item, drawn(item.image, bytes, ROOM)));
       this.sample.hidden = this.sample.childElementCount === 0;
       if (focused(this.element) !== this.note) this.note.value = item.note;
     }
     this.full = this.full || full;
     this.explain();
-  }
-
-  /** @param {boolean} kept  whether decisions are stored */
-  showKept(kept) {
-    write(this.noteName, kept ? "note (kept in decisions.csv)" : "note (in memory alone)");
   }
 
   /**
@@ -161,61 +160,13 @@ export class Opened {
     if (item.likeliest) parts.push(heading("What the model says"), likeliest(item.likeliest));
     if (knows?.shadows) parts.push(heading(`Logit gap under shadow models, ${knows.shadows.checkpoint}`), liraPicture(knows.shadows, page.eta));
     if (knows !== null && knows.checkpoints.length > 0) {
-      parts.push(heading(`${knows.title} at every checkpoint and layer`), this.table(knows));
+      parts.push(heading(`${knows.title} at every checkpoint and layer`), scores(knows));
     }
     if (knows !== null && knows.neighbours.length > 0) {
       parts.push(heading("Nearest samples at this layer"), neighbours(knows.neighbours, this.bytes, this.actions.go));
     }
     if (!knows?.shadows) parts.push(...remarks(knows));
     this.known.replaceChildren(...parts);
-    showChosen(this.known);
-  }
-
-  /** @param {Known} known */
-  table(known) {
-    const values = known.scores.flat().filter((value) => value !== null);
-    const low = Math.min(...values);
-    const high = Math.max(...values);
-    const table = html("table", { class: "mw-scores" });
-    const named = known.layers.length > 1 || known.layers[0].value !== "";
-    const top = html("tr", {}, html("th", { scope: "col" }, named ? "layer" : ""));
-    for (const { label, marked } of known.checkpoints) {
-      top.append(html("th", { scope: "col", class: marked ? "mw-here" : "" }, label));
-    }
-    const body = html("tbody", {});
-    known.layers.forEach((layer, column) => {
-      const name = html("th", { scope: "row", class: layer.marked && named ? "mw-here" : "" }, layer.label);
-      const row = html("tr", {}, name);
-      known.checkpoints.forEach((checkpoint, i) => {
-        const cell = this.cell(known, i, column, (value) => heat(value, low, high));
-        if (layer.marked && checkpoint.marked) {
-          cell.classList.add("mw-here");
-          cell.setAttribute("aria-current", "true");
-        }
-        row.append(cell);
-      });
-      body.append(row);
-    });
-    table.append(html("thead", {}, top), body);
-    return html("div", { class: "mw-scroll", tabindex: 0, role: "group", "aria-label": "scores" }, table);
-  }
-
-  /**
-   * @param {Known} known
-   * @param {number} i  checkpoint
-   * @param {number} j  layer
-   * @param {(value: number) => number} shade
-   */
-  cell(known, i, j, shade) {
-    const value = known.scores[i][j];
-    const cell = html("td", {});
-    if (value !== null) {
-      cell.textContent = fixed(value, known.digits);
-      cell.style.setProperty("--mw-heat", `${(35 * shade(value)).toFixed(0)}%`);
-      return cell;
-    }
-    cell.append(html("span", { title: "not computed, or its class has too few members" }, "–"));
-    return cell;
   }
 }
 
@@ -296,7 +247,8 @@ function outcome(item, eta, known) {
   const memorized = isMemorized(item, eta);
   const shadows = known?.shadows ?? null;
   const text = html("p", {});
-  if (shadows !== null && Math.min(...shadows.models) < FEWEST) text.append(`Too few models to say whether it is memorised: ${counted(shadows)}. `);
+  const [inside, outside] = shadows?.models ?? [0, 0];
+  if (shadows !== null && Math.min(inside, outside) < FEWEST) text.append(`Too few models to say whether it is memorised: ${inside} trained on it, ${outside} did not. `);
   else if (memorized !== null) {
     text.append(html("strong", {}, memorized ? "Memorised." : "Not memorised."), ` ${memorized ? MEMORIZED : NOT_MEMORIZED} `);
     if (shadows?.support) text.append(html("span", { class: "mw-support" }, supportText(shadows.support)), " ");
@@ -319,11 +271,6 @@ function agreement({ right, guess, label, suggested }) {
   if (guess === "") return `At the end the model ${end} with the label.`;
   const now = suggested === null ? "agrees" : "disagrees";
   return now === end ? `The model ${now} with the label, now and at the end.` : `The model ${now} with the label now, and ${end} at the end.`;
-}
-
-/** @param {import("./messages.js").Shadows} shadows */
-function counted({ models: [inside, outside] }) {
-  return `${inside} trained on it, ${outside} did not`;
 }
 
 /** @param {Known | null} known */
@@ -406,16 +353,6 @@ function scoreText(item, { scoreName, digits }) {
 }
 
 /**
- * Returns how strongly a cell is shaded, from 0 to 1. The lowest score, most at risk, has 1.
- * @param {number} value
- * @param {number} low
- * @param {number} high
- */
-export function heat(value, low, high) {
-  return high > low ? (high - value) / (high - low) : 0;
-}
-
-/**
  * Says how many models memorised a sample: no row of the picture, for each model is judged here.
  * @param {[number, number]} support
  */
@@ -426,20 +363,31 @@ export function supportText([memorized, learned]) {
   );
 }
 
+/**
+ * The score at every checkpoint and layer, with the one on show marked.
+ * @param {Known} known
+ */
+function scores({ checkpoints, layers, scores: found, digits }) {
+  const named = layers.length > 1 || layers[0].value !== "";
+  const top = html("tr", {}, html("th", { scope: "col" }, named ? "layer" : ""));
+  for (const { label, marked } of checkpoints) top.append(html("th", { scope: "col", class: marked ? "mw-here" : "" }, label));
+  const rows = layers.map((layer, j) => {
+    const name = html("th", { scope: "row", class: layer.marked && named ? "mw-here" : "" }, layer.label);
+    const cells = checkpoints.map(({ marked }, i) => {
+      const [value, here] = [found[i][j], layer.marked && marked];
+      const why = value === null ? "not computed, or its class has too few members" : null;
+      const said = value === null ? "–" : fixed(value, digits);
+      return html("td", { class: here ? "mw-here" : null, "aria-current": here ? "true" : null, title: why }, said);
+    });
+    return html("tr", {}, name, ...cells);
+  });
+  const table = html("table", { class: "mw-scores" }, html("thead", {}, top), html("tbody", {}, ...rows));
+  return html("div", { class: "mw-scroll", tabindex: 0, role: "group", "aria-label": "scores" }, table);
+}
+
 /** @param {string} text */
 function heading(text) {
   return html("h4", { class: "mw-heading" }, text);
-}
-
-/**
- * An image that is shown by itself.
- * @param {{label: string}} item
- * @param {import("./messages.js").Image} image
- * @param {Uint8Array} bytes
- * @param {number} room  screen pixels for its longer side
- */
-function sharp(item, image, bytes, room) {
-  return picture(item, alone(image, bytes, enlargement(image, room)));
 }
 
 /**
@@ -452,7 +400,7 @@ function neighbours(found, bytes, go) {
   for (const near of found) {
     const button = html("button", { type: "button", class: "mw-near" });
     button.addEventListener("click", () => go(near.position));
-    if (near.image) button.append(sharp(near, near.image, bytes, 64));
+    if (near.image) button.append(picture(near, drawn(near.image, bytes, NEAR)));
     else {
       const text = near.values ? valuesText(near.values) : proseText(near.text ?? "");
       button.append(html("bdi", { class: "mw-near-text", dir: "auto" }, text));
@@ -462,20 +410,4 @@ function neighbours(found, bytes, go) {
     list.append(html("li", {}, button));
   }
   return list;
-}
-
-/**
- * Scrolls a table so that the cell of the shown layer and checkpoint is in view, beside its fixed
- * row and column.
- * @param {Element} known
- */
-function showChosen(known) {
-  const scroll = known.querySelector(".mw-scroll");
-  const [cell, corner] = [".mw-scores td.mw-here", ".mw-scores th"].map((part) => known.querySelector(part));
-  if (scroll === null || cell === null || corner === null) return;
-  const [view, at, fixed] = [scroll, cell, corner].map((part) => part.getBoundingClientRect());
-  const left = view.left + fixed.width;
-  if (at.right > view.right || at.left < left) scroll.scrollLeft += at.left - (left + view.right - at.width) / 2;
-  const top = view.top + fixed.height;
-  if (at.bottom > view.bottom || at.top < top) scroll.scrollTop += at.top - (top + view.bottom - at.height) / 2;
 }

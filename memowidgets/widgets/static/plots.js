@@ -32,16 +32,15 @@ export class HistogramPlot {
     this.lines = svg("g", { class: "mw-axis" });
     this.names = svg("g");
     this.presets = svg("g");
-    this.bar = svg("rect", { class: "mw-bar-mark", visibility: "hidden" });
     this.stem = svg("line", { class: "mw-tau-line" });
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
     this.element.append(
-      this.region, this.lines, this.others.element, this.memorized.element, this.bar, this.presets, this.tau, this.names,
+      this.region, this.lines, this.others.element, this.memorized.element, this.presets, this.tau, this.names,
     );
     /** @type {Histogram | null} */
     this.bins = null;
-    this.frame = emptyFrame();
+    this.frame = EMPTY;
     this.low = 0;
     this.high = 1;
     /** @type {Mark[]} */
@@ -108,32 +107,6 @@ export class HistogramPlot {
   x(place) {
     const inside = Math.min(this.high, Math.max(this.low, place));
     return this.frame.left + ((inside - this.low) / (this.high - this.low)) * this.frame.width;
-  }
-
-  /**
-   * Returns the column with samples at a pixel, or null.
-   * @param {number} x
-   * @param {number} y
-   */
-  barAt(x, y) {
-    const { bins, frame } = this;
-    if (bins === null || y < frame.top || y > frame.bottom) return null;
-    const place = this.low + ((x - frame.left) / frame.width) * (this.high - this.low);
-    const bar = Math.floor((place - bins.start) / bins.width);
-    return bins.others[bar] + bins.memorized[bar] > 0 ? bar : null;
-  }
-
-  /**
-   * Marks a column; null marks none.
-   * @param {number | null} bar
-   */
-  showBar(bar) {
-    this.bar.setAttribute("visibility", bar === null ? "hidden" : "visible");
-    if (bar === null || this.bins === null) return;
-    const { frame, bins } = this;
-    const left = this.x(bins.start + bar * bins.width);
-    const right = this.x(bins.start + (bar + 1) * bins.width);
-    setAttributes(this.bar, { x: left, width: Math.max(1, right - left), y: frame.top, height: frame.height });
   }
 
   /**
@@ -254,13 +227,12 @@ class Side {
   }
 }
 
-/** The ROC with its band, and the point of τ. */
+/** The ROC, and the point of τ with a cross for its two intervals. */
 export class RocPlot {
   constructor() {
     this.element = svg("svg", { class: "mw-roc", role: "img" });
     this.lines = svg("g", { class: "mw-axis" });
     this.chance = svg("path", { class: "mw-chance" });
-    this.band = svg("path", { class: "mw-band" });
     this.curve = svg("path", { class: "mw-curve" });
     this.cross = svg("path", { class: "mw-cross" });
     this.point = svg("circle", { r: 6, class: "mw-point" });
@@ -269,10 +241,10 @@ export class RocPlot {
     this.area = svg("text", { class: "mw-auc", "text-anchor": "end" });
     this.areaInterval = svg("text", { class: "mw-auc-interval", "text-anchor": "end" });
     this.element.append(
-      this.lines, this.chance, this.band, this.curve, this.area, this.areaInterval, this.cross, this.point,
+      this.lines, this.chance, this.curve, this.area, this.areaInterval, this.cross, this.point,
       this.fpr, this.tpr,
     );
-    this.frame = emptyFrame();
+    this.frame = EMPTY;
     this.xDecades = 0;
     this.yDecades = 0;
     /** @type {RocPoint[]} */
@@ -281,10 +253,9 @@ export class RocPlot {
 
   /**
    * @param {Scores} scores
-   * @param {Float32Array | null} band  fpr, low, high, one after the other
    * @param {boolean} log
    */
-  draw(scores, band, log) {
+  draw(scores, log) {
     this.frame = frameOf(this.element, { left: 24, right: 6, top: 8, bottom: 22 });
     this.xDecades = log ? decadesFor(scores.n - scores.memorized) : 0;
     this.yDecades = log ? decadesFor(scores.memorized) : 0;
@@ -310,7 +281,6 @@ export class RocPlot {
     setAttributes(this.areaInterval, { x: right - 4, y: bottom - (log ? 20 : 6) });
     this.chance.setAttribute("d", this.path(chanceRates(log)));
     this.curve.setAttribute("d", this.path(this.points));
-    this.band.setAttribute("d", band === null ? "" : `${this.path(outline(band))}z`);
   }
 
   /** @param {Scores} scores */
@@ -341,7 +311,8 @@ export class RocPlot {
    * @param {number} y
    */
   tauAt(x, y) {
-    return nearestTau(this.points, (point) => [this.x(point.fpr), this.y(point.tpr)], x, y);
+    const away = (/** @type {RocPoint} */ { fpr, tpr }) => (this.x(fpr) - x) ** 2 + (this.y(tpr) - y) ** 2;
+    return this.points.reduce((best, point) => (away(point) < away(best) ? point : best)).tau;
   }
 
   /**
@@ -361,31 +332,8 @@ export class RocPlot {
   }
 }
 
-/**
- * Returns the τ of a drawn curve's point that is nearest to a place.
- * @param {RocPoint[]} points
- * @param {(point: RocPoint) => [number, number]} place
- * @param {number} x
- * @param {number} y
- */
-export function nearestTau(points, place, x, y) {
-  let best = Infinity;
-  let tau = points[0].tau;
-  for (const point of points) {
-    const [px, py] = place(point);
-    const distance = (px - x) ** 2 + (py - y) ** 2;
-    if (distance < best) {
-      best = distance;
-      tau = point.tau;
-    }
-  }
-  return tau;
-}
-
-/** @returns {Frame} */
-function emptyFrame() {
-  return { left: 0, right: 1, top: 0, bottom: 1, width: 1, height: 1 };
-}
+/** @type {Frame} */
+const EMPTY = { left: 0, right: 1, top: 0, bottom: 1, width: 1, height: 1 };
 
 /**
  * The inner rectangle of a plot, and the plot's own coordinates set to pixels.
@@ -418,15 +366,4 @@ function chanceRates(log) {
     const rate = log ? 10 ** ((i - 40) / 8) : i / 40;
     return { fpr: rate, tpr: rate };
   });
-}
-
-/**
- * Along the lower edge of a band and back along the upper one.
- * @param {Float32Array} band
- */
-function outline(band) {
-  const count = band.length / 3;
-  const edge = (/** @type {number} */ which) =>
-    Array.from({ length: count }, (_, i) => ({ fpr: band[i], tpr: band[which * count + i] }));
-  return [...edge(1), ...edge(2).reverse()];
 }

@@ -23,14 +23,6 @@ import { boundsOf, cumulative, makeScores, withMemorized } from "./maths.js";
  */
 
 /**
- * What takes the kernel longer to compute.
- * @typedef {object} Late
- * @property {Float32Array | null} band  fpr, low, high, one after the other
- * @property {string[]} remarks
- * @property {string} truly  how many of the memorised samples truly are, "" where nobody knows
- */
-
-/**
  * @param {import("./messages.js").ScoresShown} wire
  * @returns {Data}
  */
@@ -71,15 +63,6 @@ export function unpackTruth(data, wire) {
   const ofShared = unsigned(wire.of_shared, data.shared.length);
   for (let i = 0; i < data.shared.length; i++) memorizedAt[data.shared[i]] = ofShared[i];
   return withMemorized(data.scores, cumulative(memorizedAt.length, memorizedAt));
-}
-
-/**
- * @param {import("./messages.js").Late} wire
- * @returns {Late}
- */
-export function unpackLate(wire) {
-  const band = wire.band ? new Float32Array(bytesOf(wire.band)) : null;
-  return { band, remarks: wire.remarks.map(asSentence), truly: wire.truly };
 }
 
 /** @param {string} text */

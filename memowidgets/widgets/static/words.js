@@ -1,15 +1,12 @@
 /** The sentences and names of the page that say something of samples, scores or the kernel, each with one spelling. */
 
 export const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
-export const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
 export const TIED = "Samples that tie are flagged together or not at all.";
 /** Where two AUCs would be compared. */
 export const NO_OTHERS = "Without samples that are known to be memorised, and others that are not, nobody can say which score finds more.";
 export const NO_LAYER = "This score is the same at every layer";
 export const BEST = "best time to predict";
 export const LAST = "last layer";
-export const OTHER_CELL = "Waiting for the kernel: another cell is running, or it cannot be reached.";
-export const OURS = "Waiting for the kernel: it reads the numbers.";
 /** Where the ROC would be. */
 export const UNCHECKED = "Nobody has checked yet. Shadow models, trained on other halves of the data, say which of these samples are memorised, and draw the ROC here.";
 export const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";

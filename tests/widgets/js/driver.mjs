@@ -33,7 +33,6 @@ const answers = {
   thresholds: ({ wire }) => {
     const scores = unpack(wire);
     const rank = {
-      youden: maths.rankYouden(scores),
       "tpr>=0.75": maths.rankTprAtLeast(scores, 0.75),
       "fpr<=0.01": maths.rankFprAtMost(scores, 0.01),
       "flagged<=0.05": maths.rankShareAtMost(scores, 0.05),

@@ -57,12 +57,3 @@ test("Shift and an arrow change who is flagged, one score at a time", () => {
   assert.equal(controls.neighbourTau(scores, 0.5, -1), -1);
   assert.ok(controls.neighbourTau(scores, -1, -1) < -1);
 });
-
-test("what is late says its remarks in sentences", () => {
-  const late = wires.unpackLate({
-    band: null,
-    remarks: ["only 3 samples are memorised: intervals are wide"],
-    truly: "about 15 truly",
-  });
-  assert.deepEqual(late.remarks, ["Only 3 samples are memorised: intervals are wide."]);
-});

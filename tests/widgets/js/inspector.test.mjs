@@ -51,12 +51,6 @@ test("the picture of LiRA holds every gap and the target", () => {
   assert.deepEqual(lira.liraRange({ inside: [2], outside: [2], target: 2, fitIn: [2, 0], fitOut: [2, 0] }), [1, 3]);
 });
 
-test("the lowest score of a table is shaded most", () => {
-  assert.equal(opened.heat(-1, -1, 3), 1);
-  assert.equal(opened.heat(3, -1, 3), 0);
-  assert.equal(opened.heat(2, 2, 2), 0);
-});
-
 test("support is said in words of its own", () => {
   assert.match(opened.supportText([12, 14]), /^12 of the 14 models that learned from it memorised it: .*this one included/);
 });

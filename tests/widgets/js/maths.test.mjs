@@ -66,9 +66,6 @@ test("ways to choose τ keep their promise", () => {
     const share = maths.rankShareAtMost(scores, 0.05);
     assert.ok(at(share).flagged / rows.length <= 0.05);
     assert.ok(at(share + 1).flagged / rows.length > 0.05);
-    const gain = (c) => c.found / positives - c.flaggedOnly / negatives;
-    const best = gain(at(maths.rankYouden(scores)));
-    for (let rank = 0; rank <= scores.values.length; rank++) assert.ok(gain(at(rank)) <= best + 1e-12);
   }
 });
 

@@ -114,7 +114,7 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
         assert counts(page) == expected(evaluation, tau(page))
         drag_tau(page, 0.05)
         assert counts(page) == expected(evaluation, tau(page))
-        preset(page, "Youden")
+        preset(page, "finds 75 %")
         assert counts(page) == expected(evaluation, tau(page))
         for eta in (1.5, 4.0):
             move_eta(page, eta)

@@ -41,7 +41,7 @@ export function presets(truth, natural, canaryTau) {
     fitted: false,
     tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, 0.05)),
   });
-  if (canaryTau !== null && !truth) {
+  if (canaryTau !== null) {
     const title = "lowest τ that flags 75 % of the planted canaries";
     always.push({ label: "75 % of canaries", title, fitted: false, tau: () => canaryTau });
   }

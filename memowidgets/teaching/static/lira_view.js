@@ -74,9 +74,6 @@ const SLID = /** @type {const} */ (["target_gap", "n_shadows", "effect", "spread
 const SETTINGS = /** @type {const} */ ([...SLID, "seed", "variance"]);
 const HEARD = /** @type {const} */ ([...SETTINGS, "_given"]);
 const PLACES = [4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]; // numbers of models
-const FEWEST = 8; // models on a side that a variance of the sample's own needs
-const FEW =
-  "Fewer than 8 models on a side: a variance of the sample’s own is unreliable here. “shrunk” borrows from the other samples.";
 const LOW = -5;
 const HIGH = 14;
 const KNEE = 3; // of the axis of log-LiRA: even below, logarithmic beyond
@@ -91,10 +88,8 @@ const ABOUT = {
   tries: [
     "Press “Other shadow models” with 8 of them: the answer flips although nothing about the sample changed.",
     "Raise the number of models: the re-draws of “per-sample” and “shrunk” come closer to the result of infinitely many models, the long line.",
-    "Watch “global” meanwhile: it moves away from the truth and closes in on the short line. It gives this sample the spread of all samples, 1.7, although its own is 1.5. With 4 models it is higher, and near the truth by luck: two gaps on a side lie close to their own mean, so that spread is estimated too small.",
-    "With few models, compare the three rows: “per-sample” scatters most, because “global” and “shrunk” also use other samples.",
+    "Watch “global” meanwhile: it moves away from the truth and closes in on the short line. It gives this sample the spread of all samples, 1.7, although its own is 1.5.",
     "Set the sample’s spread to 0.5 or 3 with many models: now “global” scatters little but is far from the truth, because this sample is not like the others. “shrunk” is right.",
-    "Drag the target’s gap far to the right: with unequal variances log-LiRA can fall again.",
   ],
 };
 
@@ -373,10 +368,7 @@ class LiRAView extends Playground {
   /* ------------------------------------------------------------ what is shown */
 
   draw() {
-    if (!this.answered) {
-      this.drawRows();
-      return;
-    }
+    if (!this.answered) return this.drawRows();
     const { eta, variance } = this.now;
     if (!this.sliding && this.dragging) this.parts.slides.show(this.now);
     const { value, error, truth, limits, redraws } = this.judged;
@@ -389,7 +381,6 @@ class LiRAView extends Playground {
     this.parts.result.show(`${besideText(value, eta)[0]}${about}`, verdict(value));
     this.parts.truth.show(besideText(truth, eta)[0], verdict(truth));
     this.parts.flips.show(shareText(flips), flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind");
-    if (this.heard) this.hint.textContent = variance === "per-sample" && Math.min(...this.counts) < FEWEST ? FEW : "";
     this.root.dataset.logLira = String(value);
   }
 
@@ -413,7 +404,8 @@ class LiRAView extends Playground {
     const y = linear(0, tallest * 1.05, bottom, top);
     const curve = (/** @type {Gaussian} */ gaussian) => plot.curve((px) => y.at(density(x.back(px), gaussian)));
     plot.clip();
-    for (const [name, gaussian] of /** @type {[string, Gaussian][]} */ ([["out", fitted[1]], ["in", fitted[0]]])) {
+    const sides = /** @type {[string, Gaussian][]} */ ([["out", fitted[1]], ["in", fitted[0]]]);
+    for (const [name, gaussian] of sides) {
       const points = curve(gaussian);
       plot.area([[left, bottom], ...points, [right, bottom]], name, 0.2);
       plot.line(points, name, 2.4);
@@ -424,9 +416,9 @@ class LiRAView extends Playground {
     const at = x.at(this.now.target_gap);
     plot.line([[at, 8], [at, bottom + 44]], "fg", 2);
     plot.polygon([[at, 1], [at + 7, 9], [at, 17], [at - 7, 9]], "fg");
-    for (const [name, gaussian, words] of /** @type {[string, Gaussian, string][]} */ ([["out", fitted[1], "out"], ["in", fitted[0], "in"]])) {
+    for (const [name, gaussian] of sides) {
       const place = Math.max(left + 14, Math.min(right - 14, x.at(gaussian.mean)));
-      plot.text(words, place, Math.max(top - 4, y.at(density(gaussian.mean, gaussian)) - 6), { colour: name, align: "center", bold: true, halo: true });
+      plot.text(name, place, Math.max(top - 4, y.at(density(gaussian.mean, gaussian)) - 6), { colour: name, align: "center", bold: true, halo: true });
     }
     const leftward = at > right - 130;
     plot.text(`target ${fixedText(this.now.target_gap, 1)}`, at + (leftward ? -13 : 13), 14, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });

@@ -220,7 +220,7 @@ def test_numbers_of_pandas_in_any_type_are_numbers(kind):
 def test_warnings_are_of_the_line_that_called():
     """Not of a line inside of this package, however deep the warning is."""
     words = np.array(["x", "y"] * 10)
-    table = pd.DataFrame({"a": [1, 2], "b": [0, 0], "label": [0, 1]})
+    table = pd.DataFrame({"a": [1, None], "b": [0, 1], "label": [0, 1]})
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         mw.Audit.from_arrays(words, sparse.csr_matrix(X[:20]))

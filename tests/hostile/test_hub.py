@@ -193,18 +193,23 @@ def test_a_model_comes_from_the_hub_and_is_the_one_in_the_folder(hub, llama, tmp
         load(folder, revision=first)
 
 
-def test_a_run_of_a_hubs_model_is_opened_offline_at_its_own_commit(hub, llama, tmp_path):
+def test_a_run_of_a_hubs_model_is_opened_offline_and_with_its_own_commit_alone(
+    hub, llama, tmp_path
+):
     data, files, other = llama
     repository = hub.model("someone/llama", files)
     training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
     model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
     audit = mw.Audit(model, data, tmp_path / "run", training=training, device="cpu")
     audit.train()
+    scores = audit.score("loss")
     repository.push(other)
-    mw.models.CausalLM.from_pretrained("someone/llama")  # moves this machine's copy on
+    moved = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
     hub.asked.clear()
     opened = mw.Audit.open(tmp_path / "run", device="cpu")
-    pd.testing.assert_series_equal(opened.score("loss"), audit.score("loss"))
+    pd.testing.assert_series_equal(opened.score("loss"), scores)
+    with pytest.raises(ValueError, match="another run"):
+        mw.Audit.open(tmp_path / "run", data, moved, device="cpu")
     assert hub.asked == []
 
 

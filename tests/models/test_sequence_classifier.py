@@ -211,9 +211,7 @@ def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
     settings = {"training": training, "device": "cpu", "held_out": None}
     model = mw.models.SequenceClassifier.from_scratch(before, layers=1, width=16)
     mw.Audit(model, after, tmp_path / "run", **settings).train()
-    with pytest.warns(UserWarning, match="can't be made again.*the tokenizer differs"):
-        found = mw.Audit.open(tmp_path / "run", data=after)
-    assert found.run.model is None
+    assert mw.Audit.open(tmp_path / "run", data=after).run.model is None
     given = mw.Audit.open(tmp_path / "run", data=after, model=model)
     assert np.isfinite(given.score("loss")).all()
 

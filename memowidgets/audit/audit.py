@@ -686,7 +686,7 @@ class Audit:
         Notes
         -----
         Reference models find canaries in digits, in photographs and in all four settings of an
-        earlier study (AUC .80 to 1.00, docs/researchers.md), and fail on the look-alikes of the
+        earlier study (AUC .80 to 1.00, docs/ground_truth.md), and fail on the look-alikes of the
         CIFAR-10 recording (.60 to .63, ``python -m benchmarks references``).
 
         Examples

@@ -225,7 +225,7 @@ def test_a_watched_loop_has_them(tmp_path):
     assert set(MEANS) <= set(audit.compare(checkpoints="final", truth=audit.labels == 0)["metric"])
 
 
-AUCS = {  # at ρ, η = 4; docs/scores.md has the table
+AUCS = {  # at ρ, η = 4, from `python -m benchmarks recorded`
     "mmlu-field-smollm2": {"csl": 0.902, "psmi_mean": 0.831, "psmi+csl": 0.894},
     "banking77-smollm2": {"csl": 0.848, "psmi_mean": 0.852, "psmi+csl": 0.884},
     "cifar10-wrn": {"csl": 0.813, "psmi_mean": 0.768, "psmi+csl": 0.771},

@@ -82,9 +82,6 @@ class LiRAPlayground(Playground):
         Its standard error; None likewise.
     true_log_lira : float
         What infinitely many shadow models would give.
-    limits : dict of str to float
-        For each variance, what its log-LiRA closes in on with more and more shadow models. That
-        of "global" is not the truth: it gives the sample the spread of all samples.
     redraws : dict of str to (200,) float64
         For each variance, log-LiRA under other shadow models.
 
@@ -116,7 +113,6 @@ class LiRAPlayground(Playground):
     log_lira = result()
     log_lira_std = result()
     true_log_lira = result()
-    limits = result()
     redraws = result()
     _given: traitlets.List[Any] = traitlets.List().tag(sync=True)
 

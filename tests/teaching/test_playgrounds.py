@@ -123,10 +123,9 @@ def test_results_are_there_when_the_page_sent_them_and_not_after_python_changed_
     playground = open_playground(LiRAPlayground)
     heard = []
     playground.observe(lambda change: heard.append(change["new"]), "log_lira")
-    results = {"log_lira": 8.7, "limits": {"global": None}, "redraws": {"global": sent(1, np.nan)}}
+    results = {"log_lira": 8.7, "redraws": {"global": sent(1, np.nan)}}
     for at in range(2):
         playground.set_state({"target_gap": 7.0, "_results": results | {"at": at}})
-        assert playground.limits == {"global": None}
         assert np.array_equal(playground.redraws["global"], [1, np.nan], equal_nan=True)
         playground.variance = ("shrunk", "global")[at]
         assert playground.redraws is playground.gaps_in is None
@@ -144,7 +143,7 @@ def test_a_guess_and_its_truth(open_playground):
     assert playground.guess is None
 
 
-@pytest.mark.parametrize("results", [{"psmi": memoryview(b"1234")}, {"limits": [[1], [2, 3]]}, 3])
+@pytest.mark.parametrize("results", [{"psmi": memoryview(b"1234")}, {"redraws": [[1], [2, 3]]}, 3])
 def test_results_that_are_none_are_refused(psmi, results):
     psmi.set_state({"_results": {"psmi": sent(1, 2), "at": 0}})
     psmi.set_state({"_results": results})

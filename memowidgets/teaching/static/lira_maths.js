@@ -49,16 +49,6 @@ function deviationsOfOthers() {
 }
 
 /**
- * The Gaussian that "global" closes in on: the variance is that of all samples.
- * @param {Gaussian} own  the sample's true one
- * @returns {Gaussian}
- */
-export function pooledWith({ mean, variance }) {
-  const others = deviationsOfOthers().reduce((sum, deviation) => sum + deviation ** 2, 0);
-  return { mean, variance: (others + variance) / (OTHERS + 1) };
-}
-
-/**
  * Moments of one side's gaps.
  * @typedef {object} Side
  * @property {number} count

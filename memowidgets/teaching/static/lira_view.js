@@ -7,7 +7,7 @@ import {
 import { besideText, tickText } from "../../widgets/static/numbers.js";
 import { errorOf, estimatesFor } from "./lira_fit.js";
 import {
-  density, drawsOf, logRatio, othersSquares, OUT_MEAN, pooledWith, REDRAWS, SIDE, sideOf, stretched,
+  density, drawsOf, logRatio, othersSquares, OUT_MEAN, REDRAWS, SIDE, sideOf, stretched,
   VARIANCES, varianceOf,
 } from "./lira_maths.js";
 
@@ -56,7 +56,6 @@ import {
  * @property {Sides[]} again  the same of each re-draw
  * @property {Estimates & {least: number}} estimates
  * @property {[Gaussian, Gaussian]} truth  what infinitely many models would give
- * @property {[Gaussian, Gaussian]} pooled  what "global" closes in on
  */
 
 /**
@@ -88,7 +87,6 @@ const ABOUT = {
   tries: [
     "Press “Other shadow models” with 8 of them: the answer flips although nothing about the sample changed.",
     "Raise the number of models: the re-draws of “per-sample” and “shrunk” come closer to the result of infinitely many models, the long line.",
-    "Watch “global” meanwhile: it moves away from the truth and closes in on the short line. It gives this sample the spread of all samples, 1.7, although its own is 1.5.",
     "Set the sample’s spread to 0.5 or 3 with many models: now “global” scatters little but is far from the truth, because this sample is not like the others. “shrunk” is right.",
   ],
 };
@@ -149,7 +147,6 @@ function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, g
     ]),
     estimates: estimatesFor(sides, others),
     truth,
-    pooled: [pooledWith(truth[0]), pooledWith(truth[1])],
   };
 }
 
@@ -231,14 +228,17 @@ class LiRAView extends Playground {
       if (name !== "target_gap" && name !== "eta") this.simulate();
       this.later();
     }, () => this.rest());
-    const choice = segments("Variance", CHOICES, (value) => this.choose(/** @type {Variance} */ (value)));
+    const choice = segments("Variance", CHOICES, (value) => {
+      this.now.variance = /** @type {Variance} */ (value);
+      this.rest();
+    });
     const again = button("Other shadow models", "the same sample under shadow models with other seeds", () => this.redraw());
     const above = panel("Logit gaps of the sample", "drag the target’s gap", this.gaps.canvas,
       legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["┄", "fg", "what infinitely many models would give"]]));
     const below = panel("Log-LiRA of every gap", "", this.ratio.canvas);
     const right = html("div", { class: "mw-play-side" },
       panel("200 times other shadow models", "log-LiRA of the same target", this.strip.canvas,
-        legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"], ["┇", "fg", "where “global” goes instead"]])),
+        legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"]])),
       row("variance", choice.group, again));
     const result = tile("log-LiRA", "± standard error, as memorization.log_lira computes it");
     const truth = tile("with infinitely many models");
@@ -298,12 +298,6 @@ class LiRAView extends Playground {
     ];
   }
 
-  /** @param {Variance} value */
-  choose(value) {
-    this.now.variance = value;
-    this.rest();
-  }
-
   redraw() {
     this.now.seed = (this.now.seed + 1) % 1_000_000;
     this.simulate();
@@ -332,26 +326,24 @@ class LiRAView extends Playground {
     this.parts.choice.show(this.now.variance);
   }
 
-  /** Log-LiRA of the target's gap: as the models say, its standard error, the truth, limits, and re-draws. */
+  /** Log-LiRA of the target's gap: as the models say, its standard error, the truth, and re-draws. */
   get judged() {
-    const { now: { target_gap: gap, variance }, shadows: { sides, again, estimates, truth, pooled } } = this;
+    const { now: { target_gap: gap, variance }, shadows: { sides, again, estimates, truth } } = this;
     const value = logRatio(gap, ...this.gaussians(variance, sides));
-    const real = logRatio(gap, ...truth);
     return {
       value,
       error: errorOf(gap, sides, estimates[variance], estimates.least, value),
-      truth: real,
-      limits: { "per-sample": real, global: logRatio(gap, ...pooled), shrunk: real },
+      truth: logRatio(gap, ...truth),
       redraws: VARIANCES.map((name) => again.map((one) => logRatio(gap, ...this.gaussians(name, one)))),
     };
   }
 
   /** Tells screen readers and Python the result when the user stops moving. */
   say() {
-    const { value, error, truth, limits, redraws } = this.judged;
+    const { value, error, truth, redraws } = this.judged;
     const [inside, outside] = this.shadows.gaps;
     this.report({
-      gaps_in: packed(inside), gaps_out: packed(outside), log_lira: value, log_lira_std: error, true_log_lira: truth, limits,
+      gaps_in: packed(inside), gaps_out: packed(outside), log_lira: value, log_lira_std: error, true_log_lira: truth,
       redraws: Object.fromEntries(VARIANCES.map((name, i) => [name, packed(redraws[i])])),
     });
     const verdict = value >= this.now.eta ? "memorised" : "not memorised";
@@ -371,11 +363,11 @@ class LiRAView extends Playground {
     if (!this.answered) return this.drawRows();
     const { eta, variance } = this.now;
     if (!this.sliding && this.dragging) this.parts.slides.show(this.now);
-    const { value, error, truth, limits, redraws } = this.judged;
+    const { value, error, truth, redraws } = this.judged;
     const flips = redraws[VARIANCES.indexOf(variance)].filter((one) => one >= eta).length / REDRAWS;
     this.drawGaps();
     this.drawRatio(value);
-    this.drawStrip(value, truth, limits.global, redraws);
+    this.drawStrip(value, truth, redraws);
     const about = Number.isFinite(error) ? ` ± ${fixedText(error, 1)}` : "";
     const verdict = (/** @type {number} */ x) => (x >= eta ? "▲ memorised" : "▽ not memorised");
     this.parts.result.show(`${besideText(value, eta)[0]}${about}`, verdict(value));
@@ -453,10 +445,9 @@ class LiRAView extends Playground {
   /**
    * @param {number} value
    * @param {number} truth
-   * @param {number} pooled  what "global" closes in on
    * @param {number[][]} values  of every re-draw, for each choice of variance
    */
-  drawStrip(value, truth, pooled, values) {
+  drawStrip(value, truth, values) {
     const plot = this.strip;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
@@ -488,8 +479,6 @@ class LiRAView extends Playground {
     plot.text("memorised", eta + 6, top - 10, { colour: "risk-text" });
     const real = at(truth);
     plot.line([[real, top], [real, bottom]], "fg", 1.8);
-    const second = top + (VARIANCES.indexOf("global") + 0.5) * row;
-    plot.line([[at(pooled), second - 0.42 * row], [at(pooled), second + 0.42 * row]], "fg", 2.2, [3, 3]);
     const middle = top + (VARIANCES.indexOf(this.now.variance) + 0.5) * row;
     const px = at(value);
     plot.polygon([[px, middle - 10], [px + 8, middle], [px, middle + 10], [px - 8, middle]], "accent", "bg", 2);

@@ -59,7 +59,6 @@ const ABOUT = {
   tries: [
     "Look at the lower histogram: half of the outliers kept their right label by chance, and their PSMI is that of the other samples. No score can find those, because nothing is wrong with them. That is why only half of the outliers are flagged, but nearly all wrong labels.",
     "Lower the separation: both means meet at 0, the only place where the paper’s equality holds.",
-    "Raise the dimension: everything shrinks towards 0, but τ = 0 stays between the two.",
     "Switch on imbalance: PSMI of the large class hardly rises above 0, so τ = 0 flags many of its ordinary samples, and nearly none of the small class’s.",
   ],
 };

@@ -48,7 +48,6 @@ const ABOUT = {
     "An outlier is not yet memorised: ring a point far outside whose label is right, and see.",
     "A memorised point need not be answered rightly: look for one whose gap stays below 0 and whose log-LiRA is above 4.",
     "Give one point in the middle of a class another label. Train again: the boundary makes an island for it, long after ρ.",
-    "Make the network 8 wide. Does it still memorise as many?",
   ],
 };
 

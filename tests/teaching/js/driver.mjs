@@ -66,10 +66,6 @@ const answers = {
       })),
     };
   },
-  limit: ({ gap, truth }) => {
-    const own = truth.map(([mean, spread]) => ({ mean, variance: spread ** 2 }));
-    return lira.logRatio(gap, ...own.map(lira.pooledWith));
-  },
   watch: ({ n, width, epochs, seed }) => {
     const data = watch.makeData(n, 3, 0.06, seed);
     const rows = Uint16Array.from({ length: n }, (_, i) => i);

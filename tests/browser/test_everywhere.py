@@ -298,8 +298,8 @@ def test_voila(voila_page):
     assert not [name for name in ("mermaid.esm", "cdnjs", "jsdelivr") if name in page.content()]
     drag_filter_decide_undo(voila)
     page.locator(".mw-card").nth(1).click()
-    page.locator(".mw-opened .mw-models").wait_for()
-    voila.eventually("dashboard.selected is None", wanted=False)
+    chosen = int(page.locator(".mw-card").nth(1).get_attribute("data-position"))
+    voila.eventually("dashboard.selected", chosen)
     state = voila.python("dashboard.state")
     page.wait_for_function(
         "(n) => location.hash.includes(`selected%22%3A${n}`)", arg=state["selected"]

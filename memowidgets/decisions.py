@@ -145,11 +145,6 @@ class DecisionLog:
     # Reading
 
     @property
-    def kept(self) -> bool:
-        """Whether decisions are stored in a file, not only in memory."""
-        return self._run is not None and not self._run.read_only and not self.problem
-
-    @property
     def is_recorded(self) -> bool:
         """Whether decisions cannot be stored, because the run is a recording."""
         return self._run is not None and self._run.read_only

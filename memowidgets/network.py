@@ -1,14 +1,9 @@
-"""Whether a hub may be asked, its errors, and downloads of data files, never of code.
-
-Opening a run on disk makes no request, as a run can name anything.
-"""
+"""Errors of a hub, and downloads of data files, never of code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -16,23 +11,6 @@ from memowidgets.visible import first_line
 
 _REVISION = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*")
 _PART = re.compile(r"(.*-)\d{5}-of-(\d{5})(\.\w+)")
-
-_may_be_asked = ContextVar("_may_be_asked", default=True)
-
-
-def hub_may_be_asked() -> bool:
-    """Return whether the hub may be asked, or only its local copies may be read."""
-    return _may_be_asked.get()
-
-
-@contextmanager
-def without_the_hub() -> Iterator[None]:
-    """Within this block, read only the hub's local copies."""
-    token = _may_be_asked.set(False)
-    try:
-        yield
-    finally:
-        _may_be_asked.reset(token)
 
 
 def check_revision(revision: str | None) -> None:
@@ -130,7 +108,6 @@ def hub_folder(repository: str, revision: str | None, patterns: Sequence[str]) -
                 repo_type="dataset",
                 revision=revision,
                 allow_patterns=list(patterns),
-                local_files_only=not hub_may_be_asked(),
             )
         )
         _check_parts(folder, patterns)

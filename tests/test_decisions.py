@@ -324,11 +324,10 @@ def test_a_table_that_is_mended_ends_the_warning(run):
     (run.path / "decisions.csv").write_bytes(b"\xff no table")
     log.refresh()
     assert log.problem
-    assert not log.kept
     (run.path / "decisions.csv").write_bytes(whole)
     log.refresh()
     assert log["a"].decision == "remove"
-    assert (log.problem, log.kept) == ("", True)
+    assert log.problem == ""
 
 
 def test_what_is_no_text_cannot_be_decided_to_be_anonymised():

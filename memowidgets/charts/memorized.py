@@ -255,7 +255,6 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
     ----------
     table : DataFrame
         Table of `Audit.shadow_curve`. Sizes at which no subset has a value (NaN) are left out.
-        With a column ``variance`` there is a line for each.
     value : {"auc", "memorized", "overlap", "agreement"}
         Column to draw.
 
@@ -279,13 +278,10 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
     known = checked(
         table.dropna(subset=columns), f"the table, where {value} is known,", [], columns
     )
-    several = "variance" in known
-    rows = known if several else known.assign(variance=spoken(value))
+    name = spoken(value)
     across = alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
     up = alt.Y(f"{columns[0]}:Q", title=spoken(value), scale=alt.Scale(zero=False))
-    names = {name: name for name in rows["variance"]}
-    look = styled("variance", names, names, marks=("color", "shape"))
-    layers = banded(rows, across, columns, up, look["color"], look["shape"])
-    said = f"{spoken(value)} from up to {known['n_shadows'].max()} shadow models"
-    said += f", by variance: {', '.join(names)}." if several else "."
+    look = styled("number", [name], {name: name}, marks=("color", "shape"))
+    layers = banded(known.assign(number=name), across, columns, up, look["color"], look["shape"])
+    said = f"{name} from up to {known['n_shadows'].max()} shadow models."
     return layered(layers, said, width=400, height=230)

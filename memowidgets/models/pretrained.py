@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from memowidgets.files import state_of
 from memowidgets.models.heads import CLASSES, head_names, note_drawn
-from memowidgets.network import check_revision, failure, hub_errors, hub_may_be_asked
+from memowidgets.network import check_revision, failure, hub_errors
 from memowidgets.stamps import digest, is_settled
 from memowidgets.visible import first_line
 
@@ -116,7 +116,6 @@ class Pretrained:
         self, name: str, kind: str, commit: str | None = None, dtype: str = "float32"
     ) -> None:
         self.name, self.kind, self.commit, self.dtype = name, kind, commit, dtype
-        self._copy: Path | None = None  # the hub's local copy, if nothing else may be read
         self._origin: dict[str, str] | None = None
 
     @classmethod
@@ -137,7 +136,7 @@ class Pretrained:
         ValueError
             If there is no such revision, or a folder is given one.
         """
-        from huggingface_hub import hf_hub_download, try_to_load_from_cache
+        from huggingface_hub import hf_hub_download
 
         name = str(name_or_path)
         check_revision(revision)
@@ -146,15 +145,8 @@ class Pretrained:
                 raise ValueError(f"{name} is a folder, which has no revisions; leave revision out")
             return cls(name, kind, None, dtype)
 
-        # the library's own local_files_only asks the hub which programs call it
-        find = hf_hub_download if hub_may_be_asked() else try_to_load_from_cache
-        at = _explained(name, kind, lambda: find(name, "config.json", revision=revision))
-        if not isinstance(at, str):
-            raise ConnectionError(f"{name} is neither a folder with a model nor on this machine")
-        folder = Path(at).parent
-        found = cls(name, kind, folder.name, dtype)
-        found._copy = None if hub_may_be_asked() else folder
-        return found
+        at = _explained(name, kind, lambda: hf_hub_download(name, "config.json", revision=revision))
+        return cls(name, kind, Path(at).parent.name, dtype)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -283,10 +275,8 @@ class Pretrained:
 
     def _options(self) -> dict[str, Any]:
         """Return what names the files for transformers."""
-        of_hub = self.commit is not None and self._copy is None
-        which = {"revision": self.commit} if of_hub else {"local_files_only": True}
-        place = str(self._copy or self.name)
-        return {"pretrained_model_name_or_path": place, "trust_remote_code": False, **which}
+        which = {"revision": self.commit} if self.commit else {"local_files_only": True}
+        return {"pretrained_model_name_or_path": self.name, "trust_remote_code": False, **which}
 
 
 @contextmanager

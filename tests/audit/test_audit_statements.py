@@ -64,12 +64,6 @@ def test_a_decision_on_a_stranger_in_the_file_can_be_taken_back(tmp_path):
     assert audit.decisions.empty
 
 
-def test_a_recording_does_not_say_that_notes_are_kept(audit, recording):
-    assert audit.decision_log.kept
-    assert not recording.decision_log.kept
-    assert not recording.as_target(1).decision_log.kept
-
-
 # Figures and sliders
 
 

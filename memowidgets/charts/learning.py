@@ -16,9 +16,9 @@ from memowidgets.charts.look import (
     TEST,
     TRAIN,
     auc_bands,
-    banded,
-    checked,
-    finished,
+    band,
+    finish,
+    require,
 )
 from memowidgets.vocabulary import percent, spoken
 
@@ -56,9 +56,9 @@ def loss_and_accuracy(checkpoints: pd.DataFrame) -> alt.HConcatChart:
     """
     columns = ("test_loss", "test_accuracy", "prediction")
     numbers = ("epoch", "train_loss", "train_accuracy")
-    checked(checkpoints, "the table of checkpoints", columns, numbers)
+    require(checkpoints, "the table of checkpoints", columns, numbers)
     panels = [_both_sides(checkpoints, kind) for kind in ("loss", "accuracy")]
-    return finished(
+    return finish(
         alt.HConcatChart(hconcat=panels, spacing=28),
         f"Loss and accuracy of members and held-out samples at {len(checkpoints)} checkpoints.",
     )
@@ -153,22 +153,22 @@ def over_training(
     >>> len(over_training(table).concat)
     1
     """
-    checked(checkpoints, "the table of checkpoints", ["prediction"], ["epoch", "median_loss"])
+    require(checkpoints, "the table of checkpoints", ["prediction"], ["epoch", "median_loss"])
     panels = [_loss_panel(checkpoints)]
     if auc is not None:
-        checked(auc, "the table of AUCs", ["metric"], ["epoch", *AREA])
+        require(auc, "the table of AUCs", ["metric"], ["epoch", *AREA])
         lines = auc_bands(auc, _epochs(checkpoints), orient="bottom", columns=3)
         panels.insert(0, _panel(lines, checkpoints, "AUC"))
     if groups is not None:
         numbers = ["epoch", "low", "median", "high"]
-        checked(groups, "the table of groups", ["quantity", "memorized"], numbers)
+        require(groups, "the table of groups", ["quantity", "memorized"], numbers)
         panels += [
             _group_panel(rows, str(quantity), positives, checkpoints)
             for quantity, rows in groups.groupby("quantity", sort=False)
         ]
     chart = alt.ConcatChart(concat=panels, columns=2, spacing=24)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", shape="independent"))
-    return finished(
+    return finish(
         chart,
         f"What can be predicted, and what is memorised, at {len(checkpoints)} checkpoints.",
     )
@@ -206,5 +206,5 @@ def _group_panel(
     color = alt.Color("samples:N", legend=legend, scale=colors)
     shape = alt.Shape("samples:N", legend=legend, scale=shapes)
     up = alt.Y("low:Q", title=what if quantity == "psmi" else f"{what}, nats")
-    layers = banded(rows, _epochs(checkpoints), ("low", "median", "high"), up, color, shape)
+    layers = band(rows, _epochs(checkpoints), ("low", "median", "high"), up, color, shape)
     return _panel(layers, checkpoints, f"{what}, median and quartiles")

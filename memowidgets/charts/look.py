@@ -31,7 +31,7 @@ _BETWEEN_COLUMNS = 36
 Chart = TypeVar("Chart")
 
 
-def checked(
+def require(
     table: pd.DataFrame, what: str, columns: Iterable[str], numbers: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return a table that can be drawn: Altair would leave out what is missing, and say nothing.
@@ -68,7 +68,7 @@ def checked(
     return table
 
 
-def thinned(curves: pd.DataFrame, by: Sequence[str], cells: int) -> pd.DataFrame:
+def thin_curves(curves: pd.DataFrame, by: Sequence[str], cells: int) -> pd.DataFrame:
     """Return the points of ROC curves that a figure can tell apart, and both ends of each.
 
     Parameters
@@ -93,7 +93,7 @@ def colors_of(names: Iterable[str]) -> dict[str, str]:
     return {name: found[name] for name in names}
 
 
-def styled(
+def encode_names(
     field: str,
     names: Iterable[str],
     labels: Mapping[str, str] | None = None,
@@ -118,7 +118,7 @@ def styled(
     }
 
 
-def finished(chart: Chart, description: str) -> Chart:
+def finish(chart: Chart, description: str) -> Chart:
     """Return the chart with our look and a description, shown as a picture in notebooks."""
     top = cast("Any", chart)  # set in place: `properties` and `configure` would copy all of it
     top.background, top.description, top.padding = BACKGROUND, description, _PADDING
@@ -128,20 +128,20 @@ def finished(chart: Chart, description: str) -> Chart:
     return cast("Chart", top)
 
 
-def layered(layers: Sequence[Any], description: str, **properties: Any) -> alt.LayerChart:
-    """Return layers over each other as one `finished` chart."""
+def layer(layers: Sequence[Any], description: str, **properties: Any) -> alt.LayerChart:
+    """Return layers over each other as one finished chart."""
     chart: alt.LayerChart = alt.LayerChart(layer=list(layers), **properties)
-    return finished(chart, description)
+    return finish(chart, description)
 
 
-def ruled(axis: str, field: str, value: float, dash: Sequence[int] = (4, 3)) -> alt.Chart:
+def rule_at(axis: str, field: str, value: float, dash: Sequence[int] = (4, 3)) -> alt.Chart:
     """Return a dashed rule at a value on an axis, ``"x"`` or ``"y"``."""
     at = alt.Chart(pd.DataFrame({field: [value]}))
     line: alt.Chart = at.mark_rule(strokeDash=list(dash), color=MUTED)
     return line.encode(**{axis: f"{field}:Q"})
 
 
-def banded(
+def band(
     rows: pd.DataFrame,
     across: alt.X,
     columns: Sequence[str],
@@ -169,11 +169,11 @@ AREA = ("auc", "auc_low", "auc_high")
 def auc_bands(table: pd.DataFrame, across: alt.X, **legend: Any) -> list[alt.Chart]:
     """Return a line at the AUC of chance, ½, and the AUC of each score with its 95 % band."""
     rows = table.assign(score=table["metric"].map(spoken))
-    look = styled("score", rows["metric"], marks=("color", "shape"), **legend)
+    look = encode_names("score", rows["metric"], marks=("color", "shape"), **legend)
     scale = alt.Scale(zero=False, domainMax=1)
     up = alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale)
-    bands = banded(rows, across, ("auc_low", "auc", "auc_high"), up, look["color"], look["shape"])
-    return [ruled("y", "auc", 0.5, (2, 3)), *bands]
+    bands = band(rows, across, ("auc_low", "auc", "auc_high"), up, look["color"], look["shape"])
+    return [rule_at("y", "auc", 0.5, (2, 3)), *bands]
 
 
 _WORDS = {"labelColor": MUTED, "titleColor": TEXT, "titleFontWeight": "normal"}

@@ -15,12 +15,12 @@ from memowidgets.charts.look import (
     MEMORIZED,
     OTHER,
     TEXT,
-    banded,
-    checked,
-    finished,
-    layered,
-    ruled,
-    styled,
+    band,
+    encode_names,
+    finish,
+    layer,
+    require,
+    rule_at,
 )
 from memowidgets.vocabulary import estimate, percent, spoken
 
@@ -64,23 +64,23 @@ def histograms_of_log_lira(
     >>> chart.concat[0].title.subtitle
     '33 % memorised (1 of 3)'
     """
-    checked(values, "the table of log-LiRA", ["checkpoint"], ["log_lira"])
+    require(values, "the table of log-LiRA", ["checkpoint"], ["log_lira"])
     if not clip[0] < eta < clip[1]:
         raise ValueError(f"eta must lie within clip, {clip[0]:g} to {clip[1]:g}, but is {eta:g}")
     panels = [
-        _histogram(str(name), _binned(rows["log_lira"].to_numpy(dtype=float), eta, clip), eta)
+        _histogram(str(name), _count_bins(rows["log_lira"].to_numpy(dtype=float), eta, clip), eta)
         for name, rows in values.groupby("checkpoint", sort=False)
     ]
     chart = alt.ConcatChart(concat=panels, columns=min(len(panels), 3), spacing=20)
     shared = alt.ScaleResolveMap(color="shared", x="shared", y="shared")
     chart.resolve = alt.Resolve(scale=shared)
-    return finished(
+    return finish(
         chart,
         f"Histograms of log-LiRA at {len(panels)} checkpoints; memorised from {eta:g} on.",
     )
 
 
-def _binned(values: Any, eta: float, clip: tuple[float, float]) -> pd.DataFrame:
+def _count_bins(values: Any, eta: float, clip: tuple[float, float]) -> pd.DataFrame:
     """Count samples in bins of half a nat; bins from 0 on are at η or above.
 
     ``up`` is the end of a bar: positive for memorised samples, negative for the others.
@@ -117,7 +117,7 @@ def _histogram(name: str, bins: pd.DataFrame, eta: float) -> alt.LayerChart:
         color=alt.Color("kind:N", scale=kinds, legend=legend),
     )
     return alt.LayerChart(
-        layer=[drawn, ruled("x", "left", eta)],
+        layer=[drawn, rule_at("x", "left", eta)],
         width=180,
         height=120,
         title=alt.Title(name, subtitle=f"{percent(memorized / n)} memorised ({memorized} of {n})"),
@@ -161,13 +161,13 @@ def memorization_scatter(
     >>> len(memorization_scatter(table).layer)
     1
     """
-    checked(values, "the table", [], [x, y])
+    require(values, "the table", [], [x, y])
     color = alt.Color(
         "samples:Q",
         scale=alt.Scale(type="log", range=list(CELLS)),
         legend=alt.Legend(format="d", tickCount=4),
     )
-    cells = alt.Chart(_counted(values, x, y)).mark_rect()
+    cells = alt.Chart(_count_cells(values, x, y)).mark_rect()
     drawn = cells.encode(
         x=alt.X("x:Q", title=spoken(x)),
         x2="x2:Q",
@@ -177,10 +177,10 @@ def memorization_scatter(
     )
     title = "" if spearman is None else _rho(spearman, x, y, len(values))
     said = f"{spoken(y)} against {spoken(x)} of {len(values)} samples."
-    return layered([drawn], said, width=340, height=260, title=title)
+    return layer([drawn], said, width=340, height=260, title=title)
 
 
-def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+def _count_cells(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Count the samples in each cell that is not empty."""
     counts, across, up = np.histogram2d(values[x], values[y], bins=_CELLS)
     columns, rows = np.nonzero(counts)
@@ -197,9 +197,9 @@ def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     """Return a line with Spearman's ρ of a pair."""
-    checked(spearman, "the table of correlations", ["a", "b", "low", "high"])
+    require(spearman, "the table of correlations", ["a", "b", "low", "high"])
     found = spearman[[{a, b} == {x, y} for a, b in zip(spearman["a"], spearman["b"], strict=True)]]
-    checked(found, f"the table of correlations, for {x} and {y},", [], ["rho", "low", "high", "n"])
+    require(found, f"the table of correlations, for {x} and {y},", [], ["rho", "low", "high", "n"])
     row = found.iloc[0]
     of_all = f" of {n}" if row["n"] != n else ""
     shown = estimate(row["rho"], (row["low"], row["high"]))
@@ -233,7 +233,7 @@ def memorized_per_model(counts: Mapping[str, ArrayLike]) -> alt.LayerChart:
     """
     rows = [(name, float(count)) for name, of in counts.items() for count in np.asarray(of)]
     table = pd.DataFrame(rows, columns=["of", "memorised"])
-    checked(table, "the table of counts", [], ["memorised"])
+    require(table, "the table of counts", [], ["memorised"])
     found = table.groupby("of", sort=False)["memorised"].agg(["mean", "min", "max", "size"])
     said = {
         name: f"{name}: {mean:.0f} ({low:.0f} to {high:.0f}, {n} models)"
@@ -245,7 +245,7 @@ def memorized_per_model(counts: Mapping[str, ArrayLike]) -> alt.LayerChart:
     dots = base.mark_point(filled=True, opacity=0.5, size=60, color=MEMORIZED)
     means = base.mark_tick(thickness=3, size=26, color=TEXT).encode(x="mean(memorised):Q")
     description = f"Samples memorised per model. {'; '.join(said.values())}."
-    return layered([dots.encode(x=x), means], description, width=400, height=150)
+    return layer([dots.encode(x=x), means], description, width=400, height=150)
 
 
 def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
@@ -274,14 +274,14 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
     4
     """
     columns = [f"{value}_low", value, f"{value}_high"]
-    checked(table, "the table", columns, ["n_shadows"])
-    known = checked(
+    require(table, "the table", columns, ["n_shadows"])
+    known = require(
         table.dropna(subset=columns), f"the table, where {value} is known,", [], columns
     )
     name = spoken(value)
     across = alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
     up = alt.Y(f"{columns[0]}:Q", title=spoken(value), scale=alt.Scale(zero=False))
-    look = styled("number", [name], {name: name}, marks=("color", "shape"))
-    layers = banded(known.assign(number=name), across, columns, up, look["color"], look["shape"])
+    look = encode_names("number", [name], {name: name}, marks=("color", "shape"))
+    layers = band(known.assign(number=name), across, columns, up, look["color"], look["shape"])
     said = f"{name} from up to {known['n_shadows'].max()} shadow models."
-    return layered(layers, said, width=400, height=230)
+    return layer(layers, said, width=400, height=230)

@@ -15,12 +15,12 @@ from memowidgets.charts.look import (
     LINE,
     MEMORIZED,
     auc_bands,
-    checked,
-    finished,
-    layered,
-    ruled,
-    styled,
-    thinned,
+    encode_names,
+    finish,
+    layer,
+    require,
+    rule_at,
+    thin_curves,
 )
 from memowidgets.visible import listed
 from memowidgets.vocabulary import at, estimate, percent, spoken
@@ -104,7 +104,7 @@ def roc_curves(
     >>> len(roc_curves(roc_table({"psmi": roc(scores, truth)})).layer)
     3
     """
-    checked(curves, _WHAT, ["score", "tau"], _NUMBERS)
+    require(curves, _WHAT, ["score", "tau"], _NUMBERS)
     firsts = curves.drop_duplicates("score")[["score", *AREA]].to_numpy()
     labels = {
         name: f"{spoken(name)}: {estimate(auc, (low, high))}" for name, auc, low, high in firsts
@@ -115,9 +115,9 @@ def roc_curves(
         f"{spoken(name)} {at(tau or 0.0)}: TPR {percent(tpr)}, FPR {percent(fpr)}"
         for name, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
     ]
-    look = styled("label", labels, labels, title="AUC (95 % interval)")
-    return layered(
-        _drawn(thinned(curves, ["score"], 200), points, look),
+    look = encode_names("label", labels, labels, title="AUC (95 % interval)")
+    return layer(
+        _draw(thin_curves(curves, ["score"], 200), points, look),
         f"TPR against FPR: AUC {'; '.join(labels.values())}.",
         width=300,
         height=300,
@@ -157,25 +157,25 @@ def roc_panels(
     >>> len(roc_panels(roc_table(found, panel="epoch 2")).concat)
     1
     """
-    checked(curves, _WHAT, ["panel", "score", "tau"], _NUMBERS)
+    require(curves, _WHAT, ["panel", "score", "tau"], _NUMBERS)
     curves = curves.assign(label=curves["score"].map(spoken))
     points = _at(curves, tau, marked, ["panel", "score"])
-    look = styled("label", curves["score"], orient="bottom", columns=4)
+    look = encode_names("label", curves["score"], orient="bottom", columns=4)
     panels = [
         alt.LayerChart(
             layer=[
-                *_drawn(rows, points[points["panel"] == title], look),
+                *_draw(rows, points[points["panel"] == title], look),
                 _areas(rows, look["color"]),
             ],
             width=_PANEL,
             height=_PANEL,
             title=str(title),
         )
-        for title, rows in thinned(curves, ["panel", "score"], 80).groupby("panel", sort=False)
+        for title, rows in thin_curves(curves, ["panel", "score"], 80).groupby("panel", sort=False)
     ]
     chart = alt.ConcatChart(concat=panels, columns=min(columns, len(panels)), spacing=16)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared", strokeDash="shared"))
-    return finished(chart, f"TPR against FPR in {len(panels)} panels.")
+    return finish(chart, f"TPR against FPR in {len(panels)} panels.")
 
 
 def _axes() -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _axes() -> dict[str, Any]:
     return {"x": alt.X("fpr:Q", title="FPR", **how), "y": alt.Y("tpr:Q", title="TPR", **how)}
 
 
-def _drawn(curves: pd.DataFrame, points: pd.DataFrame, look: dict[str, Any]) -> list[alt.Chart]:
+def _draw(curves: pd.DataFrame, points: pd.DataFrame, look: dict[str, Any]) -> list[alt.Chart]:
     """Return the line of chance, the curves, and crosses at the points."""
     ends = alt.Chart(pd.DataFrame({"fpr": [0, 1], "tpr": [0, 1]}))
     lines = alt.Chart(curves[["label", "fpr", "tpr"]]).mark_line(strokeWidth=1.7)
@@ -249,7 +249,7 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     """
     table = _of_scores(table, ["setting", "metric"])
     rows = table.assign(score=table["metric"].map(spoken))
-    look = styled("score", rows["metric"], marks=("color", "shape"))
+    look = encode_names("score", rows["metric"], marks=("color", "shape"))
     base = alt.Chart(rows).encode(
         y=alt.Y("setting:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
         yOffset=alt.YOffset("score:N", sort=None),
@@ -262,8 +262,8 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     points = base.mark_point(filled=True, size=60, opacity=1).encode(x="auc:Q", shape=look["shape"])
     n, n_scores = rows["setting"].nunique(), rows["score"].nunique()
     said, height = f"AUC of {n_scores} scores in {n} settings.", (16 * n_scores + 12) * n
-    layers = [ruled("x", "auc", 0.5, (2, 3)), bars, points]
-    return layered(layers, said, width=360, height=height)
+    layers = [rule_at("x", "auc", 0.5, (2, 3)), bars, points]
+    return layer(layers, said, width=360, height=height)
 
 
 def auc_by_layer(table: pd.DataFrame) -> alt.LayerChart:
@@ -300,7 +300,7 @@ def auc_by_layer(table: pd.DataFrame) -> alt.LayerChart:
     across = alt.X("layer:O", title="layer", sort=layers, axis=axis)
     said = f"AUC of {rows['metric'].nunique()} scores at {len(layers)} layers."
     bands = auc_bands(rows.assign(layer=rows["layer"].astype(str)), across)
-    return layered(bands, said, width=360, height=220)
+    return layer(bands, said, width=360, height=220)
 
 
 def auc_by_eta(
@@ -336,13 +336,13 @@ def auc_by_eta(
     >>> len(auc_by_eta(table.assign(n_memorized=[30, 9])).vconcat)
     2
     """
-    checked(table, _AREAS, [], ["n", "n_memorized"])
+    require(table, _AREAS, [], ["n", "n_memorized"])
     rows = _of_scores(table, ["metric", "eta"])
     across = alt.X("eta:Q", title="η", scale=alt.Scale(zero=False, nice=False, padding=8))
-    at_eta = ruled("x", "eta", eta)
+    at_eta = rule_at("x", "eta", eta)
     layers, title = [at_eta, *auc_bands(rows, across)], ""
     if canaries is not None:
-        checked(canaries, "the table of canaries", ["metric"], ["auc"])
+        require(canaries, "the table of canaries", ["metric"], ["auc"])
         known = canaries[canaries["metric"].isin(rows["metric"])]
         lines = alt.Chart(known[["auc"]].assign(score=known["metric"].map(spoken)))
         dashed = lines.mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
@@ -352,7 +352,7 @@ def auc_by_eta(
     below = alt.LayerChart(layer=[at_eta, *_shares(rows, across)], width=360, height=100)
     chart = alt.VConcatChart(vconcat=[above, below], spacing=14)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(x="shared"))
-    return finished(chart, f"AUC of {rows['metric'].nunique()} scores, and share memorised, by η.")
+    return finish(chart, f"AUC of {rows['metric'].nunique()} scores, and share memorised, by η.")
 
 
 _AREAS = "the table of AUCs"
@@ -360,7 +360,7 @@ _AREAS = "the table of AUCs"
 
 def _of_scores(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return a table of AUCs with one row for each of these columns, or raise."""
-    checked(table, _AREAS, by, AREA)
+    require(table, _AREAS, by, AREA)
     twice = table.duplicated(by)
     if twice.any():
         first = listed(table.loc[twice, by].iloc[0])

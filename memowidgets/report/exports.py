@@ -41,10 +41,10 @@ def schema() -> dict[str, Any]:
 
 def as_json(content: Content) -> str:
     """Return the numbers of the report as JSON, with null for NaN and infinity."""
-    return json.dumps(_finite(_described(content)), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_finite(_as_dict(content)), indent=1, allow_nan=False) + "\n"
 
 
-def _described(content: Content) -> dict[str, Any]:
+def _as_dict(content: Content) -> dict[str, Any]:
     return {
         "kind": "memowidgets-report",
         "version": SCHEMA_VERSION,

@@ -40,7 +40,7 @@ LEVEL = 6  # 9 takes twice as long for a hundredth less
 _LARGEST = 2e6  # so that its thousandths fit into 32 bits
 
 
-def packed(content: dict[str, Any]) -> str:
+def pack(content: dict[str, Any]) -> str:
     """Return values that JSON knows, and bytes among them, as letters that no HTML can end.
 
     The text is zlib in base64 of four bytes, which say how long the JSON is, the JSON, and all
@@ -143,11 +143,11 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         "choices": list(CHOICES),
         "filters": list(valid_filters(scores=True, truth=log_lira is not None, **known)),
         "sorts": [(name, rows.sort_label(name)) for name in rows.sorts()],
-        **_shown(content, rows, chosen, made),
+        **_cards(content, rows, chosen, made),
     }
 
 
-def _shown(
+def _cards(
     content: Content,
     rows: Listed,
     chosen: NDArray[np.int64],
@@ -212,12 +212,12 @@ def as_page(content: Content) -> str:
     title = _text(f"Memorisation audit of {content.name}")
     body = [
         *_first(content),
-        *_moving(content),
+        *_for_scripts(content),
         *_samples(content),
         *_caveats(content),
         *_appendix(content),
     ]
-    data = f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>"
+    data = f"<script type='text/plain' id='mr-data'>{pack(wire(content))}</script>"
     style = frontend.style(*frontend.STYLES, _STATIC / "report.css")
     script = frontend.page_script(_STATIC / "report.js")
     return document(title, style, script, f"<main>\n{chr(10).join(body)}\n</main>\n{data}")
@@ -287,7 +287,7 @@ def _first(content: Content) -> Iterable[str]:
     yield f"<footer>{shown} All settings are in the appendix.</footer></section>"
 
 
-def _moving(content: Content) -> Iterable[str]:
+def _for_scripts(content: Content) -> Iterable[str]:
     """Return the elements that will contain the two widgets."""
     if content.scored is None:
         return

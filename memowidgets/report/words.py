@@ -49,20 +49,20 @@ def headline(content: Content) -> str:
     if content.n_memorized is None:
         are = verb(n, "is", "are")
         return f"{whole(n) if n else 'None'} of {whole(of)} {noun} {are} at risk. {_UNCHECKED}"
-    flagged = f"{whole(n) if n else 'No'} {verb(n, noun[:-1], noun)} flagged{_when(content)}."
-    return f"{flagged} {_memorised(content, content.n_memorized)}"
+    flagged = f"{whole(n) if n else 'No'} {verb(n, noun[:-1], noun)} flagged{_at(content)}."
+    return f"{flagged} {_later(content, content.n_memorized)}"
 
 
 _UNCHECKED = "Nobody has checked yet."
 
 
-def _when(content: Content) -> str:
+def _at(content: Content) -> str:
     row = _checkpoint_row(content)
     epoch = math.nan if row is None else row.get("epoch")
     return "" if epoch is None or math.isnan(epoch) else f" at epoch {epoch:g}"
 
 
-def _memorised(content: Content, n: int) -> str:
+def _later(content: Content, n: int) -> str:
     found = content.counts["found"]
     names = [row.get("name") for row in content.checkpoints]
     at_end = content.scored is None or content.scored.checkpoint in names[-1:]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets import charts
-from memowidgets.charts.look import checked, thinned
+from memowidgets.charts.look import require, thin_curves
 from memowidgets.evaluation import roc
 from tests.charts.reading import units
 
@@ -27,7 +27,7 @@ GOOD = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
 )
 def test_a_bad_table_is_refused(table, numbers, facts):
     with pytest.raises(ValueError, match=facts):
-        checked(table, "the table", [], numbers)
+        require(table, "the table", [], numbers)
 
 
 def off_the_line(points, kept) -> float:
@@ -54,7 +54,7 @@ def test_thinned_curves_keep_their_ends_and_stay_where_they_were(samples, repeat
     if len(set(truth)) < 2:
         return
     curve = roc(scores.astype(float), truth).roc.assign(line="one")
-    found = thinned(curve, ["line"], 200)
+    found = thin_curves(curve, ["line"], 200)
     assert found.index.is_monotonic_increasing
     assert found.index[[0, -1]].tolist() == [0, len(curve) - 1]
     points = curve[["fpr", "tpr"]].to_numpy()
@@ -65,7 +65,7 @@ def test_a_long_staircase_has_few_points_and_stays_where_it_was():
     rng = np.random.default_rng(0)
     truth = rng.random(50_000) < 0.3
     curve = roc(rng.normal(size=50_000) - truth, truth).roc.assign(line="one")
-    found = thinned(curve, ["line"], 200)
+    found = thin_curves(curve, ["line"], 200)
     assert len(found) <= 402
     some = curve[["fpr", "tpr"]].to_numpy()[rng.integers(0, len(curve), 60)]
     assert off_the_line(some, found[["fpr", "tpr"]].to_numpy()) <= 0.01

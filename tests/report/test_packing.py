@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memowidgets.report.page import _STATIC, packed, smaller, thousandths
+from memowidgets.report.page import _STATIC, pack, smaller, thousandths
 from memowidgets.widgets.frontend import page_script
 
 UNPACK = Path(sys.modules["memowidgets.report.page"].__file__).parent / "static" / "unpack.js"
@@ -73,7 +73,7 @@ def test_log_lira_that_is_too_large_stays_on_its_side(ask):
 
 def test_what_is_packed_is_letters_and_digits_alone(ask):
     content = {"title": "</script>\u2028 ü", "none": None, "more": [{"a": b"\x00\xff"}, b"", 0.1]}
-    text = packed(content)
+    text = pack(content)
     assert set(text) <= set(base64.b64encode(bytes(range(256)) * 99).decode()) | set("+/=")
     assert ask(text=text) == {**content, "more": [{"a": "00ff"}, "", 0.1]}
 

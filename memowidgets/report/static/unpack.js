@@ -1,4 +1,4 @@
-/** Unpacks what `packed` of page.py packed. */
+/** Unpacks what `pack` of page.py packed. */
 
 /**
  * @param {string} text  zlib in base64

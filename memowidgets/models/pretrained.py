@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from memowidgets.files import state_of
 from memowidgets.models.heads import CLASSES, head_names, note_drawn
 from memowidgets.network import check_revision, failure, hub_errors
-from memowidgets.stamps import digest, is_settled
+from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -63,14 +63,11 @@ def folder_origin(folder: Path) -> dict[str, str]:
 def file_digest(file: Path) -> str:
     """Return a file's SHA-256, remembered as long as its size, times and inode stay the same."""
     path = file.resolve()
-    state, known = state_of(path.stat()), _known.get(path)
-    if known is not None and known[0] == state:
-        return known[1]
-    with path.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if is_settled(path.stat()) and state_of(path.stat()) == state:
-        _known[path] = state, found
-    return found
+    state = state_of(path.stat())
+    if _known.get(path, ((), ""))[0] != state:
+        with path.open("rb") as opened:
+            _known[path] = state, hashlib.file_digest(opened, "sha256").hexdigest()
+    return _known[path][1]
 
 
 def tokenizer_digest(tokenizer: Any) -> str:

@@ -38,10 +38,6 @@ class LockedError(StoreError):
     """Another process holds the lock."""
 
 
-class OutsideError(StoreError):
-    """A symbolic link leads outside of the run directory."""
-
-
 class _UnusableError(StoreError):
     """A file cannot be used; the message has the fault and the remedy."""
 

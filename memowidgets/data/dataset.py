@@ -221,9 +221,11 @@ class Dataset(abc.ABC):
         """
         return self
 
-    def with_encoding(self, encoding: Any) -> Self:  # noqa: ARG002 - for tables
-        """Return the same samples with an encoding that was fitted before; unchanged by default."""
-        return self
+    def with_encoding(self, encoding: Any) -> Self:
+        """Return the same samples with the encoding of other samples of the same kind."""
+        if encoding is None:
+            return self
+        return self._replaced(encoding=encoding, source=self.source)
 
     def with_source(self, loader: str, **arguments: Any) -> Self:
         """Return the same dataset, with the loader and the arguments that give it again.

@@ -46,13 +46,11 @@ def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -
 
     if type(config) not in getattr(transformers, kind)._model_mapping:  # noqa: SLF001
         raise ValueError(f"{name} is a {config.model_type}, and {kind} loads no such model")
-    ours = CLASSES[kind]
+    ours, head = CLASSES[kind], kind.removeprefix("AutoModel")
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{name} has an encoder and a decoder; {ours} takes a model with only one")
     task = getattr(config, "problem_type", None)
-    own = has_head or any(
-        kind.removeprefix("AutoModel") in name for name in config.architectures or ()
-    )
+    own = has_head or any(head in made for made in config.architectures or ())
     if task == "regression" or (task is None and own and config.num_labels == 1):
         raise ValueError(f"{name} has a head for regression; {ours} needs one logit for each class")
     if task == "multi_label_classification":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from memowidgets.data.dataset import checked_ids
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
-from memowidgets.data.pictures import decoded, open_tree, read_classes
+from memowidgets.data.pictures import decode, open_tree, read_classes
 from memowidgets.data.rows import (
     Rows,
-    described,
+    describe_value,
     read_csv,
     read_jsonl,
     read_parquet,
@@ -29,9 +29,12 @@ from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
 from memowidgets.visible import quoted
 
-_SUBJECTS_BY_FIELD: dict[str, list[str]] = json.loads(
-    Path(__file__).with_name("mmlu.json").read_text("utf-8")
-)
+
+def _known(file: str) -> dict[str, Any]:
+    return dict(json.loads(Path(__file__).with_name(file).read_text("utf-8")))
+
+
+_SUBJECTS_BY_FIELD = _known("mmlu.json")
 MMLU_FIELDS = tuple(_SUBJECTS_BY_FIELD)
 MMLU_SUBJECTS = {
     subject: name for name, subjects in _SUBJECTS_BY_FIELD.items() for subject in subjects
@@ -55,8 +58,7 @@ def fetch_mcq(
         "not wrong" and "wrong" as options); ``"openbookqa"``; ``"commonsenseqa"``.
     split : str
         ``"train"``, ``"validation"`` or ``"test"``, if they exist. MMLU also has ``"dev"`` and
-        ``"auxiliary_train"``, and ETHICS has ``"test-hard"``. Several are joined by a plus, as in
-        ``"train+test"``, and then each id begins with its split.
+        ``"auxiliary_train"``, and ETHICS has ``"test-hard"``.
     source : str or Path
         ``"hub"`` downloads through `huggingface_hub`, which keeps its own copies; no code of a
         repository is ever run. A path is either a file, which is then the split, or a folder with
@@ -107,19 +109,12 @@ def fetch_mcq(
     benchmark = BENCHMARKS[name]
     check_pinned(source, revision)
     files, commit = _files(benchmark, name, split, source, revision)
-    questions, places, counter = [], [], Counter[tuple[str, str]]()
-    rows = (
-        (part, *row)
-        for part, some in files.items()
-        for file in some
-        for row in benchmark.read_file(file).records()
-    )
-    for part, place, fields in rows:  # one without an id is numbered, by subject for MMLU
-        group = str(fields.get("subject") or part) if name.startswith("mmlu") else part
-        own = fields.get("id") or f"{group}/{counter[part, group]}"
-        counter[part, group] += 1
-        is_named = len(files) == 1 or str(own).startswith(f"{part}/")
-        questions.append(benchmark.question({**fields, "id": own if is_named else f"{part}/{own}"}))
+    questions, places, counter = [], [], Counter[str]()
+    for place, fields in (row for file in files for row in _read(name, file).records()):
+        group = str(fields.get("subject") or split) if name.startswith("mmlu") else split
+        known = fields.get("id") or f"{group}/{counter[group]}"
+        counter[group] += 1
+        questions.append(_question(name, {**fields, "id": known}))
         places.append(place)
     data = MCQDataset.from_records(
         rows_of_records(questions, places, f"{name} ({source})"),
@@ -140,92 +135,57 @@ def fetch_mcq(
 
 def _files(
     benchmark: Benchmark, name: str, split: str, source: str | Path, revision: str | None
-) -> tuple[dict[str, list[Path]], str | None]:
-    """Return the files of each requested split, and the hub's commit."""
-    parts, is_hub, commit = split.split("+"), str(source) == "hub", None
+) -> tuple[list[Path], str | None]:
+    """Return the files of a split, and the hub's commit."""
+    is_hub, commit = str(source) == "hub", None
     folder = Path() if is_hub else checked_path(source)
     if folder.is_file():
-        if len(parts) > 1:
-            raise ValueError(f"{source} is one file, so it is one split; {split!r} names several")
-        return {split: [folder]}, None
-    valid = [known for known, one in benchmark.splits.items() if one.hub or not is_hub]
-    for part in parts:
-        if part not in valid:
-            raise ValueError(
-                f"unknown split {part!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
-            )
+        return [folder], None
+    valid = [known for known, one in benchmark.splits.items() if one["hub"] or not is_hub]
+    if split not in valid:
+        raise ValueError(
+            f"unknown split {split!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
+        )
     if is_hub:
-        patterns = [pattern for part in parts for pattern in benchmark.hub_files(part)]
         at = benchmark.revision if revision is None else revision
-        folder, commit = hub_folder(benchmark.repository, at, patterns)
+        folder, commit = hub_folder(benchmark.repository, at, benchmark.hub_files(split))
     elif not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a file or folder")
-    return {part: benchmark.files_in(folder, part) for part in parts}, commit
-
-
-class Split(NamedTuple):
-    """One split of a benchmark.
-
-    Attributes
-    ----------
-    hub : str or None
-        Name of the split on the hub. None if it is not there.
-    files : tuple of str
-        Patterns of its files in a folder of the authors' files. The first that matches any file is
-        used.
-    """
-
-    hub: str | None
-    files: tuple[str, ...]
+    return benchmark.files_in(folder, split), commit
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Published set of questions.
+    """Published set of questions, as ``benchmarks.json`` describes it.
 
     Attributes
     ----------
     repository, folder : str
         Repository on the hub, and the folder of the Parquet files in it.
-    splits : dict of str to Split
-        Splits by name.
-    readers : dict of str to callable
-        Functions that read the records of a file, by its suffix.
+    splits : dict of str to dict
+        Splits by name: the name on the ``hub``, None if it is not there, and patterns of its
+        ``files`` in a folder of the authors' files. The first that matches any file is used.
     columns, choices
         As in `MCQDataset.from_records`.
-    question : callable
-        Function that brings the fields of a record into these columns.
     revision : str or None
         Revision of the repository. None means the newest.
     """
 
     repository: str
     folder: str
-    splits: Mapping[str, Split]
-    readers: Mapping[str, Callable[[Path], Rows]]
+    splits: Mapping[str, Mapping[str, Any]]
     columns: Mapping[str, str] | None = None
     choices: Sequence[str] | None = None
-    question: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
     revision: str | None = None
 
     def hub_files(self, split: str) -> tuple[str, str]:
         """Return patterns of a split's files in the repository, for both of its layouts."""
-        name = self.splits[split].hub
+        name = self.splits[split]["hub"]
         return f"{self.folder}/{name}-*.parquet", f"{self.folder}/{name}/*.parquet"
-
-    def read_file(self, path: Path) -> Rows:
-        """Return the records of a file, in the format of its suffix."""
-        suffix = path.suffix.lower()
-        if suffix not in self.readers:
-            raise ValueError(
-                f"{path}: files of this benchmark end in {' or '.join(self.readers)}, not in "
-                f"{suffix or 'nothing'!r}"
-            )
-        return self.readers[suffix](path)
 
     def files_in(self, folder: Path, split: str) -> list[Path]:
         """Return a split's files in a folder, in the authors' layout or the hub's."""
-        own = self.splits[split].files
+        own = self.splits[split]["files"]
         for pattern in (*own, *self.hub_files(split)):
             files = [path for path in folder.rglob(pattern) if not path.name.startswith(".")]
             if files:
@@ -235,19 +195,23 @@ class Benchmark:
         )
 
 
-def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of ARC, OpenBookQA or CommonsenseQA as the hub has it, without a nest."""
-    inner = fields.get("question")
-    flat = {**fields, **(inner if isinstance(inner, Mapping) else {})}
-    stem = next((flat.pop(name) for name in ("stem", "question_stem") if name in flat), inner)
-    return {**flat, "question": stem}
+# The hub's repository of ETHICS contains a script, which is never run: its own conversion is plain.
+BENCHMARKS = {name: Benchmark(**known) for name, known in _known("benchmarks.json").items()}
+BENCHMARKS["mmlu-field"] = BENCHMARKS["mmlu"]
 
 
-def _with_field(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of MMLU with the field of its subject."""
-    subject = str(fields.get("subject") or "").replace(" ", "_")
-    known = {"subject": subject, "field": MMLU_SUBJECTS.get(subject) or fields.get("field")}
-    return {**fields, **known}
+def _read(name: str, path: Path) -> Rows:
+    """Return the records of a file, in the format of its suffix."""
+    readers = {".jsonl": read_jsonl, ".csv": read_csv, ".parquet": read_parquet}
+    if name.startswith("mmlu"):
+        readers[".csv"] = _mmlu_csv
+    suffix = path.suffix.lower()
+    if suffix not in readers:
+        raise ValueError(
+            f"{path}: files of a benchmark end in {', '.join(readers)}, not in "
+            f"{suffix or 'nothing'!r}"
+        )
+    return readers[suffix](path)
 
 
 def _mmlu_csv(path: Path) -> Rows:
@@ -257,7 +221,7 @@ def _mmlu_csv(path: Path) -> Rows:
     for place, letter in zip(found.places, letters, strict=True):
         if letter not in ("A", "B", "C", "D"):
             raise ValueError(
-                f"{place}: the answer must be a letter from A to D, not {described(letter)}"
+                f"{place}: the answer must be a letter from A to D, not {describe_value(letter)}"
             )
     columns = {
         "question": found.columns["question"],
@@ -268,66 +232,18 @@ def _mmlu_csv(path: Path) -> Rows:
     return Rows(found.where, columns, found.places)
 
 
-def _lettered(repository: str, folder: str, train: str, validation: str, test: str) -> Benchmark:
-    """Create a benchmark whose options have letters, from the authors' file names."""
-    splits = {
-        "train": Split("train", (train,)),
-        "validation": Split("validation", (validation,)),
-        "dev": Split("validation", (validation,)),
-        "test": Split("test", (test,)),
-    }
-    readers = {".jsonl": read_jsonl, ".parquet": read_parquet}
-    return Benchmark(repository, folder, splits, readers, {"answer": "answerKey"}, question=_flat)
+def _question(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without a nest, as ARC's authors have it, and for MMLU with its field."""
+    inner = fields.get("question")
+    flat = {**fields, **(inner if isinstance(inner, Mapping) else {})}
+    for stem in ("stem", "question_stem"):
+        if stem in flat:
+            flat["question"] = flat.pop(stem)
+    if name.startswith("mmlu"):
+        flat["subject"] = subject = str(fields.get("subject") or "").replace(" ", "_")
+        flat["field"] = MMLU_SUBJECTS.get(subject) or fields.get("field")
+    return flat
 
-
-def _arc(name: str) -> Benchmark:
-    files = (f"{name}-{part}.jsonl" for part in ("Train", "Dev", "Test"))
-    return _lettered("allenai/ai2_arc", name, *files)
-
-
-_MMLU = Benchmark(
-    repository="cais/mmlu",
-    folder="all",
-    splits={
-        "test": Split("test", ("*_test.csv", "mmlu-test.jsonl")),
-        "validation": Split("validation", ("*_val.csv", "mmlu-validation.jsonl")),
-        "dev": Split("dev", ("*_dev.csv", "mmlu-dev.jsonl")),
-        "auxiliary_train": Split("auxiliary_train", ("auxiliary_train/*.csv",)),
-    },
-    question=_with_field,
-    readers={".jsonl": read_jsonl, ".csv": _mmlu_csv, ".parquet": read_parquet},
-)
-
-# This repository contains a script, which is never run. The hub's own conversion is plain files.
-_ETHICS = Benchmark(
-    repository="EleutherAI/hendrycks_ethics",
-    folder="commonsense",
-    revision="refs/convert/parquet",
-    splits={
-        "train": Split("train", ("cm_train.csv",)),
-        "test": Split("test", ("cm_test.csv",)),
-        "test-hard": Split(None, ("cm_test_hard.csv",)),
-    },
-    readers={".csv": read_csv, ".parquet": read_parquet},
-    columns={"question": "input", "answer": "label"},
-    choices=("not wrong", "wrong"),
-)
-
-BENCHMARKS: dict[str, Benchmark] = {
-    "mmlu": _MMLU,
-    "mmlu-field": _MMLU,
-    "arc-challenge": _arc("ARC-Challenge"),
-    "arc-easy": _arc("ARC-Easy"),
-    "ethics": _ETHICS,
-    "openbookqa": _lettered("allenai/openbookqa", "main", "train.jsonl", "dev.jsonl", "test.jsonl"),
-    "commonsenseqa": _lettered(
-        "tau/commonsense_qa",
-        "data",
-        "train_rand_split.jsonl",
-        "dev_rand_split.jsonl",
-        "test_rand_split_no_answers.jsonl",
-    ),
-}
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -351,7 +267,7 @@ def fetch_cifar10(
         ``"hub"`` downloads through `huggingface_hub`, which keeps its own copy. A path is a folder
         with the authors' binary batches (of ``cifar-10-binary.tar.gz``, unpacked), one of these
         files, or a folder tree ``train/<class>/…``, ``test/<class>/…``, also inside a zip.
-    split : {"train", "test", "train+test"}
+    split : {"train", "test"}
         Split to load.
     revision : str, optional
         Branch, tag or commit on the hub. By default the newest. Its commit is recorded, so that a
@@ -393,22 +309,19 @@ def fetch_cifar10(
     >>> data[1].id, data.class_names[data[1].label]
     ('train/00001', 'dog')
     """
-    parts = split.split("+")
-    unknown = [part for part in parts if part not in _CIFAR]
-    if unknown or len(set(parts)) < len(parts):
-        raise ValueError(f"unknown split {split!r}; valid: 'train', 'test', 'train+test'")
+    if split not in _CIFAR:
+        raise ValueError(f"unknown split {split!r}; valid: 'train', 'test'")
     check_pinned(source, revision)
     arguments = {"source": str(source), "split": split}
     if str(source) == "hub":
-        patterns = {part: f"plain_text/{part}-*.parquet" for part in parts}
-        folder, arguments["revision"] = hub_folder(_CIFAR_HUB, revision, [*patterns.values()])
-        found = [_cifar_of_hub(folder, part, pattern) for part, pattern in patterns.items()]
+        pattern = f"plain_text/{split}-*.parquet"
+        folder, arguments["revision"] = hub_folder(_CIFAR_HUB, revision, [pattern])
+        images, labels, ids = _cifar_of_hub(folder, split, pattern)
     else:
-        found = [_cifar_at(checked_path(source), part) for part in parts]
-    images, labels, ids = zip(*found, strict=True)
-    names = checked_ids([name for part in ids for name in part], sum(map(len, ids)))
-    data = ImageDataset(names, np.concatenate(labels), CLASSES, images=np.concatenate(images))
-    return data.with_source("fetch_cifar10", **arguments)  # some classes may be absent
+        images, labels, ids = _cifar_at(checked_path(source), split)
+    names = checked_ids(ids, len(ids))
+    data = ImageDataset(names, labels, CLASSES, images=images)  # some classes may be absent
+    return data.with_source("fetch_cifar10", **arguments)
 
 
 def _cifar_at(path: Path, split: str) -> Cifar:
@@ -471,6 +384,6 @@ def _cifar_of_hub(folder: Path, split: str, pattern: str) -> Cifar:
     parts = [read_parquet(file).columns for file in sorted(folder.glob(pattern))]
     if not parts:
         raise FileNotFoundError(f"{_CIFAR_HUB} on the hub has no {pattern}")
-    images = np.stack([decoded(one["bytes"]) for part in parts for one in part["img"]])
+    images = np.stack([decode(one["bytes"]) for part in parts for one in part["img"]])
     labels = np.array([label for part in parts for label in part["label"]], dtype=np.int64)
     return images, labels, [f"{split}/{i:05d}" for i in range(len(labels))]

@@ -24,10 +24,9 @@ from memowidgets.data.pictures import (
     Stretch,
     open_tree,
     read_classes,
-    stacked,
-    write_picture,
+    stack_pictures,
 )
-from memowidgets.data.rows import labelled, rows_of_hf
+from memowidgets.data.rows import labels_of, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted
 
@@ -227,9 +226,9 @@ class ImageDataset(Dataset):
         UserWarning
             If a class never occurs, or pictures of 16 bits are reduced to 8.
         """
-        found = labelled(rows_of_hf(dataset), label, class_names, ids, image=image)
+        found = labels_of(rows_of_hf(dataset), label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
-        pixels = stacked((row[image] for row in pictures), resize, "the dataset", stretch)
+        pixels = stack_pictures((row[image] for row in pictures), resize, "the dataset", stretch)
         return cls.from_arrays(pixels, *found)
 
     def _summary(self) -> Iterable[str]:
@@ -268,6 +267,8 @@ class ImageDataset(Dataset):
         FileExistsError
             If the folder exists.
         """
+        from PIL import Image
+
         target = writable(path, overwrite=False)
         for name in self.class_names:
             if Path(name).name != name or name.startswith(".") or name.strip() != name:
@@ -280,7 +281,8 @@ class ImageDataset(Dataset):
             known = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
             file = target / self.class_names[label] / f"{row:0{width}d}-{known}.png"
             make_private(file.parent)
-            write_picture(file, image)
+            file.touch(mode=0o600)
+            Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file)
         return self.from_folder(target)
 
     def with_canaries(
@@ -325,7 +327,7 @@ class ImageDataset(Dataset):
         else:
             drawn = rng.choice(len(kind), size=len(chosen), replace=False)
             for position, image in zip(chosen, kind.images[drawn], strict=True):
-                images[position] = fitted(image, shape)
+                images[position] = fit_image(image, shape)
         ids = self.ids.tolist()
         for position in chosen:
             ids[position] = f"canary/{ids[position]}"
@@ -373,7 +375,7 @@ def digit_collages(n: int, shape: tuple[int, ...], rng: np.random.Generator) -> 
     )
 
 
-def fitted(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def fit_image(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return an image at another height, width and number of channels, bilinearly."""
     height, width, channels = shape
     values = image.astype(np.float64)

@@ -21,7 +21,7 @@ from memowidgets.data.rows import (
     Rows,
     check_columns,
     checked_text,
-    described,
+    describe_value,
     ids_of,
     listed_columns,
     rows_of_records,
@@ -502,10 +502,6 @@ def assigned_columns(
     unknown = [key for key in mapping if key not in _COLUMNS]
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r} in columns; valid: {', '.join(_COLUMNS)}")
-    if choices is not None and (isinstance(choices, str) or len(choices) < 2):
-        raise ValueError(f"choices must be two or more options, not {choices!r}")
-    if choices is not None and "choices" in mapping:
-        raise ValueError("choices and columns['choices'] cannot be combined; pass one of them")
     known = found.columns
     lettered = [letter for letter in LETTERS + LETTERS.lower() if letter in known]
     usual = ["choices"] if "choices" in known or not lettered else lettered
@@ -559,7 +555,7 @@ def _unlettered(options: Any, answer: Any, where: str) -> tuple[Any, Any]:
     labels, key = [str(label).strip() for label in options["label"]], str(answer).strip()
     if labels.count(key) != 1:
         raise ValueError(
-            f"{where}: the answer {described(key)} is not exactly one of the options' labels "
+            f"{where}: the answer {describe_value(key)} is not exactly one of the options' labels "
             f"{listed(labels, each=10)}"
         )
     return list(options["text"]), labels.index(key)
@@ -580,7 +576,7 @@ def checked_texts(
         raise ValueError(f"{where}: the choices are missing; give the question its 2 to 10 options")
     if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: choices must be a list of texts, not {described(choices)}"
+            f"{where}: choices must be a list of texts, not {describe_value(choices)}"
         )
     options = list(choices)
     if not 2 <= len(options) <= len(LETTERS):
@@ -652,7 +648,7 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
     if len(positions) == 1:
         return positions[0]
     is_text = isinstance(answer, str) and len(answer) > SHORT
-    shown = "" if is_text else f"{described(answer)} "
+    shown = "" if is_text else f"{describe_value(answer)} "
     if positions:
         meanings = " and ".join(f"as {kind} option {LETTERS[i]}" for kind, i in readings)
         raise ValueError(

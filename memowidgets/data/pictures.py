@@ -125,7 +125,7 @@ def read_classes(
         warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
         for name in (name for name in files if "/" in name):
             try:
-                pictures.add(decoded(files[name]()), name)
+                pictures.add(decode(files[name]()), name)
             except UnreadableError as error:
                 left_out.setdefault(str(error), []).append(name)
                 continue
@@ -146,7 +146,7 @@ def read_classes(
     return pictures.stacked(), labels, tuple(names), pictures.names
 
 
-def stacked(
+def stack_pictures(
     pictures: Iterable[Any], resize: Resize | None, where: str, stretch: Stretch = False
 ) -> NDArray[np.uint8]:
     """Return Pillow's pictures as one array, (n, height, width, channels).
@@ -169,7 +169,7 @@ def stacked(
     return found.stacked()
 
 
-def decoded(raw: bytes) -> Pixels:
+def decode(raw: bytes) -> Pixels:
     """Decode a picture, (height, width, 1 or 3): the first of an animated one, on white ground.
 
     Raises
@@ -200,17 +200,7 @@ def decoded(raw: bytes) -> Pixels:
     raise UnreadableError(_TOO_MANY)
 
 
-def write_picture(path: Path, image: NDArray[np.uint8]) -> None:
-    """Write a picture, (height, width, 1 or 3), as a PNG file that only its owner can read."""
-    from PIL import Image
-
-    out = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(out, "PNG")
-    path.touch(mode=0o600)
-    path.write_bytes(out.getvalue())
-
-
-def resized(image: Pixels, size: Resize) -> Pixels:
+def resize_picture(image: Pixels, size: Resize) -> Pixels:
     """Return a picture at another size, antialiased.
 
     A pair is (height, width), and the proportions may change. A number is the side of a square: the
@@ -251,7 +241,7 @@ class _Stack:
     def add(self, image: Pixels, name: str) -> None:
         name = readable(name)
         if self._resize is not None:
-            image = resized(image, self._resize)
+            image = resize_picture(image, self._resize)
         first = self._images[0] if self._images else image
         if image.shape[:2] != first.shape[:2]:
             sizes = [f"{one.shape[0]}×{one.shape[1]}" for one in (first, image)]

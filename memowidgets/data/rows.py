@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHORT = 2  # characters of a value that an error may quote
-_CELLS = ("sep", "decimal")  # how a CSV file is written, in its source
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
 
 
@@ -74,16 +73,13 @@ class Rows:
             yield place, {name: values[row] for name, values in self.columns.items()}
 
 
-Labelled = tuple[IntArray, tuple[str, ...], NDArray[np.str_] | None]
-
-
-def labelled(
+def labels_of(
     found: Rows,
     label: str,
     class_names: Sequence[str] | None,
     ids: str | None,
     **needed: str | Sequence[str],
-) -> Labelled:
+) -> tuple[IntArray, tuple[str, ...], NDArray[np.str_] | None]:
     """Return labels as numbers, names of classes, and ids or None, if all columns are there.
 
     Labels in cells that are all whole numbers are numbers. If the column of labels has names of
@@ -173,7 +169,7 @@ def listed_columns(known: Iterable[str]) -> str:
 
 def shown_column(name: object) -> str:
     """Return a column's name; of a long one its length, for without a header it is a sample."""
-    return described(str(name), _A_NAME)
+    return describe_value(str(name), _A_NAME)
 
 
 def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
@@ -422,7 +418,7 @@ class FileDataset(Dataset):
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
         cells = {"sep": sep, "decimal": decimal}
-        return cls._from_file("from_csv", path, read_csv(path, **cells), cells | how)
+        return cls._from_file("from_csv", path, read_csv(path, **cells), how, **cells)
 
     @classmethod
     def from_jsonl(cls, path: str | os.PathLike[str], **how: Any) -> Self:
@@ -488,10 +484,12 @@ class FileDataset(Dataset):
         return cls._from_rows(rows_of_hf(dataset), **how)
 
     @classmethod
-    def _from_file(cls, loader: str, path: Any, rows: Rows, how: dict[str, Any]) -> Self:
+    def _from_file(
+        cls, loader: str, path: Any, rows: Rows, how: dict[str, Any], **cells: str
+    ) -> Self:
         how = cls._recorded(how)
-        data = cls._from_rows(rows, **{k: v for k, v in how.items() if k not in _CELLS})
-        return data.with_source(f"{cls.__name__}.{loader}", path=path, **how)
+        data = cls._from_rows(rows, **how)
+        return data.with_source(f"{cls.__name__}.{loader}", path=path, **cells, **how)
 
     @classmethod
     def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:
@@ -672,7 +670,7 @@ class TextDataset(FileDataset):
         class_names: Sequence[str] | None = None,
         ids: str | None = None,
     ) -> Self:
-        found = labelled(rows, label, class_names, ids, text=text)
+        found = labels_of(rows, label, class_names, ids, text=text)
         pairs = zip(rows.columns[text], rows.places, strict=True)
         words = tuple(checked_text(value, "text", place) for value, place in pairs)
         return cls._made(words, *found)
@@ -758,7 +756,7 @@ def checked_text(value: Any, what: str, where: str) -> str:
         raise ValueError(f"{where}: the {what} is missing")
     if not isinstance(value, str):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: the {what} must be a text, not {described(value)}"
+            f"{where}: the {what} must be a text, not {describe_value(value)}"
         )
     if not value.strip():
         raise ValueError(f"{where}: the {what} is empty")
@@ -770,7 +768,7 @@ def checked_text(value: Any, what: str, where: str) -> str:
     return str(value)  # NumPy's texts too
 
 
-def described(value: object, longest: int = SHORT) -> str:
+def describe_value(value: object, longest: int = SHORT) -> str:
     """Describe a wrong value in an error: a number or letter as it is, a text by its length.
 
     A notebook keeps its errors, so they must not quote what could be part of a sample.

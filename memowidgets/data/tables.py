@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing, several, warn_user
 from memowidgets.data.dataset import ID, check_whole_characters, checked_ids
-from memowidgets.data.rows import FileDataset, Rows, as_text, labelled, rows_of_frame
+from memowidgets.data.rows import FileDataset, Rows, as_text, labels_of, rows_of_frame
 from memowidgets.visible import listed, quoted
 from memowidgets.vocabulary import verb
 
@@ -163,7 +163,7 @@ class TableDataset(FileDataset):
         """
         rows = frame if isinstance(frame, Rows) else rows_of_frame(frame, label)
         needed = {"categorical": several("categorical", categorical), "drop": several("drop", drop)}
-        found = labelled(rows, label, class_names, ids, **needed)
+        found = labels_of(rows, label, class_names, ids, **needed)
         read = [one for one in rows.columns if one not in {label, ids or ID, *needed["drop"]}]
         made = _read(rows, read, {*needed["categorical"], *rows.categorical})
         if not made:

@@ -70,9 +70,8 @@ def check_classifier(model: Any, kind: str) -> None:
     """
     base = plain(model)
     name = type(base).__name__
-    kinds = [cls.__name__ for cls in type(base).__mro__]
-    config = getattr(base, "config", None)
-    if config is None or not any(kind.removeprefix("AutoModel") in cls for cls in kinds):
+    config, head = getattr(base, "config", None), kind.removeprefix("AutoModel")
+    if config is None or not any(head in cls.__name__ for cls in type(base).__mro__):
         raise TypeError(
             f"{CLASSES[kind]}.from_model needs a classifier of transformers, but {name} is not "
             f"one; load it with {kind}.from_pretrained"
@@ -93,11 +92,11 @@ def head_names(model: nn.Module) -> list[str]:
 
 
 def note_drawn(model: nn.Module, names: Iterable[str]) -> None:
-    """Note which weights of a model were drawn when it was loaded, for `drawn_again`."""
+    """Note which weights of a model were drawn when it was loaded, for `draw_again`."""
     model.__dict__[_DRAWN] = frozenset(names)
 
 
-def drawn_again(model: nn.Module) -> None:
+def draw_again(model: nn.Module) -> None:
     """Draw those weights again from torch's generator, in the way in which loading draws them."""
     drawn = model.__dict__.get(_DRAWN, frozenset())
     if not drawn:

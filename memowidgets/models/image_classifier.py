@@ -105,7 +105,7 @@ class ImageClassifier(TransformerModel, ImageModel):
         """
         load = Pretrained(name_or_path, revision, cls.kind)
         config = load.config()
-        model = cls(load, config, load.processor(), load.identity, CLASSIFIER)
+        model = cls(load, config, load.reader("AutoImageProcessor"), load.identity, CLASSIFIER)
         model.device = device
         model.source = {"model": "ImageClassifier.from_pretrained", "arguments": load.arguments}
         return model

@@ -114,7 +114,7 @@ class Prefix:
             for done in range(0, len(order), _BATCH):
                 positions = order[done : done + _BATCH]
                 batch = self._encoded.batch(positions, device)
-                states, _ = leaving(model, first, batch, self._ask)
+                states, _ = run_up_to(model, first, batch, self._ask)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
                 for row, slot in enumerate(self._encoded.slots(positions)):
                     start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
@@ -127,7 +127,7 @@ class Prefix:
         whole = self._ask(model, batch)
         lower = list(blocks)[:first]
         try:
-            states, n_more = leaving(model, first, batch, self._ask)
+            states, n_more = run_up_to(model, first, batch, self._ask)
             without_prefix(model, first, n_more).states = states.to(torch.bfloat16)
             upper = self._ask(model, batch)
         except (AttributeError, LookupError, RuntimeError, TypeError) as error:
@@ -185,7 +185,9 @@ class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is
     pass
 
 
-def leaving(model: nn.Module, first: int, batch: dict[str, Tensor], ask: Ask) -> tuple[Tensor, int]:
+def run_up_to(
+    model: nn.Module, first: int, batch: dict[str, Tensor], ask: Ask
+) -> tuple[Tensor, int]:
     """Return what the block below `first` returns, without running the blocks above.
 
     That is its hidden state, and the number of values beside it.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.files import state_of
-from memowidgets.models.heads import CLASSES, check_config, drawn_again, head_names, note_drawn
+from memowidgets.models.heads import CLASSES, check_config, draw_again, head_names, note_drawn
 from memowidgets.network import check_revision, failure, hub_errors
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
@@ -159,17 +159,11 @@ class Pretrained:
             check_config(config, self.name, self.kind)
         return config
 
-    def tokenizer(self) -> Any:
-        """Return the tokenizer of the model."""
-        from transformers import AutoTokenizer
+    def reader(self, kind: str) -> Any:
+        """Return the tokenizer or the image processor, by the class of transformers that loads it."""
+        import transformers
 
-        return self._loaded(AutoTokenizer.from_pretrained)
-
-    def processor(self) -> Any:
-        """Return the image processor of the model."""
-        from transformers import AutoImageProcessor
-
-        return self._loaded(AutoImageProcessor.from_pretrained)
+        return self._loaded(getattr(transformers, kind).from_pretrained)
 
     def origin(self) -> dict[str, str]:
         """Return digests of the folder's weights and other files, or the hub's commit.
@@ -389,7 +383,7 @@ class Base:
         before `fill`. A head that is not in the model's files is drawn from torch's generator.
         """
         made = copy.deepcopy(self._model, dict(self._loaded))
-        drawn_again(made)
+        draw_again(made)
         return made
 
     def fill(self, module: nn.Module) -> None:

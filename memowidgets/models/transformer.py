@@ -235,7 +235,15 @@ class TokenModel(TransformerModel):
         """Return a model from the hub or a folder, and the arguments that load its files again."""
         load = Pretrained(name_or_path, revision, cls.kind, "float32" if lora is None else "auto")
         config = load.config()
-        given = load, config, load.tokenizer(), load.identity, defaults, lora, max_length
+        given = (
+            load,
+            config,
+            load.reader("AutoTokenizer"),
+            load.identity,
+            defaults,
+            lora,
+            max_length,
+        )
         return cls(*given, cache=cache), load.arguments
 
     @classmethod
@@ -413,12 +421,12 @@ class TokenModel(TransformerModel):
         model = self._fresh(data)
         self._look_at(model)
         if self._first:
-            from memowidgets.models.prefix import leaving, without_prefix
+            from memowidgets.models.prefix import run_up_to, without_prefix
 
             one = torch.ones(1, 1, dtype=torch.int64, device=next(model.parameters()).device)
             batch = {"input_ids": one, "attention_mask": one, "position_ids": one - 1}
             with modes_kept(model), torch.no_grad():
-                _, n_more = leaving(model.eval(), self._first, batch, self._ask)
+                _, n_more = run_up_to(model.eval(), self._first, batch, self._ask)
             without_prefix(model, self._first, n_more)
         return model
 
@@ -512,5 +520,4 @@ def _frozen_type(device: torch.device, precision: str) -> torch.dtype:
     """Return the type of frozen weights in training, on a device."""
     import torch
 
-    is_rounded = resolve_precision(device, precision) == "bfloat16"
-    return torch.bfloat16 if is_rounded else torch.float32
+    return torch.bfloat16 if resolve_precision(device, precision) == "bfloat16" else torch.float32

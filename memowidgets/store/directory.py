@@ -39,7 +39,7 @@ from memowidgets.store.errors import (
     ForeignError,
     LockedError,
     StoreError,
-    explained,
+    explain_failures,
 )
 from memowidgets.store.tensors import Tensors, map_file, whole_file
 from memowidgets.visible import quoted, visible
@@ -161,7 +161,7 @@ class RunDirectory:
 
         path = self._place_to_write(f".{what}.lock")
         lock = FileLock(path, timeout=0, mode=0o600)
-        with explained(path, self.path):
+        with explain_failures(path, self.path):
             make_private(path.parent)
             try:
                 lock.acquire()
@@ -231,7 +231,7 @@ class RunDirectory:
         """Delete the tensors of these names, or the folders of these names, if they exist."""
         for name in names:
             file = self.place(f"{name}.safetensors")
-            with explained(file, self.path):
+            with explain_failures(file, self.path):
                 file.unlink(missing_ok=True)
             shutil.rmtree(self.place(name), ignore_errors=True)
 
@@ -340,7 +340,7 @@ class RunDirectory:
         `write_tensors`.
         """
         target = self._place_to_write(f"{name}.safetensors")
-        with explained(target, self.path):
+        with explain_failures(target, self.path):
             make_private(target.parent)
             with replaced(target) as temporary:
                 yield map_file(temporary, shapes, self._stamped(metadata, of))
@@ -392,7 +392,7 @@ class RunDirectory:
 
     def _write(self, name: str, content: bytes, *, waits: bool) -> None:
         target = self._place_to_write(name)
-        with explained(target, self.path):
+        with explain_failures(target, self.path):
             make_private(target.parent)
             with replaced(target) as temporary:
                 temporary.write_bytes(content)

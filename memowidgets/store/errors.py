@@ -113,7 +113,7 @@ def without_advice(error: Exception) -> str:
 
 
 @contextmanager
-def explained(path: Path, run: Path) -> Iterator[None]:
+def explain_failures(path: Path, run: Path) -> Iterator[None]:
     """Turn the system's error about writing a file of a run into a `StoreError`."""
     try:
         yield

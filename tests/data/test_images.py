@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memowidgets.data import ImageDataset
-from memowidgets.data.images import digit_collages, fitted
+from memowidgets.data.images import digit_collages, fit_image
 
 LABELS = [0, 1, 0, 1]
 
@@ -63,12 +63,12 @@ def test_drawn_canaries_do_not_look_alike():
 
 def test_images_are_fitted_by_averaging():
     image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
-    np.testing.assert_array_equal(fitted(image, (8, 8, 1)), image)
-    small = fitted(np.repeat(image, 3, axis=2) * 3, (4, 4, 1))
+    np.testing.assert_array_equal(fit_image(image, (8, 8, 1)), image)
+    small = fit_image(np.repeat(image, 3, axis=2) * 3, (4, 4, 1))
     assert small.shape == (4, 4, 1)
     assert abs(small.mean() - image.mean() * 3) < 1
     flat = np.full((5, 9, 1), 77, np.uint8)
-    np.testing.assert_array_equal(fitted(flat, (32, 20, 3)), 77)
+    np.testing.assert_array_equal(fit_image(flat, (32, 20, 3)), 77)
 
 
 def test_canaries_from_elsewhere_replace_images_under_random_labels():
@@ -83,7 +83,7 @@ def test_canaries_from_elsewhere_replace_images_under_random_labels():
     chosen = planted.canaries
     found = [image.tobytes() for image in planted.images[chosen]]
     assert len(set(found)) == 200  # none twice
-    assert set(found) <= {fitted(image, (16, 16, 3)).tobytes() for image in other.images}
+    assert set(found) <= {fit_image(image, (16, 16, 3)).tobytes() for image in other.images}
     assert 0.02 < (planted.labels[chosen] == labels[chosen]).mean() < 0.25  # random ones
     np.testing.assert_array_equal(planted.labels[~chosen], labels[~chosen])
     np.testing.assert_array_equal(planted.images[~chosen], images[~chosen])

@@ -19,7 +19,6 @@ from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.pictures import decode, open_tree, read_classes
 from memowidgets.data.rows import (
     Rows,
-    describe_value,
     read_csv,
     read_jsonl,
     read_parquet,
@@ -217,16 +216,12 @@ def _read(name: str, path: Path) -> Rows:
 def _mmlu_csv(path: Path) -> Rows:
     """Read a file of one subject, without a header; an answer is always a letter."""
     found = read_csv(path, header=("question", *"ABCD", "answer"))
-    letters = [str(answer or "").strip() for answer in found.columns["answer"]]
-    for place, letter in zip(found.places, letters, strict=True):
-        if letter not in ("A", "B", "C", "D"):
-            raise ValueError(
-                f"{place}: the answer must be a letter from A to D, not {describe_value(letter)}"
-            )
+    position = {letter: i for i, letter in enumerate("ABCD")}  # an option may be a letter, too
+    answers = [str(answer or "").strip() for answer in found.columns["answer"]]
     columns = {
         "question": found.columns["question"],
         "choices": list(zip(*(found.columns[option] for option in "ABCD"), strict=True)),
-        "answer": list(map("ABCD".index, letters)),
+        "answer": [position.get(answer, answer) for answer in answers],
         "subject": [re.sub(r"_(test|val|dev)$", "", path.stem)] * len(found),
     }
     return Rows(found.where, columns, found.places)

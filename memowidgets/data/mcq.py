@@ -315,8 +315,9 @@ class MCQDataset(FileDataset):
         lettered = list(zip(LETTERS, self.choices[index], strict=False))
         values = self._attributes_of(index)
         values |= {letter.lower(): text for letter, text in lettered}
-        marks = {letter: f"{letter}." if self.reply == "letter" else "-" for letter, _ in lettered}
-        values["options"] = "\n".join(f"{marks[letter]} {text}" for letter, text in lettered)
+        is_text = self.reply == "text"
+        lines = [f"- {text}" if is_text else f"{letter}. {text}" for letter, text in lettered]
+        values["options"] = "\n".join(lines)
         return template.format_map(values | {"question": self.questions[index]})
 
     def prompts(self) -> list[str]:
@@ -399,10 +400,7 @@ class MCQDataset(FileDataset):
         for row, (name, words) in zip(self._positions(texts), texts.items(), strict=True):
             where, before = f"the question {quoted(name)}", self.choices[row]
             equal = "keep" if len(set(before)) < len(before) else "error"  # as they were before
-            question: Any = words
-            options: Sequence[str] = before
-            if isinstance(words, tuple) and len(words) == 2:
-                question, options = words
+            question, options = words if isinstance(words, tuple) else (words, before)
             questions[row], choices[row] = checked_texts(question, options, where, equal)
             if len(choices[row]) != len(before):
                 raise ValueError(

@@ -683,8 +683,6 @@ class TextDataset(FileDataset):
         class_names: tuple[str, ...],
         ids: Iterable[str] | None,
     ) -> Self:
-        if len(set(words)) == 1:
-            raise ValueError(f"all {len(words)} texts are equal; pass different ones")
         data = cls(checked_ids(ids, len(words)), labels, class_names, texts=words)
         data._warn_of_contradictions()
         return data

@@ -160,7 +160,7 @@ class Pretrained:
         return config
 
     def reader(self, kind: str) -> Any:
-        """Return the tokenizer or the image processor, by the class of transformers that loads it."""
+        """Return the tokenizer or image processor that a class of transformers loads."""
         import transformers
 
         return self._loaded(getattr(transformers, kind).from_pretrained)

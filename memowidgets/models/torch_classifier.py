@@ -217,10 +217,8 @@ class TorchClassifier(ImageModel):
         """Run two blank samples, which initialises lazy layers, and check what comes out."""
         n_classes = len(data.class_names)
         what = "row" if isinstance(data, TableDataset) else "image"
-        names = self.layer_names(module)
         try:
-            with self.captured(module) as kept:
-                logits = logits_of(_blank(module, data, 2))
+            logits = logits_of(_blank(module, data, 2))
         except Exception as error:
             raise ValueError(
                 f"the module cannot take {what}s of shape {_input_shape(data)}: "
@@ -233,7 +231,9 @@ class TorchClassifier(ImageModel):
                 f"data have {n_classes} classes, so it must return {(2, n_classes)}; use the "
                 "number of classes that make_module is called with"
             )
-        silent = [quoted(name) for name in names if name not in kept]
+        with self.captured(module) as kept:
+            _blank(module, data, 2)
+        silent = [quoted(name) for name in self.layer_names(module) if name not in kept]
         if silent:
             raise ValueError(
                 f"the forward pass does not run {listed(silent)}, or they return no tensor; with "

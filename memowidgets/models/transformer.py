@@ -234,16 +234,8 @@ class TokenModel(TransformerModel):
     ) -> tuple[Self, dict[str, str]]:
         """Return a model from the hub or a folder, and the arguments that load its files again."""
         load = Pretrained(name_or_path, revision, cls.kind, "float32" if lora is None else "auto")
-        config = load.config()
-        given = (
-            load,
-            config,
-            load.reader("AutoTokenizer"),
-            load.identity,
-            defaults,
-            lora,
-            max_length,
-        )
+        config, reader = load.config(), load.reader("AutoTokenizer")
+        given = load, config, reader, load.identity, defaults, lora, max_length
         return cls(*given, cache=cache), load.arguments
 
     @classmethod

@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,12 @@ def _known(file: str) -> dict[str, Any]:
     return dict(json.loads(Path(__file__).with_name(file).read_text("utf-8")))
 
 
+# Of each: the repository on the hub, and the folder of the Parquet files in it; which columns have
+# what; and of each split the name on the hub, and patterns of the authors' own files, of which the
+# first that matches any is used. The repository of ETHICS contains a script, which is never run:
+# the hub's own conversion is plain files.
+BENCHMARKS = _known("benchmarks.json")
+BENCHMARKS["mmlu-field"] = BENCHMARKS["mmlu"]
 _SUBJECTS_BY_FIELD = _known("mmlu.json")
 MMLU_FIELDS = tuple(_SUBJECTS_BY_FIELD)
 MMLU_SUBJECTS = {
@@ -105,9 +110,8 @@ def fetch_mcq(
     """
     if name not in BENCHMARKS:
         raise ValueError(f"unknown benchmark {name!r}; valid: {', '.join(map(repr, BENCHMARKS))}")
-    benchmark = BENCHMARKS[name]
     check_pinned(source, revision)
-    files, commit = _files(benchmark, name, split, source, revision)
+    files, commit = _files(name, split, source, revision)
     questions, places, counter = [], [], Counter[str]()
     for place, fields in (row for file in files for row in _read(name, file).records()):
         group = str(fields.get("subject") or split) if name.startswith("mmlu") else split
@@ -118,8 +122,8 @@ def fetch_mcq(
     data = MCQDataset.from_records(
         rows_of_records(questions, places, f"{name} ({source})"),
         equal_options="keep",
-        columns=benchmark.columns,
-        choices=benchmark.choices,
+        columns=BENCHMARKS[name].get("columns"),
+        choices=BENCHMARKS[name].get("choices"),
     )
     if name == "mmlu-field":
         data = data.relabel(by="field", options=MMLU_FIELDS)
@@ -133,70 +137,32 @@ def fetch_mcq(
 
 
 def _files(
-    benchmark: Benchmark, name: str, split: str, source: str | Path, revision: str | None
+    name: str, split: str, source: str | Path, revision: str | None
 ) -> tuple[list[Path], str | None]:
-    """Return the files of a split, and the hub's commit."""
-    is_hub, commit = str(source) == "hub", None
+    """Return the files of a split, in the authors' layout or one of the hub's, and its commit."""
+    about, is_hub, commit = BENCHMARKS[name], str(source) == "hub", None
     folder = Path() if is_hub else checked_path(source)
     if folder.is_file():
         return [folder], None
-    valid = [known for known, one in benchmark.splits.items() if one["hub"] or not is_hub]
+    valid = [known for known, one in about["splits"].items() if one["hub"] or not is_hub]
     if split not in valid:
         raise ValueError(
             f"unknown split {split!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
         )
+    own, start = about["splits"][split], about["folder"]
+    at_hub = [f"{start}/{own['hub']}-*.parquet", f"{start}/{own['hub']}/*.parquet"]
     if is_hub:
-        at = benchmark.revision if revision is None else revision
-        folder, commit = hub_folder(benchmark.repository, at, benchmark.hub_files(split))
+        at = about.get("revision") if revision is None else revision
+        folder, commit = hub_folder(about["repository"], at, at_hub)
     elif not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a file or folder")
-    return benchmark.files_in(folder, split), commit
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """Published set of questions, as ``benchmarks.json`` describes it.
-
-    Attributes
-    ----------
-    repository, folder : str
-        Repository on the hub, and the folder of the Parquet files in it.
-    splits : dict of str to dict
-        Splits by name: the name on the ``hub``, None if it is not there, and patterns of its
-        ``files`` in a folder of the authors' files. The first that matches any file is used.
-    columns, choices
-        As in `MCQDataset.from_records`.
-    revision : str or None
-        Revision of the repository. None means the newest.
-    """
-
-    repository: str
-    folder: str
-    splits: Mapping[str, Mapping[str, Any]]
-    columns: Mapping[str, str] | None = None
-    choices: Sequence[str] | None = None
-    revision: str | None = None
-
-    def hub_files(self, split: str) -> tuple[str, str]:
-        """Return patterns of a split's files in the repository, for both of its layouts."""
-        name = self.splits[split]["hub"]
-        return f"{self.folder}/{name}-*.parquet", f"{self.folder}/{name}/*.parquet"
-
-    def files_in(self, folder: Path, split: str) -> list[Path]:
-        """Return a split's files in a folder, in the authors' layout or the hub's."""
-        own = self.splits[split]["files"]
-        for pattern in (*own, *self.hub_files(split)):
-            files = [path for path in folder.rglob(pattern) if not path.name.startswith(".")]
-            if files:
-                return sorted(files)
-        raise FileNotFoundError(
-            f"{folder} has no file of the split {split!r}, such as {' or '.join(own)}"
-        )
-
-
-# The hub's repository of ETHICS contains a script, which is never run: its own conversion is plain.
-BENCHMARKS = {name: Benchmark(**known) for name, known in _known("benchmarks.json").items()}
-BENCHMARKS["mmlu-field"] = BENCHMARKS["mmlu"]
+    for pattern in (*own["files"], *at_hub):
+        files = [path for path in folder.rglob(pattern) if not path.name.startswith(".")]
+        if files:
+            return sorted(files), commit
+    raise FileNotFoundError(
+        f"{folder} has no file of the split {split!r}, such as {' or '.join(own['files'])}"
+    )
 
 
 def _read(name: str, path: Path) -> Rows:

@@ -338,9 +338,8 @@ def _column(name: str, values: Sequence[Any], is_category: bool) -> NDArray[Any]
         large = np.abs(numbers) > _LARGEST
         if large.any():
             row = int(large.argmax())
-            what = "infinite" if np.isinf(numbers[row]) else f"{numbers[row]:g}"
             raise ValueError(
-                f"the column {quoted(name)} is {what} in row {row}, and numbers beyond "
+                f"the column {quoted(name)} is {numbers[row]:g} in row {row}, and numbers beyond "
                 f"±{_LARGEST:g} cannot be scaled; correct it or leave it empty"
             )
         _warn_of_ids(name, there)

@@ -309,7 +309,7 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
     arguments = {"name": name, "split": "test", "source": "hub", "revision": commit}
     assert data.source["arguments"] == arguments
     ((place, revision, patterns),) = asked
-    assert place == BENCHMARKS[name].repository
+    assert place == BENCHMARKS[name]["repository"]
     assert revision == ("refs/convert/parquet" if name == "ethics" else None)
     assert any(Path(TABLES[name][0]).match(pattern) for pattern in patterns)
     # a copy of the repository does as well as the hub

@@ -24,7 +24,6 @@ LIBRARIES = {
     "transformers": "llm",
     "peft": "llm",
     "huggingface_hub": "llm",
-    "psutil": "llm",
     "pyarrow": "llm",
     "vl_convert": "figures",
     "PIL": "vision",

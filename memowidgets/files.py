@@ -14,13 +14,6 @@ UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process
 _PRIVATE = 0o600
 _LARGEST_READ = 2**30  # bytes; the manifest of a million samples has a twentieth of it
 _LONGEST_NAME = 255  # bytes of a name of a file or folder, on all usual file systems
-_KINDS = {
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
 _MARKS = ("design.safetensors", "arrays.safetensors")  # one of them lies in every run directory
 
 
@@ -129,12 +122,11 @@ def opened(path: Path) -> BufferedReader:
         If it does not exist or cannot be read.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    kind = stat.S_IFMT(os.fstat(handle).st_mode)
-    if kind != stat.S_IFREG:
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise ValueError(
-            f"{path} is {_KINDS.get(kind, 'something else')}, not a regular file; put the file "
-            "back, or remove what has its name"
+            f"{path} is a folder, a FIFO or a device, not a regular file; put the file back, or "
+            "remove what has its name"
         )
     return os.fdopen(handle, "rb")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +16,6 @@ KEY = "memowidgets"  # key of the stamp in a safetensors file's metadata
 # other fields (the design), and the precision, which is also in each file.
 _APART = ("format", "design", "versions", "model_source", "recording", "precision")
 _LONG = ("ids", "content")
-_SETTLED_NS = 2_000_000_000  # an older file cannot change within one tick of the clock
 
 
 def stamp_of(run: str, of: str) -> str:
@@ -67,11 +64,6 @@ def fingerprints(manifest: Mapping[str, Any]) -> tuple[str, str]:
     if isinstance(same.get("data"), dict):
         same["data"] = {k: v for k, v in same["data"].items() if k != "source"}
     return digest(same), digest(short)
-
-
-def is_settled(found: os.stat_result) -> bool:
-    """Return whether a later change would be visible in the state, given the clock's ticks."""
-    return time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED_NS
 
 
 def _long_digest(values: Any) -> str:

@@ -21,7 +21,6 @@ from memowidgets.store import (
     Absent,
     RunDirectory,
     StoreError,
-    put_rows,
     run_at,
     without_advice,
 )
@@ -66,18 +65,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
     monkeypatch.undo()
     assert run.read_note("note.json") == {"is": "old"}
     assert [p.name for p in run.path.iterdir()] == ["note.json"]
-
-
-def test_files_of_one_checkpoint_wait_for_the_disk_once(run, monkeypatch):
-    waited = []
-    monkeypatch.setattr("memowidgets.store.directory.sync", waited.append)
-    with run.together():
-        run.write_text("a", "x")
-        run.write_text("b/c", "x")
-        assert waited == []
-    assert waited == [run.path / "b" / "c"]
-    run.write_text("d", "x")
-    assert len(waited) == 2
 
 
 def test_a_page_says_what_is_not_there_and_no_call():
@@ -155,7 +142,7 @@ def test_manifests_that_cannot_be_trusted_are_refused(run):
         ("{}", "is not the manifest"),
         ("{", "is broken"),
         ("[]", "is not the manifest"),
-        ("[" * 100_000, "is nested too deep"),
+        ("[" * 100_000, "is broken"),
     ):
         (run.path / "manifest.json").write_text(text)
         with pytest.raises(StoreError, match=said):
@@ -229,39 +216,6 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
     assert made["logits"].tolist() == [4, 4]
     assert made["losses"].tolist() == [1, 2, 3]
     assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
-
-
-@pytest.mark.parametrize(
-    "rows", [slice(3, 5), slice(2, 2), [0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2], [0, 2]]
-)
-def test_rows_put_into_a_file_are_those_that_an_assignment_puts(run, rows):
-    rng = np.random.default_rng(0)
-    expected = rng.normal(size=(5, 3)).astype("f4")
-    values = rng.normal(size=(len(expected[rows]), 3))[:, ::-1]  # float64, and not contiguous
-    with run.new_tensors("forward/a", {"logits": (5, 2), "layer.1": (5, 3)}) as arrays:
-        arrays["logits"][:] = 7
-        arrays["layer.1"][:] = expected
-        where = rows if isinstance(rows, slice) else np.array(rows, dtype=np.int64)
-        put_rows(arrays["layer.1"], where, values)
-        put_rows(expected, where, values)
-        np.testing.assert_array_equal(arrays["layer.1"], expected)
-    kept = run.read_tensors("forward/a")
-    np.testing.assert_array_equal(kept["layer.1"], expected)
-    np.testing.assert_array_equal(kept["logits"], np.full((5, 2), 7))
-
-
-@pytest.mark.parametrize(
-    ("rows", "shape"),
-    [(slice(4, 6), (2, 3)), ([4, 5], (2, 3)), ([0, 1], (2, 4)), ([0, 1], (3, 3))],
-)
-def test_rows_that_do_not_fit_are_never_put_into_a_file(run, rows, shape):
-    where = rows if isinstance(rows, slice) else np.array(rows)
-    with (
-        pytest.raises(ValueError, match="fit"),
-        run.new_tensors("forward/a", {"layer.1": (5, 3), "z": (5, 3)}) as arrays,
-    ):
-        put_rows(arrays["layer.1"], where, np.ones(shape, np.float32))
-    assert not run.has("forward/a")
 
 
 def test_what_is_forgotten_is_gone_and_the_rest_stays(run):

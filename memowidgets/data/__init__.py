@@ -1,14 +1,12 @@
 """Datasets: labelled samples with ids, such as images, questions, texts and rows of tables."""
 
-from memowidgets.data.benchmarks import fetch_mcq
+from memowidgets.data.benchmarks import fetch_cifar10, fetch_mcq
 from memowidgets.data.bundled import load_digits, make_mcqs, make_patients
-from memowidgets.data.cifar import fetch_cifar10
 from memowidgets.data.dataset import Dataset, WithheldDataset, WithheldSample
 from memowidgets.data.images import ImageDataset, ImageSample
 from memowidgets.data.mcq import MCQDataset, MCQSample
-from memowidgets.data.rows import FileDataset
+from memowidgets.data.rows import FileDataset, TextDataset
 from memowidgets.data.tables import TableDataset, TableSample
-from memowidgets.data.texts import TextDataset
 
 __all__ = [
     "Dataset",

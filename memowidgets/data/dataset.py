@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 ID = "id"  # column of ids
 _MANY, _NAMED = 1000, 3
+_PARTS = {  # what tells a kind of sample
+    "image": ["image"],
+    "question": ["question", "choices"],
+    "record": ["text"],
+    "row": ["values"],
+    "withheld": ["id", "label"],
+}
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -221,9 +228,11 @@ class Dataset(abc.ABC):
         """
         return self
 
-    def with_encoding(self, encoding: Any) -> Self:  # noqa: ARG002 - for tables
-        """Return the same samples with an encoding that was fitted before; unchanged by default."""
-        return self
+    def with_encoding(self, encoding: Any) -> Self:
+        """Return the same samples with the encoding of other samples of the same kind."""
+        if encoding is None:
+            return self
+        return self._replaced(encoding=encoding, source=self.source)
 
     def with_source(self, loader: str, **arguments: Any) -> Self:
         """Return the same dataset, with the loader and the arguments that give it again.
@@ -543,17 +552,9 @@ def kind_of_sample(sample: Any) -> str | None:
         ``"text"``, ``"record"`` (one with a text), ``"image"``, ``"question"``, ``"row"`` (of a
         table), ``"withheld"`` (an id and a label alone), or None.
     """
-    signs = {
-        "text": isinstance(sample, str),
-        "image": _has(sample, "image"),
-        "question": value_of(sample, "question") is not None
-        and value_of(sample, "choices") is not None,
-        "record": isinstance(value_of(sample, "text"), str),
-        "row": isinstance(getattr(sample, "values", None), Mapping),
-        "withheld": _has(sample, "id", "label"),
-    }
-    return next((kind for kind, is_there in signs.items() if is_there), None)
-
-
-def _has(sample: Any, *names: str) -> bool:
-    return all(value_of(sample, name) is not None for name in names)
+    if isinstance(sample, str):
+        return "text"
+    for kind, parts in _PARTS.items():
+        if all(value_of(sample, part) is not None for part in parts):
+            return kind
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,16 +24,14 @@ from memowidgets.data.pictures import (
     Stretch,
     open_tree,
     read_classes,
-    stacked,
-    write_picture,
+    stack_pictures,
 )
-from memowidgets.data.rows import labelled, rows_of_hf
+from memowidgets.data.rows import labels_of, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted
 
 _MOST_DIGITS = 5
 _A_FILE = 60  # characters of an id in the name of a file
-_LAYOUTS = ("NHWC", "NCHW")
 
 
 @dataclass(frozen=True)
@@ -92,23 +90,20 @@ class ImageDataset(Dataset):
         labels: ArrayLike,
         class_names: Sequence[str] | None = None,
         ids: Iterable[str] | None = None,
-        layout: str | None = None,
     ) -> Self:
         """Create a dataset from arrays in memory.
 
         Parameters
         ----------
         images : array-like of shape (n, h, w), (n, h, w, 1 or 3) or (n, 1 or 3, h, w)
-            Pixels as uint8 from 0 to 255, or as bool or real numbers from 0 to 1.
+            Pixels as uint8 from 0 to 255, or as bool or real numbers from 0 to 1. The last axis has
+            the channels if it can have them.
         labels : array-like of shape (n,)
             Labels as integers from 0, or as strings.
         class_names : sequence of str, optional
             Names of the classes. By default their numbers, or the strings that occur, sorted.
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
-        layout : {"NHWC", "NCHW"}, optional
-            Position of the channels. By default it follows from the shape, with an error if both
-            layouts are possible.
 
         Returns
         -------
@@ -126,7 +121,7 @@ class ImageDataset(Dataset):
             If a class never occurs, or equal images have different labels.
         """
         check_same_order(ids=ids, labels=labels)
-        pixels = _checked_pixels(channels_last(real_numbers(images, "images"), layout))
+        pixels = _checked_pixels(real_numbers(images, "images"))
         integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
@@ -139,7 +134,6 @@ class ImageDataset(Dataset):
         cls,
         path: str | os.PathLike[str],
         resize: Resize | None = None,
-        class_names: Mapping[str, str | None] | None = None,
         stretch: Stretch = False,
     ) -> Self:
         """Read pictures in class folders, such as ``cats/1.png`` and ``dogs/2.jpg``.
@@ -153,11 +147,6 @@ class ImageDataset(Dataset):
             Size of all pictures. With a pair the proportions may change. A number is the side of a
             square: the shorter side is scaled to it, and the middle is cut out. Without it,
             pictures of different sizes are an error.
-        class_names : mapping of str to str, optional
-            Class of each folder by the folder's name, such as ``{"n02123045": "cat"}``. Folders
-            that map to one name are one class, and a folder that maps to None is left out. The
-            classes have the order of the mapping. By default each folder is the class of its name,
-            and the classes are sorted.
         stretch : bool or (int, int)
             Levels of pictures of 16 bits that become black and white: True for the lowest and the
             highest of all of them, or two levels, such as ``(0, 4095)`` for 12 bits. Without it
@@ -175,8 +164,8 @@ class ImageDataset(Dataset):
         FileNotFoundError
             If the folder or zip does not exist.
         ValueError
-            If the pictures have different sizes (two are named), a folder is not in `class_names`,
-            or there are fewer than two classes with pictures.
+            If the pictures have different sizes (two are named), or there are fewer than two
+            classes with pictures.
         ImportError
             If Pillow is missing.
 
@@ -187,10 +176,8 @@ class ImageDataset(Dataset):
             16 bits are reduced to 8, with the number of grey levels that are left.
         """
         with open_tree(path) as files:
-            found = read_classes(files, resize, str(path), class_names, stretch)
-        data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
-        how = {"resize": resize, "class_names": class_names, "stretch": stretch}
-        return data.with_source("from_folder", path=path, **how)
+            data = cls.from_arrays(*read_classes(files, resize, str(path), stretch))
+        return data.with_source("from_folder", path=path, resize=resize, stretch=stretch)
 
     @classmethod
     def from_hf(
@@ -210,8 +197,7 @@ class ImageDataset(Dataset):
         dataset : datasets.Dataset
             One split, such as ``load_dataset("beans")["train"]``.
         image, label : str
-            Names of the columns with the pictures and the labels. Pictures are a
-            ``datasets.Image()``, or pixels from 0 to 255 with the channels last.
+            Names of the columns with the pictures, a ``datasets.Image()``, and the labels.
         class_names : sequence of str, optional
             Names of the classes. By default those of a ``ClassLabel`` column, else the numbers, or
             the strings that occur, sorted. The names of a ``ClassLabel`` column in another order
@@ -240,10 +226,10 @@ class ImageDataset(Dataset):
         UserWarning
             If a class never occurs, or pictures of 16 bits are reduced to 8.
         """
-        found = labelled(rows_of_hf(dataset), label, class_names, ids, image=image)
+        found = labels_of(rows_of_hf(dataset), label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
-        pixels = stacked((row[image] for row in pictures), resize, "the dataset", stretch)
-        return cls.from_arrays(pixels, *found, layout="NHWC")
+        pixels = stack_pictures((row[image] for row in pictures), resize, "the dataset", stretch)
+        return cls.from_arrays(pixels, *found)
 
     def _summary(self) -> Iterable[str]:
         shape = "×".join(map(str, self.images.shape[1:]))
@@ -281,6 +267,8 @@ class ImageDataset(Dataset):
         FileExistsError
             If the folder exists.
         """
+        from PIL import Image
+
         target = writable(path, overwrite=False)
         for name in self.class_names:
             if Path(name).name != name or name.startswith(".") or name.strip() != name:
@@ -293,7 +281,8 @@ class ImageDataset(Dataset):
             known = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
             file = target / self.class_names[label] / f"{row:0{width}d}-{known}.png"
             make_private(file.parent)
-            write_picture(file, image)
+            file.touch(mode=0o600)
+            Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file)
         return self.from_folder(target)
 
     def with_canaries(
@@ -338,38 +327,18 @@ class ImageDataset(Dataset):
         else:
             drawn = rng.choice(len(kind), size=len(chosen), replace=False)
             for position, image in zip(chosen, kind.images[drawn], strict=True):
-                images[position] = fitted(image, shape)
+                images[position] = fit_image(image, shape)
         ids = self.ids.tolist()
         for position in chosen:
             ids[position] = f"canary/{ids[position]}"
         return self._replaced(images=images, labels=labels, ids=ids, canaries=mask)
 
 
-def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
-    """Return images with their channels last; grey images may have no channel axis.
-
-    Raises
-    ------
-    ValueError
-        If the layout is unknown, or both are possible.
-    """
-    if layout not in (None, *_LAYOUTS):
-        raise ValueError(f"unknown layout {layout!r}; valid: {', '.join(map(repr, _LAYOUTS))}")
-    if images.ndim != 4:
-        return images
-    first, last = images.shape[1] in (1, 3), images.shape[3] in (1, 3)
-    if layout is None and first and last and images.shape[1] != images.shape[3]:
-        raise ValueError(
-            f"images of shape {images.shape} could have their channels first or last; pass "
-            "layout='NCHW' or layout='NHWC'"
-        )
-    is_first = layout == "NCHW" or (layout is None and first and not last)
-    return np.moveaxis(images, 1, -1) if is_first else images
-
-
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
     if images.ndim == 3:
         images = images[..., np.newaxis]
+    elif images.ndim == 4 and images.shape[3] not in (1, 3) and images.shape[1] in (1, 3):
+        images = np.moveaxis(images, 1, -1)
     if images.ndim != 4 or images.shape[-1] not in (1, 3):
         raise ValueError(
             "images must have the shape (n, height, width), (n, height, width, 1 or 3) or "
@@ -406,7 +375,7 @@ def digit_collages(n: int, shape: tuple[int, ...], rng: np.random.Generator) -> 
     )
 
 
-def fitted(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def fit_image(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return an image at another height, width and number of channels, bilinearly."""
     height, width, channels = shape
     values = image.astype(np.float64)

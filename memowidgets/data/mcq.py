@@ -21,7 +21,7 @@ from memowidgets.data.rows import (
     Rows,
     check_columns,
     checked_text,
-    described,
+    describe_value,
     ids_of,
     listed_columns,
     rows_of_records,
@@ -40,15 +40,14 @@ TEMPLATES = (
     "{question}\nChoose from:\n{options}\nLetter:",
     "Read the question and pick a letter.\n\n{question}\n\n{options}\n\nI pick",
 )
-# of generated notes, whose options are the same wards in the same order
-WARD_TEMPLATE = (
-    "{question}\nWard:"  # all questions have the same options, which would only cost tokens
-)
+# of generated notes, whose options are always the same wards, which would only cost tokens
+WARD_TEMPLATE = "{question}\nWard:"
 TEXT_TEMPLATES = ("{question}\n\n{options}\n\nAnswer:",)  # where the option's text follows
 CHAT = "{question}\n{options}"  # of a user's message, if nothing else is said
 _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
 _REPLIES = ("letter", "text")
+_SEED = 0  # of the choice among several templates
 _BY_CHANCE = 0.01  # chance that no answer is the first option, above which nothing is said
 _COLUMNS = ("question", "choices", "answer", "id", "attributes")
 _OPENING = "([{<\"'«“‘"
@@ -106,10 +105,8 @@ class MCQDataset(FileDataset):
     attributes : dict of str to array of shape (n,), str
         Other values of the records, one column for each; empty text where a record has none.
     templates : tuple of str
-        Templates of prompts. Each question gets one of them.
-    prompt_seed : int
-        Seed for the choice of templates. The choice depends on the question's content alone, so
-        every model and every subset of the dataset uses the same prompt, and so do duplicates.
+        Templates of prompts. Each question gets one of them, by its content alone: so every model
+        and every subset of the dataset uses the same prompt, and so do duplicates.
     reply : {"letter", "text"}
         Whether the letter of an option follows the prompt, or its text.
 
@@ -135,7 +132,6 @@ class MCQDataset(FileDataset):
     choices: tuple[tuple[str, ...], ...]
     attributes: dict[str, TextArray] = field(default_factory=dict)
     templates: tuple[str, ...] = TEMPLATES
-    prompt_seed: int = 0
     reply: str = "letter"
 
     _fields: ClassVar[tuple[str, ...]] = ("questions", "choices", "attributes")
@@ -148,7 +144,6 @@ class MCQDataset(FileDataset):
         template: str | Sequence[str] | None = None,
         reply: str = "letter",
         *,
-        prompt_seed: int = 0,
         answers: str = "auto",
         equal_options: str = "error",
         tokenizer: Any = None,
@@ -170,8 +165,6 @@ class MCQDataset(FileDataset):
         reply : {"letter", "text"}
             What follows the prompt in training: the letter of the label's option, or its text, such
             as yes or no. A text must be one token that no other option of its question begins with.
-        prompt_seed : int
-            Seed for the choice of each question's template.
         answers : {"auto", "index", "letter", "text"}
             Form of the answers: the option's position from 0 (``2``, ``"2"``), its letter
             (``"C"``), or its text. ``"auto"`` accepts all of them, and raises an error for an
@@ -249,7 +242,7 @@ class MCQDataset(FileDataset):
             },
             reply=reply,
         )
-        return data.with_template(template, prompt_seed, tokenizer=tokenizer)
+        return data.with_template(template, tokenizer=tokenizer)
 
     @classmethod
     def _from_rows(cls, rows: Rows, **how: Any) -> Self:
@@ -288,54 +281,43 @@ class MCQDataset(FileDataset):
     def _reading(self) -> dict[str, Any]:
         return {
             "template": list(self.templates),
-            "prompt_seed": self.prompt_seed,
             "reply": self.reply,
             "answers": "index",
             "equal_options": "keep",
         }
-
-    def _identities(self) -> list[tuple[str, ...]]:
-        known = super()._identities()
-        return [(*one, prompt) for one, prompt in zip(known, self.prompts(), strict=True)]
 
     @cached_property
     def n_choices(self) -> IntArray:
         """Number of options of each question, (n,)."""
         return np.array([len(options) for options in self.choices], dtype=np.int64)
 
-    @property
-    def label_texts(self) -> tuple[str, ...]:
-        """Letter of each class as it follows a prompt: ``" A"``, ``" B"`` and so on.
-
-        The space belongs to the label, as in most tokenizers. If a template ends with a space, a
-        line break or an opening bracket, the label is only the letter.
-        """
-        gap = _label_gap(self.templates[0])
-        return tuple(gap + letter for letter in self.class_names)
-
     def replies(self, index: int) -> tuple[str, ...]:
-        """Return the texts that may follow a prompt, by `reply` the letters or the options."""
+        """Return the texts that may follow a prompt, by `reply` the letters or the options.
+
+        The space before it belongs to the reply, as in most tokenizers. If a template ends with a
+        space, a line break or an opening bracket, there is none.
+        """
         options = self.choices[index]
-        if self.reply == "letter":
-            return self.label_texts[: len(options)]
-        return tuple(_label_gap(self.templates[0]) + option for option in options)
+        texts = options if self.reply == "text" else self.class_names[: len(options)]
+        return tuple(_label_gap(self.templates[0]) + text for text in texts)
 
     @property
     def prompt_recipe(self) -> dict[str, Any]:
         """Settings that determine the prompts; models with other prompts are not comparable."""
-        recipe = {"templates": list(self.templates), "seed": self.prompt_seed}
+        recipe = {"templates": list(self.templates), "seed": _SEED}
         return recipe if self.reply == "letter" else recipe | {"reply": self.reply}
 
     def prompt(self, index: int) -> str:
         """Return the prompt of the question at this position."""
         # drawn by the content, so that all models have the same one
-        drawn = int(digest_of(f"{self.prompt_seed}:{self._hashes[index]}"), 16)
+        drawn = int(digest_of(f"{_SEED}:{self._hashes[index]}"), 16)
         template = self.templates[drawn % len(self.templates)]
         lettered = list(zip(LETTERS, self.choices[index], strict=False))
         values = self._attributes_of(index)
         values |= {letter.lower(): text for letter, text in lettered}
-        marks = {letter: f"{letter}." if self.reply == "letter" else "-" for letter, _ in lettered}
-        values["options"] = "\n".join(f"{marks[letter]} {text}" for letter, text in lettered)
+        is_text = self.reply == "text"
+        lines = [f"- {text}" if is_text else f"{letter}. {text}" for letter, text in lettered]
+        values["options"] = "\n".join(lines)
         return template.format_map(values | {"question": self.questions[index]})
 
     def prompts(self) -> list[str]:
@@ -352,7 +334,6 @@ class MCQDataset(FileDataset):
     def with_template(
         self,
         template: str | Sequence[str] | None = None,
-        prompt_seed: int = 0,
         *,
         tokenizer: Any = None,
     ) -> Self:
@@ -360,7 +341,7 @@ class MCQDataset(FileDataset):
 
         Parameters
         ----------
-        template, prompt_seed
+        template
             As in `from_records`.
         tokenizer : transformers.PreTrainedTokenizerBase, optional
             Put the template as the user's message into this tokenizer's own chat template, up to
@@ -386,7 +367,7 @@ class MCQDataset(FileDataset):
         default = TEMPLATES if self.reply == "letter" else TEXT_TEMPLATES
         templates = checked_templates(in_chat(template, tokenizer), default)
         check_fields(self, templates)
-        return self._replaced(templates=templates, prompt_seed=prompt_seed)
+        return self._replaced(templates=templates)
 
     def with_texts(self, texts: Mapping[str, str | tuple[str, Sequence[str]]]) -> Self:
         """Return the same questions with new texts for some of them.
@@ -419,10 +400,7 @@ class MCQDataset(FileDataset):
         for row, (name, words) in zip(self._positions(texts), texts.items(), strict=True):
             where, before = f"the question {quoted(name)}", self.choices[row]
             equal = "keep" if len(set(before)) < len(before) else "error"  # as they were before
-            question: Any = words
-            options: Sequence[str] = before
-            if isinstance(words, tuple) and len(words) == 2:
-                question, options = words
+            question, options = words if isinstance(words, tuple) else (words, before)
             questions[row], choices[row] = checked_texts(question, options, where, equal)
             if len(choices[row]) != len(before):
                 raise ValueError(
@@ -500,7 +478,7 @@ class MCQDataset(FileDataset):
             class_names=checked_class_names(LETTERS[: len(names)], labels),
             canaries=None,
         )
-        return data.with_template(self.templates, self.prompt_seed)
+        return data.with_template(self.templates)
 
 
 # Columns
@@ -522,10 +500,6 @@ def assigned_columns(
     unknown = [key for key in mapping if key not in _COLUMNS]
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r} in columns; valid: {', '.join(_COLUMNS)}")
-    if choices is not None and (isinstance(choices, str) or len(choices) < 2):
-        raise ValueError(f"choices must be two or more options, not {choices!r}")
-    if choices is not None and "choices" in mapping:
-        raise ValueError("choices and columns['choices'] cannot be combined; pass one of them")
     known = found.columns
     lettered = [letter for letter in LETTERS + LETTERS.lower() if letter in known]
     usual = ["choices"] if "choices" in known or not lettered else lettered
@@ -566,16 +540,20 @@ def _options(found: Rows, columns: Sequence[str]) -> list[Any]:
 
 
 def _unlettered(options: Any, answer: Any, where: str) -> tuple[Any, Any]:
-    """Return options and answer; if options have labels, as in ARC, the answer's position."""
+    """Return options and answer; if options have labels, as in ARC, the answer's position.
+
+    They are a list of records with ``text`` and ``label``, or a record of lists.
+    """
+    if isinstance(options, list) and options and all(isinstance(one, Mapping) for one in options):
+        options = {key: [one.get(key) for one in options] for key in ("text", "label")}
     if not (isinstance(options, Mapping) and {"text", "label"} <= options.keys()):
         return options, answer
-    labels = [str(label).strip() for label in options["label"]]
     if _missing(answer):
         return options["text"], answer
-    key = str(answer).strip()
+    labels, key = [str(label).strip() for label in options["label"]], str(answer).strip()
     if labels.count(key) != 1:
         raise ValueError(
-            f"{where}: the answer {described(key)} is not exactly one of the options' labels "
+            f"{where}: the answer {describe_value(key)} is not exactly one of the options' labels "
             f"{listed(labels, each=10)}"
         )
     return list(options["text"]), labels.index(key)
@@ -596,7 +574,7 @@ def checked_texts(
         raise ValueError(f"{where}: the choices are missing; give the question its 2 to 10 options")
     if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: choices must be a list of texts, not {described(choices)}"
+            f"{where}: choices must be a list of texts, not {describe_value(choices)}"
         )
     options = list(choices)
     if not 2 <= len(options) <= len(LETTERS):
@@ -668,7 +646,7 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
     if len(positions) == 1:
         return positions[0]
     is_text = isinstance(answer, str) and len(answer) > SHORT
-    shown = "" if is_text else f"{described(answer)} "
+    shown = "" if is_text else f"{describe_value(answer)} "
     if positions:
         meanings = " and ".join(f"as {kind} option {LETTERS[i]}" for kind, i in readings)
         raise ValueError(
@@ -759,21 +737,17 @@ def check_fields(data: MCQDataset, templates: Sequence[str]) -> None:
     """
     letters = LETTERS.lower()[: data.n_choices.max()]
     everywhere = ("question", "options", *letters[: data.n_choices.min()])
+    whole = [name for name, values in data.attributes.items() if "" not in values.tolist()]
     shared = data.choices[0] if len(set(data.choices)) == 1 else ()
     for template in templates:
         shown, words = _fields(template), template.casefold()
-        for name in sorted(shown.difference(everywhere)):
-            if name not in data.attributes:
-                known = [f"{{{field}}}" for field in (*everywhere, *data.attributes)]
-                raise ValueError(
-                    f"the template asks for {{{name}}}, which not every question has; it can use "
-                    f"{listed(known)}"
-                )
-            if "" in data.attributes[name]:
-                lacking = data.ids[data.attributes[name].tolist().index("")]
-                raise ValueError(
-                    f"the template asks for {{{name}}}, but the question {quoted(lacking)} has none"
-                )
+        lacking = sorted(shown.difference(everywhere, whole))
+        if lacking:
+            known = [f"{{{field}}}" for field in (*everywhere, *whole)]
+            raise ValueError(
+                f"the template asks for {{{lacking[0]}}}, which not every question has; it can use "
+                f"{listed(known)}"
+            )
         is_known = shared and (
             data.reply == "text"
             or template == WARD_TEMPLATE

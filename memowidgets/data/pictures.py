@@ -7,12 +7,11 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,28 +41,6 @@ _NOT_READ = {b"avif": "AVIF", b"avis": "AVIF", b"heic": "HEIC", b"heix": "HEIC",
 
 class UnreadableError(Exception):
     """A file is not a usable picture; the message says why."""
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Decoded pictures of one size.
-
-    Attributes
-    ----------
-    images : array of shape (n, height, width, channels), uint8
-        Pixels. One channel if all pictures are grey, else three.
-    labels : array of shape (n,), int64
-        Class of each picture.
-    class_names : tuple of str
-        Sorted names of the class folders.
-    ids : list of str
-        Paths below the root.
-    """
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    class_names: tuple[str, ...]
-    ids: list[str]
 
 
 @contextmanager
@@ -114,16 +91,18 @@ def read_classes(
     files: Tree,
     resize: Resize | None,
     where: str,
-    class_names: Mapping[str, str | None] | None = None,
     stretch: Stretch = False,
-) -> Pictures:
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...], list[str]]:
     """Decode the pictures of a tree of class folders.
+
+    The result is what `ImageDataset.from_arrays` takes: images, labels, names of the classes, and
+    the paths below the root as ids.
 
     Parameters
     ----------
     files : dict of str to callable
         Files of `open_tree`.
-    resize, class_names, stretch
+    resize, stretch
         As in `ImageDataset.from_folder`.
     where : str
         Name of the tree in messages.
@@ -131,7 +110,7 @@ def read_classes(
     Raises
     ------
     ValueError
-        If `class_names` lacks a folder.
+        If there are fewer than two class folders with pictures.
 
     Warns
     -----
@@ -140,59 +119,37 @@ def read_classes(
         names.
     """
     _check_classes(files, where)
-    inside = [name for name in files if "/" in name]
-    named = _named_folders({name.partition("/")[0] for name in inside}, class_names, where)
-    pictures, classes = _Stack(where, resize, stretch), []
+    pictures, folders = _Stack(where, resize, stretch), []
     left_out = {"outside the class folders": [name for name in files if "/" not in name]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
-        for name in inside:
-            one = named[name.partition("/")[0]]
-            if one is None:
-                continue
+        for name in (name for name in files if "/" in name):
             try:
-                pictures.add(decoded(files[name]()), name)
+                pictures.add(decode(files[name]()), name)
             except UnreadableError as error:
                 left_out.setdefault(str(error), []).append(name)
                 continue
-            classes.append(one)
+            folders.append(readable(name.partition("/")[0]))
     reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items() if some]
     if reasons:
         count = sum(map(len, left_out.values()))
         warn_user(f"{count} files of {where} are left out: {'; '.join(reasons)}")
-    there = set(classes)
-    names = [name for name in dict.fromkeys(named.values()) if name is not None and name in there]
+    names, labels = np.unique(np.array(folders, dtype=object), return_inverse=True)
     if len(names) < 2:
-        found = f"one class folder with pictures, {quoted(names[0])}" if names else "no picture"
+        found = (
+            f"one class folder with pictures, {quoted(names[0])}" if len(names) else "no picture"
+        )
         raise ValueError(
             f"{where} has {found}; a classifier needs at least two class folders, as in "
             "cats/1.png and dogs/2.png"
         )
-    number = {name: i for i, name in enumerate(names)}
-    labels = np.array([number[name] for name in classes], dtype=np.int64)
-    return Pictures(pictures.stacked(), labels, tuple(names), pictures.names)
+    return pictures.stacked(), labels, tuple(names), pictures.names
 
 
-def _named_folders(
-    folders: Iterable[str], class_names: Mapping[str, str | None] | None, where: str
-) -> dict[str, str | None]:
-    """Return the class of each folder, in the order of the classes; None leaves a folder out."""
-    shown = {readable(folder): folder for folder in sorted(folders)}
-    if class_names is None:
-        return {folder: name for name, folder in shown.items()}
-    unknown = [name for name in shown if name not in class_names]
-    if unknown:
-        raise ValueError(
-            f"class_names has no class for {len(unknown)} of the {len(shown)} folders of {where}: "
-            f"{listed(map(quoted, unknown), 5)}; add them, or map them to None to leave them out"
-        )
-    return {shown[name]: one for name, one in class_names.items() if name in shown}
-
-
-def stacked(
+def stack_pictures(
     pictures: Iterable[Any], resize: Resize | None, where: str, stretch: Stretch = False
 ) -> NDArray[np.uint8]:
-    """Return Pillow's pictures, or arrays of pixels, as one array (n, height, width, channels).
+    """Return Pillow's pictures as one array, (n, height, width, channels).
 
     Raises
     ------
@@ -201,15 +158,18 @@ def stacked(
     """
     found = _Stack(where, resize, stretch)
     for row, picture in enumerate(pictures):
+        if not hasattr(picture, "convert"):
+            raise ValueError(
+                f"row {row} of {where} is not a picture; cast the column to datasets.Image()"
+            )
         try:
-            pixels = _pixels(_as_picture(picture))
+            found.add(_pixels(picture), f"row {row}")
         except UnreadableError as error:
             raise ValueError(f"row {row} of {where} is not a picture: {error}") from None
-        found.add(pixels, f"row {row}")
     return found.stacked()
 
 
-def decoded(raw: bytes) -> Pixels:
+def decode(raw: bytes) -> Pixels:
     """Decode a picture, (height, width, 1 or 3): the first of an animated one, on white ground.
 
     Raises
@@ -240,17 +200,7 @@ def decoded(raw: bytes) -> Pixels:
     raise UnreadableError(_TOO_MANY)
 
 
-def write_picture(path: Path, image: NDArray[np.uint8]) -> None:
-    """Write a picture, (height, width, 1 or 3), as a PNG file that only its owner can read."""
-    from PIL import Image
-
-    out = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(out, "PNG")
-    path.touch(mode=0o600)
-    path.write_bytes(out.getvalue())
-
-
-def resized(image: Pixels, size: Resize) -> Pixels:
+def resize_picture(image: Pixels, size: Resize) -> Pixels:
     """Return a picture at another size, antialiased.
 
     A pair is (height, width), and the proportions may change. A number is the side of a square: the
@@ -291,7 +241,7 @@ class _Stack:
     def add(self, image: Pixels, name: str) -> None:
         name = readable(name)
         if self._resize is not None:
-            image = resized(image, self._resize)
+            image = resize_picture(image, self._resize)
         first = self._images[0] if self._images else image
         if image.shape[:2] != first.shape[:2]:
             sizes = [f"{one.shape[0]}×{one.shape[1]}" for one in (first, image)]
@@ -388,29 +338,12 @@ def _content(read: Callable[[], bytes], size: Callable[[], int]) -> bytes:
         return read()
     except OSError as error:
         raise UnreadableError(f"cannot be read ({error.strerror})") from None
-    except RuntimeError:
-        raise UnreadableError("encrypted") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
-        raise UnreadableError("broken") from None
+    except (RuntimeError, zipfile.BadZipFile, zlib.error, EOFError):
+        raise UnreadableError("encrypted or broken") from None
 
 
 def _hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
-
-
-def _as_picture(picture: Any) -> Image.Image:
-    from PIL import Image
-
-    if hasattr(picture, "convert"):
-        return cast("Image.Image", picture)
-    pixels = np.asarray(picture)
-    is_grey = pixels.ndim == 2 or pixels.shape[2:] == (1,)
-    if pixels.dtype.kind not in "iu" or not (is_grey or pixels.shape[2:] == (3,)):
-        raise UnreadableError("it is not numbers of pixels; cast the column to datasets.Image()")
-    if pixels.min() < 0 or pixels.max() > 255:
-        raise UnreadableError("its pixels are not numbers from 0 to 255")
-    flat = pixels.reshape(pixels.shape[:2]) if is_grey else pixels
-    return Image.fromarray(flat.astype(np.uint8))
 
 
 def _pixels(picture: Image.Image) -> Pixels:

@@ -1,4 +1,7 @@
-"""Rows of files and of a `datasets.Dataset`, each with its place, and datasets made of them."""
+"""Rows of files and of a `datasets.Dataset`, each with its place, and datasets made of them.
+
+Of these, those of texts are here.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import is_missing
+from memowidgets.checks import check_same_order, is_missing
 from memowidgets.data.dataset import ID, Dataset, IntArray, checked_classes, checked_ids, writable
 from memowidgets.files import checked_path, fill, replaced
 from memowidgets.store import NotThereError
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHORT = 2  # characters of a value that an error may quote
-_CELLS = ("sep", "decimal")  # how a CSV file is written, in its source
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
 
 
@@ -71,16 +73,13 @@ class Rows:
             yield place, {name: values[row] for name, values in self.columns.items()}
 
 
-Labelled = tuple[IntArray, tuple[str, ...], NDArray[np.str_] | None]
-
-
-def labelled(
+def labels_of(
     found: Rows,
     label: str,
     class_names: Sequence[str] | None,
     ids: str | None,
     **needed: str | Sequence[str],
-) -> Labelled:
+) -> tuple[IntArray, tuple[str, ...], NDArray[np.str_] | None]:
     """Return labels as numbers, names of classes, and ids or None, if all columns are there.
 
     Labels in cells that are all whole numbers are numbers. If the column of labels has names of
@@ -103,14 +102,7 @@ def labelled(
     ------
     ValueError
         If there is no row, a column, label or id is missing, or a label is not a class.
-    TypeError
-        If `label` is not a name, but the labels themselves.
     """
-    if not isinstance(label, str | int):
-        raise TypeError(
-            f"label must be the name of a column, not of type {type(label).__name__}; make the "
-            "labels a column of the same rows first"
-        )
     check_columns(found, label=label, ids=ids, **needed)
     own = found.class_names.get(label)
     labels: Any = list(found.columns[label])
@@ -177,8 +169,7 @@ def listed_columns(known: Iterable[str]) -> str:
 
 def shown_column(name: object) -> str:
     """Return a column's name; of a long one its length, for without a header it is a sample."""
-    text = str(name)
-    return quoted(text) if len(text) <= _A_NAME else f"a text of {len(text)} characters"
+    return describe_value(str(name), _A_NAME)
 
 
 def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
@@ -221,25 +212,6 @@ def _numbered(start: str, n: int) -> list[str]:
     return [f"{start} {row}" for row in range(n)]
 
 
-class _Columns(Mapping[str, Sequence[Any]]):
-    """Columns of a `datasets.Dataset`, each read when it is used: one may be of pictures."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-
-    def __getitem__(self, name: str) -> Sequence[Any]:
-        return list(self._dataset[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._dataset.column_names)
-
-    def __len__(self) -> int:
-        return len(self._dataset.column_names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._dataset.column_names
-
-
 def rows_of_hf(dataset: Any) -> Rows:
     """Return the rows of a `datasets.Dataset` in memory, without its transform.
 
@@ -259,9 +231,10 @@ def rows_of_hf(dataset: Any) -> Rows:
             "streamed one with datasets.Dataset.from_list(list(dataset))"
         )
     classes = {name: getattr(kind, "names", None) for name, kind in dataset.features.items()}
+    plain = dataset.with_format(None)
     return Rows(
         "the dataset",
-        _Columns(dataset.with_format(None)),
+        {name: plain[name] for name in plain.column_names},  # each is read when it is used
         _numbered("row", len(dataset)),
         class_names={name: names for name, names in classes.items() if names is not None},
     )
@@ -445,7 +418,7 @@ class FileDataset(Dataset):
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
         cells = {"sep": sep, "decimal": decimal}
-        return cls._from_file("from_csv", path, read_csv(path, **cells), cells | how)
+        return cls._from_file("from_csv", path, read_csv(path, **cells), how, **cells)
 
     @classmethod
     def from_jsonl(cls, path: str | os.PathLike[str], **how: Any) -> Self:
@@ -511,10 +484,12 @@ class FileDataset(Dataset):
         return cls._from_rows(rows_of_hf(dataset), **how)
 
     @classmethod
-    def _from_file(cls, loader: str, path: Any, rows: Rows, how: dict[str, Any]) -> Self:
+    def _from_file(
+        cls, loader: str, path: Any, rows: Rows, how: dict[str, Any], **cells: str
+    ) -> Self:
         how = cls._recorded(how)
-        data = cls._from_rows(rows, **{k: v for k, v in how.items() if k not in _CELLS})
-        return data.with_source(f"{cls.__name__}.{loader}", path=path, **how)
+        data = cls._from_rows(rows, **how)
+        return data.with_source(f"{cls.__name__}.{loader}", path=path, **cells, **how)
 
     @classmethod
     def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:
@@ -596,7 +571,11 @@ class FileDataset(Dataset):
 
     def _check_same(self, again: FileDataset, target: Path) -> None:
         """Raise for the first sample that is another one in a dataset that was read again."""
-        for name, old, new in zip(self.ids, self._identities(), again._identities(), strict=True):
+        known, read = (
+            zip(data.content_hashes(), [data.class_names[i] for i in data.labels], strict=True)
+            for data in (self, again)
+        )
+        for name, old, new in zip(self.ids, known, read, strict=True):
             if old != new:
                 raise ValueError(
                     f"{target} is not written: {quoted(name)} would be read as another sample. "
@@ -604,10 +583,147 @@ class FileDataset(Dataset):
                     "survive in a CSV file; pass to_jsonl(path), or keep to_frame()"
                 )
 
-    def _identities(self) -> list[tuple[str, ...]]:
-        """Return what must be the same in a dataset that was written and read again."""
-        classes = [self.class_names[label] for label in self.labels]
-        return list(zip(self.ids.tolist(), self.content_hashes(), classes, strict=True))
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class TextDataset(FileDataset):
+    """Labelled texts; created by `from_texts`, `from_csv`, `from_jsonl` or `from_hf`.
+
+    Files and `from_hf` take these keywords: `text` and `label`, the columns of the texts and of the
+    labels, ``"text"`` and ``"label"`` by default; `class_names` as in `from_texts`; and `ids`, the
+    column of unique names of the samples, by default ``id`` if there is such a column, else
+    positions. Equal texts stay on one side of every split.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        Texts of the samples.
+    ids, labels, class_names, canaries, source
+        As in `Dataset`.
+
+    Examples
+    --------
+    >>> data = TextDataset.from_texts(["a fine day", "a poor day"], [1, 0], ["bad", "good"])
+    >>> data
+    TextDataset(2 texts, 2 classes)
+    >>> data[0], data.ids.tolist()
+    ('a fine day', ['0', '1'])
+    """
+
+    texts: tuple[str, ...]
+
+    _fields: ClassVar[tuple[str, ...]] = ("texts",)
+    _noun: ClassVar[str] = "texts"
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[str],
+        labels: ArrayLike,
+        class_names: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> Self:
+        """Create a dataset from texts in memory.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            One text for each sample.
+        labels : array-like of shape (n,)
+            Labels as integers from 0, or as strings.
+        class_names : sequence of str, optional
+            Names of the classes. By default their numbers, or the strings that occur, sorted.
+        ids : sequence of str, optional
+            Unique names of the samples. By default their positions.
+
+        Returns
+        -------
+        TextDataset
+
+        Raises
+        ------
+        ValueError
+            If lengths differ, a text is missing, empty or not a str, a label is missing or is not
+            a class, ids repeat, or there is only one class. The message names the row.
+        TypeError
+            If `texts` is a single text.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs, or equal texts have different labels.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a list of texts, not a single one")
+        check_same_order(ids=ids, texts=texts, labels=labels)
+        integers, names = checked_classes(labels, class_names)
+        if len(texts) != len(integers):
+            raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")
+        words = tuple(checked_text(text, "text", f"row {row}") for row, text in enumerate(texts))
+        return cls._made(words, integers, names, ids)
+
+    @classmethod
+    def _from_rows(
+        cls,
+        rows: Rows,
+        text: str = "text",
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+    ) -> Self:
+        found = labels_of(rows, label, class_names, ids, text=text)
+        pairs = zip(rows.columns[text], rows.places, strict=True)
+        words = tuple(checked_text(value, "text", place) for value, place in pairs)
+        return cls._made(words, *found)
+
+    @classmethod
+    def _made(
+        cls,
+        words: tuple[str, ...],
+        labels: IntArray,
+        class_names: tuple[str, ...],
+        ids: Iterable[str] | None,
+    ) -> Self:
+        data = cls(checked_ids(ids, len(words)), labels, class_names, texts=words)
+        data._warn_of_contradictions()
+        return data
+
+    def _summary(self) -> Iterable[str]:
+        return [f"{len(self)} texts", f"{len(self.class_names)} classes", *self._repeats()]
+
+    def _sample(self, index: int) -> str:
+        return self.texts[index]
+
+    def _contents(self) -> Iterable[bytes]:
+        return (text.encode("utf-8", "surrogatepass") for text in self.texts)
+
+    def _columns(self) -> dict[str, Any]:
+        return {"text": self.texts} | super()._columns()
+
+    def _reading(self) -> dict[str, Any]:
+        return {"class_names": list(self.class_names), "ids": ID}
+
+    def with_texts(self, texts: Mapping[str, str]) -> Self:
+        """Return the same samples with new texts for some of them.
+
+        Parameters
+        ----------
+        texts : mapping of id to str
+            New texts.
+
+        Returns
+        -------
+        TextDataset
+
+        Raises
+        ------
+        ValueError
+            If an id is unknown, or a text is empty, not a str, or has half a character. The message
+            names the id.
+        """
+        words = list(self.texts)
+        for row, (name, text) in zip(self._positions(texts), texts.items(), strict=True):
+            words[row] = checked_text(text, "text", f"the new text of {quoted(name)}")
+        return self._replaced(texts=tuple(words))
 
 
 def _plain(value: Any) -> Any:
@@ -638,7 +754,7 @@ def checked_text(value: Any, what: str, where: str) -> str:
         raise ValueError(f"{where}: the {what} is missing")
     if not isinstance(value, str):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: the {what} must be a text, not {described(value)}"
+            f"{where}: the {what} must be a text, not {describe_value(value)}"
         )
     if not value.strip():
         raise ValueError(f"{where}: the {what} is empty")
@@ -650,13 +766,13 @@ def checked_text(value: Any, what: str, where: str) -> str:
     return str(value)  # NumPy's texts too
 
 
-def described(value: object) -> str:
+def describe_value(value: object, longest: int = SHORT) -> str:
     """Describe a wrong value in an error: a number or letter as it is, a text by its length.
 
     A notebook keeps its errors, so they must not quote what could be part of a sample.
     """
     if isinstance(value, str):
-        return quoted(value) if len(value) <= SHORT else f"a text of {len(value)} characters"
+        return quoted(value) if len(value) <= longest else f"a text of {len(value)} characters"
     if isinstance(value, int | float | np.number):
         return visible(str(value), _A_NAME)
     return f"of type {type(value).__name__}"

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing, several, warn_user
 from memowidgets.data.dataset import ID, check_whole_characters, checked_ids
-from memowidgets.data.rows import FileDataset, Rows, as_text, labelled, rows_of_frame
+from memowidgets.data.rows import FileDataset, Rows, as_text, labels_of, rows_of_frame
 from memowidgets.visible import listed, quoted
 from memowidgets.vocabulary import verb
 
@@ -111,7 +111,6 @@ class TableDataset(FileDataset):
         ids: str | None = None,
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
     ) -> Self:
         """Create a dataset from a pandas DataFrame.
 
@@ -131,10 +130,7 @@ class TableDataset(FileDataset):
             Columns whose numbers are codes, and so are categories. Also columns of texts of which
             more than half are different, where these are categories nevertheless.
         drop : sequence of str
-            Columns that are left out.
-        columns : sequence of str, optional
-            Columns that a model reads. All others are left out. By default all but those of the
-            labels, the ids and `drop`.
+            Columns that are left out, besides those of the labels and the ids.
 
         Returns
         -------
@@ -162,15 +158,13 @@ class TableDataset(FileDataset):
         >>> frame = pd.DataFrame(
         ...     {"ward": ["A", "B"], "bed": [4, 7], "label": [0, 1]}
         ... )
-        >>> TableDataset.from_frame(frame, columns=["bed"])[1].values
+        >>> TableDataset.from_frame(frame, drop=["ward"])[1].values
         {'bed': 7.0}
         """
         rows = frame if isinstance(frame, Rows) else rows_of_frame(frame, label)
-        wanted = set(rows.columns if columns is None else several("columns", columns))
         needed = {"categorical": several("categorical", categorical), "drop": several("drop", drop)}
-        found = labelled(rows, label, class_names, ids, columns=list(wanted), **needed)
-        wanted -= {label, ids or ID, *needed["drop"]}
-        read = [one for one in rows.columns if one in wanted]
+        found = labels_of(rows, label, class_names, ids, **needed)
+        read = [one for one in rows.columns if one not in {label, ids or ID, *needed["drop"]}]
         made = _read(rows, read, {*needed["categorical"], *rows.categorical})
         if not made:
             raise ValueError(
@@ -185,21 +179,26 @@ class TableDataset(FileDataset):
     def _from_rows(cls, rows: Rows, **how: Any) -> Self:
         return cls.from_frame(rows, **how)
 
+    def _missing(self) -> dict[str, int]:
+        """Return the number of missing values of each column."""
+        values = self.columns.items()
+        return {name: sum(value is None for value in map(_value, each)) for name, each in values}
+
     def _warn_of_gaps(self) -> None:
-        gaps = self.missing()
-        if not gaps:
-            return
-        shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
-        count = sum(gaps.values())
-        warn_user(
-            f"{count} {verb(count, 'value is', 'values are')} missing, in {listed(shown, 5, 60)}; "
-            "a missing number is encoded as the column's median and marked, a missing category as "
-            "a category of its own. Fill them in to choose otherwise"
-        )
+        gaps = {name: count for name, count in self._missing().items() if count}
+        if gaps:
+            shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
+            count = sum(gaps.values())
+            warn_user(
+                f"{count} {verb(count, 'value is', 'values are')} missing, in "
+                f"{listed(shown, 5, 60)}; a missing number is encoded as the column's median and "
+                "marked, a missing category as a category of its own. Fill them in to choose "
+                "otherwise"
+            )
 
     def _summary(self) -> Iterable[str]:
         numbers = sum(_is_numeric(values) for values in self.columns.values())
-        others, gaps = len(self.columns) - numbers, sum(self.missing().values())
+        others, gaps = len(self.columns) - numbers, sum(self._missing().values())
         kinds = [f"{numbers} {verb(numbers, 'number', 'numbers')}"] if numbers else []
         kinds += [f"{others} {verb(others, 'category', 'categories')}"] if others else []
         yield f"{len(self)} rows of {' and '.join(kinds)}"
@@ -245,22 +244,6 @@ class TableDataset(FileDataset):
             name += "_"
         return label, name
 
-    def missing(self) -> dict[str, int]:
-        """Return the number of missing values of each column that has some.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"age": [31, 45, 62], "label": [0, 1, 0]})
-        >>> TableDataset.from_frame(frame).missing()
-        {}
-        """
-        counts = {
-            name: sum(value is None for value in map(_value, values))
-            for name, values in self.columns.items()
-        }
-        return {name: count for name, count in counts.items() if count}
-
     def fitted(self, rows: ArrayLike) -> Self:
         """Return the same rows with an encoding that is fitted on some of them.
 
@@ -289,10 +272,6 @@ class TableDataset(FileDataset):
             ]
         )
         return replace(self, encoding=encoding.fit(self._frame().iloc[np.asarray(rows)]))
-
-    def with_encoding(self, encoding: Any) -> Self:
-        """Return the same rows with the encoding of another dataset with the same columns."""
-        return replace(self, encoding=encoding)
 
     def encoded(self) -> NDArray[np.float32]:
         """Return the features that a model reads, (n, n_features).
@@ -339,7 +318,7 @@ def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str,
     for name in names:
         try:
             check_whole_characters([name], "the column name")
-            made[name] = make(name, rows.columns[name], name in codes)
+            made[name] = make(name, list(rows.columns[name]), name in codes)
         except ValueError as error:
             problems.append(str(error))
     if problems:
@@ -359,9 +338,8 @@ def _column(name: str, values: Sequence[Any], is_category: bool) -> NDArray[Any]
         large = np.abs(numbers) > _LARGEST
         if large.any():
             row = int(large.argmax())
-            what = "infinite" if np.isinf(numbers[row]) else f"{numbers[row]:g}"
             raise ValueError(
-                f"the column {quoted(name)} is {what} in row {row}, and numbers beyond "
+                f"the column {quoted(name)} is {numbers[row]:g} in row {row}, and numbers beyond "
                 f"±{_LARGEST:g} cannot be scaled; correct it or leave it empty"
             )
         _warn_of_ids(name, there)

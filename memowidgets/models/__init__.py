@@ -4,10 +4,9 @@
 ``base``                  what every recipe can do, and how activations are captured
 ``transformer``           models of transformers: weights, adapters, tokens, hidden states
 ``causal_lm``, …          its three heads, each in its file; ``heads`` says what they read
-``pretrained``            loading from the hub or a folder, and digests of the files
+``pretrained``            loading from the hub, a folder or memory, and digests of the files
 ``prefix``                the output of frozen blocks, kept on disk
-``patches``               what is changed in models of transformers from outside
-``vision``, ``networks``  image models, and the small networks that are built in
+``vision``, ``networks``  image models, the small networks that are built in, heads in float32
 ``torch_classifier``      anyone's own module
 ``device``                what a device holds, and in which precision it multiplies
 ========================= =====================================================================

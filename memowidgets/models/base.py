@@ -117,38 +117,42 @@ class Model(abc.ABC):
 
     A model has settings but no weights: `build` creates a fresh module for a dataset, so that the
     target model and every shadow model start from the same recipe.
+
+    Attributes
+    ----------
+    training_defaults : mapping
+        Values for the fields of `TrainingConfig` that its user left open.
+    batches_by_length : bool
+        Whether training batches have samples of similar length.
+    forward_batch : int
+        Batch size of a pass without training.
+    less_memory : str
+        Advice to reduce the memory of representations, as the end of a sentence.
+    cpu_threads : int or None
+        Number of CPU threads; None for all. Use 1 if a step takes about a millisecond.
+    version : str or None
+        Text that identifies the recipe beside its settings, for changes that show nowhere else.
+    draws_weights : bool
+        Whether `build` draws all weights, instead of beginning with weights known by a digest.
+    source : dict or None
+        Description from which the recipe can be made again. None if only its owner can.
+    pool : str, int or None
+        Rows and columns to which an image's activation is average-pooled to become a
+        representation. ``"auto"`` is 4×4 if it has more than 8192 values, and None never pools.
+    device : str or None
+        Default device of an audit. None means the best available one.
     """
 
     training_defaults: Mapping[str, Any] = {}
-    """Values for the fields of `TrainingConfig` that its user left open."""
-
     batches_by_length: ClassVar[bool] = False
-    """Whether training batches have samples of similar length."""
-
     forward_batch: int = 512
-    """Batch size of a pass without training."""
-
     less_memory: ClassVar[str] = ""
-    """Advice to reduce the memory of representations, as the end of a sentence."""
-
     cpu_threads: int | None = None
-    """Number of CPU threads; None for all. Use 1 if a step takes about a millisecond."""
-
     version: str | None = None
-    """Text that identifies the recipe beside its settings, for changes that show nowhere else."""
-
     draws_weights: ClassVar[bool] = True
-    """Whether `build` draws all weights, instead of beginning with weights known by a digest."""
-
     source: dict[str, Any] | None = None
-    """Description from which the recipe can be made again. None if only its owner can."""
-
     pool: str | int | None = "auto"
-    """Rows and columns to which an image's activation is average-pooled to become a
-    representation. ``"auto"`` is 4×4 if it has more than 8192 values, and None never pools."""
-
     device: str | None = None
-    """Default device of an audit. None means the best available one."""
 
     @abc.abstractmethod
     def build(self, data: Dataset) -> nn.Module:

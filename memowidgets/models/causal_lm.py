@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, MCQDataset
 from memowidgets.models.base import check_kind
-from memowidgets.models.bases import Given
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
+from memowidgets.models.pretrained import Given
 from memowidgets.models.tokens import Tokens, check_lengths, reply_tokens, word_tokenizer
 from memowidgets.models.transformer import FINE_TUNED, TokenModel
 
@@ -49,7 +49,6 @@ class CausalLM(TokenModel):
         lora: LoRA | None = LoRA(),  # noqa: B008 - frozen
         max_length: int = _MAX_LENGTH,
         *,
-        dtype: str = "auto",
         device: str | None = None,
         cache: bool = True,
         revision: str | None = None,
@@ -64,9 +63,6 @@ class CausalLM(TokenModel):
             Adapters. None trains all weights.
         max_length : int
             Longest prompt in tokens. A longer prompt is an error and is never cut.
-        dtype : {"auto", "float32", "bfloat16"}
-            Type of the frozen weights; trained weights are float32. ``"auto"`` follows the
-            precision of training.
         device : str, optional
             Default device of an audit, as torch names it.
         cache : bool
@@ -87,10 +83,10 @@ class CausalLM(TokenModel):
         PermissionError
             If the hub requires that you first accept the model's licence.
         ValueError
-            If the dtype or the revision is unknown, the model needs its own code, or its weights
+            If the revision is unknown, the model needs its own code, or its weights
             are not in safetensors (checked when they are first read).
         """
-        own: dict[str, Any] = {"max_length": max_length, "cache": cache, "dtype": dtype}
+        own: dict[str, Any] = {"max_length": max_length, "cache": cache}
         model, found = cls._loaded(name_or_path, revision, FINE_TUNED, lora, **own)
         model.device = device
         if lora is not None:
@@ -169,7 +165,7 @@ class CausalLM(TokenModel):
 
     def logits(self, module: nn.Module, inputs: Any) -> Tensor:
         """Return the logits of the whole vocabulary, (batch, words), where the label is."""
-        from memowidgets.models.patches import head_in_float32
+        from memowidgets.models.networks import head_in_float32
 
         with head_in_float32(cast("Any", module).get_output_embeddings()):
             return cast("Tensor", self._answer(module, inputs).logits[:, -1])
@@ -181,11 +177,11 @@ class CausalLM(TokenModel):
         options = words.gather(1, inputs["options"])
         return options.masked_fill(~inputs["available"], -float("inf")), losses
 
-    def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:  # noqa: ARG002
-        from memowidgets.models.patches import pack_head
+    def _completed(self, model: nn.Module) -> nn.Module:
+        from memowidgets.models.networks import pack_head
 
         pack_head(model)
-        return self._with_adapters(model)
+        return super()._completed(model)
 
     def _changes(self, data: Dataset) -> dict[str, Any]:  # noqa: ARG002 - the vocabulary is its own
         return {}
@@ -217,22 +213,15 @@ class CausalLM(TokenModel):
 
 def _check_causal(model: Any) -> None:
     base: Any = plain(model)
-    name = type(base).__name__
-    config, head = getattr(base, "config", None), getattr(base, "get_output_embeddings", None)
-    if config is None or head is None:
-        what = "is not a model of transformers"
-    elif head() is None:
-        what = "has no head over its vocabulary"
-    elif getattr(config, "is_encoder_decoder", False):
-        what = "has an encoder"
-    elif name.endswith("ForMaskedLM"):
-        what = "predicts masked words, not the next one"
-    else:
-        return
-    raise TypeError(
-        f"CausalLM.from_model needs a causal language model, but {name} {what}; load it with "
-        "AutoModelForCausalLM.from_pretrained"
-    )
+    name, config = type(base).__name__, getattr(base, "config", None)
+    head = None if config is None else getattr(base, "get_output_embeddings", lambda: None)()
+    has_encoder = getattr(config, "is_encoder_decoder", False)
+    if head is None or has_encoder or name.endswith("ForMaskedLM"):
+        raise TypeError(
+            "CausalLM.from_model needs a causal language model of transformers, with a head that "
+            f"predicts the next word and without an encoder, not {name}; load it with "
+            "AutoModelForCausalLM.from_pretrained"
+        )
 
 
 def _questions(data: Dataset) -> MCQDataset:

@@ -399,16 +399,15 @@ def computed_on(
 
     device = torch.device(name)
     with working_on(device):
-        free, needed = free_bytes(device), 2 * 4 * array.size
-        if free is None or needed <= free:
-            try:
-                return compute(tensor_of(array).to(device))
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
+        try:
+            return compute(tensor_of(array).to(device))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
     free_memory(device)
+    needed = 2 * array.nbytes / 1e9
     warn_user(
-        f"the memory of {name} does not hold the {needed / 1e9:.1f} GB of this layer and of what "
+        f"the memory of {name} does not hold the {needed:.1f} GB of this layer and of what "
         "is computed of it, so it is computed on the CPU"
     )
     return None

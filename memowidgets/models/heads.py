@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.models.base import modes_kept
@@ -20,12 +19,11 @@ CLASSES = {  # classes of this package by the class of transformers that loads t
     "AutoModelForImageClassification": "ImageClassifier",
 }
 _DRAWN = "_memowidgets_drawn"
-POOLINGS = ("first", "last", "mean")
 _TOKENS, _PADDED = 4, 2  # length of the text that shows which positions a head reads
 
 
 def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -> None:
-    """Raise for a model without a head for one label of each sample.
+    """Raise for a model that can't have a head for one label of each sample.
 
     Parameters
     ----------
@@ -48,11 +46,11 @@ def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -
 
     if type(config) not in getattr(transformers, kind)._model_mapping:  # noqa: SLF001
         raise ValueError(f"{name} is a {config.model_type}, and {kind} loads no such model")
-    ours = CLASSES[kind]
+    ours, head = CLASSES[kind], kind.removeprefix("AutoModel")
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{name} has an encoder and a decoder; {ours} takes a model with only one")
     task = getattr(config, "problem_type", None)
-    own = has_head or any(_head(kind) in name for name in config.architectures or ())
+    own = has_head or any(head in made for made in config.architectures or ())
     if task == "regression" or (task is None and own and config.num_labels == 1):
         raise ValueError(f"{name} has a head for regression; {ours} needs one logit for each class")
     if task == "multi_label_classification":
@@ -72,51 +70,13 @@ def check_classifier(model: Any, kind: str) -> None:
     """
     base = plain(model)
     name = type(base).__name__
-    kinds = [cls.__name__ for cls in type(base).__mro__]
-    config = getattr(base, "config", None)
-    if config is None or not any(_head(kind) in cls for cls in kinds):
+    config, head = getattr(base, "config", None), kind.removeprefix("AutoModel")
+    if config is None or not any(head in cls.__name__ for cls in type(base).__mro__):
         raise TypeError(
             f"{CLASSES[kind]}.from_model needs a classifier of transformers, but {name} is not "
             f"one; load it with {kind}.from_pretrained"
         )
     check_config(config, name, kind, has_head=True)
-
-
-def _head(kind: str) -> str:
-    return kind.removeprefix("AutoModel")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a classifier reads the hidden states of its last block.
-
-    Attributes
-    ----------
-    pooling : str
-        One of `POOLINGS`.
-    padding : int
-        Padding token, which is never the last token.
-    longest : int
-        Number of tokens of the longest text that it is trained on; 0 if unknown.
-    """
-
-    pooling: str
-    padding: int
-    longest: int = 0
-
-    def pooled(self, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """Return the hidden state that the head reads, (batch, width), in float32."""
-        import torch
-
-        if self.pooling == "first":
-            return hidden[:, 0].float()
-        if self.pooling == "last":
-            ids = batch["input_ids"]
-            places = torch.arange(ids.shape[1], device=ids.device)
-            last = ((ids != self.padding) * places).argmax(dim=1)
-            return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
-        mask = batch["attention_mask"][:, :, None].float()
-        return (hidden.float() * mask).sum(dim=1) / mask.sum(dim=1)
 
 
 def head_names(model: nn.Module) -> list[str]:
@@ -132,11 +92,11 @@ def head_names(model: nn.Module) -> list[str]:
 
 
 def note_drawn(model: nn.Module, names: Iterable[str]) -> None:
-    """Note which weights of a model were drawn when it was loaded, for `drawn_again`."""
+    """Note which weights of a model were drawn when it was loaded, for `draw_again`."""
     model.__dict__[_DRAWN] = frozenset(names)
 
 
-def drawn_again(model: nn.Module) -> None:
+def draw_again(model: nn.Module) -> None:
     """Draw those weights again from torch's generator, in the way in which loading draws them."""
     drawn = model.__dict__.get(_DRAWN, frozenset())
     if not drawn:
@@ -162,54 +122,28 @@ def plain(model: Any) -> nn.Module:
 
 
 def own_pooling(model: nn.Module) -> str:
-    """Return which positions a classifier's head reads, by the gradient of its logits.
+    """Return which positions a classifier's head reads: ``"first"``, ``"last"`` or ``"mean"``.
 
-    The model's mode and all random states stay unchanged.
-
-    Raises
-    ------
-    ValueError
-        If the gradient does not show it.
+    That is known by the gradient of the logits of a text with padding. A head that reads none of
+    these is read at the mean. The model's mode and all random states stay unchanged.
     """
-    shown = {(0,): "first", (_TOKENS - 1,): "last", tuple(range(_TOKENS)): "mean"}
-    touched = tuple(_touched(model))
-    if touched not in shown:
-        raise ValueError(
-            f"the head of {type(plain(model)).__name__} reads neither the first token, nor the "
-            "last, nor their mean; name the position of its representations with pooling="
-            '"first", "last" or "mean"'
-        )
-    return shown[touched]
-
-
-def _short_text(model: nn.Module) -> tuple[Tensor, Tensor]:
-    """Return ids and attention mask of a text with padding, (1, tokens)."""
-    import torch
-
-    embedding = cast("Any", model).get_input_embeddings()
-    device, padding = embedding.weight.device, padding_of(model)
-    known = [i for i in range(embedding.num_embeddings) if i != padding][-_TOKENS:]
-    ids = torch.tensor([[*known, *[padding] * _PADDED]], device=device)
-    mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
-    return ids, mask
-
-
-def _touched(model: nn.Module) -> list[int]:
-    """Return the positions of a text whose last hidden state changes the logits."""
     import torch
 
     any_model = cast("Any", model)
-    ids, mask = _short_text(model)
-    hook = any_model.get_input_embeddings().register_forward_hook(
-        lambda _embedding, _inputs, output: output.requires_grad_()
-    )
+    embedding, padding = any_model.get_input_embeddings(), padding_of(model)
+    known = [i for i in range(embedding.num_embeddings) if i != padding][-_TOKENS:]
+    device = embedding.weight.device
+    ids = torch.tensor([[*known, *[padding] * _PADDED]], device=device)
+    mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
+    hook = embedding.register_forward_hook(lambda *given: given[-1].requires_grad_())
     try:
         with modes_kept(model), torch.enable_grad():
             model.eval()
             answer = any_model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
-            return positions_read(answer)
+            touched = positions_read(answer)
     finally:
         hook.remove()
+    return {(0,): "first", (_TOKENS - 1,): "last"}.get(tuple(touched), "mean")
 
 
 def positions_read(answer: Any) -> list[int]:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models.base import modes_kept
-from memowidgets.models.bases import Given
 from memowidgets.models.device import sent
-from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
-from memowidgets.models.pretrained import Pretrained
+from memowidgets.models.heads import check_classifier, head_of, positions_read
+from memowidgets.models.pretrained import Given, Pretrained
 from memowidgets.models.transformer import CLASSIFIER, TransformerModel
 from memowidgets.models.vision import ImageModel, images_of
 from memowidgets.stamps import digest
@@ -104,10 +103,9 @@ class ImageClassifier(TransformerModel, ImageModel):
             If transformers has no classifier of this kind, the folder has no image processor, or
             the head is for several labels at once or for regression.
         """
-        load = Pretrained.at(name_or_path, revision, cls.kind)
+        load = Pretrained(name_or_path, revision, cls.kind)
         config = load.config()
-        check_config(config, load.name, cls.kind)
-        model = cls(load, config, load.processor(), load.identity, CLASSIFIER)
+        model = cls(load, config, load.reader("AutoImageProcessor"), load.identity, CLASSIFIER)
         model.device = device
         model.source = {"model": "ImageClassifier.from_pretrained", "arguments": load.arguments}
         return model
@@ -191,7 +189,7 @@ class ImageClassifier(TransformerModel, ImageModel):
 
     def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
         """Return logits of shape (batch, classes)."""
-        from memowidgets.models.patches import head_in_float32
+        from memowidgets.models.networks import head_in_float32
 
         with head_in_float32(head_of(module)):
             return cast("Tensor", module(pixel_values=inputs, output_hidden_states=False).logits)

@@ -127,21 +127,14 @@ def quiet_peft() -> Iterator[None]:
 def adapter_weights(model: Any, name: str) -> dict[str, Any]:
     """Return the trained weights of a peft model, named as in peft, without asking the hub.
 
-    peft itself asks the hub for the base model's configuration, to find out whether the vocabulary
-    was resized. Embeddings that are not trained are those of the base model.
+    peft itself would ask the hub for the base model's configuration, to find out whether the
+    embeddings have other rows than the base model's; they are frozen here.
     """
     from peft import get_peft_model_state_dict
 
-    embeddings = [model.get_input_embeddings(), model.get_output_embeddings()]
-    trained = any(
-        parameter.requires_grad and "lora_" not in key
-        for layer in embeddings
-        if layer is not None
-        for key, parameter in layer.named_parameters()
-    )
     with quiet_peft():
         return dict(
-            get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=trained)
+            get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
         )
 
 

@@ -1,14 +1,29 @@
-"""Networks of the package's own for small images, in a module that needs torch."""
+"""Networks of the package's own for small images, and what is changed in the heads of others.
+
+`head_in_float32`
+    Logits have 24 significant bits in a bfloat16 run, not 8: 1000 questions had 116 distinct logit
+    gaps without it, and nearly one each with it.
+`pack_head`
+    A step on 4 questions of 45 tokens takes 22 % less with it (4 blocks as wide as SmolLM2's, its
+    vocabulary, float32, one thread).
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import linear, relu
 
-_FIRST = 16  # channels of its first convolution
+_FIRST = 16  # channels of a wide residual network's first convolution
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_MOST_VALUES = 2**24  # maximum size of a matrix that is upcast in one piece: 64 MiB
+_MOST_KEPT = 2**28  # maximum size of a head that is kept in float32 too: 1 GiB
+_KEPT = "_memowidgets_float32"
 
 
 def conv_net(channels: int, width: int, n_classes: int) -> nn.Module:
@@ -109,3 +124,89 @@ class Quarters(nn.AdaptiveAvgPool2d):
         rows, columns = ((slice(0, (n + 1) // 2), slice(n // 2, n)) for n in x.shape[-2:])
         means = [x[..., r, c].mean(dim=(-2, -1)) for r in rows for c in columns]
         return torch.stack(means, dim=-1).reshape(*x.shape[:-2], 2, 2)
+
+
+@contextmanager
+def head_in_float32(head: nn.Module | None) -> Iterator[None]:
+    """Within this context, compute a head's linear layers in float32, outside of any autocast.
+
+    bfloat16 keeps 8 bits of a logit, so many samples would have equal differences of two logits.
+    The weights stay in their dtype. Quantised layers are not changed.
+    """
+    parts = [] if head is None else [part for part in head.modules() if _is_plain(part)]
+    before = [vars(part).get("forward") for part in parts]
+    for part in parts:
+        vars(part)["forward"] = _exact(part)
+    try:
+        yield
+    finally:
+        for part, forward in zip(parts, before, strict=True):
+            del vars(part)["forward"]
+            if forward is not None:
+                vars(part)["forward"] = forward
+
+
+def _is_plain(part: nn.Module) -> TypeGuard[nn.Linear]:
+    return isinstance(part, nn.Linear) and part.weight.dtype in _DTYPES
+
+
+def _exact(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+    def forward(hidden: Tensor) -> Tensor:
+        weight, bias = layer.weight, cast("Tensor | None", layer.bias)
+        with torch.autocast(hidden.device.type, enabled=False):
+            if weight.dtype == torch.float32 or weight.requires_grad:
+                exact_bias = None if bias is None else bias.float()
+                return linear(hidden.float(), weight.float(), exact_bias)
+            logits: Tensor = _Upcast.apply(hidden.float(), weight)  # type: ignore[no-untyped-call]
+            return logits if bias is None else logits + bias.float()
+
+    return forward
+
+
+class _Upcast(torch.autograd.Function):
+    """Product with the float32 values of frozen weights of a smaller dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        parts = _parts(_in_full(weight))
+        return torch.cat([linear(hidden, rows.float()) for rows in parts], dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (weight,) = ctx.saved_tensors
+        parts = _parts(_in_full(weight))
+        split = torch.split(gradients[0], [len(rows) for rows in parts], dim=-1)
+        pairs = zip(split, parts, strict=True)
+        return torch.stack([g @ rows.float() for g, rows in pairs]).sum(0), None
+
+
+def _in_full(weight: Tensor) -> Tensor:
+    """Return frozen weights in float32 if they are on a CPU, where an upcast takes long.
+
+    The copy stays with the weights, so that a worker makes it once for all shadow models. A GPU
+    upcasts them in a moment, and has less memory.
+    """
+    if weight.device.type != "cpu" or weight.numel() > _MOST_KEPT:
+        return weight
+    version = weight._version  # noqa: SLF001 - counts what was written into it
+    kept = vars(weight).get(_KEPT)
+    if kept is None or (kept[0].data_ptr(), kept[1]) != (weight.data_ptr(), version):
+        values = weight.detach()  # held, so that its address is given to no other values
+        kept = vars(weight)[_KEPT] = values, version, values.float()
+    return cast("Tensor", kept[2])
+
+
+def _parts(weight: Tensor) -> tuple[Tensor, ...]:
+    rows = max(1, _MOST_VALUES // weight.shape[1])
+    return torch.split(weight, rows)
+
+
+def pack_head(model: nn.Module) -> None:
+    """Let a language model's head multiply a packed matrix.
+
+    The rows of a slice are multiplied one by one, which takes twice as long.
+    """
+    head = cast("Any", model).get_output_embeddings()
+    if head is not None:
+        head.register_forward_pre_hook(lambda _head, inputs: (inputs[0].contiguous(), *inputs[1:]))

@@ -1,7 +1,7 @@
 """Cache of the output of a language model's frozen lower blocks, which run only once.
 
-The cache could be turned back into text. So it lies outside of any run directory, in the folder
-`cache_folder`, readable only by its owner.
+`python -m benchmarks language` prints the gain. The cache could be turned back into text. So it
+lies outside of any run directory, in the folder `cache_folder`, readable only by its owner.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from memowidgets.files import make_private, one_at_a_time, replaced
 from memowidgets.models.device import answers, is_out_of_memory, room_for, sent
@@ -21,11 +23,7 @@ from memowidgets.models.pretrained import cache_folder
 from memowidgets.models.tokens import Tokens
 from memowidgets.visible import first_line
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
-
+Ask = Callable[[nn.Module, dict[str, Tensor]], Any]
 _BATCH = 16
 _CHECKED = 2  # number of prompts that are compared with and without the cache
 _LARGEST_ERROR = 0.1  # relative to the logits; rounding to bfloat16 causes about a hundredth
@@ -56,7 +54,7 @@ class Prefix:
         key: str,
         encoded: Tokens,
         width: int,
-        ask: Callable[[nn.Module, dict[str, Tensor]], Tensor],
+        ask: Ask,
     ) -> None:
         self._folder = cache_folder() / "prefix" / key
         self._file = self._folder / "states.bf16"
@@ -92,8 +90,6 @@ class Prefix:
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
         """Return states of shape (batch, longest, width), padded like the ids."""
-        import torch
-
         if self._kept is None:
             shape = (int(self._starts[-1]), self._width)
             self._kept = np.memmap(self._file, np.uint16, mode="r", shape=shape)
@@ -108,17 +104,7 @@ class Prefix:
         size = 2 * int(self._starts[-1]) * self._width
         return self._file.is_file() and self._file.stat().st_size == size
 
-    def _compute(
-        self,
-        model: nn.Module,
-        first: int,
-        device: torch.device,
-        file: Path,
-    ) -> None:
-        import torch
-
-        from memowidgets.models.patches import entering
-
+    def _compute(self, model: nn.Module, first: int, device: torch.device, file: Path) -> None:
         shape = (int(self._starts[-1]), self._width)
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
@@ -128,7 +114,7 @@ class Prefix:
             for done in range(0, len(order), _BATCH):
                 positions = order[done : done + _BATCH]
                 batch = self._encoded.batch(positions, device)
-                states = entering(model, first, batch, self._ask)
+                states, _ = run_up_to(model, first, batch, self._ask)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
                 for row, slot in enumerate(self._encoded.slots(positions)):
                     start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
@@ -137,17 +123,12 @@ class Prefix:
 
     def _check(self, model: nn.Module, first: int, batch: dict[str, Tensor]) -> None:
         """Raise for an architecture whose upper blocks use more than what the lower ones return."""
-        import torch
-
-        from memowidgets.models.patches import entering, values_beside, without_prefix
-
         _, blocks = blocks_of(model)
         whole = self._ask(model, batch)
         lower = list(blocks)[:first]
         try:
-            states = entering(model, first, batch, self._ask)
-            beside = values_beside(model, first, self._ask)
-            without_prefix(model, first, beside).states = states.to(torch.bfloat16)
+            states, n_more = run_up_to(model, first, batch, self._ask)
+            without_prefix(model, first, n_more).states = states.to(torch.bfloat16)
             upper = self._ask(model, batch)
         except (AttributeError, LookupError, RuntimeError, TypeError) as error:
             if is_out_of_memory(error) or not answers(next(model.parameters()).device):
@@ -165,3 +146,64 @@ class Prefix:
                 f"with the cached output of its {first} frozen blocks {type(model).__name__} gives "
                 f"other logits, {off:.0%} off; create the model with cache=False"
             )
+
+
+class Skipped(nn.Module):
+    """Module in the place of a frozen block, which returns its input in the block's form.
+
+    The last of them returns the kept output of the blocks in place of its input.
+    """
+
+    def __init__(self, block: nn.Module, n_more: int) -> None:
+        super().__init__()
+        self._n_more = n_more
+        self.states: Tensor | None = None
+        for name, value in vars(block).items():  # some models read a block's kind of attention
+            if isinstance(value, str | int) and not name.startswith("_") and name != "training":
+                setattr(self, name, value)
+
+    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
+        """Return the hidden state, with as many values beside it as the block returns."""
+        if self.states is not None:
+            hidden_states = self.states.to(hidden_states.dtype)
+        return (hidden_states, *[None] * self._n_more) if self._n_more else hidden_states
+
+
+def without_prefix(model: nn.Module, first: int, n_more: int = 0) -> Skipped:
+    """Remove the blocks below `first`, and return the place where their kept output enters.
+
+    Every other module keeps its name. `n_more` is the number of values that a block returns in a
+    tuple after its hidden state; 0 if it returns only the hidden state.
+    """
+    _, blocks = blocks_of(model)
+    for i in range(first):
+        blocks[i] = Skipped(blocks[i], n_more)
+    return cast("Skipped", blocks[first - 1])
+
+
+class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is not needed
+    pass
+
+
+def run_up_to(
+    model: nn.Module, first: int, batch: dict[str, Tensor], ask: Ask
+) -> tuple[Tensor, int]:
+    """Return what the block below `first` returns, without running the blocks above.
+
+    That is its hidden state, and the number of values beside it.
+    """
+    seen: list[tuple[Tensor, int]] = []
+
+    def keep(_block: nn.Module, _inputs: Any, output: Any) -> None:
+        found = output if isinstance(output, tuple) else (output,)
+        seen.append((found[0], len(found) - 1))
+        raise _Reached
+
+    hook = blocks_of(model)[1][first - 1].register_forward_hook(keep)
+    try:
+        ask(model, batch)
+    except _Reached:
+        pass
+    finally:
+        hook.remove()
+    return seen[0]

@@ -1,4 +1,4 @@
-"""Models of transformers from the hub or a folder: how they load, and which files these are."""
+"""Where a model of transformers begins: files of the hub or a folder, or a model in memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import os
 from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.files import state_of
-from memowidgets.models.heads import CLASSES, head_names, note_drawn
+from memowidgets.models.heads import CLASSES, check_config, draw_again, head_names, note_drawn
 from memowidgets.network import check_revision, failure, hub_errors
-from memowidgets.stamps import digest, is_settled
+from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torch import nn
+    from torch import Tensor, nn
 
 
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
@@ -37,9 +37,6 @@ _RECIPE = (  # other files that determine a model's answers
 )
 
 _known: dict[Path, tuple[tuple[int, ...], str]] = {}
-DTYPES = ("auto", "float32", "bfloat16")
-_BYTES = {"float32": 4, "bfloat16": 2}
-_GB = 1e9
 
 
 def cache_folder() -> Path:
@@ -57,20 +54,21 @@ def folder_origin(folder: Path) -> dict[str, str]:
     OSError
         If a file cannot be read.
     """
-    return {"weights": _files_digest(folder, _WEIGHTS), "recipe": _files_digest(folder, _RECIPE)}
+    found = {}
+    for name, patterns in (("weights", _WEIGHTS), ("recipe", _RECIPE)):
+        files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
+        found[name] = digest([(file.name, file_digest(file)) for file in files])
+    return found
 
 
 def file_digest(file: Path) -> str:
     """Return a file's SHA-256, remembered as long as its size, times and inode stay the same."""
     path = file.resolve()
-    state, known = state_of(path.stat()), _known.get(path)
-    if known is not None and known[0] == state:
-        return known[1]
-    with path.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if is_settled(path.stat()) and state_of(path.stat()) == state:
-        _known[path] = state, found
-    return found
+    state = state_of(path.stat())
+    if _known.get(path, ((), ""))[0] != state:
+        with path.open("rb") as opened:
+            _known[path] = state, hashlib.file_digest(opened, "sha256").hexdigest()
+    return _known[path][1]
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
@@ -80,11 +78,6 @@ def tokenizer_digest(tokenizer: Any) -> str:
         return digest([type(tokenizer).__name__, sorted(tokenizer.get_vocab().items())])
     rules = json.loads(backend.to_str())
     return digest({**rules, "padding": None, "truncation": None})
-
-
-def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
-    files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
-    return digest([(file.name, file_digest(file)) for file in files])
 
 
 def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
@@ -100,53 +93,46 @@ def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
 class Pretrained:
     """Loader of the weights behind a name, which loads them anew into main memory on each call.
 
+    On the hub they are of one commit: a repository that changes meanwhile cannot mix its states.
+
     Parameters
     ----------
-    name : str
-        Name on the hub, or path of a folder.
+    name_or_path : str or path-like
+        Name on the hub, or a folder.
+    revision : str or None
+        Branch, tag or commit on the hub. None is the newest.
     kind : str
         Class of transformers that loads the model, of `CLASSES`.
-    commit : str, optional
-        Commit of the hub's repository that everything is loaded from.
     dtype : str
-        One of `DTYPES`. ``"auto"`` is the type in the files.
+        Type of the weights in main memory, ``"float32"`` or ``"auto"``, the type in the files.
+
+    Raises
+    ------
+    ValueError
+        If there is no such revision, or a folder is given one.
     """
 
     def __init__(
-        self, name: str, kind: str, commit: str | None = None, dtype: str = "float32"
-    ) -> None:
-        self.name, self.kind, self.commit, self.dtype = name, kind, commit, dtype
-        self._origin: dict[str, str] | None = None
-
-    @classmethod
-    def at(
-        cls,
+        self,
         name_or_path: str | os.PathLike[str],
         revision: str | None,
         kind: str,
         dtype: str = "float32",
-    ) -> Self:
-        """Return the loader of a revision; on the hub, of the commit that it is at.
-
-        Whatever is loaded after it is loaded from this commit, so that a repository that changes
-        meanwhile cannot mix its states.
-
-        Raises
-        ------
-        ValueError
-            If there is no such revision, or a folder is given one.
-        """
+    ) -> None:
         from huggingface_hub import hf_hub_download
 
-        name = str(name_or_path)
+        self.name = name = str(name_or_path)
+        self.kind, self.dtype = kind, dtype
+        self.commit: str | None = None
+        self._origin: dict[str, str] | None = None
         check_revision(revision)
-        if Path(name).is_dir():
-            if revision is not None:
-                raise ValueError(f"{name} is a folder, which has no revisions; leave revision out")
-            return cls(name, kind, None, dtype)
-
-        at = _explained(name, kind, lambda: hf_hub_download(name, "config.json", revision=revision))
-        return cls(name, kind, Path(at).parent.name, dtype)
+        if not Path(name).is_dir():
+            file = _explained(
+                name, kind, lambda: hf_hub_download(name, "config.json", revision=revision)
+            )
+            self.commit = Path(file).parent.name
+        elif revision is not None:
+            raise ValueError(f"{name} is a folder, which has no revisions; leave revision out")
 
     @property
     def identity(self) -> dict[str, str]:
@@ -167,22 +153,17 @@ class Pretrained:
         if getattr(config, "quantization_config", None):
             raise ValueError(
                 f"the weights of {self.name} are quantised, and an audit needs them in full; "
-                'choose the model that they were made from, with dtype="bfloat16" if memory is '
-                "short"
+                "choose the model that they were made from"
             )
+        if self.kind.endswith("Classification"):
+            check_config(config, self.name, self.kind)
         return config
 
-    def tokenizer(self) -> Any:
-        """Return the tokenizer of the model."""
-        from transformers import AutoTokenizer
+    def reader(self, kind: str) -> Any:
+        """Return the tokenizer or image processor that a class of transformers loads."""
+        import transformers
 
-        return self._loaded(AutoTokenizer.from_pretrained)
-
-    def processor(self) -> Any:
-        """Return the image processor of the model."""
-        from transformers import AutoImageProcessor
-
-        return self._loaded(AutoImageProcessor.from_pretrained)
+        return self._loaded(getattr(transformers, kind).from_pretrained)
 
     def origin(self) -> dict[str, str]:
         """Return digests of the folder's weights and other files, or the hub's commit.
@@ -227,12 +208,9 @@ class Pretrained:
         ValueError
             If the files lack other weights, which would be random.
         """
-        import torch
         import transformers
 
         options = {"use_safetensors": True, "dtype": self.dtype, **self._options()}
-        with torch.device("meta"):
-            self._check_memory(random_weights(self.config(), self.kind, **changes))
         kind = getattr(transformers, self.kind)
         with _quiet():
             model, found = kind.from_pretrained(
@@ -253,22 +231,6 @@ class Pretrained:
             )
         note_drawn(model, [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
         return model
-
-    def _check_memory(self, skeleton: Any) -> None:
-        """Raise if the weights of a skeleton do not fit in main memory, before it is full."""
-        import psutil
-
-        dtype = skeleton.config.get_text_config().dtype
-        stored = "float32" if dtype is None else str(dtype).removeprefix("torch.")
-        kept_as = self.dtype if self.dtype != "auto" else stored
-        n_parameters = sum(parameter.numel() for parameter in skeleton.parameters())
-        needed, free = n_parameters * _BYTES.get(kept_as, 2), psutil.virtual_memory().available
-        if needed > free:
-            raise MemoryError(
-                f"{self.name} needs {needed / _GB:.1f} GB of main memory in {kept_as}, and "
-                f"{free / _GB:.1f} GB are free beside all other processes; use fewer of them, or a "
-                "smaller model" + (', or dtype="bfloat16"' if kept_as == "float32" else "")
-            )
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
         return _explained(self.name, self.kind, lambda: load(**self._options()))
@@ -322,3 +284,146 @@ def _explained(name: str, kind: str, load: Callable[[], Any]) -> Any:
             missing = f"{name} is neither a folder with a model nor available on the hub"
             raise failure(error, name, missing) from error
         raise
+
+
+class Given:
+    """Loader that returns copies of a model in memory.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model. Its values are copied to main memory, one tensor at a time.
+    lora : LoRA, optional
+        Adapters to add.
+    in_full : bool
+        Whether the values become float32.
+
+    Attributes
+    ----------
+    config : transformers.PretrainedConfig
+        Configuration of the model.
+    identity : dict of str
+        Digests of the values, and of which are not trained.
+
+    Raises
+    ------
+    ValueError
+        If weights are quantised, offloaded, or spread over devices.
+    """
+
+    def __init__(self, model: nn.Module, lora: object = None, *, in_full: bool = False) -> None:
+        import torch
+
+        _check_whole(model)
+        self.identity = _identity_of(model, lora)
+
+        def copied(tensor: Tensor) -> Tensor:
+            wanted = torch.float32 if in_full and tensor.is_floating_point() else tensor.dtype
+            return tensor.detach().to("cpu", wanted, copy=True)
+
+        # as arrays, which all processes of a machine map from one file
+        found = [copied(p).contiguous() for p in model.parameters()]
+        self._values = [(v.reshape(-1).view(torch.uint8).numpy(), v.dtype, v.shape) for v in found]
+        bare = {id(p): _parameter(p.detach().new_empty(0), p) for p in model.parameters()}
+        buffers = {id(b): copied(b) for b in model.buffers()}
+        self._model = copy.deepcopy(model, {**bare, **buffers})
+        self.config: Any = self._model.config
+
+    def __call__(self, **_changes: Any) -> nn.Module:
+        """Return a copy of the model."""
+        import torch
+
+        made = copy.deepcopy(self._model)
+        for p, (values, dtype, shape) in zip(made.parameters(), self._values, strict=True):
+            p.data = torch.from_numpy(values.copy()).view(dtype).view(shape)
+        return made
+
+    def parts(self) -> Iterator[nn.Module]:
+        """Return the parts of the model."""
+        return self._model.modules()
+
+
+class Base:
+    """A model before any training, whose frozen weights all of its copies share.
+
+    Only the weights are shared. A copy has its own head, buffers and attributes, so that training
+    one copy changes no other.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model as it was loaded.
+    trained : iterable of torch.nn.Parameter
+        Weights that are not frozen, such as those of a head.
+    place : callable
+        Function that returns the values of a frozen weight in the type and on the device of
+        training.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        trained: Iterable[nn.Parameter],
+        place: Callable[[Tensor], Tensor],
+    ) -> None:
+        from torch import nn
+
+        own = {id(p) for p in trained}
+        self._model = model
+        self._loaded = {id(p): p for p in model.parameters() if id(p) not in own}
+        self._placed = {
+            key: nn.Parameter(place(p.detach()), requires_grad=False)
+            for key, p in self._loaded.items()
+        }
+
+    def copy(self) -> nn.Module:
+        """Return a copy with the frozen weights as they were loaded.
+
+        Adapters are rounded to the type of the weight that they are added to, so they are added
+        before `fill`. A head that is not in the model's files is drawn from torch's generator.
+        """
+        made = copy.deepcopy(self._model, dict(self._loaded))
+        draw_again(made)
+        return made
+
+    def fill(self, module: nn.Module) -> None:
+        """Give a copy the frozen weights of training, also where they are tied."""
+        for part in module.modules():
+            own = part._parameters  # noqa: SLF001 - the registered ones
+            own.update({name: self._placed.get(id(p), p) for name, p in own.items()})
+
+
+def _parameter(values: Tensor, like: nn.Parameter) -> nn.Parameter:
+    from torch import nn
+
+    return nn.Parameter(values, requires_grad=like.requires_grad)
+
+
+def _check_whole(model: Any) -> None:
+    """Raise for a model whose weights are not all there, in full, on one device."""
+    places = {str(p.device) for p in model.parameters()}
+    if getattr(model, "is_quantized", False) or getattr(model.config, "quantization_config", None):
+        what, instead = "are quantised", "without quantization_config"
+    elif "meta" in places or len(places) > 1:
+        what, instead = f"are on {', '.join(sorted(places))}", "without device_map"
+    else:
+        return
+    raise ValueError(
+        f"from_model needs all weights in full on one device, but those of {type(model).__name__} "
+        f'{what}; load it {instead}, with dtype="bfloat16" if memory is short'
+    )
+
+
+def _identity_of(model: Any, lora: object) -> dict[str, str]:
+    """Return digests of a model in memory: of all its values, and of which are not trained.
+
+    With adapters, no other weight is trained, whatever requires a gradient.
+    """
+    found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
+    trained = dict(model.named_parameters(remove_duplicate=False))
+    buffers = [value for name, value in model.state_dict().items() if name not in trained]
+    for values in (*model.parameters(), *buffers):  # buffers such as running means
+        found.update(memoryview(values.detach().cpu().float().contiguous().numpy()))
+    fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
+    named = {"fixed": digest(fixed)} if fixed and lora is None else {}
+    return {"weights": found.hexdigest()[:16], **named}

@@ -10,12 +10,8 @@ import numpy as np
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, TextDataset
 from memowidgets.models.base import check_kind
-from memowidgets.models.bases import Given
 from memowidgets.models.heads import (
-    POOLINGS,
-    Reading,
     check_classifier,
-    check_config,
     head_names,
     head_of,
     own_pooling,
@@ -23,18 +19,17 @@ from memowidgets.models.heads import (
     plain,
 )
 from memowidgets.models.lora import LoRA
+from memowidgets.models.pretrained import Given
 from memowidgets.models.tokens import Tokens, check_lengths, padding_token, tokenizer_of_words
 from memowidgets.models.transformer import CLASSIFIER, TokenModel
 
 if TYPE_CHECKING:
     import os
 
-    import torch
     from torch import Tensor, nn
 
 
 _OF_ADAPTERS = {**CLASSIFIER, "lr": 1e-3}
-_SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
 _NO_LIMIT = 1_000_000  # what has no limit states a far larger number, or one below 1
 
 
@@ -44,9 +39,9 @@ class SequenceClassifier(TokenModel):
     Created by `from_pretrained`, `from_model` or `from_scratch`. It takes any model that
     transformers loads with ``AutoModelForSequenceClassification``, except for those with an encoder
     and a decoder. Layer k is ``hidden_states[k]`` at the position that the head reads: the first
-    token, the last token that is not padding, or the mean of all tokens. The logits are computed in
-    float32 in any precision. Each batch is padded to its longest text, and training batches have
-    texts of similar length.
+    token, the last token that is not padding, or else the mean of all tokens. The logits are
+    computed in float32 in any precision. Each batch is padded to its longest text, and training
+    batches have texts of similar length.
 
     Notes
     -----
@@ -68,8 +63,7 @@ class SequenceClassifier(TokenModel):
     kind: ClassVar[str] = "AutoModelForSequenceClassification"
     batches_by_length: ClassVar[bool] = True
 
-    _pooling: str | None = None
-    _truncate: bool = False
+    truncate: bool = False  # whether longer texts are cut
 
     @classmethod
     def from_pretrained(
@@ -77,10 +71,8 @@ class SequenceClassifier(TokenModel):
         name_or_path: str | os.PathLike[str],
         lora: LoRA | None = None,
         *,
-        pooling: str | None = None,
         max_length: int | None = None,
         truncate: bool = False,
-        dtype: str = "auto",
         device: str | None = None,
         cache: bool = True,
         revision: str | None = None,
@@ -97,15 +89,10 @@ class SequenceClassifier(TokenModel):
             weights in safetensors are read.
         lora : LoRA, optional
             Adapters. The head is trained and stored with them. None trains all weights.
-        pooling : {"first", "last", "mean"}, optional
-            Position of the representations. By default the one that the head reads.
         max_length : int, optional
             Largest number of tokens of a text. By default as many as the model reads.
         truncate : bool
             Whether to cut longer texts. Otherwise they are an error.
-        dtype : {"auto", "float32", "bfloat16"}
-            Type of the frozen weights; trained weights are float32. ``"auto"`` follows the
-            precision of training.
         device : str, optional
             Default device of an audit, as torch names it.
         cache : bool
@@ -129,13 +116,12 @@ class SequenceClassifier(TokenModel):
             If transformers has no classifier of this kind, the head is for several labels at once
             or for regression, or an argument is not valid.
         """
-        own: dict[str, Any] = {"max_length": max_length, "cache": cache, "dtype": dtype}
+        own: dict[str, Any] = {"max_length": max_length, "cache": cache}
         defaults = CLASSIFIER if lora is None else _OF_ADAPTERS
         model, found = cls._loaded(name_or_path, revision, defaults, lora, **own)
-        model.read_as(pooling, truncate=truncate)
-        model.device = device
+        model.truncate, model.device = truncate, device
         adapters = None if lora is None else {**vars(lora)}
-        arguments = {"lora": adapters, "pooling": pooling, "truncate": truncate, **own, **found}
+        arguments = {"lora": adapters, "truncate": truncate, **own, **found}
         model.source = {"model": "SequenceClassifier.from_pretrained", "arguments": arguments}
         return model
 
@@ -146,7 +132,6 @@ class SequenceClassifier(TokenModel):
         tokenizer: Any,
         lora: LoRA | None = None,
         *,
-        pooling: str | None = None,
         max_length: int | None = None,
         truncate: bool = False,
         cache: bool = True,
@@ -161,7 +146,7 @@ class SequenceClassifier(TokenModel):
             Tokenizer of the model.
         lora : LoRA, optional
             Adapters to add. Without them, all weights that require a gradient are trained.
-        pooling, max_length, truncate, cache
+        max_length, truncate, cache
             As in `from_pretrained`.
 
         Returns
@@ -181,44 +166,28 @@ class SequenceClassifier(TokenModel):
         made = cls(
             load, load.config, tokenizer, load.identity, defaults, lora, max_length, cache=cache
         )
-        made.read_as(pooling, truncate=truncate)
+        made.truncate = truncate
         return made
 
     @classmethod
-    def from_scratch(
-        cls,
-        data: Dataset,
-        layers: int = 2,
-        width: int = 64,
-        *,
-        max_length: int | None = None,
-        truncate: bool = False,
-    ) -> Self:
+    def from_scratch(cls, data: Dataset, layers: int = 2, width: int = 64) -> Self:
         """Create a small Llama and a word-level tokenizer from the data, without a download.
 
         Parameters
         ----------
         data : TextDataset
-            Data whose words become the vocabulary.
+            Data whose words become the vocabulary. Texts are cut to 1024 tokens, with a warning.
         layers, width : int
             Number of blocks, and size of the hidden state (a multiple of 16).
-        max_length, truncate
-            As in `from_pretrained`. The model reads 1024 tokens.
 
         Returns
         -------
         SequenceClassifier
             Model of which all weights are trained, on one CPU thread.
         """
-        tokenizer = tokenizer_of_words(_texts(data).texts)
-        own = {"max_length": max_length, "truncate": truncate}
-        model = cls._small(tokenizer, layers, width, max_length, own)
-        model.read_as(None, truncate=truncate)
+        model = cls._small(tokenizer_of_words(_texts(data).texts), layers, width, None)
+        model.truncate = True
         return model
-
-    @classmethod
-    def _check_config(cls, config: Any, name: str) -> None:
-        check_config(config, name, cls.kind)
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without texts, with too long ones, or with other classes.
@@ -258,20 +227,11 @@ class SequenceClassifier(TokenModel):
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe's own settings, which are displayed and hashed."""
-        return {**super().settings(), "pooling": self._pooling, "truncate": self._truncate}
-
-    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
-        """Return the module on a device, with the attention that is fastest there for its texts."""
-        config = cast("Any", plain(module)).config
-        reading = self._seen.modules.get(module)
-        is_short = reading is not None and 0 < reading.longest <= _SHORT
-        if device.type == "cpu" and is_short and config._attn_implementation == "sdpa":  # noqa: SLF001
-            cast("Any", plain(module)).set_attn_implementation("eager")
-        return super().placed(module, device, precision)
+        return {**super().settings(), "truncate": self.truncate}
 
     def logits(self, module: nn.Module, inputs: Any) -> Tensor:
         """Return logits of shape (batch, classes)."""
-        from memowidgets.models.patches import head_in_float32
+        from memowidgets.models.networks import head_in_float32
 
         with head_in_float32(head_of(module)):
             return cast("Tensor", self._answer(module, inputs).logits)
@@ -287,23 +247,25 @@ class SequenceClassifier(TokenModel):
         found = self._config.get_text_config().pad_token_id
         return padding_token(self._reader) if found is None else int(found)
 
-    def read_as(self, pooling: str | None, *, truncate: bool) -> None:
-        """Set where representations are read, and whether long texts are cut."""
-        if pooling is not None and pooling not in POOLINGS:
-            raise ValueError(f"unknown pooling {pooling!r}; valid: {', '.join(POOLINGS)}, or None")
-        if self._max_length is not None and self._max_length < 1:
-            raise ValueError(f"max_length must be at least 1, not {self._max_length}")
-        self._pooling, self._truncate = pooling, truncate
-
     def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
-        return self._reading(module).pooled
+        import torch
 
-    def _reading(self, module: nn.Module) -> Reading:
-        """Return how a module is read, also of one that was not built here."""
-        if module not in self._seen.modules:
-            pooling = self._pooling or own_pooling(module)
-            self._seen.modules[module] = Reading(pooling, self._padding)
-        return cast("Reading", self._seen.modules[module])
+        if "pooling" not in self._seen.whole:  # the module was not built here
+            self._seen.whole["pooling"] = own_pooling(module)
+        pooling = self._seen.whole["pooling"]
+
+        def read(hidden: Tensor, batch: dict[str, Any]) -> Tensor:
+            if pooling == "first":
+                return hidden[:, 0].float()
+            if pooling == "last":
+                ids = batch["input_ids"]
+                places = torch.arange(ids.shape[1], device=ids.device)
+                last = ((ids != self._padding) * places).argmax(dim=1)
+                return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
+            mask = batch["attention_mask"][:, :, None].float()
+            return (hidden.float() * mask).sum(dim=1) / mask.sum(dim=1)
+
+        return read
 
     def _tokens(self, data: Dataset) -> Tokens:
         return self._tokens_and_cut(_texts(data))[0]
@@ -315,7 +277,7 @@ class SequenceClassifier(TokenModel):
         known = [limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT]
         longest = min(known, default=None)
         encoded, n_cut = self._encode(data), 0
-        if self._truncate and longest is not None:
+        if self.truncate and longest is not None:
             n_cut = sum(len(tokens) > longest for tokens in encoded)
         if n_cut:
             encoded = self._encode(data, truncation=True, max_length=longest)
@@ -338,14 +300,8 @@ class SequenceClassifier(TokenModel):
     def _look_at(self, model: nn.Module) -> None:
         """Find out which position the head reads, too."""
         if "pooling" not in self._seen.whole:
-            self._seen.whole["pooling"] = self._pooling or own_pooling(model)
+            self._seen.whole["pooling"] = own_pooling(model)
         super()._look_at(model)
-
-    def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
-        module = self._with_adapters(model)
-        longest = int(self.lengths(data).max())
-        self._seen.modules[module] = Reading(self._seen.whole["pooling"], self._padding, longest)
-        return module
 
     def _head(self, model: nn.Module) -> list[nn.Parameter]:
         return list(head_of(model).parameters())

@@ -53,10 +53,6 @@ class TorchClassifier(ImageModel):
         Number of rows and columns to which an activation is average-pooled to become a
         representation. ``"auto"`` pools to 4×4 if it has more than 8192 values, and None never
         pools. Tokens, (batch, tokens, width), are averaged in the same cases.
-    channels_last : bool
-        Whether images and weights use the channels-last memory layout. It is faster for most
-        convolutional networks, but a module that calls ``view`` on an activation may fail with it.
-        Tables ignore it.
 
     Raises
     ------
@@ -124,7 +120,6 @@ class TorchClassifier(ImageModel):
         version: str | None = None,
         layers: Sequence[str] | None = None,
         pool: str | int | None = "auto",
-        channels_last: bool = False,
     ) -> None:
         if is_module(make_module) or not callable(make_module):
             raise TypeError(
@@ -134,18 +129,14 @@ class TorchClassifier(ImageModel):
         check_version(version)
         self.make_module, self.version = make_module, version
         self.layers = None if layers is None else tuple(several("layers", layers))
-        self.pool, self.channels_last = pooling(pool), channels_last
+        self.pool = pooling(pool)
 
     def __repr__(self) -> str:
         return f"TorchClassifier({_name_of(self.make_module)})"
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe's own settings, which are displayed and hashed."""
-        return {
-            "layers": None if self.layers is None else list(self.layers),
-            "pool": self.pool,
-            "channels_last": self.channels_last,
-        }
+        return {"layers": None if self.layers is None else list(self.layers), "pool": self.pool}
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset that has neither images nor rows of a table."""
@@ -179,23 +170,11 @@ class TorchClassifier(ImageModel):
         return module
 
     def skeleton(self, data: Dataset) -> nn.Module:
-        """Return the module's names and shapes; with weights if it cannot be created without.
-
-        No sample runs through it: that takes a second where there are no weights, because torch
-        then imports its compiler.
-        """
+        """Return the module, whose weights are drawn aside: random states stay as they are."""
         import torch
-        from torch.nn.parameter import is_lazy
 
-        try:
-            with torch.device("meta"):
-                module = self._new(data)
-        except (RuntimeError, NotImplementedError, ValueError):  # its code uses values
-            module = None
-        if module is None or any(map(is_lazy, (*module.parameters(), *module.buffers()))):
-            with torch.random.fork_rng(devices=[]):
-                return self.build(data)
-        return module
+        with torch.random.fork_rng(devices=[]):
+            return self.build(data)
 
     def _new(self, data: Dataset) -> nn.Module:
         """Return what the user's function makes, if it is a module with weights of its own."""

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import as_code
+from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
-from memowidgets.files import make_private, one_at_a_time
 from memowidgets.models.base import Bases, Model, has_users_class, modes_kept
-from memowidgets.models.bases import Base, Given
+from memowidgets.models.device import resolve_precision
 from memowidgets.models.heads import CLASSES
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.pretrained import (
-    DTYPES,
+    Base,
+    Given,
     Pretrained,
-    cache_folder,
     random_weights,
     tokenizer_digest,
 )
@@ -37,8 +34,7 @@ if TYPE_CHECKING:
     from peft import PeftModel
     from torch import Tensor, nn
 
-    from memowidgets.models.patches import Skipped
-    from memowidgets.models.prefix import Prefix
+    from memowidgets.models.prefix import Prefix, Skipped
 
 
 FINE_TUNED = {
@@ -79,8 +75,7 @@ class _Seen:
 class TransformerModel(Model):
     """Model of transformers. A subclass reads a kind of data, and says what its answer is."""
 
-    kind: ClassVar[str]
-    """Class of transformers that loads such models."""
+    kind: ClassVar[str]  # the class of transformers that loads such models
 
     version: str | None = "1"
     forward_batch: int = 32
@@ -201,8 +196,7 @@ class TransformerModel(Model):
 class TokenModel(TransformerModel):
     """Model of transformers that reads token ids, with or without LoRA."""
 
-    ends_together: ClassVar[bool] = False
-    """Whether the texts of a batch are padded on the left."""
+    ends_together: ClassVar[bool] = False  # whether the texts of a batch are padded on the left
 
     def __init__(
         self,
@@ -215,11 +209,15 @@ class TokenModel(TransformerModel):
         max_length: int | None = None,
         *,
         cache: bool = False,
-        dtype: str = "auto",
     ) -> None:
-        check_dtype(dtype, lora)
+        if lora is not None and not isinstance(lora, LoRA):
+            raise TypeError(
+                "lora must be a memowidgets.models.LoRA, such as LoRA(layers='top:4'), or None, "
+                f"not {as_code(lora)}"
+            )
         super().__init__(load, config, tokenizer, identity, defaults)
-        self._lora, self._max_length, self._dtype = lora, max_length, dtype
+        self._lora = lora
+        self._max_length = None if max_length is None else whole_number("max_length", max_length, 1)
         n_blocks = getattr(config.get_text_config(), "num_hidden_layers", 0)
         self._first = lora.first_trained(n_blocks) if lora is not None and cache else 0
 
@@ -233,31 +231,15 @@ class TokenModel(TransformerModel):
         max_length: int | None,
         *,
         cache: bool,
-        dtype: str,
     ) -> tuple[Self, dict[str, str]]:
         """Return a model from the hub or a folder, and the arguments that load its files again."""
-        check_dtype(dtype, lora)
-        load = Pretrained.at(
-            name_or_path, revision, cls.kind, dtype if lora is not None else "float32"
-        )
-        config = load.config()
-        cls._check_config(config, load.name)
-        given = load, config, load.tokenizer(), load.identity, defaults, lora, max_length
-        return cls(*given, cache=cache, dtype=dtype), load.arguments
+        load = Pretrained(name_or_path, revision, cls.kind, "float32" if lora is None else "auto")
+        config, reader = load.config(), load.reader("AutoTokenizer")
+        given = load, config, reader, load.identity, defaults, lora, max_length
+        return cls(*given, cache=cache), load.arguments
 
     @classmethod
-    def _check_config(cls, config: Any, name: str) -> None:
-        """Raise for a configuration that the class cannot read; the name is for messages."""
-
-    @classmethod
-    def _small(
-        cls,
-        tokenizer: Any,
-        layers: int,
-        width: int,
-        max_length: int | None,
-        arguments: Mapping[str, Any] | None = None,
-    ) -> Self:
+    def _small(cls, tokenizer: Any, layers: int, width: int, max_length: int | None) -> Self:
         """Return a Llama with random weights, whose heads have 16 values.
 
         Raises
@@ -290,8 +272,7 @@ class TokenModel(TransformerModel):
         load = partial(random_weights, config, cls.kind)
         model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=max_length)
         model.cpu_threads = 1
-        made_by = f"{CLASSES[cls.kind]}.from_scratch"
-        model.source = {"model": made_by, "arguments": {**size, **(arguments or {})}}
+        model.source = {"model": f"{CLASSES[cls.kind]}.from_scratch", "arguments": size}
         return model
 
     def __repr__(self) -> str:
@@ -301,8 +282,7 @@ class TokenModel(TransformerModel):
     def settings(self) -> dict[str, Any]:
         """Return the recipe's own settings, which are displayed and hashed."""
         lora = None if self._lora is None else {**vars(self._lora)}
-        dtype = {} if self._dtype == "auto" else {"dtype": self._dtype}
-        return {**self._identity, "lora": lora, "max_length": self._max_length, **dtype}
+        return {**self._identity, "lora": lora, "max_length": self._max_length}
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights."""
@@ -313,7 +293,7 @@ class TokenModel(TransformerModel):
 
     def build(self, data: Dataset) -> nn.Module:
         """Return the model with its head and adapters, initialised from torch's generator."""
-        return self._completed(self._start(data), data)
+        return self._completed(self._start(data))
 
     def begin(
         self, data: Dataset, device: torch.device, precision: str, bases: Bases | None = None
@@ -323,15 +303,15 @@ class TokenModel(TransformerModel):
 
         if bases is None or self._lora is None:
             return super().begin(data, device, precision, bases)
-        frozen = self._frozen_type(device, precision)
+        frozen = _frozen_type(device, precision)
 
         def load() -> Base:
-            with torch.random.fork_rng(devices=[]), one_at_a_time(_folder_of_the_machine()):
+            with torch.random.fork_rng(devices=[]):
                 model = self._start(data)
                 return Base(model, self._head(model), lambda values: values.to(device, frozen))
 
         base: Base = bases.of((device, frozen), load)
-        module = self._completed(base.copy(), data)
+        module = self._completed(base.copy())
         base.fill(module)
         return self.placed(module, device, precision)
 
@@ -339,29 +319,16 @@ class TokenModel(TransformerModel):
         """Return the module on a device, with frozen weights in the type that is fastest there."""
         import torch
 
-        from memowidgets.models.device import resolve_precision
-
-        frozen = self._frozen_type(device, precision)
+        frozen = _frozen_type(device, precision)
         for parameter in module.parameters():
             wanted = torch.float32 if parameter.requires_grad else frozen
             parameter.data = parameter.data.to(wanted)
-        rounded = resolve_precision(device, precision) == "bfloat16"
-        if rounded and self._lora is not None and not self._lora.dropout:
+        if frozen == torch.bfloat16 and self._lora is not None and not self._lora.dropout:
             # Autocast rounds what adapters get. Without this, peft first copies it to float32.
             for part in module.modules():
                 if hasattr(part, "cast_input_dtype_enabled"):
                     vars(part)["cast_input_dtype_enabled"] = False
         return module.to(device)
-
-    def _frozen_type(self, device: torch.device, precision: str) -> torch.dtype:
-        """Return the type of frozen weights on a device."""
-        import torch
-
-        from memowidgets.models.device import resolve_precision
-
-        wanted = precision if self._dtype == "auto" else self._dtype
-        rounded = resolve_precision(device, wanted) == "bfloat16"
-        return torch.bfloat16 if rounded else torch.float32
 
     def feeder(
         self, data: Dataset, device: torch.device, precision: str = "auto"
@@ -439,18 +406,20 @@ class TokenModel(TransformerModel):
         """Return the weights that are trained beside adapters."""
         return []
 
-    def _completed(self, model: nn.Module, data: Dataset) -> nn.Module:
-        """Return what `_start` returned with its adapters, initialised from torch's generator."""
-        raise NotImplementedError
-
     def _start(self, data: Dataset) -> nn.Module:
         """Return the model before any training, without the blocks whose output is kept."""
-        from memowidgets.models.patches import values_beside, without_prefix
+        import torch
 
         model = self._fresh(data)
         self._look_at(model)
         if self._first:
-            without_prefix(model, self._first, values_beside(model, self._first, self._ask))
+            from memowidgets.models.prefix import run_up_to, without_prefix
+
+            one = torch.ones(1, 1, dtype=torch.int64, device=next(model.parameters()).device)
+            batch = {"input_ids": one, "attention_mask": one, "position_ids": one - 1}
+            with modes_kept(model), torch.no_grad():
+                _, n_more = run_up_to(model.eval(), self._first, batch, self._ask)
+            without_prefix(model, self._first, n_more)
         return model
 
     def _look_at(self, model: nn.Module) -> None:
@@ -497,8 +466,11 @@ class TokenModel(TransformerModel):
                 "the longest text of its batch; choose a model that reads no padding"
             )
 
-    def _with_adapters(self, model: nn.Module) -> nn.Module:
-        """Return the model with its adapters, and with a note of where the kept output enters."""
+    def _completed(self, model: nn.Module) -> nn.Module:
+        """Return what `_start` returned with its adapters, initialised from torch's generator.
+
+        It has a note of where the kept output enters.
+        """
         entry = blocks_of(model)[1][self._first - 1] if self._first else None
         adapted = self._adapted(model)
         adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
@@ -514,17 +486,11 @@ class TokenModel(TransformerModel):
     def _prefix(
         self, data: Dataset, tokens: Tokens, device: torch.device, precision: str
     ) -> Prefix:
-        from memowidgets.models.device import resolve_precision
         from memowidgets.models.prefix import Prefix
 
         used = resolve_precision(device, precision)
-        content = [
-            self.settings(),
-            self._origin(),
-            self._first,
-            used,
-            *(ids.tolist() for ids in tokens.ids),
-        ]
+        texts = [ids.tolist() for ids in tokens.ids]
+        content = [self.settings(), self._origin(), self._first, used, *texts]
         key = digest_of(json.dumps(content, default=str))
         prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
         with self.autocast(device, used):
@@ -542,25 +508,8 @@ class TokenModel(TransformerModel):
         return self.placed(model, device, precision)
 
 
-def _folder_of_the_machine() -> Path:
-    """Return the folder whose lock the user's processes on this machine share.
+def _frozen_type(device: torch.device, precision: str) -> torch.dtype:
+    """Return the type of frozen weights in training, on a device."""
+    import torch
 
-    They load one after the other, so that each finds as free only what those before it have left.
-    """
-    folder = cache_folder() / "loading" / (platform.node() or "here")
-    with suppress(OSError):  # then nobody waits
-        make_private(folder)
-    return folder
-
-
-def check_dtype(dtype: str, lora: object) -> None:
-    """Raise for adapters that are not a `LoRA`, and for a dtype of frozen weights that can't be."""
-    if lora is not None and not isinstance(lora, LoRA):
-        raise TypeError(
-            "lora must be a memowidgets.models.LoRA, such as LoRA(layers='top:4'), or None, not "
-            f"{as_code(lora)}"
-        )
-    if dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
-    if lora is None and dtype == "bfloat16":
-        raise ValueError('without LoRA all weights are trained in float32; leave dtype at "auto"')
+    return torch.bfloat16 if resolve_precision(device, precision) == "bfloat16" else torch.float32

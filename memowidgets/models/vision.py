@@ -73,7 +73,7 @@ class ImageModel(Model):
 
     def logits(self, module: nn.Module, inputs: Tensor) -> Tensor:
         """Return logits of shape (batch, classes); a ``classifier`` computes them in float32."""
-        from memowidgets.models.patches import head_in_float32
+        from memowidgets.models.networks import head_in_float32
 
         with head_in_float32(getattr(module, "classifier", None)):
             return cast("Tensor", module(inputs))

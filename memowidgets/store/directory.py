@@ -1,5 +1,7 @@
 """A run directory: a manifest, notes in JSON and safetensors files, written atomically.
 
+A recording is such a run in two files: its manifest, and one with all its arrays and notes.
+
 A file is first written under a temporary name and then renamed, so it is never half-written. All
 arrays are in safetensors files, which `Tensors` maps instead of copying. A pass with all its layers
 is one such file, so it appears whole or not at all.
@@ -7,6 +9,7 @@ is one such file, so it appears whole or not at all.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -35,15 +38,15 @@ from memowidgets.store.errors import (
     BrokenError,
     ForeignError,
     LockedError,
-    OutsideError,
     StoreError,
-    explained,
+    explain_failures,
 )
 from memowidgets.store.tensors import Tensors, map_file, whole_file
 from memowidgets.visible import quoted, visible
 
 FORMAT = 3
 MANIFEST = "manifest.json"
+RECORDING = "recording.safetensors"
 _OLD_SECONDS = 3600
 
 
@@ -82,7 +85,6 @@ class RunDirectory:
         self._identity = ""
         self._state_of_manifest: tuple[int, ...] = ()
         self._known: dict[str, Tensors] = {}
-        self._unsynced: list[Path] | None = None  # files written inside of `together`
 
     # the run
 
@@ -113,7 +115,8 @@ class RunDirectory:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest."""
         whole = {**manifest, "format": FORMAT}
-        self.write_text(MANIFEST, _as_json({**whole, "check": fingerprints(whole)[1]}))
+        checked = {**whole, "check": fingerprints(whole)[1]}
+        self.write_text(MANIFEST, json.dumps(checked, indent=1))
 
     def hold(self, manifest: Mapping[str, Any]) -> None:
         """Accept only the run of this manifest from now on.
@@ -158,7 +161,7 @@ class RunDirectory:
 
         path = self._place_to_write(f".{what}.lock")
         lock = FileLock(path, timeout=0, mode=0o600)
-        with explained(path, self.path):
+        with explain_failures(path, self.path):
             make_private(path.parent)
             try:
                 lock.acquire()
@@ -221,33 +224,16 @@ class RunDirectory:
         return self._text(name)
 
     def write_text(self, name: str, content: str) -> None:
-        """Write a text file in UTF-8, atomically."""
-        self._write(name, content.encode())
+        """Write a text file in UTF-8, atomically, once what was written before is on the disk."""
+        self._write(name, content.encode(), waits=True)
 
     def forget(self, *names: str) -> None:
         """Delete the tensors of these names, or the folders of these names, if they exist."""
         for name in names:
             file = self.place(f"{name}.safetensors")
-            with explained(file, self.path):
+            with explain_failures(file, self.path):
                 file.unlink(missing_ok=True)
             shutil.rmtree(self.place(name), ignore_errors=True)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Write the files of one checkpoint, and wait for the disk once, after the last of them.
-
-        Each file still appears whole, in the order in which they are written, so a killed process
-        leaves the first ones. A power cut may cut those of the last seconds short: their headers
-        tell, and they are made again. Large passes wait for the disk themselves.
-        """
-        written = self._unsynced = []
-        try:
-            yield
-        finally:
-            self._unsynced = None
-        for last in written[-1:]:
-            with explained(last, self.path):
-                sync(last)
 
     # notes
 
@@ -272,7 +258,7 @@ class RunDirectory:
     def write_note(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file with a digest of its content and place, atomically."""
         check = digest([name, self._identity, content])
-        self.write_text(name, _as_json({**content, "check": check}))
+        self.write_text(name, json.dumps({**content, "check": check}, indent=1))
 
     # arrays
 
@@ -280,16 +266,9 @@ class RunDirectory:
         """Return whether the tensors of that name exist, are complete, and belong there.
 
         `of` is as in `read_tensors`.
-
-        Raises
-        ------
-        OutsideError
-            If a symbolic link leads outside of the run directory.
         """
         try:
             self.read_tensors(name, of)
-        except OutsideError:
-            raise
         except StoreError:
             return False
         return True
@@ -340,10 +319,12 @@ class RunDirectory:
     ) -> None:
         """Write arrays to ``<name>.safetensors``, atomically.
 
-        `of` is the digest of the weights that they were computed with, or that they are.
+        This does not wait for the disk: what a power cut cuts short is seen by its header, and made
+        again. `of` is the digest of the weights that they were computed with, or that they are.
         """
         arrays = {key: np.asarray(value) for key, value in tensors.items()}
-        self._write(f"{name}.safetensors", whole_file(arrays, self._stamped(metadata, of)))
+        content = whole_file(arrays, self._stamped(metadata, of))
+        self._write(f"{name}.safetensors", content, waits=False)
 
     @contextmanager
     def new_tensors(
@@ -359,7 +340,7 @@ class RunDirectory:
         `write_tensors`.
         """
         target = self._place_to_write(f"{name}.safetensors")
-        with explained(target, self.path):
+        with explain_failures(target, self.path):
             make_private(target.parent)
             with replaced(target) as temporary:
                 yield map_file(temporary, shapes, self._stamped(metadata, of))
@@ -401,9 +382,7 @@ class RunDirectory:
             raise StoreError(f"{self.path} is not a run directory: it has no {name}")
         try:
             return json.loads(text)
-        except RecursionError:
-            raise StoreError(f"{self.path / name} is broken: it is nested too deep") from None
-        except ValueError as error:  # not JSON, or a number with too many digits
+        except (ValueError, RecursionError) as error:  # also a number with too many digits
             raise StoreError(f"{self.path / name} is broken: {error}") from None
 
     def _place_to_write(self, name: str) -> Path:
@@ -411,20 +390,87 @@ class RunDirectory:
             raise StoreError(f"{self.path} is a recording, which cannot be written to")
         return self.place(name)
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write(self, name: str, content: bytes, *, waits: bool) -> None:
         target = self._place_to_write(name)
-        with explained(target, self.path):
+        with explain_failures(target, self.path):
             make_private(target.parent)
             with replaced(target) as temporary:
                 temporary.write_bytes(content)
-                if self._unsynced is None:
+                if waits:
                     sync(temporary)
-                else:
-                    self._unsynced.append(target)
 
 
-def _as_json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=1)
+class PackedRun(RunDirectory):
+    """A recording. Its files are read by the names that they had in the run directory.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the recording, which `pack` wrote.
+    """
+
+    _files: Mapping[str, Tensors]
+    _notes: Mapping[str, Any]
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, read_only=True)
+        self._files, self._notes = {}, {}
+
+    def hold(self, manifest: Mapping[str, Any]) -> None:
+        """Read the table of contents; raise if it is not of this run."""
+        super().hold(manifest)
+        path = self.path / RECORDING
+        try:
+            self._files, self._notes = Tensors.packed(path, fingerprints(manifest)[0])
+        except FileNotFoundError:
+            raise StoreError(f"{path} does not exist") from None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise BrokenError(f"{path} is broken ({error})", "install the package again") from None
+
+    def names(self, folder: str, suffix: str = ".safetensors") -> list[str]:
+        """Return the sorted names of a folder's files with a suffix, or of all that is in it."""
+        start = f"{folder}/"
+        everything = [*(f"{name}.safetensors" for name in self._files), *self._notes]
+        inside = [name.removeprefix(start) for name in everything if name.startswith(start)]
+        found = {name.split("/")[0] for name in inside}
+        return sorted(name.removesuffix(suffix) for name in found if name.endswith(suffix))
+
+    def has_file(self, name: str) -> bool:
+        """Return whether a file of that name (with its suffix) is in the recording."""
+        return name in self._notes or name.removesuffix(".safetensors") in self._files
+
+    def state(self, name: str, suffix: str = ".safetensors") -> tuple[int, ...]:
+        """Return numbers that change when the recording is replaced; empty without that file."""
+        return _state(self.path / RECORDING) if self.has_file(f"{name}{suffix}") else ()
+
+    def read_note(self, name: str) -> dict[str, Any]:
+        """Return the content of a JSON file, as `RunDirectory.read_note`."""
+        if name not in self._notes:
+            raise StoreError(f"{self.path} has no {name}")
+        return dict(copy.deepcopy(self._notes[name]))
+
+    def _tensors(self, name: str) -> Tensors:
+        if name not in self._files:
+            raise StoreError(f"{self.path} has no {name}")
+        return self._files[name]
+
+
+def run_at(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
+    """Return the existing run directory or recording at a path.
+
+    Raises
+    ------
+    StoreError
+        If there is neither.
+    """
+    folder = checked_path(path)
+    try:
+        is_run, is_recording = (folder / MANIFEST).is_file(), (folder / RECORDING).is_file()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+    if not is_run:
+        raise StoreError(f"{path} is not a run directory: it has no {MANIFEST}")
+    return PackedRun(folder) if is_recording else RunDirectory(folder, read_only=read_only)
 
 
 def _state(path: Path) -> tuple[int, ...]:
@@ -452,8 +498,8 @@ def _inside(run: Path, name: str) -> Path:
     if any(map(os.path.islink, on_the_way)) and not Path(os.path.realpath(found)).is_relative_to(
         os.path.realpath(run)
     ):
-        raise OutsideError(
-            f"{found} leads outside of the run through a symbolic link; remove the link"
+        raise ForeignError(
+            f"{found} leads outside of the run through a symbolic link", "remove the link"
         )
     return found
 

@@ -38,10 +38,6 @@ class LockedError(StoreError):
     """Another process holds the lock."""
 
 
-class OutsideError(StoreError):
-    """A symbolic link leads outside of the run directory."""
-
-
 class _UnusableError(StoreError):
     """A file cannot be used; the message has the fault and the remedy."""
 
@@ -117,7 +113,7 @@ def without_advice(error: Exception) -> str:
 
 
 @contextmanager
-def explained(path: Path, run: Path) -> Iterator[None]:
+def explain_failures(path: Path, run: Path) -> Iterator[None]:
     """Turn the system's error about writing a file of a run into a `StoreError`."""
     try:
         yield

@@ -183,36 +183,6 @@ def join_planes(parts: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(np.moveaxis(parts, 0, -1)).view(dtype)[..., 0]
 
 
-def put_rows(
-    array: NDArray[Any], rows: NDArray[np.int64] | slice, values: NDArray[np.float32]
-) -> None:
-    """Copy values into rows of an array, which may be one of `RunDirectory.new_tensors`.
-
-    A slice has a start and an end, and no step. Neighbouring rows of a file are written, which is
-    faster than copying them through the mapping: that stops at each page for the file system.
-    """
-    place = _neighbours(rows)
-    if place is None or os.name != "posix" or not isinstance(array, np.memmap):
-        array[rows if place is None else place] = values
-        return
-    content = np.ascontiguousarray(values, dtype=array.dtype)
-    fits = content.shape == (place.stop - place.start, *array.shape[1:])
-    if not (fits and 0 <= place.start <= place.stop <= len(array)):
-        raise ValueError(f"values of shape {values.shape} do not fit into {array.shape}")
-    with Path(str(array.filename)).open("r+b") as file:
-        file.seek(array.offset + place.start * array.strides[0])
-        file.write(content.data)
-
-
-def _neighbours(rows: NDArray[np.int64] | slice) -> slice | None:
-    """Return rows that lie beside each other as a slice; None for others."""
-    if isinstance(rows, slice):
-        return rows
-    if not len(rows) or (np.diff(rows) != 1).any():
-        return None
-    return slice(int(rows[0]), int(rows[-1]) + 1)
-
-
 def _stamp(text: str | None) -> tuple[str | None, str]:
     """Return the run and the weights in a stamp, which anyone may have written."""
     if text is None:

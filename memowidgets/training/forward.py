@@ -16,7 +16,6 @@ from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import cpu_threads, described, resolve_precision, room_for, sent
 from memowidgets.progress import Progress
-from memowidgets.store import put_rows
 from memowidgets.training.seeds import preserved, restored
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def filled_pass(
                     f"and {filled[name].shape[1]} in another, because its inputs are padded to "
                     "different lengths; choose other layers with layers=, or pad to one length"
                 )
-            put_rows(filled[name], places, values.float().cpu().numpy())
+            filled[name][places] = values.float().cpu().numpy()
     wrong = ~np.isfinite(filled["losses"])
     if wrong.any():
         raise FloatingPointError(

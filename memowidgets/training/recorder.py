@@ -410,7 +410,7 @@ class Recorder:
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
                     "that the optimizer trains"
                 )
-            with self.run.together(), shown(progress) as report:
+            with shown(progress) as report:
                 made = self.write(module, step, report, weights)
                 self._records = [*before, made]
                 end = self._plan.total or max(1, step)

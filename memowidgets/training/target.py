@@ -233,8 +233,7 @@ class TargetTraining:
                 trained = self._bring(learner, step, epoch, progress)
                 wait_for(torch_device(self._recipe.device))
                 seconds = time.monotonic() - start if trained else 0.0
-                with self._run.together():
-                    record = recorder.write(learner.module, step, Progress(), seconds=seconds)
+                record = recorder.write(learner.module, step, Progress(), seconds=seconds)
                 self._keep_state(learner, record)
                 records.append(record)
                 if stop is not None and stop.is_reached(records):

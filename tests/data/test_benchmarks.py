@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import sys
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from memowidgets.data import fetch_mcq
-from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS
+from memowidgets.data import fetch_cifar10, fetch_mcq
+from memowidgets.data.benchmarks import BENCHMARKS, CLASSES, MMLU_FIELDS
+from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
 
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
 
@@ -75,14 +79,10 @@ def test_mmlu_by_field_has_the_same_four_options_always(mmlu):
     assert data.source["arguments"]["name"] == "mmlu-field"
 
 
-def test_splits_can_be_joined(mmlu):
-    data = fetch_mcq("mmlu", split="dev+validation+auxiliary_train", source=mmlu)
-    assert data.ids.tolist()[::2] == [
-        "dev/anatomy/0",
-        "validation/anatomy/0",
-        "auxiliary_train/race/0",
-    ]
-    assert data.attributes["field"].tolist()[-1] == ""
+def test_every_split_has_its_files_and_a_subject_may_have_no_field(mmlu):
+    for split, name in (("dev", "anatomy/0"), ("validation", "anatomy/0")):
+        assert fetch_mcq("mmlu", split=split, source=mmlu).ids[0] == name
+    assert fetch_mcq("mmlu", "auxiliary_train", mmlu).attributes["field"].tolist() == ["", ""]
     with pytest.raises(ValueError, match="'race/0' is not one"):
         fetch_mcq("mmlu-field", split="auxiliary_train", source=mmlu)
 
@@ -98,7 +98,10 @@ def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
     ("line", "message"),
     [
         ("What?,a,b,c,A", "line 2: 5 cells, .* 6 columns, 'question'"),
-        ("What?,a,b,c,d,E", "line 2: the answer must be a letter from A to D, not 'E'"),
+        (
+            "What?,a,b,c,d,E",
+            "line 2: the answer 'E' is not one of the 4 options.* a letter from A to D",
+        ),
     ],
 )
 def test_a_bad_mmlu_line_is_named(tmp_path, line, message):
@@ -184,8 +187,8 @@ def test_ethics_from_the_authors_folder(tmp_path):
     assert data[0].choices == ("not wrong", "wrong")
     assert data.ids.tolist() == ["test/0", "test/1"]
     assert data.attributes["edited"].tolist() == ["False", "True"]
-    hard = fetch_mcq("ethics", split="test+test-hard", source=tmp_path)
-    assert hard.ids.tolist() == ["test/0", "test/1", "test-hard/0", "test-hard/1"]
+    hard = fetch_mcq("ethics", split="test-hard", source=tmp_path)
+    assert hard.ids.tolist() == ["test-hard/0", "test-hard/1"]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +210,7 @@ def test_a_bad_ethics_file_is_named(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"name": "mmlu2"}, ValueError, "unknown benchmark 'mmlu2'; valid: 'mmlu', 'mmlu-field'"),
+        ({"name": "mmlu2"}, ValueError, "unknown benchmark 'mmlu2'; valid: 'mmlu', .*'mmlu-field'"),
         (
             {"name": "mmlu", "split": "train"},
             ValueError,
@@ -226,10 +229,8 @@ def test_a_folder_or_file_of_something_else_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"split 'test', such as \*_test\.csv or mmlu"):
         fetch_mcq("mmlu", source=tmp_path)
     odd = write(tmp_path / "questions.txt", "?")
-    with pytest.raises(ValueError, match=r"end in \.jsonl or \.parquet, not in '\.txt'"):
+    with pytest.raises(ValueError, match=r"end in \.jsonl, \.csv, \.parquet, not in '\.txt'"):
         fetch_mcq("arc-easy", source=odd)
-    with pytest.raises(ValueError, match="is one file, so it is one split"):
-        fetch_mcq("arc-easy", split="train+test", source=odd)
 
 
 # the hub
@@ -308,7 +309,7 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
     arguments = {"name": name, "split": "test", "source": "hub", "revision": commit}
     assert data.source["arguments"] == arguments
     ((place, revision, patterns),) = asked
-    assert place == BENCHMARKS[name].repository
+    assert place == BENCHMARKS[name]["repository"]
     assert revision == ("refs/convert/parquet" if name == "ethics" else None)
     assert any(Path(TABLES[name][0]).match(pattern) for pattern in patterns)
     # a copy of the repository does as well as the hub
@@ -322,3 +323,114 @@ def test_a_missing_library_is_named(monkeypatch, tmp_path):
     path = write(tmp_path / "test-0.parquet", "PAR1")
     with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
         fetch_mcq("mmlu", source=path)
+
+
+# CIFAR-10
+
+
+def records(n=12, seed=0):
+    rng = np.random.default_rng(seed)
+    made = rng.integers(256, size=(n, 3073)).astype(np.uint8)
+    made[:, 0] = np.arange(n) % 10
+    return made
+
+
+@pytest.fixture
+def batches(tmp_path):
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    for i in range(1, 6):
+        (folder / f"data_batch_{i}.bin").write_bytes(records(seed=i).tobytes())
+    (folder / "test_batch.bin").write_bytes(records(10, seed=9).tobytes())
+    return tmp_path
+
+
+def test_planes_of_a_record_become_the_channels_of_an_image(batches):
+    data = fetch_cifar10(batches)
+    assert len(data) == 60
+    assert data.class_names == CLASSES
+    second = records(seed=2)[3]  # the fourth record of the second batch
+    image = data.images[12 + 3]
+    assert image[0, 0].tolist() == second[[1, 1025, 2049]].tolist()
+    assert image[31, 30, 1] == second[1 + 1024 + 31 * 32 + 30]
+    assert data.labels[15] == second[0]
+    assert data.ids[[0, 15]].tolist() == ["train/00000", "train/00015"]
+    assert len(fetch_cifar10(batches, "test")) == 10
+
+
+def _png(array):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    out = io.BytesIO()
+    image.fromarray(array).save(out, "PNG")
+    return out.getvalue()
+
+
+def _tree(zipped, top="", side=32):
+    rng = np.random.default_rng(1)
+    made = {}
+    for name in ("truck", "cat", "airplane"):
+        for i in range(2):
+            array = rng.integers(256, size=(side, side, 3)).astype(np.uint8)
+            made[f"{top}train/{name}/{i:04d}.png"] = array
+    with zipfile.ZipFile(zipped, "w") as out:
+        for path, array in made.items():
+            out.writestr(path, _png(array))
+    return made
+
+
+@pytest.mark.parametrize("top", ["", "cifar/"])
+def test_a_tree_in_a_zip_has_the_same_classes_and_its_own_ids(tmp_path, top):
+    made = _tree(tmp_path / "tree.zip", top)
+    data = fetch_cifar10(tmp_path / "tree.zip")
+    assert data.class_names == CLASSES
+    for image, name, label in zip(data.images, data.ids, data.labels, strict=True):
+        np.testing.assert_array_equal(image, made[top + name])
+        assert CLASSES[label] == name.split("/")[1]
+
+
+def test_other_pictures_are_no_cifar(tmp_path):
+    _tree(tmp_path / "tree.zip", side=16)
+    with pytest.raises(ValueError, match="16×16, not 32×32"):
+        fetch_cifar10(tmp_path / "tree.zip")
+    with zipfile.ZipFile(tmp_path / "tree.zip", "a") as out:
+        out.writestr("train/wolf/1.png", _png(np.zeros((16, 16, 3), np.uint8)))
+    with pytest.raises(ValueError, match="a class folder 'wolf'"):
+        fetch_cifar10(tmp_path / "tree.zip")
+
+
+SMALL = b"".join(bytes([label]) + bytes(3072) for label in (3, 5, 3, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "split", "error", "facts"),
+    [
+        ("data_batch_1.bin", SMALL, "validation", ValueError, r"'train', 'test'"),
+        ("data_batch_1.bin", SMALL[:-1], "train", ValueError, r"data_batch_1\.bin .*12291 bytes"),
+        ("data_batch_1.bin", b"", "train", ValueError, "its 0 bytes"),
+        ("data_batch_1.bin", SMALL + b"M" + SMALL[1:3073], "train", ValueError, "record 4.* 77"),
+        ("data_batch_1", b"\x80\x02}q\x00.", "train", ValueError, "pickle.*could run any code"),
+        ("readme.txt", b"", "train", FileNotFoundError, "neither train/<class>.*data_batch_1"),
+    ],
+)
+def test_bad_sources_are_named(tmp_path, name, content, split, error, facts):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=facts):
+        fetch_cifar10(tmp_path, split)
+    with pytest.raises(FileNotFoundError, match="is not a folder or a zip"):
+        fetch_cifar10(tmp_path / "nowhere")
+
+
+def test_planted_canaries_are_in_half_of_the_models_and_never_in_what_all_train_on(batches):
+    data = fetch_cifar10(batches)
+    for seed in range(25):
+        planted = data.with_canaries(12, kind="ood" if seed < 3 else "mislabelled", seed=seed)
+        design = draw_design(planted, "half", 1 / 9, seed)
+        audited = audited_samples(planted, design, None)
+        shadows = ShadowDesign("canaries", audited)
+        masks = np.array([shadows.members(design, seed, i) for i in range(4)])
+        canary = planted.canaries[design.pool]
+        np.testing.assert_array_equal(masks[:, canary].sum(axis=0), 2)
+        always = masks.all(axis=0)
+        assert not (always & canary).any()
+        clean = np.setdiff1d(design.members, audited)
+        np.testing.assert_array_equal(design.pool[always], clean)

@@ -112,14 +112,8 @@ def test_what_is_neither_is_refused(given, facts):
         texts().take(given)
     with pytest.raises(TypeError, match="take"):
         texts()[:3]
-
-
-def test_a_position_gives_one_sample(data):
-    assert repr(data[-1]) == repr(data[11]) == repr(data[np.int64(11)])
-    assert len(list(data)) == N
-    for outside in (12, -13):
-        with pytest.raises(IndexError, match=f"{outside}: the data have 12"):
-            data[outside]
+    with pytest.raises(IndexError, match="-13: the data have 12"):
+        texts()[-13]
 
 
 # Labels
@@ -142,11 +136,9 @@ REFUSED = {  # labels, class names, and facts of the message
     "NaN": ([0, np.nan, 1], None, r"1 of 3 .*missing.* row 1"),
     "mixed": (["x", "y", 1.5], None, "row 2"),
     "one class": (["x", "x", "x"], None, "3 samples .*'x'.*two classes"),
-    "negative": ([0, 1, -1], None, "row 2 is -1"),
     "no class": ([0, 1, 2], ["a", "b"], "0 and 1; row 2 is 2"),
     "no name": (["x", "y", "z"], ["x", "y"], "row 2 is 'z'.* 2 "),
     "not whole": ([0.5, 1, 0], None, "integers"),
-    "too large": ([0, 1, 10**9], None, "row 2 is 1000000000"),
     "names twice": ([0, 1, 0], ["a", "a"], "'a'.*more than once"),
     "half a character": (["x\ud800", "y", "z"], None, "D800"),
     "a text": (["x" * 60, "y", "z"], ["y", "z"], "a text of 60 characters"),
@@ -288,7 +280,6 @@ def _questions(folder):
         path,
         columns={"question": "stem"},
         template=["{question} {options}:", "{options} {question} {k}:"],
-        prompt_seed=4,
     )
 
 
@@ -376,7 +367,7 @@ def hostile_questions():
         for i, text in enumerate(HOSTILE)
     ]
     templates = ["{question} {options} {ward}:", "{question}\n{options}:"]
-    how = {"prompt_seed": 3, "answers": "index", "equal_options": "keep"}
+    how = {"answers": "index", "equal_options": "keep"}
     return mw.data.MCQDataset.from_records(rows, templates, **how)
 
 
@@ -419,7 +410,7 @@ def test_a_frame_gives_the_same_samples_to_the_constructors():
         table = mw.data.TableDataset.from_frame(hostile_table().to_frame(), "label_", ids="id_")
     assert table.content_hashes() == hostile_table().content_hashes()
     data = hostile_questions()
-    how = {"prompt_seed": 3, "answers": "index", "equal_options": "keep"}
+    how = {"answers": "index", "equal_options": "keep"}
     same_samples(mw.data.MCQDataset.from_records(data.to_frame(), data.templates, **how), data)
     frame = images().to_frame()
     same_samples(

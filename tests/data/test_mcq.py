@@ -72,6 +72,7 @@ def test_an_answer_that_means_two_options_is_refused_until_its_kind_is_said():
         ({"question": " \n"}, "the question is empty"),
         ({"question": "half \ud800"}, "half a character"),
         ({"choices": None}, "the choices are missing"),
+        ({"choices": [{"text": "x"}, {"text": "y"}]}, "'1' is not exactly one of"),
         ({"choices": "red"}, "choices must be a list"),
         ({"choices": list("abcdefghijk")}, "2 to 10 options, not 11"),
         ({"choices": ["red", float("nan")]}, "option B is missing"),
@@ -110,16 +111,6 @@ def test_equal_options_are_kept_on_request():
         MCQDataset.from_records(records, equal_options="keep")
 
 
-def test_hostile_text_is_kept_as_it_is():
-    nasty = "<script>alert(1)</script>{question}{0.__class__}\x00\u2028 ${x} %s"
-    data = MCQDataset.from_records(
-        [row(0, question=nasty, choices=["<img onerror=x>", "{a}"]), row(1)]
-    )
-    assert data[0].question == nasty
-    assert nasty in data[0].prompt
-    assert "B. {a}" in data[0].prompt
-
-
 # prompts
 
 
@@ -130,30 +121,24 @@ def test_each_sample_has_one_of_our_templates_whatever_it_is_taken_with():
     assert subset[0].prompt == data[40].prompt
     openings = {prompt.replace(f"Colour {i}?", "…") for i, prompt in enumerate(data.prompts())}
     assert len(openings) == len(TEMPLATES)
-    other = MCQDataset.from_records(rows(60), prompt_seed=1)
-    assert other.prompts() != data.prompts()
-    assert other.prompt_recipe == {"templates": list(TEMPLATES), "seed": 1}
-    assert data.label_texts == (" A", " B", " C")
-    assert not any(prompt[-1].isspace() for prompt in data.prompts())
+    assert data.prompt_recipe == {"templates": list(TEMPLATES), "seed": 0}
+    assert data.replies(0) == (" A", " B", " C")
 
 
 def test_a_template_of_the_users_own_is_used_to_the_letter():
     template = "{{{subject}}} {question} ({a}/{b})\n{options}\n("
     data = MCQDataset.from_records(rows(2, subject="art"), template=template)
     assert data[0].prompt == "{art} Colour 0? (red/green)\nA. red\nB. green\nC. blue\n("
-    assert data.label_texts == ("A", "B", "C")
+    assert data.replies(0) == ("A", "B", "C")
 
 
 @pytest.mark.parametrize(
     ("template", "message"),
     [
         ("{options}", r"lacks \{question\}"),
-        (
-            "{question} {ward}",
-            r"asks for \{ward\}.*\{question\}, \{options\}, \{a\}, \{b\}, \{note\}",
-        ),
+        ("{question} {ward}", r"asks for \{ward\}.*\{question\}, \{options\}, \{a\}, \{b\}$"),
         ("{question} {c}", r"asks for \{c\}"),
-        ("{question} {note}", "the question '1' has none"),
+        ("{question} {note}", r"asks for \{note\}, which not every question has"),
         ("{question} {", "not a format string"),
         ("{question.__class__}", "only plain names"),
         ("{question:>9999999999}", "only plain names"),
@@ -207,21 +192,6 @@ def test_answers_that_are_counted_from_1_are_said(turn):
 # duplicates, subsets, relabelling, canaries
 
 
-def test_duplicates_are_told():
-    records = [row(0), row(1), row(0), row(0, answer=1), row(2), row(1), row(0, choices=["a", "b"])]
-    data = MCQDataset.from_records(records)
-    assert repr(data) == "MCQDataset(7 questions, 2 to 3 options, 3 duplicates)"
-    hashes = data.content_hashes()
-    assert hashes[0] == hashes[2] == hashes[3] != hashes[6]
-
-
-def test_hashes_tell_where_one_text_ends_and_the_next_begins():
-    data = MCQDataset.from_records(
-        [row(0, choices=["a", "b", "c"]), row(0, choices=['a", "b', "c"], answer=1)]
-    )
-    assert len(set(data.content_hashes())) == 2
-
-
 def test_relabel_asks_for_an_attribute():
     data = MCQDataset.from_records([row(i, field="ba"[i % 2]) for i in range(6)])
     other = data.with_canaries(2).relabel(by="field")
@@ -243,11 +213,7 @@ def test_relabel_asks_for_an_attribute():
         ("one", None, "gives 1 different options"),
         ("many", None, "gives 12 different options"),
         ("gap", None, "'gap' of the question '00' is not one"),
-        (
-            "field",
-            ["a", "c"],
-            "the question '01' is not one of the 2 options",
-        ),
+        ("field", ["a", "c"], "the question '01' is not one of the 2 options"),
         ("field", ["a", "a"], "gives 1 different options"),
     ],
 )
@@ -295,7 +261,7 @@ def test_a_chat_template_is_that_of_the_tokenizer_up_to_the_answer(first, start)
     data = MCQDataset.from_records(CHATTED, template="chat", tokenizer=Chat(whole, first))
     expected = start + "{sys}[user]\nWet {now}?\nA. water\nB. sand\n[assistant]\n"
     assert data.prompt(0) == expected
-    assert data.label_texts == ("A", "B")
+    assert data.replies(0) == ("A", "B")
     own = data.with_template("{question} {a} or {b}?", tokenizer=Chat(whole, first))
     assert own.prompt(1) == start + "{sys}[user]\nDry? water or sand?\n[assistant]\n"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from memowidgets.data import ImageDataset, MCQDataset, TableDataset, TextDataset
+from memowidgets.training.design import draw_design
 
 CSV = {
     "texts": TextDataset.from_csv,
@@ -13,7 +14,6 @@ CSV = {
     "questions": MCQDataset.from_csv,
 }
 JSONL = {"texts": TextDataset.from_jsonl, "questions": MCQDataset.from_jsonl}
-GOOD = b'{"text": "a", "label": 0, "question": "?", "choices": ["x", "y"], "answer": 0}\n'
 
 
 @pytest.fixture
@@ -45,7 +45,6 @@ def test_what_is_no_file_of_text_is_named(read, tmp_path):
             read(path)
 
 
-@pytest.mark.parametrize("read", JSONL.values(), ids=JSONL)
 @pytest.mark.parametrize(
     ("line", "facts"),
     [
@@ -54,13 +53,14 @@ def test_what_is_no_file_of_text_is_named(read, tmp_path):
         (b"[" * 100_000, "broken JSON"),
         (b'{"answer": ' + b"9" * 5000 + b"}", "broken JSON"),
         ('{"question": "caf\xe9"}'.encode("latin-1"), "byte 0xe9 at position 17.*UTF-8"),
+        (b'{"text": "b", "label": 1, "text": "c"}', "'text' is there twice"),
     ],
 )
-def test_a_bad_line_is_named(read, line, facts, tmp_path):
+def test_a_bad_line_is_named(line, facts, tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(GOOD + line + b"\n")
+    path.write_bytes(b'{"text": "a", "label": 0}\n' + line + b"\n")
     with pytest.raises(ValueError, match=rf"rows\.jsonl, line 2: .*{facts}"):
-        read(path)
+        TextDataset.from_jsonl(path)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,6 @@ def test_the_other_separator_of_a_file_is_named_and_read(written):
     assert MCQDataset.from_csv(tabs, sep="\t").choices == (("x", "y"),) * 2
     with pytest.raises(TypeError, match=r"1-character"):
         TextDataset.from_csv(path, sep=";;")
-
-
-def test_a_key_that_is_twice_in_a_line_is_refused(written):
-    path = written('{"text": "a", "label": 0}', '{"text": "b", "label": 1, "text": "c"}')
-    with pytest.raises(ValueError, match=r"line 2: .*'text' is there twice"):
-        TextDataset.from_jsonl(path)
 
 
 def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
@@ -130,27 +124,12 @@ def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
         ("questions", ["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], {}, r"line 4: .*option A"),
         ("questions", ["question,choices,answer", "?,x;y,A"], {}, r"line 2: .*JSON list"),
         ("questions", ["a,b"], {"columns": {"questions": "x"}}, r"'questions'.*question, choices"),
-        ("questions", ["question,answer", "?,0"], {"choices": ["no"]}, r"two or more.*\['no'\]"),
-        (
-            "questions",
-            ["question,answer", "?,0"],
-            {"choices": ["no", "yes"], "columns": {"choices": ["x"]}},
-            r"cannot be combined",
-        ),
+        ("questions", ["question,answer", "?,0"], {"choices": ["no"]}, "2 to 10 options, not 1"),
     ],
 )
 def test_a_file_of_other_columns_is_refused(read, lines, how, facts, written):
     with pytest.raises(ValueError, match=facts):
         CSV[read](written(*lines), **how)
-
-
-def test_a_key_that_an_object_lacks_is_missing(written):
-    path = written('{"text": "a", "label": 1}', '{"text": "c"}', name="rows.jsonl")
-    with pytest.raises(ValueError, match=r"1 of 2 .*missing.*rows\.jsonl, line 2"):
-        TextDataset.from_jsonl(path)
-    path = written(GOOD.decode().strip(), '{"question": "?"}', name="rows.jsonl")
-    with pytest.raises(ValueError, match=r"rows\.jsonl, line 2: the choices are missing"):
-        MCQDataset.from_jsonl(path)
 
 
 @pytest.mark.parametrize(
@@ -225,14 +204,6 @@ def test_class_labels_name_the_classes_in_any_format(intents):
         assert (data.class_names, data.source) == (tuple(NAMES), None)
 
 
-def test_a_table_is_read_with_the_names_of_its_classes():
-    datasets = pytest.importorskip("datasets")
-    kinds = {"age": datasets.Value("int64"), "kind": datasets.ClassLabel(names=NAMES)}
-    data = TableDataset.from_hf(made(kinds, age=[31, 45, 62], kind=[2, 0, 1]), label="kind")
-    assert (data[1].values, data.class_names) == ({"age": 45.0}, tuple(NAMES))
-    assert data.labels.tolist() == [2, 0, 1]
-
-
 def test_names_in_another_order_number_the_classes_anew(intents):
     """A reader keeps what a row is called; only its number changes."""
     swapped = TextDataset.from_hf(intents, label="intent", class_names=["loan", "card", "cash"])
@@ -283,26 +254,65 @@ def test_questions_are_read_with_lists_columns_and_letters():
         MCQDataset.from_hf(lists)
 
 
-def test_pictures_and_arrays_are_images():
+def test_pictures_are_images():
     datasets = pytest.importorskip("datasets")
     kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])}
-    pictures = made(kinds, image=list(PIXELS), label=[0, 1, 0, 1])
-    data = ImageDataset.from_hf(pictures)
+    data = ImageDataset.from_hf(made(kinds, image=list(PIXELS), label=[0, 1, 0, 1]), resize=(6, 5))
     np.testing.assert_array_equal(data.images, PIXELS)
     assert data.class_names == ("cat", "dog")
-    arrays = made(image=PIXELS.tolist(), label=["dog", "cat"] * 2)
-    np.testing.assert_array_equal(ImageDataset.from_hf(arrays).images, PIXELS)
-    assert ImageDataset.from_hf(pictures, resize=4).images.shape == (4, 4, 4, 3)
+    for found, facts in (
+        ([PIXELS[0], None], "row 1 of the dataset is not a picture"),
+        ([PIXELS[0], PIXELS[0, :3]], "different sizes"),
+    ):
+        with pytest.raises(ValueError, match=facts):
+            ImageDataset.from_hf(made(kinds, image=found, label=[0, 1]))
+    with pytest.raises(ValueError, match=r"row 0 .* cast the column to datasets\.Image"):
+        ImageDataset.from_hf(made(image=PIXELS.tolist(), label=[0, 1, 0, 1]))
+
+
+# Texts
+
+
+def test_duplicates_stay_on_one_side_of_every_split():
+    data = TextDataset.from_texts([f"message {i}" for i in range(30)] * 2, ["a", "b", "c"] * 20)
+    assert "30 duplicates" in repr(data)
+    design = draw_design(data, "half", 0.2, seed=0)
+    sides = [design.members, design.held_out, np.setdiff1d(design.pool, design.members)]
+    sides += [design.pool[design.shadow_members(0, shadow)] for shadow in range(3)]
+    for side in sides:
+        counts = np.bincount(side % 30, minlength=30)
+        assert set(counts.tolist()) <= {0, 2}
+        assert len(side)
 
 
 @pytest.mark.parametrize(
-    ("images", "facts"),
+    ("texts", "error", "facts"),
     [
-        ([PIXELS[0].tolist(), None], "row 1 of the dataset is not a picture"),
-        ([PIXELS[0].tolist(), PIXELS[0, :3].tolist()], "different sizes"),
-        ([(PIXELS[0] * 2.0).tolist(), PIXELS[0].tolist()], "not numbers of pixels"),
+        (["a", "", "c"], ValueError, "row 1: the text is empty"),
+        (["a", None, "c"], ValueError, "row 1: the text is missing"),
+        (["a", "b\ud800", "c"], ValueError, "row 1: .*surrogate"),
+        (["a", 7, "c"], ValueError, "row 1: .*not 7"),
+        ("abc", TypeError, "list of texts, not a single one"),
     ],
 )
-def test_what_is_no_picture_is_named(images, facts):
+def test_texts_are_refused_by_their_row(texts, error, facts):
+    with pytest.raises(error, match=facts):
+        TextDataset.from_texts(texts, [0, 1, 0])
+
+
+def test_equal_texts_with_different_labels_are_listed():
+    texts, labels = ["red", "blue", "red", "blue"], [0, 1, 1, 1]
+    with pytest.warns(UserWarning, match=r"2 texts.*p = r") as caught:
+        TextDataset.from_texts(texts, labels, ids=["p", "q", "r", "s"])
+    assert "q" not in str(caught[0].message).partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [({"9": "x"}, "'9'.*ids"), ({"1": " "}, "'1'.*empty")],
+)
+def test_new_texts_are_checked_by_their_id(words, facts):
+    data = TextDataset.from_texts(["a", "b"], [0, 1])
+    assert data.with_texts({"1": "c"}).texts == ("a", "c")
     with pytest.raises(ValueError, match=facts):
-        ImageDataset.from_hf(made(image=images, label=[0, 1]))
+        data.with_texts(words)

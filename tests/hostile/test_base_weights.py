@@ -150,7 +150,6 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
     read = []
     compute = hashlib.file_digest
     monkeypatch.setattr(hashlib, "file_digest", lambda *a: read.append(a) or compute(*a))
-    monkeypatch.setattr(files, "is_settled", lambda found: True)
     file = folder / "model.safetensors"
     first = file_digest(file)
     assert first == hashlib.sha256(file.read_bytes()).hexdigest()

@@ -119,14 +119,11 @@ def test_images_come_from_the_hub(hub):
         written = io.BytesIO()
         Image.fromarray(one).save(written, "PNG")
         pictures.append({"bytes": written.getvalue(), "path": None})
-    tables = {
-        f"plain_text/{split}-00000-of-00001.parquet": parquet({"img": pictures, "label": labels})
-        for split, labels in (("train", [1, 0, 9]), ("test", [2, 2, 3]))
-    }
-    hub.dataset("uoft-cs/cifar10", tables)
-    data = mw.data.fetch_cifar10(split="train+test")
-    np.testing.assert_array_equal(data.images, np.concatenate([pixels, pixels]))
-    assert data.labels.tolist() == [1, 0, 9, 2, 2, 3]
+    table = parquet({"img": pictures, "label": [1, 0, 9]})
+    hub.dataset("uoft-cs/cifar10", {"plain_text/train-00000-of-00001.parquet": table})
+    data = mw.data.fetch_cifar10()
+    np.testing.assert_array_equal(data.images, pixels)
+    assert data.labels.tolist() == [1, 0, 9]
     assert mw.data.fetch_cifar10(**data.source["arguments"]).ids.tolist() == data.ids.tolist()
 
 
@@ -136,16 +133,6 @@ def test_a_converted_branch_is_read_by_its_name(hub):
     hub.dataset("EleutherAI/hendrycks_ethics", files, branch="refs/convert/parquet")
     assert mw.data.fetch_mcq("ethics").labels.tolist() == [1, 0]
     assert not hub.requests(r"\.py")
-
-
-def test_the_splits_of_one_call_are_of_one_commit(hub):
-    choices = {"text": ["red", "blue"], "label": ["A", "B"]}
-    table = {"id": ["x", "y"], "question": ["Q?", "R?"], "answerKey": ["A", "B"]}
-    table |= {"choices": [choices, choices]}
-    files = {f"ARC-Easy/{s}-00000-of-00001.parquet": parquet(table) for s in ("train", "test")}
-    hub.dataset("allenai/ai2_arc", files)
-    assert len(mw.data.fetch_mcq("arc-easy", split="train+test")) == 4
-    assert len(hub.requests("GET /api/.*/revision/main")) == 1
 
 
 def test_a_changed_repository_is_followed_unless_a_revision_is_pinned(hub, mmlu, tmp_path):

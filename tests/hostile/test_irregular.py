@@ -127,36 +127,6 @@ def test_a_path_of_300_characters(use_path, path, tmp_path, monkeypatch):
         use_path(path)
 
 
-def stat_of(path, **times):
-    """What the system says of a file, with other times, in ns."""
-    found = path.stat()
-
-    class Found:
-        st_ino, st_size = found.st_ino, found.st_size
-        st_mtime_ns, st_ctime_ns = times["mtime"], times["ctime"]
-
-    return Found
-
-
-NOW, LONG_AGO = 10**18, 10**18 - 10**12
-
-
-@pytest.mark.parametrize(
-    ("mtime", "ctime", "settled"),
-    [
-        (LONG_AGO, LONG_AGO, True),
-        (NOW, LONG_AGO, False),
-        (LONG_AGO, NOW, False),  # written just now, and its time set back
-        (NOW, NOW, False),
-    ],
-)
-def test_a_file_is_settled_once_both_of_its_times_are_past(
-    mtime, ctime, settled, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(stamps.time, "time_ns", lambda: NOW)
-    assert stamps.is_settled(stat_of(tmp_path, mtime=mtime, ctime=ctime)) is settled
-
-
 TOKENIZER = [
     "tokenizer.json",
     "tokenizer_config.json",

@@ -1,28 +1,174 @@
-"""What `from_pretrained` says when a model can't be had, and in which dtype it is loaded."""
+"""Frozen weights: in which type, and kept by a process as if they were loaded anew."""
 
-import types
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForMaskedLM
 
 import memowidgets as mw
-from memowidgets.models.tokens import word_tokenizer
+from memowidgets.data import TextDataset
+from memowidgets.models.base import Bases
+from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
+from memowidgets.progress import Progress
+from memowidgets.training import engine
 from memowidgets.training.learner import Learner, Recipe
+from tests.models import test_causal_lm as causal
+from tests.models import test_sequence_classifier as classifiers
 from tests.models.small import llama_folder
+from tests.training.small import Inline
 
-CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def data():
-    return mw.data.make_mcqs(40, seed=1)
+LoRA = mw.models.LoRA
+STEPS = 3
 
 
-@pytest.fixture
-def folder(data, tmp_path):
-    """A tiny Llama as `save_pretrained` leaves it, in bfloat16."""
-    return llama_folder(tmp_path / "tiny", word_tokenizer(data), dtype=torch.bfloat16)
+class Counted(Bases):
+    """Bases that count how often one is loaded."""
+
+    loads = 0
+
+    def of(self, key, load):
+        def counted():
+            self.loads += 1
+            return load()
+
+        return super().of(key, counted)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+
+
+def texts() -> TextDataset:
+    rng = np.random.default_rng(0)
+    words = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old"])
+    rows = [" ".join(rng.choice(words, rng.integers(3, 7))) for _ in range(24)]
+    return TextDataset.from_texts(rows, np.arange(24) % 3)
+
+
+def questioned(raw, lora, folder=None, *, cache=True):
+    tokenizer = word_tokenizer(causal.questions())
+    if folder is None:
+        return mw.models.CausalLM.from_model(raw, tokenizer, lora=lora, cache=cache)
+    raw.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return mw.models.CausalLM.from_pretrained(folder, lora, cache=cache)
+
+
+def causal_of(family):
+    return causal.tiny(family, len(word_tokenizer(causal.questions())))
+
+
+def with_hook(hook):
+    """Return a model with a buffer, whose last block's input a hook changes."""
+    raw = causal_of("llama")
+    raw.model.layers[-1].register_buffer("seen", torch.zeros(()))
+    raw.model.layers[-1].register_forward_pre_hook(hook)
+    return raw
+
+
+def counts(block, inputs):
+    if block.training:
+        block.seen += 1
+    return (inputs[0] * (1 + block.seen / 10), *inputs[1:])
+
+
+def read_from(tmp_path, family, **options):
+    """Return a classifier of a folder whose head is drawn anew, because its model has another."""
+    tokenizer = tokenizer_of_words(texts().texts)
+    raw = classifiers.tiny(family, len(tokenizer), num_labels=5)
+    if options.pop("without_head", False):
+        config = classifiers.tiny_config(family, len(tokenizer))
+        raw = AutoModelForMaskedLM.from_config(config)
+    raw.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return mw.models.SequenceClassifier.from_pretrained(tmp_path, **options)
+
+
+UPPER, ALL = LoRA(r=2, layers="top:2"), LoRA(r=2)
+MODELS = {
+    "all blocks": lambda _: questioned(causal_of("llama"), ALL),
+    "upper blocks with dropout": lambda _: questioned(
+        causal_of("opt"), LoRA(r=2, layers="top:2", dropout=0.4)
+    ),
+    "nothing kept": lambda _: questioned(causal_of("gpt2"), UPPER, cache=False),
+    "a folder in bfloat16": lambda at: questioned(causal_of("llama").bfloat16(), ALL, at),
+    "tied to the head": lambda at: questioned(causal_of("gemma"), UPPER, at),
+    "buffers that training changes": lambda _: questioned(with_hook(counts), ALL),
+    "a classifier's own head": lambda _: classifiers.classifier(
+        classifiers.tiny("bert", 32), tokenizer_of_words(texts().texts), lora=ALL
+    ),
+    "a drawn head of bert": lambda at: read_from(at, "bert", lora=LoRA(r=2, dropout=0.2)),
+    "a drawn head and pooler": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
+}
+
+
+def trained(model, seed, bases=None, precision="auto"):
+    """Train for a few steps; return logits before and after, and what is trained."""
+    data = texts() if isinstance(model, mw.models.SequenceClassifier) else causal.questions()
+    settings = mw.TrainingConfig(epochs=1, batch_size=4, lr=1e-2, precision=precision)
+    settings = settings.resolved(model.training_defaults)
+    learner = Learner(Recipe(model, data, settings, "cpu", bases=bases), np.arange(16), seed)
+    every = np.arange(len(data))
+    first = learner.look_at(every).logits
+    learner.advance(STEPS, Progress(), "")
+    return {**learner.weights(), "first": first, "last": learner.look_at(every).logits}
+
+
+def assert_equal(one, other):
+    assert set(one) == set(other)
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("made", MODELS.values(), ids=MODELS)
+def test_a_kept_base_trains_as_one_that_is_loaded_anew(made, request, tmp_path):
+    model, bases = made(tmp_path), Counted()
+    place = list(MODELS).index(request.node.callspec.id)
+    precision = ("float32", "bfloat16")[place % 2]
+    for seed in (1, 2):
+        kept = trained(model, seed, bases, precision)
+        assert_equal(kept, trained(model, seed, precision=precision))
+        assert not np.array_equal(kept["first"], kept["last"])
+    assert bases.loads == 1
+
+
+def test_a_worker_loads_the_base_once_and_frees_it_at_the_end(tmp_path, monkeypatch):
+    made = []
+
+    def noted():
+        made.append(Counted())
+        return made[-1]
+
+    monkeypatch.setattr(engine, "Bases", noted)
+    settings = mw.TrainingConfig(epochs=1, checkpoint_every=1, batch_size=8)
+    model = questioned(causal_of("llama"), UPPER)
+    audit = mw.Audit(
+        model, causal.questions(), path=tmp_path / "run", training=settings, held_out=None
+    )
+    audit.train()
+    audit.run_shadows(3, Inline())
+    assert [bases.loads for bases in made] == [1]
+    assert engine._Kept.job is None
+
+
+def test_two_threads_share_a_base():
+    model, bases = questioned(causal_of("llama"), UPPER), Counted()
+    with ThreadPoolExecutor(2) as threads:
+        both = list(threads.map(lambda seed: trained(model, seed, bases), (1, 2)))
+    for seed, found in zip((1, 2), both, strict=True):
+        assert_equal(found, trained(model, seed))
+    assert bases.loads == 1
+
+
+def saved(folder):
+    """Return a folder with a tiny Llama as `save_pretrained` leaves it, in bfloat16, and data."""
+    data = causal.questions()
+    return llama_folder(folder, word_tokenizer(data), dtype=torch.bfloat16), data
 
 
 def dtypes(model, data, precision="auto"):
@@ -40,35 +186,19 @@ def dtypes(model, data, precision="auto"):
     [
         ({}, "float32", {torch.float32}, {torch.float32}),
         ({}, "bfloat16", {torch.float32}, {torch.bfloat16}),
-        ({"dtype": "bfloat16"}, "float32", {torch.float32}, {torch.bfloat16}),
         ({"lora": None}, "bfloat16", {torch.float32}, set()),
     ],
 )
-def test_frozen_weights_follow_the_precision_or_are_of_the_dtype_that_was_asked_for(
-    folder, data, options, precision, trained, frozen
-):
+def test_frozen_weights_follow_the_precision(options, precision, trained, frozen, tmp_path):
+    folder, data = saved(tmp_path)
     model = mw.models.CausalLM.from_pretrained(folder, **options)
     assert dtypes(model, data, precision) == (trained, frozen)
-    assert model.settings().get("dtype") == options.get("dtype")
 
 
-def test_an_audit_computes_where_the_model_says(folder, data, tmp_path, monkeypatch):
+def test_an_audit_computes_where_the_model_says(tmp_path, monkeypatch):
+    folder, data = saved(tmp_path / "tiny")
     model = mw.models.CausalLM.from_pretrained(folder, device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="no CUDA GPU"):
         mw.Audit(model, data, path=tmp_path / "run")
     mw.Audit(model, data, path=tmp_path / "run", device="cpu")
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_too_little_memory_is_said_before_anything_is_loaded(folder, data, monkeypatch, dtype):
-    import psutil
-
-    model = mw.models.CausalLM.from_pretrained(folder, dtype=dtype)
-    needed = sum(p.numel() for p in model.skeleton(data).parameters()) * 3  # between both types
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: types.SimpleNamespace(available=needed))
-    if dtype == "bfloat16":
-        model.build(data)
-        return
-    with pytest.raises(MemoryError, match=r"needs 0\.0 GB of main memory in float32.*free"):
-        model.build(data)

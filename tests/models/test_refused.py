@@ -172,8 +172,6 @@ VALUE_ERRORS = [
     ("Unrecognized model | model_type", lambda at: with_config(at, "{}")),
     ("own code | CausalLM.from_model", lambda at: with_config(at, OWN_CODE)),
     ("safetensors | CausalLM.from_model", pickled),
-    ("int4 | auto, float32, bfloat16", lambda at: CausalLM.from_pretrained(at, dtype="int4")),
-    ('float32 | "auto"', lambda at: CausalLM.from_pretrained(at, lora=None, dtype="bfloat16")),
     ("lacks 9 weights | LlamaForSequenceClassification | layers.1", without_a_block),
     (
         "4 logits | 3 classes | num_labels=3",
@@ -183,7 +181,7 @@ VALUE_ERRORS = [
         "4 logits | 3 classes | num_labels=3",
         lambda _: pictured(of_images.tiny("vit", num_labels=4)).check_data(IMAGES),
     ),
-    ("'max' | first, last, mean", lambda _: classified(text_model(), pooling="max")),
+    ("max_length | 0", lambda _: classified(text_model(), max_length=0)),
     ("vit | AutoModelForSequence", lambda at: SequenceClassifier.from_pretrained(bare(at, "vit"))),
     ("gpt2 | AutoModelForImage", lambda at: ImageClassifier.from_pretrained(bare(at, "gpt2"))),
     (

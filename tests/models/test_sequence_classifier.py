@@ -291,23 +291,6 @@ def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(
         np.testing.assert_allclose(seen.layers["3"][i], states[last], atol=5e-5)
 
 
-def test_another_pooling_changes_representations_and_no_logits(data, tokenizer):
-    raw = tiny("llama", len(tokenizer))
-    own = classifier(raw, tokenizer)
-    logits = one_pass(own, own.build(data), data, np.arange(8)).logits
-    ids = [torch.tensor([tokenizer(data[i])["input_ids"]]) for i in range(8)]
-    with torch.no_grad():
-        states = [raw(row, output_hidden_states=True).hidden_states[3][0] for row in ids]
-    for pooling in ("first", "last", "mean"):
-        other = classifier(raw, tokenizer, pooling=pooling)
-        seen = one_pass(other, other.build(data), data, np.arange(8))
-        np.testing.assert_allclose(seen.logits, logits, atol=1e-5)
-        for i, state in enumerate(states):
-            read = {"first": state[0], "last": state[-1], "mean": state.mean(dim=0)}[pooling]
-            np.testing.assert_allclose(seen.layers["3"][i], read, atol=5e-5)
-        assert own.describe(data)["settings"] != other.describe(data)["settings"]
-
-
 def test_a_pass_over_a_module_from_elsewhere_leaves_it_as_it_is(data, tokenizer):
     raw = tiny("bert", len(tokenizer)).train()
     assert_left_as_it_is(classifier(raw, tokenizer), raw, data)
@@ -326,17 +309,14 @@ def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
     assert cutting.lengths(long).max() == 64
 
 
-def test_a_head_that_reads_no_usual_position_needs_a_pooling(data, tokenizer):
+def test_a_head_that_reads_no_usual_position_is_read_at_the_mean(tokenizer):
     class Pair(type(tiny("bert", len(tokenizer)))):
         def forward(self, input_ids, attention_mask, output_hidden_states=False):
             answer = self.bert(input_ids, attention_mask, output_hidden_states=True)
             logits = self.classifier(answer.hidden_states[-1][:, :2].sum(dim=1))
             return SequenceClassifierOutput(logits=logits, hidden_states=answer.hidden_states)
 
-    raw = Pair(tiny_config("bert", len(tokenizer))).eval()
-    with pytest.raises(ValueError, match=r"neither the first token, nor the last.*pooling="):
-        own_pooling(raw)
-    classifier(raw, tokenizer, pooling="mean").build(data)
+    assert own_pooling(Pair(tiny_config("bert", len(tokenizer))).eval()) == "mean"
 
 
 def test_a_stack_that_does_not_run_without_its_lower_blocks_is_named(data, tokenizer):

@@ -101,7 +101,7 @@ def taught(model, data, epochs=6, **settings):
 
 
 def test_a_torchvision_style_network_learns_and_shows_its_layers(data):
-    model = mw.models.TorchClassifier(ResNet, channels_last=True)
+    model = mw.models.TorchClassifier(ResNet)
     learner = taught(model, data)
     seen = learner.look_at(np.arange(60), capture=True)
     assert seen.figures(data.labels)[1] > 0.9

@@ -29,7 +29,7 @@ def test_the_trainer_of_trl_is_recorded(tmp_path):
     audit = make_audit(model, tokenizer, data, tmp_path / "run")
     callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
     rows = [
-        {"prompt": data.prompt(i), "completion": data.label_texts[label]}
+        {"prompt": data.prompt(i), "completion": data.replies(i)[label]}
         for i, label in enumerate(data.labels)
     ]
     arguments = SFTConfig(

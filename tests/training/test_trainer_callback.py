@@ -72,7 +72,7 @@ def script_rows(data, tokenizer, positions=None):
     rows = []
     for i in range(len(data)) if positions is None else positions:
         prompt = tokenizer(data.prompt(i))["input_ids"]
-        label = tokenizer(data.label_texts[data.labels[i]])["input_ids"]
+        label = tokenizer(data.replies(i)[data.labels[i]])["input_ids"]
         rows.append({"input_ids": prompt + label, "labels": [-100] * len(prompt) + label})
     return rows
 
@@ -442,7 +442,7 @@ def test_adapters_are_kept_as_peft_saves_them(given, record, data, tokenizer, tm
         ids = torch.tensor([tokenizer(data.prompt(i))["input_ids"]])
         with torch.no_grad():
             words = loaded(ids).logits[0, -1]
-        letters = tokenizer.convert_tokens_to_ids([t.strip() for t in data.label_texts])
+        letters = tokenizer.convert_tokens_to_ids([t.strip() for t in data.replies(0)])
         np.testing.assert_allclose(gaps[i], words[letters], atol=1e-4)
     assert np.isfinite(audit.score("psmi", checkpoint=2)).all()
 

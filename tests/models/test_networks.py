@@ -12,8 +12,8 @@ from torch.nn.functional import linear
 
 import memowidgets as mw
 from memowidgets.metrics import logit_gap
-from memowidgets.models import patches
-from memowidgets.models.patches import head_in_float32
+from memowidgets.models import networks
+from memowidgets.models.networks import head_in_float32
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
 
@@ -54,7 +54,7 @@ def test_nearly_every_sample_has_a_gap_of_its_own_in_bfloat16(name):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("trained", [True, False])
 def test_values_and_gradients_are_those_of_float32(bias, trained, monkeypatch):
-    monkeypatch.setattr(patches, "_MOST_VALUES", 3 * 8)  # several parts, the last smaller
+    monkeypatch.setattr(networks, "_MOST_VALUES", 3 * 8)  # several parts, the last smaller
     torch.manual_seed(0)
     head = nn.Linear(8, 7, bias=bias).bfloat16().requires_grad_(trained)
     hidden = torch.randn(5, 8, dtype=torch.bfloat16, requires_grad=True)
@@ -98,13 +98,13 @@ def test_frozen_weights_are_upcast_once_and_again_after_they_were_changed(monkey
         lambda: setattr(weight, "data", torch.randn(7, 8).bfloat16()),
     )
     for change in changes:
-        first = patches._in_full(weight)
-        assert patches._in_full(weight) is first
+        first = networks._in_full(weight)
+        assert networks._in_full(weight) is first
         change()
-        assert patches._in_full(weight) is not first
-        torch.testing.assert_close(patches._in_full(weight), weight.float(), rtol=0, atol=0)
-    monkeypatch.setattr(patches, "_MOST_KEPT", 8)
-    assert patches._in_full(weight) is weight
+        assert networks._in_full(weight) is not first
+        torch.testing.assert_close(networks._in_full(weight), weight.float(), rtol=0, atol=0)
+    monkeypatch.setattr(networks, "_MOST_KEPT", 8)
+    assert networks._in_full(weight) is weight
 
 
 def test_the_logits_are_one_product_for_all_texts():

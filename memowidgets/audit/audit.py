@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,13 @@ from memowidgets import evaluation
 from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
 from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import (
+    ANOTHER,
     Run,
     check_request,
     checked_part,
     folder_of,
     set_of_design,
+    shadow_sets,
 )
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.fork import warn_of_members_alone
@@ -369,13 +371,13 @@ class Audit:
             raise NotThereError(OF_ARRAYS.format(work), INSTEAD)
         return self._run
 
-    def _run_for(self, work: str) -> Run:
-        """Return the run, if it can do some work; the error says why not, and what to do."""
+    def _run_for(self, work: str, instead: str = "") -> Run:
+        """Return the run, if it can do some work; `instead` is as in `Run.check_can`."""
         if self._index is not None:
             what = f"shadow {self._index} is a shadow model, so it cannot {work}"
             raise NotThereError(what, "call this on the audit itself")
         run = self._run_behind(work)
-        run.check_can(work)
+        run.check_can(work, instead)
         return run
 
     # What it is of
@@ -383,11 +385,7 @@ class Audit:
     @property
     def path(self) -> str:
         """The run directory."""
-        if self._run is None:
-            return self._given.path
-        if self._index is None:
-            return self._run.path
-        return f"{self._run.path}/targets/{self._key}/{self._index:04d}"
+        return self.evidence.path
 
     @property
     def data(self) -> Dataset:
@@ -507,8 +505,8 @@ class Audit:
         FloatingPointError
             If the training diverges.
         """
-        run, stop = self._run_for("train"), _stop_rule(stop_at_drop, over_last)
-        run.refuse_recorded("resume it with trainer.train(resume_from_checkpoint=True)")
+        run = self._run_for("train", "trainer.train(resume_from_checkpoint=True) resumes it")
+        stop = _stop_rule(stop_at_drop, over_last)
         check_start(run.run, run.manifest)
         with run.alone(), shown(progress) as report:
             if stop is not None:
@@ -620,13 +618,9 @@ class Audit:
             worker or the executor died, or a worker has other code of memowidgets or another
             version of torch or Python. The finished ones are kept.
         """
-        run = self._run_for("train shadow models")
+        run = self._run_for("train shadow models", ANOTHER)
         check_request(n, executor, checkpoints, processes)
         part = None if indices is None else checked_part(indices, n)
-        run.refuse_recorded(
-            "shadow models must be trained as their target was; for ground truth, let "
-            "audit.train() train the target of another run"
-        )
         plan = ShadowDesign.of(run.design, design, run.data, audited)
         with run.alone():
             records = run.names.some_records(checkpoints)
@@ -703,12 +697,8 @@ class Audit:
         >>> len(audit.score("reference")) == len(audit.members)
         True
         """
-        run = self._run_for("train reference models")
+        run = self._run_for("train reference models", ANOTHER)
         check_request(n, executor, ("prediction",), processes, REFERENCE)
-        run.refuse_recorded(
-            "reference models must be trained as their target was; let audit.train() train the "
-            "target of another run"
-        )
         plan, files = run.references.plan, run.references.files
         plan.check(run.design, run.seed, int(n))
         with run.alone():
@@ -725,7 +715,8 @@ class Audit:
     @property
     def shadow_sets(self) -> dict[str, int]:
         """Number of shadow models of each design, by the key of its set."""
-        return self.evidence.shadow_sets()
+        run = self._run_behind("have sets of shadow models").run
+        return {key: len(kept) for key, kept in shadow_sets(run).items()}
 
     def use_shadows(self, design: str) -> None:
         """Take the ground truth from the shadow models of another design.
@@ -771,7 +762,6 @@ class Audit:
         name: str | None = None,
         return_std: bool = False,
         progress: Progress | None = None,
-        last: int | None = None,
         version: str | None = None,
     ) -> Any:
         """Score the target's members; a low score means likely to be memorised.
@@ -799,9 +789,6 @@ class Audit:
             Whether to return PSMI's standard errors too.
         progress : Progress, optional
             Receives the progress and can cancel.
-        last : int, optional
-            Number of checkpoints that ``"csl"``, ``"psmi_mean"`` and the sums with ``"csl"``
-            average, counted back from this one. Default: all after step 0.
         version : str, optional
             Text that identifies a callable together with its name. With a version, its values are
             kept in the run directory and read from there: change it with the function. Without
@@ -825,9 +812,9 @@ class Audit:
         """
         check_version(version)
         own = None if version is None else (name, version)
-        needs = judge.needs_of(self.evidence, metric, checkpoint, None, last=last)
+        needs = judge.needs_of(self.evidence, metric, checkpoint, None)
         evidence = self.evidence_with(needs, progress)
-        found = scores.score(evidence, metric, layer, checkpoint, progress, last, own)
+        found = scores.score(evidence, metric, layer, checkpoint, progress, own)
         values, errors = scores.named_series(evidence, metric, found, name)
         if not return_std:
             return values
@@ -1007,34 +994,13 @@ class Audit:
 
     # Ground truth
 
-    @overload
-    def log_lira(
-        self,
-        checkpoint: str | float = ...,
-        variance: str = ...,
-        mode: str = ...,
-        *,
-        return_std: Literal[False] = ...,
-    ) -> pd.Series: ...
-
-    @overload
-    def log_lira(
-        self,
-        checkpoint: str | float = ...,
-        variance: str = ...,
-        mode: str = ...,
-        *,
-        return_std: Literal[True],
-    ) -> tuple[pd.Series, pd.Series]: ...
-
     def log_lira(
         self,
         checkpoint: str | float = "final",
         variance: str = truth.VARIANCE,
-        mode: str = "online",
         *,
         return_std: bool = False,
-    ) -> pd.Series | tuple[pd.Series, pd.Series]:
+    ) -> Any:
         """Measure how strongly the target gives away that it trained on each member.
 
         Paper, Appendix A.
@@ -1047,8 +1013,6 @@ class Audit:
             Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
             function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
             shadow models, and is the default everywhere in an audit.
-        mode : {"online", "offline"}
-            Whether to use all shadow models, or only those that did not train on a sample.
         return_std : bool
             Whether to return standard errors too, as `memorization.log_lira` describes them.
 
@@ -1069,19 +1033,19 @@ class Audit:
             If there are no shadow models, or none that kept this checkpoint.
         """
         evidence = self._with_truth(checkpoint)
-        table = truth.log_lira_table(evidence, checkpoint, variance, mode, return_std=return_std)
+        table = truth.log_lira_table(evidence, checkpoint, variance, return_std=return_std)
         series = table["log_lira"]
         series.attrs["left_out"] = len(evidence.member_rows) - len(series)
         return (series, table["log_lira_std"]) if return_std else series
 
-    def _with_truth(self, checkpoint: str | float, *, others: bool = False) -> Evidence:
-        """Return the evidence with what log-LiRA at a checkpoint needs."""
-        evidence = self.evidence
-        record = evidence.names.record(checkpoint)
-        needs = truth.truth_needs(evidence, record)
-        return self.evidence_with(
-            [*needs, Need("others", record.name)] if others and needs else needs
-        )
+    def _with_truth(self, checkpoint: str | float, *, pool: bool = False) -> Evidence:
+        """Return the evidence with what log-LiRA at a checkpoint needs.
+
+        With `pool` also with the gaps of the run's target over the pool.
+        """
+        record = self.evidence.names.record(checkpoint)
+        needs = truth.truth_needs(self.evidence, record)
+        return self.evidence_with([*needs, Need("pool", record.name)] if pool and needs else needs)
 
     def probability_memorized(
         self, eta: float = 4.0, checkpoint: str | float = "final"
@@ -1131,22 +1095,13 @@ class Audit:
         truth.warn_of_probabilities(evidence, checkpoint)
         return truth.probability_memorized(evidence, eta, checkpoint)
 
-    def compare_memorization(
-        self,
-        checkpoint: str | float = "final",
-        variance: str = truth.VARIANCE,
-        random_state: int = 0,
-    ) -> MemorizationComparison:
+    def compare_memorization(self, checkpoint: str | float = "final") -> MemorizationComparison:
         """Compare the definitions of memorisation (paper, Appendix C).
 
         Parameters
         ----------
         checkpoint : str, float
             Checkpoint at which target and shadow models are compared.
-        variance : {"shrunk", "per-sample", "global"}
-            Of LiRA, local and global, as in `log_lira`.
-        random_state : int
-            Seed of the halves of the shadow models.
 
         Returns
         -------
@@ -1158,8 +1113,8 @@ class Audit:
             their noise and agree too well. Noise makes this ρ too low. So the table also has the
             reliability of both, whose geometric mean ρ can't exceed.
         """
-        evidence = self._with_truth(checkpoint, others=True)
-        return definitions.compared_definitions_of(evidence, checkpoint, variance, random_state)
+        evidence = self._with_truth(checkpoint, pool=True)  # RMIA compares with its other samples
+        return definitions.compare_memorization(evidence, checkpoint)
 
     def as_target(self, index: int) -> Self:
         """Return the same audit with a shadow model as the target (leave one out).
@@ -1202,7 +1157,6 @@ class Audit:
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
         uncertain: bool = False,
-        variance: str = truth.VARIANCE,
     ) -> evaluation.Evaluation:
         """Evaluate how well a score predicts what the finished model memorises.
 
@@ -1219,8 +1173,6 @@ class Audit:
             above η, instead of all or nothing. The probability follows from its log-LiRA, from
             how rare large values are among members of a similar score, and from the error of the
             shadow models: see `memowidgets.memorization.probability_memorized`.
-        variance : {"shrunk", "per-sample", "global"}
-            As in `log_lira`.
 
         Returns
         -------
@@ -1237,16 +1189,8 @@ class Audit:
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
         needs = judge.needs_of(self.evidence, metric, checkpoint, truth)
-        return judge.evaluate(
-            self.evidence_with(needs),
-            metric,
-            layer,
-            checkpoint,
-            eta,
-            truth,
-            uncertain=uncertain,
-            variance=variance,
-        )
+        asked = metric, layer, checkpoint, eta, truth
+        return judge.evaluate(self.evidence_with(needs), *asked, uncertain=uncertain)
 
     def evaluate_pooled(
         self,
@@ -1336,16 +1280,10 @@ class Audit:
 
         They are needed where shadow models take the target's place, one after the other.
         """
-        evidence = self.evidence.whole or self.evidence
-        final = evidence.names.final()
-        if self._run is None or final is None or "pass" not in evidence.makes:
-            return evidence
-        if (
-            final.name in evidence.shadows.checkpoints
-            and evidence.checkpoints[final.name].first is None
-        ):
-            self._run.make([Need("pool", final.name)])
-        return self._run.evidence(evidence.shadows.design)
+        evidence = self.evidence
+        if evidence.names.final() is not None:
+            evidence = self._with_truth("final", pool=True)
+        return evidence.whole or evidence
 
     def compare(
         self,
@@ -1354,7 +1292,6 @@ class Audit:
         checkpoints: str | float | Iterable[str | float] = "prediction",
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
-        variance: str = truth.VARIANCE,
     ) -> pd.DataFrame:
         """Compare the AUC of several scores, at several layers and checkpoints.
 
@@ -1367,7 +1304,7 @@ class Audit:
             As in `score`; "all" checkpoints leave out step 0. Scores without a layer, such as the
             loss, get one row, with an empty one. Of several checkpoints, those are left out that
             a mean over checkpoints cannot have, because there are fewer than two so far.
-        eta, truth, variance
+        eta, truth
             As in `evaluate`.
 
         Returns
@@ -1381,7 +1318,7 @@ class Audit:
         needs = judge.needs_of(evidence, None, truth=truth)
         for pick in picks:
             needs += scores.needs(evidence, pick.metric, pick.record)
-        return judge.compare(self.evidence_with(needs), picks, eta, truth, variance)
+        return judge.compare(self.evidence_with(needs), picks, eta, truth)
 
     def shadow_curve(
         self,
@@ -1389,10 +1326,7 @@ class Audit:
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
         eta: float = 4.0,
-        variance: str = truth.VARIANCE,
-        sizes: Sequence[int] | None = None,
         repeats: int = 20,
-        random_state: int = 0,
     ) -> pd.DataFrame:
         """Show how many shadow models are enough: what fewer of them would find.
 
@@ -1400,39 +1334,31 @@ class Audit:
         ----------
         metric, layer, checkpoint, eta
             As in `evaluate`.
-        variance : {"shrunk", "per-sample", "global"}
-            As in `log_lira`.
-        sizes : sequence of int, optional
-            Numbers of shadow models, from 4 to half of those on disk. Default: 4, 8, 16, … and
-            half of them.
         repeats : int
             Number of random draws of two disjoint subsets of each size; paired designs are drawn
             in whole pairs. Draws overlap each other, so the band of the larger sizes is too
             narrow.
-        random_state : int
-            Seed of the draws.
 
         Returns
         -------
         DataFrame
-            One row for each ``n_shadows``: the ``auc`` of the score; how many members are
-            ``memorized`` (with few models some have no log-LiRA: the share among those that do,
-            of all who do by all shadow models); the ``overlap`` of two subsets that share no
-            shadow model (of the members that either finds memorised, the share that both find);
-            and their ``agreement``, Spearman's rank correlation of their log-LiRA. Each has
-            ``_low`` and ``_high``, between which 90 % of the draws lie. A subset is never compared
-            with a set that contains it, which would flatter it.
+            One row for each ``n_shadows``: 4, 8, 16, … and half of those on disk. The ``auc`` of
+            the score; how many members are ``memorized`` (with few models some have no log-LiRA:
+            the share among those that do, of all who do by all shadow models); the ``overlap`` of
+            two subsets that share no shadow model (of the members that either finds memorised, the
+            share that both find); and their ``agreement``, Spearman's rank correlation of their
+            log-LiRA. Each has ``_low`` and ``_high``, between which 90 % of the draws lie. A
+            subset is never compared with a set that contains it, which would flatter it.
 
         Raises
         ------
         ValueError
-            If a size is above half of the shadow models, or there are fewer than 8.
+            If there are fewer than 8 shadow models.
         """
         needs = judge.needs_of(self.evidence, metric, checkpoint)
         evidence = self.evidence_with(needs)
         found = scores.score(evidence, metric, layer, checkpoint)
-        asked = eta, variance, sizes, repeats, random_state
-        return definitions.shadow_curve(evidence, found, *asked)
+        return definitions.shadow_curve(evidence, found, eta, repeats)
 
     # Pages
 
@@ -1669,7 +1595,8 @@ class Audit:
         """
         from memowidgets.audit.runs.fork import fork_run
 
-        run = self._run_for("be forked")
+        instead = "train again with your Trainer, on audit.kept(), in a new audit"
+        run = self._run_for("be forked", instead)
         return self.of(fork_run(run, path, self.kept() if data is None else data, start))
 
 

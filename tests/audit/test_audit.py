@@ -84,8 +84,8 @@ def test_captured_layers_are_what_the_module_computes(finished):
         hidden = module[:3](feed(finished.run.design.members))
         logits = module(feed(finished.run.design.members))
     made = finished.run.forward(finished.evidence.names.record(2))
-    np.testing.assert_allclose(made.tensors()["layer.hidden"], hidden.numpy(), atol=1e-5)
-    np.testing.assert_allclose(made.tensors()["logits"], logits.numpy(), atol=1e-4)
+    np.testing.assert_allclose(made["layer.hidden"], hidden.numpy(), atol=1e-5)
+    np.testing.assert_allclose(made["logits"], logits.numpy(), atol=1e-4)
 
 
 def test_a_callable_is_a_score(finished):

@@ -116,12 +116,12 @@ def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
     name, members, gaps, _ = member_gaps(finished.evidence)
     audit = mw.Audit.from_arrays(
         labels=finished.labels,
-        representations={layer: made.tensors()[f"layer.{layer}"] for layer in finished.layers},
-        logits=made.tensors()["logits"],
+        representations={layer: made[f"layer.{layer}"] for layer in finished.layers},
+        logits=made["logits"],
         samples=finished.member_data,
         shadow_gaps=gaps,
         shadow_members=members,
-        final_logits=made.tensors()["logits"],
+        final_logits=made["logits"],
     )
     for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
         ours, theirs = audit.score(metric), finished.score(metric, checkpoint="final")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.recording import export
-from memowidgets.audit.kept import METHODS
+from memowidgets.audit.evidence import METHODS
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.evaluation.scored import Scored
@@ -168,15 +168,13 @@ def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
 
 def test_the_first_targets_gaps_are_those_of_the_model_it_is(audit):
     judged = audit.as_target(0)
-    before = judged.log_lira()
-    run, name = held(audit.path), f"targets/first/{audit.evidence.names.final().name}"
-    kept = run.read_tensors(name)
-    assert kept.metadata["target"]
-    stale = np.array(kept["gap"])[::-1]
-    run.write_tensors(name, {"gap": stale}, {"target": "of another model"})
-    assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
-    gaps = audit.run.gaps_of(audit.evidence.names.final(), audit.run.design.pool)
-    np.testing.assert_array_equal(run.read_tensors(name)["gap"], gaps)
+    before, final = judged.log_lira(), audit.evidence.names.final()
+    run, name = held(audit.path), f"targets/first/{final.name}"
+    kept = np.array(run.read_tensors(name, final.weights)["gap"])
+    run.write_tensors(name, {"gap": kept[::-1]}, of="other weights")
+    with pytest.warns(UserWarning, match="other weights.* made again"):
+        assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
+    np.testing.assert_array_equal(run.read_tensors(name, final.weights)["gap"], kept)
 
 
 def test_the_number_of_shadow_models_counts_the_first_target(audit):

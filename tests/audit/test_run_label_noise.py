@@ -33,7 +33,7 @@ def test_scores_use_the_labels_that_were_trained_on(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     audit.train()
     losses = -audit.score("loss", checkpoint="final").to_numpy()
-    logits = audit.run.forward(audit.evidence.names.record("final")).tensors()["logits"]
+    logits = audit.run.forward(audit.evidence.names.record("final"))["logits"]
     best = logits.argmax(axis=1)
     assert audit.labels.tolist() == audit.data.labels[audit.run.design.members].tolist()
     right = best == audit.labels

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import memowidgets as mw
+from memowidgets.audit.evidence import Need
 from memowidgets.models import device as device_room
 from memowidgets.store import StoreError
 from memowidgets.training import forward as forward_room
@@ -98,7 +99,7 @@ def at(audit, name):
 DOORS = {
     "a pass": lambda audit: audit.score("psmi", checkpoint=1),
     "other rows": lambda audit: audit.run.gaps_of(at(audit, 1), audit.run.design.pool[:3]),
-    "the pool": lambda audit: audit.run._make_first(at(audit, 1), None),
+    "the pool": lambda audit: audit.run.make([Need("pool", "epoch-1")]),
     "lost losses": lambda audit: audit.score("csl", checkpoint="final"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence, Need
+from memowidgets.audit.evidence import LOGITS, Evidence, Need
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -19,6 +20,7 @@ from memowidgets.audit.numbers.scores import (
     counts_of,
     doubt,
     is_defined,
+    lacks_references,
     metrics_of,
     needs,
     notes_on_classes,
@@ -26,7 +28,6 @@ from memowidgets.audit.numbers.scores import (
     score,
 )
 from memowidgets.audit.numbers.truth import (
-    VARIANCE,
     is_log_lira,
     lacking,
     memorized_members,
@@ -36,7 +37,7 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
     truth_needs,
 )
-from memowidgets.checks import several, whole_number
+from memowidgets.checks import several
 from memowidgets.evaluation.scored import Scored
 from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.progress import Progress
@@ -60,7 +61,6 @@ def evaluate(
     truth: str | ArrayLike = "log_lira",
     *,
     uncertain: bool = False,
-    variance: str = VARIANCE,
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
     found, members = score(evidence, metric, layer, checkpoint), evidence.members
@@ -69,9 +69,9 @@ def evaluate(
         if not is_log_lira(truth):
             raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
         given = None if metric == BASELINE else values
-        memorized = probability_memorized(evidence, eta, "final", variance, given)
+        memorized = probability_memorized(evidence, eta, scores=given)
     else:
-        memorized = memorized_members(evidence, truth, eta, variance)
+        memorized = memorized_members(evidence, truth, eta)
     both = values.index.intersection(memorized.index, sort=False)
     notes = [*evidence.notes_at(checkpoint), *found.notes]
     notes += notes_on_zero(metric, found)
@@ -93,7 +93,7 @@ def evaluate(
     result = result.called(positives(truth)).with_warnings(*notes)
     if uncertain or not is_log_lira(truth):  # the counts are expected numbers, or have no error
         return result
-    known = doubt(evidence, metric, values, memorized[both], eta, variance)
+    known = doubt(evidence, metric, values, memorized[both], eta)
     return result if known is None else result.with_truly(*known)
 
 
@@ -119,26 +119,20 @@ def pick_candidates(
     by_default = metrics is None
     chosen = metrics_of(evidence) if metrics is None else metrics
     chosen = [chosen] if isinstance(chosen, str) else several("metrics", chosen)
-    records, made = evidence.names.some_records(checkpoints), set[Need]()
-    found = []
-    for record in records:
-        for metric in chosen:
-            if (by_default or len(records) > 1) and not is_defined(evidence, metric, record):
-                continue
-            per_layer = metric in PER_LAYER
-            for layer in evidence.names.some_layers(layers) if per_layer else ("",):
-                wanted, at = needs(evidence, metric, record), evidence.checkpoints
-                missing = {need for need in wanted if not at[need.checkpoint].has(need)} - made
-                if by_default:
-                    known = SCORES[metric]
-                    elsewhere = {need for need in missing if need.checkpoint != record.name}
-                    asked = REFERENCES not in known.needs or record.name in (
-                        evidence.references.checkpoints
-                    )
-                    if not known.is_early or elsewhere or not asked:
-                        continue
-                made |= missing
-                found.append(Candidate(metric, layer, record))
+    records, made, found = evidence.names.some_records(checkpoints), set[Need](), []
+    for record, metric in product(records, chosen):
+        if (by_default or len(records) > 1) and not is_defined(evidence, metric, record):
+            continue
+        wanted = needs(evidence, metric, record)
+        missing = {need for need in wanted if not evidence.has(need)} - made
+        elsewhere = any(need.checkpoint != record.name for need in missing)
+        if by_default and (
+            elsewhere or not SCORES[metric].is_early or lacks_references(evidence, metric, record)
+        ):
+            continue
+        made |= missing
+        of_layers = evidence.names.some_layers(layers) if metric in PER_LAYER else [""]
+        found += [Candidate(metric, layer, record) for layer in of_layers]
     return found
 
 
@@ -147,13 +141,11 @@ def compare(
     picks: Sequence[Candidate],
     eta: float = 4.0,
     truth: str | ArrayLike = "log_lira",
-    variance: str = VARIANCE,
 ) -> pd.DataFrame:
     """Tabulate the AUC of several scores, as `Audit.compare` describes."""
     rows = []
     for metric, layer, record in picks:
-        place = layer or "last", record.name
-        found = evaluate(evidence, metric, *place, eta, truth, variance=variance)
+        found = evaluate(evidence, metric, layer or "last", record.name, eta, truth)
         at = {"checkpoint": record.name, "epoch": record.epoch}
         rows.append({"metric": metric, "layer": layer, **at, **area(found)})
     return pd.DataFrame(rows)
@@ -171,7 +163,6 @@ def needs_of(
     metric: str | Metric | None,
     checkpoint: str | float = "prediction",
     truth: str | ArrayLike | None = "log_lira",
-    last: int | None = None,
     *,
     answers: bool = False,
 ) -> list[Need]:
@@ -181,7 +172,7 @@ def needs_of(
     """
     found, final = [], evidence.names.final()
     if metric is not None:
-        found = needs(evidence, metric, evidence.names.record(checkpoint), last)
+        found = needs(evidence, metric, evidence.names.record(checkpoint))
     by_lira = truth is not None and is_log_lira(truth) and evidence.has_ground_truth
     if final is not None and by_lira:
         found += truth_needs(evidence, final)
@@ -203,31 +194,6 @@ def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:
         raise ValueError(
             f"the AUC is undefined: {kind} {positives(truth)}, and it needs samples of both kinds"
         )
-
-
-def _checked_targets(
-    evidence: Evidence, targets: str | Sequence[int], truth: str, *, with_canaries: bool
-) -> list[int]:
-    """Return which shadow models to pool.
-
-    Raises
-    ------
-    ValueError
-        If the targets are neither "all" nor indices, or canaries are the truth and left out.
-    StoreError
-        If there are no shadow models.
-    """
-    named = isinstance(targets, str)
-    every = list(evidence.shadows.indices)
-    if not named:
-        every = [whole_number("a target", target) for target in several("targets", targets)]
-    if (named and targets != "all") or not (named or every):
-        raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
-    if truth == "canaries" and not with_canaries:
-        raise ValueError('truth="canaries" needs with_canaries=True')
-    if not every:
-        raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
-    return every
 
 
 def pooled_evaluation(
@@ -252,15 +218,18 @@ def pooled_evaluation(
     progress : Progress
         Where to report.
     """
-    targets = _checked_targets(evidence, targets, truth, with_canaries=with_canaries)
+    every = isinstance(targets, str) and targets == "all"
+    chosen = evidence.shadows.indices if every else several("targets", targets)
+    if not chosen:
+        raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
     pairs: list[pd.DataFrame] = []
     truly: float | None = 0.0 if is_log_lira(truth) else None
     notes: dict[Note, None] = {}
     left_out = 0
     names = evidence.data.class_names
     counts = np.full(len(names), np.iinfo(np.int64).max)
-    for done, index in enumerate(targets):
-        progress.report(done, len(targets), "auditing shadow models")
+    for done, index in enumerate(chosen):
+        progress.report(done, len(chosen), "auditing shadow models")
         target = evidence.as_target(index)
         found = score(target, metric, layer, "prediction")
         notes.update(dict.fromkeys(one for one in found.notes if one.key != SMALL_CLASSES))
@@ -292,7 +261,7 @@ def pooled_evaluation(
     if left_out:
         left = f"{left_out} pairs are left out: they have {lacking(truth)}"
         notes[Note("left out", left, n=left_out)] = None
-    first = evidence.as_target(targets[0])  # all have as many shadow models
+    first = evidence.as_target(chosen[0])  # all have as many shadow models
     of_shape = notes_on_shape(first) if is_log_lira(truth) else ()
     said = *evidence.notes_at("prediction"), *notes, *of_shape
     result = result.called(positives(truth)).with_warnings(*said)

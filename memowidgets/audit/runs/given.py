@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from mmap import mmap
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
+    GIVEN,
     INSTEAD,
     LAYER,
     LOGITS,
@@ -22,13 +22,15 @@ from memowidgets.audit.evidence import (
     REPRESENTATIONS,
     TRACE,
     Arrays,
+    Cache,
     Checkpoint,
     Evidence,
+    KeptScores,
     Models,
+    Names,
+    ScorePlace,
     no_models,
 )
-from memowidgets.audit.kept import Cache, KeptScores, ScorePlace
-from memowidgets.audit.names import GIVEN, Names
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
@@ -87,7 +89,7 @@ _NO_LAYERS = Absent(
 _NO_TRUTH = Absent("log-LiRA is not known", f"{_GIVE} log_lira=, or {_OF_SHADOWS}")
 _VALUES_ALONE = Absent(
     "log_lira was given as it is, and the gaps of shadow models were not: standard errors, "
-    "probabilities, other variances and modes need them",
+    "probabilities and other variances need them",
     f"{_GIVE} {_OF_SHADOWS}",
 )
 _NO_REFERENCES = Absent(OF_ARRAYS.format("train reference models"), INSTEAD)
@@ -229,8 +231,9 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         if kept is None:
             return no_models("", none)
         numbers, at = range(len(kept.gaps)), (GIVEN,)
-        some = partial(_suffice, kept)
-        return Models("", lambda _: kept, lambda: numbers, lambda: at, suffice=some)
+        inside, outside = kept.members.sum(axis=0), (~kept.members).sum(axis=0)
+        suffice = bool(((inside >= 2) & (outside >= 2)).any())
+        return Models("", lambda _: kept, lambda: numbers, lambda: at, suffice=suffice)
 
     shadows = asked = None
     if gaps is not None:
@@ -275,8 +278,7 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         },
         shadows=models(shadows, no_shadows),
         references=models(asked, _NO_REFERENCES),
-        shadow_sets=lambda: {} if gaps is None else {GIVEN: len(gaps)},
-        scores=KeptScores(cache, None if run is None else files, read_only=run is None),
+        scores=KeptScores(cache, None if run is None else files),
         given={
             "labels": data.labels,
             **{f"representations, {name}": values for name, values in given.layers.items()},
@@ -287,12 +289,6 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         absent=absent,
         cache=cache,
     )
-
-
-def _suffice(models: Shadows) -> bool:
-    """Whether some sample is in two shadow models and out of two others."""
-    inside, outside = models.members.sum(axis=0), (~models.members).sum(axis=0)
-    return bool(((inside >= 2) & (outside >= 2)).any())
 
 
 def _n_options(data: Dataset, logits: Numbers | None) -> int:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Evidence
-from memowidgets.audit.kept import Cache
+from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
 from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, metrics_of, probabilities
@@ -140,8 +139,8 @@ class AuditView:
         n = len(evidence.missing(wanted))
         doing = f"Scoring {whole(len(evidence.members))} samples"
         if not n:
-            at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
-            lacking = [held.made for one, held in at if not held.has(one)]
+            none = (one.checkpoint for one in wanted if not evidence.has(one))
+            lacking = [evidence.checkpoints[name].made for name in none]
             why_not = "".join(x.what for x in lacking[:1] if isinstance(x, Absent))
             short = score in PER_LAYER and not lacking and _is_small(evidence, layer, checkpoint)
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from memowidgets.audit.evidence import Evidence
-from memowidgets.audit.names import GIVEN
+from memowidgets.audit.evidence import GIVEN, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
 from memowidgets.audit.numbers.scores import (

@@ -134,15 +134,17 @@ class Audit:
     @classmethod
     def of(cls, run: Run) -> Self:
         """Make an audit of a run that is at hand. For those who extend memowidgets."""
+        return cls._with(_run=run, _log=log_of(run.data, run.run))
+
+    @classmethod
+    def _with(cls, **parts: Any) -> Self:
         audit = cls.__new__(cls)
-        vars(audit).update(_run=run, _log=log_of(run.data, run.run))
+        vars(audit).update(parts)
         return audit
 
     @classmethod
-    def _of_arrays(cls, found: tuple[Evidence, RunDirectory | None]) -> Self:
-        audit = cls.__new__(cls)
-        vars(audit).update(_run=None, _given=found[0], _log=log_of(found[0].data, found[1]))
-        return audit
+    def _of_arrays(cls, given: Evidence, run: RunDirectory | None) -> Self:
+        return cls._with(_run=None, _given=given, _log=log_of(given.data, run))
 
     @classmethod
     def open(
@@ -194,7 +196,7 @@ class Audit:
             )
         from memowidgets.audit.runs.given import opened_arrays
 
-        return cls._of_arrays(opened_arrays(run, data))
+        return cls._of_arrays(*opened_arrays(run, data))
 
     @classmethod
     def from_arrays(
@@ -319,7 +321,7 @@ class Audit:
             final_logits=final_logits,
             reference_gaps=reference_gaps,
         )
-        return cls._of_arrays(kept_arrays(given, path, seed))
+        return cls._of_arrays(*kept_arrays(given, path, seed))
 
     def __repr__(self) -> str:
         return repr(self.evidence)
@@ -347,11 +349,9 @@ class Audit:
         self, needs: Iterable[Need] = (), progress: Progress | None = None
     ) -> Evidence:
         """Return the evidence after what is missing of `needs` was made, if it can be."""
-        evidence = self.evidence
-        missing = evidence.missing(needs)
-        if not missing or self._run is None:
-            return evidence
-        self._run.make(missing, progress)
+        missing = self.evidence.missing(needs)
+        if missing:
+            self.run.make(missing, progress)
         return self.evidence
 
     @property
@@ -418,7 +418,7 @@ class Audit:
 
         `precision` is the one that ``"auto"`` meant where the run was made.
         """
-        return self.evidence.training
+        return self.evidence.training()
 
     @property
     def recording(self) -> dict[str, str] | None:
@@ -506,7 +506,7 @@ class Audit:
             If the training diverges.
         """
         run = self._run_for("train", "trainer.train(resume_from_checkpoint=True) resumes it")
-        stop = _stop_rule(stop_at_drop, over_last)
+        stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         check_start(run.run, run.manifest)
         with run.alone(), shown(progress) as report:
             if stop is not None:
@@ -552,7 +552,8 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
-        run, stop = self._run_for("record a training"), _stop_rule(stop_at_drop, over_last)
+        run = self._run_for("record a training")
+        stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)
         passes = TrainerPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
@@ -1142,10 +1143,8 @@ class Audit:
         shadows = run.shadows
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
-        made = self.of(run)
         log = log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
-        vars(made).update(_index=int(index), _key=shadows.key, _log=log)
-        return made
+        return self._with(_run=run, _index=int(index), _key=shadows.key, _log=log)
 
     # How well scores predict the ground truth
 
@@ -1546,7 +1545,7 @@ class Audit:
         log.refresh()
         if log.unread:
             raise StoreError(log.unread)
-        data = kept(self.evidence.clean_data, log, texts)
+        data = kept(self.data if self._run is None else self._run.clean_data, log, texts)
         warn_of_members_alone(self.evidence, log)
         return data
 
@@ -1598,14 +1597,6 @@ class Audit:
         instead = "train again with your Trainer, on audit.kept(), in a new audit"
         run = self._run_for("be forked", instead)
         return self.of(fork_run(run, path, self.kept() if data is None else data, start))
-
-
-def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:
-    if rho is not None:
-        return StopRule(rho, over_last)
-    if over_last != 1:
-        raise ValueError("over_last goes with stop_at_drop: say at which drop to interrupt")
-    return None
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import as_code, warn_user
+from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
@@ -54,43 +54,34 @@ _METHOD = "method"
 _Value = TypeVar("_Value")
 
 
-class Arrays(Mapping[str, NDArray[Any]]):
+class Arrays:
     """Arrays by name that are opened when one is asked for.
 
     Parameters
     ----------
-    opened : callable
-        Function that returns a mapping, such as the memory-mapped arrays of a file.
+    opened : callable or None
+        Function that returns a mapping, such as the memory-mapped arrays of a file; None where
+        there is none.
+    why_not : callable
+        Function of a name that says why there is no array of it.
     start : str
-        Start of their names there, which is left out here. Arrays with other names are left out.
-    absent : callable, optional
-        Function of a name that says why there is no array of it, for `find`.
+        Start of the names in the mapping, which is left out here.
     """
 
     def __init__(
         self,
-        opened: Callable[[], Mapping[str, NDArray[Any]]],
+        opened: Callable[[], Mapping[str, NDArray[Any]]] | None,
+        why_not: Callable[[str], Absent] = Absent,
         start: str = "",
-        absent: Callable[[str], Absent] | None = None,
     ) -> None:
-        self._opened, self._start, self._absent = opened, start, absent
+        self.are_there, self._opened = opened is not None, opened or dict
+        self.why_not, self._start = why_not, start
 
-    def find(self, name: str) -> NDArray[Any] | Absent:
-        """Return the array of that name, or why there is none."""
-        return self[name] if self._absent is None or name in self else self._absent(name)
-
-    def __contains__(self, name: object) -> bool:
+    def __contains__(self, name: str) -> bool:
         return f"{self._start}{name}" in self._opened()  # without reading it
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._opened()[self._start + name]
-
-    def __iter__(self) -> Iterator[str]:
-        start = self._start
-        return (name.removeprefix(start) for name in self._opened() if name.startswith(start))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True)
@@ -118,11 +109,11 @@ class Checkpoint:
     ----------
     record : Record
         Epoch, step, losses and accuracies.
-    made : Arrays or Absent
+    made : Arrays
         The forward pass over the members: ``logits``, ``losses``, and ``layer.<name>``, the
         representations. A recording has ``gaps`` and ``guess`` instead of logits at some
         checkpoints.
-    outputs : mapping of str to array, or Absent
+    outputs : Arrays
         ``logits`` and ``losses`` as training kept them.
     gaps : array of shape (n_members,), or None
         Logit gaps of the members, where they are known without logits.
@@ -134,8 +125,8 @@ class Checkpoint:
     """
 
     record: Record
-    made: Arrays | Absent
-    outputs: Mapping[str, NDArray[Any]] | Absent
+    made: Arrays
+    outputs: Arrays
     gaps: NDArray[Any] | None = None
     find_pool: Callable[[], NDArray[np.float32] | None] = lambda: None
     state: Hashable = ()
@@ -148,7 +139,7 @@ class Checkpoint:
     @property
     def has_pass(self) -> bool:
         """Whether the forward pass is there."""
-        return not isinstance(self.made, Absent)
+        return self.made.are_there
 
     @property
     def has_gaps(self) -> bool:
@@ -158,8 +149,7 @@ class Checkpoint:
     @property
     def has_logits(self) -> bool:
         """Whether logits of the members are there."""
-        held = self.outputs if isinstance(self.made, Absent) else self.made
-        return not isinstance(held, Absent) and "logits" in held
+        return "logits" in (self.made if self.has_pass else self.outputs)
 
 
 @dataclass(frozen=True)
@@ -197,8 +187,7 @@ class Names:
 
     def final(self) -> Record | None:
         """The checkpoint at the end of training, if it was reached."""
-        ended = self._is_given or (self.found and self.found[-1].step == self.last_step)
-        return self.found[-1] if ended else None
+        return next((one for one in self.found if one.step == self.last_step), None)
 
     def prediction(self) -> Prediction:
         """The checkpoint that the ρ rule chose.
@@ -221,17 +210,7 @@ class Names:
         ------
         ValueError
             If there is none; the message lists the valid ones.
-        TypeError
-            If it is neither a name nor a number.
         """
-        _check_key("a checkpoint", checkpoint)
-        if self._is_given:
-            if checkpoint in ("prediction", "final", GIVEN):
-                return self.found[0]
-            raise ValueError(
-                f"unknown checkpoint {checkpoint!r}: an audit of arrays has one, which is called "
-                f"{GIVEN}, prediction and final"
-            )
         if checkpoint == "prediction":
             return self.prediction().record
         if checkpoint == "final":
@@ -239,11 +218,10 @@ class Names:
             if final is None:
                 raise NotThereError("the target is not trained to the end yet", self.to_go_on)
             return final
-        is_number = not isinstance(checkpoint, str | bool)
+        is_number = isinstance(checkpoint, numbers.Real) and not isinstance(checkpoint, bool)
+        epoch = float(checkpoint) if is_number else math.nan
         for record in self.found:
-            if checkpoint == record.name:
-                return record
-            if is_number and math.isclose(float(checkpoint), record.epoch, abs_tol=1e-6):
+            if checkpoint == record.name or math.isclose(epoch, record.epoch, abs_tol=1e-6):
                 return record
         if not self.found:
             what = f"there is no checkpoint {_spell(checkpoint)}, because there is none yet"
@@ -255,7 +233,7 @@ class Names:
 
     def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:
         """One checkpoint, several, or "all" after step 0."""
-        later = self.found if self._is_given else self.found[1:]
+        later = [one for one in self.found if one.step > 0]
         return _one_or_several(checkpoints, later, self.record)
 
     def layer(self, layer: str | int) -> str:
@@ -270,10 +248,7 @@ class Names:
         ------
         ValueError
             If there is none; the message lists the valid ones.
-        TypeError
-            If it is neither a name nor a number.
         """
-        _check_key("a layer", layer)
         names = self.layer_names
         if not names:
             if layer in ("last", ""):
@@ -314,11 +289,6 @@ def _one_or_several(
     if isinstance(asked, str) or not isinstance(asked, Iterable):
         return [find(asked)]
     return [find(one) for one in asked]
-
-
-def _check_key(what: str, given: Any) -> None:
-    if not isinstance(given, str | numbers.Real):
-        raise TypeError(f"{what} is a name or a number, not {as_code(given)}")
 
 
 def _spell(value: object) -> str:
@@ -510,12 +480,10 @@ class Models:
     read : callable
         Function of a checkpoint's name that returns masks and logit gaps over the pool. It raises
         an error that says how to get models where there are none.
-    find : callable
-        Function that returns the numbers of the models.
+    indices : tuple of int
+        Numbers of the models.
     find_checkpoints : callable
         Function that returns the names of the checkpoints at which every model has logit gaps.
-    find_lost : callable
-        Function that returns a sentence, if models that were trained cannot be used.
     state : hashable
         A value that changes when a model is added, removed or trained again.
     suffice : bool
@@ -524,26 +492,15 @@ class Models:
 
     design: str
     read: Callable[[str], Shadows]
-    find: Callable[[], Sequence[int]] = tuple
+    indices: tuple[int, ...] = ()
     find_checkpoints: Callable[[], Sequence[str]] = tuple
-    find_lost: Callable[[], Sequence[Note]] = tuple
     state: Hashable = ()
     suffice: bool = True
-
-    @cached_property
-    def indices(self) -> tuple[int, ...]:
-        """Numbers of the models."""
-        return tuple(self.find())
 
     @cached_property
     def checkpoints(self) -> tuple[str, ...]:
         """Names of the checkpoints at which every model has logit gaps."""
         return tuple(self.find_checkpoints())
-
-    @cached_property
-    def lost(self) -> tuple[Note, ...]:
-        """One sentence, if models that were trained cannot be used."""
-        return tuple(self.find_lost())
 
     @property
     def are_pairs(self) -> bool:
@@ -560,13 +517,11 @@ class Evidence:
     path : str
         Folder that it comes from; a few words if there is none.
     manifest : mapping
-        What made it: seed, model, data, versions, as far as they are known.
-    seed : int
-        Seed of every draw.
+        What made it: its seed, and model, data and versions as far as they are known.
     data : Dataset
         All samples, with the labels that were trained on. Only ids and labels are sure to be there.
-    trained_labels, true_labels : array of shape (n,), int64
-        Label of each sample that was trained on, and the one from before label noise.
+    trained_labels : array of shape (n,), int64
+        Label of each sample that was trained on.
     pool, member_rows : array of int64
         Rows of `data` that a model may train on, and that the target trained on.
     held_out_labels : array of int64
@@ -582,7 +537,7 @@ class Evidence:
         comes from them.
     scores : KeptScores
         Scores that were computed before.
-    shadow : callable or Absent
+    shadow : callable
         Function of a shadow model's number that returns the model.
     given : mapping of str to array
         The arrays that a user gave, by the names of their arguments; empty for others. That of a
@@ -591,8 +546,8 @@ class Evidence:
         What a reader must know of all its numbers.
     repeated : mapping of str to int
         Number of a Trainer's rows of each member that has several, by its id.
-    settings : Settings or Absent
-        How the target was trained.
+    training : callable
+        Function that returns how the target was trained, or raises where nobody knows.
     makes : set of str
         What can be made of a checkpoint if it is not there, as `Need.what`. It is empty unless
         model and samples are at hand.
@@ -610,10 +565,8 @@ class Evidence:
 
     path: str
     manifest: Mapping[str, Any]
-    seed: int
     data: Dataset
     trained_labels: NDArray[np.int64]
-    true_labels: NDArray[np.int64]
     pool: NDArray[np.int64]
     member_rows: NDArray[np.int64]
     held_out_labels: NDArray[np.int64]
@@ -623,8 +576,8 @@ class Evidence:
     shadows: Models
     references: Models
     scores: KeptScores
-    settings: Settings | Absent
-    shadow: Callable[[int], OneModel] | Absent
+    training: Callable[[], Settings]
+    shadow: Callable[[int], OneModel]
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[Note, ...] = ()
     repeated: Mapping[str, int] = field(default_factory=dict)
@@ -639,24 +592,12 @@ class Evidence:
         if self.whole is not None:
             return f"ShadowAudit(shadow {self.index} as the target of {self.whole!r})"
         if self.given:
-            return f"Audit.from_arrays({len(self.data)} samples with {', '.join(self.given)})"
+            n, layers = len(self.data), len(self.names.layer_names)
+            return f"Audit.from_arrays({n} samples, {layers} layers)"
         return (
             f"Audit({self.data!r}, {len(self.member_rows)} members, "
             f"{len(self.names.found)} checkpoints, {len(self.shadows.indices)} shadow models)"
         )
-
-    @property
-    def training(self) -> Settings:
-        """How the target was trained.
-
-        Raises
-        ------
-        NotThereError
-            If nobody knows.
-        """
-        if isinstance(self.settings, Absent):
-            raise self.settings.error()
-        return self.settings
 
     # samples
 
@@ -675,14 +616,6 @@ class Evidence:
         """The members as a dataset."""
         are_all = np.array_equal(self.member_rows, np.arange(len(self.data)))
         return self.data if are_all else self.data.take(self.member_rows)
-
-    @cached_property
-    def clean_data(self) -> Dataset:
-        """All samples, with their labels from before label noise."""
-        if self.whole is not None:
-            return self.whole.clean_data
-        same = self.true_labels is self.trained_labels
-        return self.data if same else self.data.with_labels(self.true_labels)
 
     @cached_property
     def member_columns(self) -> NDArray[np.int64]:
@@ -716,13 +649,13 @@ class Evidence:
         """Whether log-LiRA at the end of training is known or can be computed."""
         if "log_lira" in self.given:
             return True
-        final = self.names.final()
-        if final is None or len(self.shadows.indices) < FEWEST_SHADOWS:
+        final, models = self.names.final(), self.shadows
+        if final is None or len(models.indices) < FEWEST_SHADOWS:
             return False
-        if final.name not in self.shadows.checkpoints:
+        if final.name not in models.checkpoints:
             return False
         known = self.checkpoints[final.name].has_gaps or "pass" in self.makes
-        return known and self.shadows.suffice
+        return known and models.suffice
 
     @cached_property
     def n_shadows(self) -> int:
@@ -749,7 +682,7 @@ class Evidence:
         if need.what == "pool":
             return (self.whole or self).checkpoints[need.checkpoint].pool is not None
         at = self.checkpoints[need.checkpoint]
-        return at.has_pass or (need.what == "losses" and not isinstance(at.outputs, Absent))
+        return at.has_pass or (need.what == "losses" and at.outputs.are_there)
 
     def missing(self, needs: Iterable[Need]) -> list[Need]:
         """Return what of this is not there and can be made."""
@@ -763,39 +696,27 @@ class Evidence:
         """
         record, chosen = self.names.record(checkpoint), self.names.prediction()
         of_rule = chosen.warnings if record == chosen.record else ()
-        return (*self.not_learned(record), *of_rule, *self.general_notes, *self.shadows.lost)
+        return (*self.not_learned(record), *of_rule, *self.general_notes)
 
     def not_learned(self, record: Record) -> tuple[Note, ...]:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""
         notes, limit = [], 0.5 * math.log(self.n_options)
         at = "" if record.name == GIVEN else f"at {record.name} "
         if record.median_loss > limit:
-            notes.append(
-                Note(
-                    "not learned",
-                    f"{at}the median training loss is {record.median_loss:.2f}, above half of "
-                    f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}",
-                    loss=record.median_loss,
-                    limit=limit,
-                )
-            )
-        held_out = self.held_out_labels
-        if record.test_accuracy is not None and len(held_out):
+            said = f"{at}the median training loss is {record.median_loss:.2f}, above half of "
+            said += f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}"
+            notes.append(Note("not learned", said, loss=record.median_loss, limit=limit))
+        held_out, accuracy = self.held_out_labels, record.test_accuracy
+        if accuracy is not None and len(held_out):
             from memowidgets.evaluation.intervals import clopper_pearson
 
             chance = float(np.bincount(held_out).max() / len(held_out))
-            lower, _ = clopper_pearson(round(record.test_accuracy * len(held_out)), len(held_out))
+            lower, _ = clopper_pearson(round(accuracy * len(held_out)), len(held_out))
             if lower <= chance:
-                known = f"{percent(record.test_accuracy)} (at least {percent(lower)} with 97.5 %"
-                notes.append(
-                    Note(
-                        "not learned",
-                        f"{at}the held-out accuracy, {known} confidence), is not above chance, "
-                        f"{percent(chance)}: {_PREDICT_NOTHING}",
-                        accuracy=record.test_accuracy,
-                        chance=chance,
-                    )
-                )
+                said = f"{at}the held-out accuracy, {percent(accuracy)} (at least {percent(lower)} "
+                said += f"with 97.5 % confidence), is not above chance, {percent(chance)}: "
+                said += _PREDICT_NOTHING
+                notes.append(Note("not learned", said, accuracy=accuracy, chance=chance))
         return tuple(notes)
 
     def table(self) -> pd.DataFrame:
@@ -822,16 +743,16 @@ class Evidence:
 
         In a recording that is the one that LiRA takes; of arrays it is never the finished model's.
         """
-        own, made = self.checkpoints[record.name].gaps, self._pass(record)
-        if own is not None and "logits" not in made and LOGITS in self.kinds:
-            return own
-        if "gaps" in made:
-            return np.array(made["gaps"])
-        return self.cache.of(
-            ("logit gaps", record.name),
-            self.checkpoints[record.name].state,
-            lambda: logit_gap(self.of_pass(record, "logits"), self.labels),
-        )
+        at = self.checkpoints[record.name]
+        if at.has_pass and at.gaps is not None and "logits" not in at.made and LOGITS in self.kinds:
+            return at.gaps
+        if "gaps" in at.made:
+            return np.array(at.made["gaps"])
+
+        def gaps() -> NDArray[np.floating[Any]]:
+            return logit_gap(self.of_pass(record, "logits"), self.labels)
+
+        return self.cache.of(("logit gaps", record.name), at.state, gaps)
 
     def logits(self, record: Record) -> NDArray[np.float32]:
         """Return the members' logits at a checkpoint, (n_members, n_classes).
@@ -839,7 +760,7 @@ class Evidence:
         Those of the forward pass, if there is one, as the scores are; else those of training.
         """
         at = self.checkpoints[record.name]
-        if not (at.has_pass or isinstance(at.outputs, Absent)) and at.has_logits:
+        if at.has_logits and not at.has_pass:
             return np.array(at.outputs["logits"])
         return self.of_pass(record, "logits")
 
@@ -849,10 +770,10 @@ class Evidence:
         Those that training kept, if it did; else those of the forward pass.
         """
         at = self.checkpoints[record.name]
-        if not isinstance(at.outputs, Absent):
+        if at.outputs.are_there:
             return np.array(at.outputs["losses"])
         if not at.has_pass:
-            raise at.outputs.error(record.name)
+            raise at.outputs.why_not("losses").error(record.name)
         return np.array(self.of_pass(record, "losses"))
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
@@ -865,13 +786,6 @@ class Evidence:
         pool = self.checkpoints[record.name].pool
         return None if pool is None or len(self.other_columns) < 2 else pool[self.other_columns]
 
-    def _pass(self, record: Record) -> Arrays:
-        """Return the forward pass of a checkpoint, or raise the error that says why not."""
-        made = self.checkpoints[record.name].made
-        if isinstance(made, Absent):
-            raise made.error(record.name)
-        return made
-
     def of_pass(self, record: Record, name: str) -> NDArray[Any]:
         """Return an array of the forward pass of a checkpoint, memory-mapped, a row a member.
 
@@ -882,10 +796,10 @@ class Evidence:
         NotThereError
             If it is not there. The message says what to pass or to call.
         """
-        found = self._pass(record).find(name)
-        if isinstance(found, Absent):
-            raise found.error("" if record.name == GIVEN else record.name)
-        return found
+        made = self.checkpoints[record.name].made
+        if name not in made:
+            raise made.why_not(name).error("" if record.name == GIVEN else record.name)
+        return made[name]
 
     # a shadow model in the target's place
 
@@ -908,53 +822,44 @@ class Evidence:
         return {}
 
     def _as_target(self, index: int) -> Evidence:
-        if isinstance(self.shadow, Absent):
-            raise self.shadow.error()
         one, who, keep = self.shadow(index), f"shadow {index}", "run_shadows(…, keep_forward=True)"
-        mask, kept = np.array(one.arrays["members"]), "no forward pass"
-        if one.forward_at is not None:
-            kept = f"its forward pass at {one.forward_at}, not"
+        mask, at = np.array(one.arrays["members"]), one.forward_at
+        kept = "no forward pass" if at is None else f"its forward pass at {at}, not"
         no_pass = Absent(f"{who} kept {kept}", f"{keep} keeps it at the prediction checkpoint")
-        no_losses = Absent(
-            f"{who} kept no losses",
-            f"{keep} of a new run keeps them up to the prediction checkpoint",
-        )
+        do = f"{keep} of a new run keeps them up to the prediction checkpoint"
+        no_losses = Absent(f"{who} kept no losses", do)
 
         def without(name: str) -> Absent:
             if "forward.logits" not in one.arrays:  # nor layers
                 return Absent("this recording keeps logit gaps and losses of shadow models only")
             layer = name.removeprefix(LAYER)
-            return Absent(
-                f"{who} did not keep layer {layer}",
-                f"run_shadows(…, keep_forward=[{layer!r}]) keeps it",
-            )
+            do = f"run_shadows(…, keep_forward=[{layer!r}]) keeps it"
+            return Absent(f"{who} did not keep layer {layer}", do)
 
         def checkpoint(name: str, held: Checkpoint) -> Checkpoint:
-            is_kept, loss, gap = one.forward_at == name, f"loss.{name}", f"gap.{name}"
-            pool = np.array(one.arrays[gap]) if gap in one.arrays else None
+            made = Arrays(lambda: one.arrays, without, "forward.")
+            outputs = Arrays(lambda: {"losses": one.arrays[f"loss.{name}"]})
+            pool = np.array(one.arrays[gap]) if (gap := f"gap.{name}") in one.arrays else None
             return Checkpoint(
                 held.record,
-                Arrays(lambda: one.arrays, "forward.", without) if is_kept else no_pass,
-                {"losses": one.arrays[loss]} if loss in one.arrays else no_losses,
+                made if at == name else Arrays(None, lambda _: no_pass),
+                outputs if f"loss.{name}" in one.arrays else Arrays(None, lambda _: no_losses),
                 gaps=None if pool is None else pool[mask],
                 find_pool=lambda: pool,
                 state=(name, one.state),
             )
 
-        traced = any(name.startswith("loss.") for name in one.arrays)
+        trained_on = "because those of the audit trained on samples that it trains on"
+        no_references = Absent(
+            f"{who} has no reference models, {trained_on}", "call this on the audit itself"
+        )
+        targets = tuple((held.state, held.pool is None) for held in self.checkpoints.values())
         others = replace(
             self.shadows,
             read=lambda checkpoint: self.all_models(checkpoint).without(index),
-            state=(
-                self.shadows.state,
-                tuple((held.state, held.pool is None) for held in self.checkpoints.values()),
-            ),
+            state=(self.shadows.state, targets),
         )
-        no_references = Absent(
-            f"{who} has no reference models, because those of the audit trained on samples that it "
-            "trains on",
-            "call this on the audit itself",
-        )
+        traced = any(name.startswith("loss.") for name in one.arrays)
         return replace(
             self,
             path=f"{self.path}/targets/{self.shadows.design}/{index:04d}",
@@ -963,7 +868,7 @@ class Evidence:
             member_rows=self.pool[mask],
             checkpoints={name: checkpoint(name, held) for name, held in self.checkpoints.items()},
             shadows=others,
-            references=no_models("parts", no_references),
+            references=Models("parts", no_references.refuse),
             makes=frozenset(["pool"] if "pass" in self.makes else []),
             absent={} if traced else {TRACE: no_losses},
             scores=one.scores,
@@ -980,12 +885,3 @@ class Evidence:
             np.vstack([shadows.gaps, first]),
             np.append(shadows.indices, -1),
         )
-
-
-def no_models(design: str, why: Absent) -> Models:
-    """Return a set without models, whose `read` raises an error that says why."""
-
-    def refuse(_checkpoint: str) -> Shadows:
-        raise why.error()
-
-    return Models(design, refuse)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -137,7 +137,6 @@ class Run:
         self.config = config_digest(manifest)
         self.references = References(self)
         self._lock, self.loaded = threading.RLock(), Loaded()
-        self._taken: dict[str, tuple[Any, Evidence]] = {}
         self._cache = Cache()
         self._pass_seconds: float | None = None
 
@@ -167,6 +166,16 @@ class Run:
         return replace(self._settings, precision=self.precision)
 
     @property
+    def clean_data(self) -> Dataset:
+        """All samples, with their labels from before label noise."""
+        # over the noise in the labels it is drawn as before, and shifts each by as much again
+        noise, labels = noise_of(self.data, self.design, self.manifest), self.data.labels.copy()
+        at, n_classes = noise.positions, len(self.data.class_names)
+        n_options = getattr(self.data, "n_choices", np.full(len(self.data), n_classes))[at]
+        labels[at] = (2 * labels[at] - noise.labels) % n_options
+        return self.data.with_labels(labels) if len(at) else self.data
+
+    @property
     def names(self) -> Names:
         """Checkpoints and layers by name, as they are now."""
         return read_names(self.run, self.manifest, len(self.design.members))
@@ -177,14 +186,9 @@ class Run:
         return self._set()
 
     @property
-    def has_samples(self) -> bool:
-        """Whether model and samples are at hand, as new passes need them."""
-        return self.model is not None and not isinstance(self.data, WithheldDataset)
-
-    @property
     def can_ask(self) -> bool:
-        """Whether new passes can be made."""
-        return self.has_samples and self.cannot(_AGAIN) is None
+        """Whether model and samples are at hand, so that new passes can be made."""
+        return self.model is not None and not isinstance(self.data, WithheldDataset)
 
     def use_shadows(self, key: str) -> None:
         """Take the truth from the shadow models of the set with this key from now on.
@@ -225,7 +229,7 @@ class Run:
         why = self.cannot(work)
         if why is None and instead and read_course(self.run) is not None:
             why = Absent(f"{self.path} was recorded from a Trainer, so it cannot {work}", instead)
-        if why is None and not self.has_samples:
+        if why is None and not self.can_ask:
             why = Absent(f"this needs the model and the data of {self.path}", _OPEN)
         if why is not None:
             raise why.error()
@@ -300,26 +304,17 @@ class Run:
             Set of shadow models. Default: that which the truth comes from.
         """
         shadows = self._set(key)
-        state = self._state(shadows)
-        held = self._taken.get(shadows.key)
-        if held is None or held[0] != state:
-            held = self._taken[shadows.key] = state, self._evidence(shadows)
-        return held[1]
+        question, take = ("evidence", shadows.key), partial(self._evidence, shadows)
+        return self._cache.of(question, self._state(shadows), take)
 
     def _state(self, shadows: ShadowSet) -> tuple[Any, ...]:
         """A value that changes with any file that evidence comes from, but for scores."""
-        run, rules = self.run, (RHO, COURSE, REPEATS, "shadows.json")
-        checkpoints = [
-            (name, run.state(record_file(name), ""), run.state(outputs_of(name)))
-            for name in run.names("checkpoints", "")
-        ]
-        passes = [
-            (name, run.state(f"{folder}/{name}"))
-            for folder in ("forward", _FIRST)
-            for name in run.names(folder)
-        ]
+        run, names = self.run, self.run.names("checkpoints", "")
+        passes = [f"{place}/{name}" for place in ("forward", _FIRST) for name in run.names(place)]
+        notes = RHO, COURSE, REPEATS, "shadows.json", *map(record_file, names)
+        files = [(place, run.state(place)) for place in (*map(outputs_of, names), *passes)]
         models = shadows.state(), self.references.files.state()
-        return [run.state(rule, "") for rule in rules], checkpoints, passes, models
+        return *files, *((note, run.state(note, "")) for note in notes), models
 
     def _set(self, key: str | None = None) -> ShadowSet:
         why = self.cannot("train shadow models")
@@ -329,8 +324,7 @@ class Run:
         return ShadowSet(self.run, chosen, self.config, self.precision, none=why)
 
     def _evidence(self, shadows: ShadowSet) -> Evidence:
-        names, noise = self.names, noise_of(self.data, self.design, self.manifest)
-        noisy = len(noise.positions) > 0
+        names = self.names
         share = Settings.read(self.manifest["training"]).label_noise
         notes = fork_note(self.manifest)
         if share:
@@ -342,21 +336,18 @@ class Run:
             said = f"{n} members stand in several of the Trainer's rows, up to {most}: it trains "
             said += "on them more often than on others"
             notes = (*notes, Note("repeated rows", said, members=n, most=most))
-        found = shadows.key, shadows.read, shadows.indices, shadows.checkpoints, shadows.lost
+        found = shadows.key, shadows.read, tuple(shadows.indices()), shadows.checkpoints
 
         def scores_of(record: Record, _layer: str) -> ScorePlace:
             return ScorePlace(self.run, f"scores/{record.name}", record.weights)
 
-        settings: Settings | Absent = self.training
-        if self.manifest.get("kind") == WATCHED:
-            settings = Absent(f"{self.path} was recorded from a loop whose settings are unknown")
+        unknown = Absent(f"{self.path} was recorded from a loop whose settings are unknown")
+        is_watched = self.manifest.get("kind") == WATCHED
         return Evidence(
             path=self.path,
             manifest=self.manifest,
-            seed=self.seed,
             data=self.data,
             trained_labels=self._labels,
-            true_labels=true_labels(self.data, noise).labels if noisy else self._labels,
             pool=self.design.pool,
             member_rows=self.design.members,
             held_out_labels=self.held_out.labels,
@@ -367,9 +358,9 @@ class Run:
             references=self.references.models(),
             scores=KeptScores(self._cache, scores_of),
             shadow=partial(self._shadow, shadows),
-            general_notes=notes,
+            general_notes=(*notes, *shadows.lost()),
             repeated=repeated,
-            settings=settings,
+            training=unknown.refuse if is_watched else lambda: self.training,
             makes=frozenset(("pass", "losses", "pool") if self.can_ask else ()),
             device=lambda: self.device,
             cache=self._cache,
@@ -378,34 +369,40 @@ class Run:
     def _checkpoint(self, record: Record) -> Checkpoint:
         """Return what is there of a checkpoint."""
         name, of, run = record.name, record.weights or None, self.run
-        made: Arrays | Absent = Absent("nothing was scored yet", "call score() there first")
-        if run.has(forward_of(name), of):
-            absent = partial(self._not_kept, record)
-            made = Arrays(partial(run.read_tensors, forward_of(name), of), absent=absent)
-        elif wrong := run.why_not(forward_of(name), of):
-            made = Absent(wrong)
-        elif not self.can_ask:
-            needs = Absent(f"a forward pass needs the model and the data of {self.path}", _OPEN)
-            made = self.cannot(_AGAIN) or needs
-        do = f"a pass over the members makes them, with the model and the data of {self.path}"
-        why = run.why_not(outputs_of(name), of) or "the losses were not kept"
-        there = Arrays(partial(run.read_tensors, outputs_of(name), of))
+        with_both = f"the model and the data of {self.path}"
+
+        def arrays(place: str, why_not: Callable[[str], Absent]) -> Arrays:
+            opened = partial(run.read_tensors, place, of) if run.has(place, of) else None
+            return Arrays(opened, why_not)
+
+        def no_losses(_: str) -> Absent:
+            why = run.why_not(outputs_of(name), of) or "the losses were not kept"
+            return Absent(why, f"a pass over the members makes them, with {with_both}")
+
         return Checkpoint(
             record,
-            made,
-            there if run.has(outputs_of(name), of) else Absent(why, do),
+            arrays(forward_of(name), partial(self._not_kept, record)),
+            arrays(outputs_of(name), no_losses),
             find_pool=lambda: self._kept_first(record),
             state=(name, run.state(forward_of(name)), run.state(outputs_of(name))),
         )
 
     def _not_kept(self, record: Record, name: str) -> Absent:
-        """Return why a forward pass lacks an array."""
+        """Return why a forward pass is not there, or lacks an array."""
+        place, of = forward_of(record.name), record.weights or None
+        if not self.run.has(place, of):
+            if wrong := self.run.why_not(place, of):
+                return Absent(wrong)
+            if self.can_ask:
+                return Absent("nothing was scored yet", "call score() there first")
+            needs = f"a forward pass needs the model and the data of {self.path}"
+            return self.cannot(_AGAIN) or Absent(needs, _OPEN)
         if not name.startswith(LAYER):
             do = "the prediction checkpoint and the last one have them"
             return Absent(f"the recording has no {name}", do)
         if said := left_out(self.run):
             return Absent(f"{self.path} {said}", KEEP_ALL)
-        made = self.run.read_tensors(forward_of(record.name))
+        made = self.run.read_tensors(place, of)
         kept = [one.removeprefix(LAYER) for one in made if one.startswith(LAYER)]
         layer = visible(name.removeprefix(LAYER), 40)
         do = "MemorizationCallback(layers=…) says which layers are kept"
@@ -628,23 +625,6 @@ def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> Labe
     return draw_noise(data, design.pool, share, manifest["seed"])
 
 
-def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
-    """Data that are trained on under label noise, with the labels from before it.
-
-    Parameters
-    ----------
-    data : Dataset
-        With the noise in its labels.
-    noise : LabelNoise
-        As drawn over `data` once more: it shifts each label by as much again.
-    """
-    labels = data.labels.copy()
-    at = noise.positions
-    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[at]
-    labels[at] = (2 * labels[at] - noise.labels) % n_classes
-    return data.with_labels(labels)
-
-
 def device_of(model: Model | None, device: str) -> str:
     """Return the device to compute on: the one asked for, or the one that the model prefers."""
     return resolve_device(_asked_for(model, device))
@@ -672,16 +652,12 @@ def check_request(
     ValueError, TypeError
         With what would be right.
     """
-    each = " for each member" if kind is REFERENCE else ""
-    whole_number(f"n, the number of {kind.noun}s{each} in all,", n, 1)
+    whole_number(f"n, the number of {kind.noun}s in all,", n, 1)
     check_executor(executor)
     if processes is not None:
         whole_number("processes", processes, 1)
         if executor is not None:
-            raise ValueError(
-                "processes is the number of local processes, and an executor has its own; leave "
-                "one of the two out"
-            )
+            raise ValueError("processes is the number of local processes: leave out the executor")
     if isinstance(checkpoints, Sized) and not len(checkpoints):
         raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
 
@@ -761,13 +737,12 @@ class References:
     def models(self) -> Models:
         """Return them as evidence."""
         state = self.config, self.plan.key, self.files.state()
-        return Models(self.plan.key, self.read, self.indices, self.files.checkpoints, state=state)
+        return Models(self.plan.key, self.read, self.indices(), self.files.checkpoints, state=state)
 
-    def indices(self) -> list[int]:
+    def indices(self) -> tuple[int, ...]:
         """Return the numbers of those whose round is complete, which are asked of every member."""
-        found = self.files.indices()
-        size, there = self.plan.per_round, set(found)
-        return [i for i in found if all(i - i % size + j in there for j in range(size))]
+        found, size = self.files.indices(), self.plan.per_round
+        return tuple(i for i in found if all(i - i % size + j in found for j in range(size)))
 
     def read(self, checkpoint: str) -> Shadows:
         """Return masks and logit gaps over the pool, NaN where one was trained on a sample.

@@ -33,9 +33,9 @@ def test_one_variance_is_the_default_everywhere():
     [
         # names
         (lambda a: a.score("psmy"), "valid: psmi, loss, logit_gap, mahalanobis, csl, .*baseline"),
-        (lambda a: a.score("psmi", layer=[1]), r"a layer is a name or a number, not \[1\]"),
+        (lambda a: a.score("psmi", layer=[1]), r"unknown layer \[1\]; valid: last"),
         (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or one"),
-        (lambda a: a.score("loss", checkpoint=None), "a checkpoint is a name or a number.*None"),
+        (lambda a: a.score("loss", checkpoint=None), "unknown checkpoint None; valid: prediction"),
         (lambda a: a.run_shadows(1, checkpoints=["end"]), "unknown checkpoint 'end'"),
         (lambda a: a.run_shadows(2, checkpoints=()), "checkpoints is empty"),
         (lambda a: a.run_shadows(21, keep_forward="no such"), "unknown layer"),
@@ -50,7 +50,7 @@ def test_one_variance_is_the_default_everywhere():
         # thresholds and other numbers
         (lambda a: a.flagged("psmi", tau="0"), "tau must be a number or 'class', not '0'"),
         (lambda a: a.flagged("psmi", tau="youden"), r"threshold\('youden'\)"),
-        (lambda a: a.flagged("psmi", tau=float("nan")), "tau is NaN"),
+        (lambda a: a.flagged("psmi", tau=float("nan")), "tau must be a number, not nan"),
         (lambda a: a.flagged("psmi", tau=0.0, share=0.1), "not both"),
         (lambda a: a.evaluate("psmi").at("0"), "tau must be a number, not '0'"),
         (lambda a: a.evaluate("psmi").threshold(0.5), "a rule is a text, not 0.5"),
@@ -68,7 +68,7 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: a.score("loss", return_std=True), "loss has no standard error; PSMI has"),
         (lambda a: a.score(lambda _x, _z, y: y[:3]), "one value for each"),
         (lambda a: a.score(lambda _x, _z, y: np.where(y == 3, np.nan, 0.0)),
-         "not finite, the first for 'digit-"),
+         "must be finite: .* the first in row"),
         (lambda a: a.evaluate("loss", truth="canaries", uncertain=True), 'only truth="log_lira"'),
         (lambda a: a.evaluate_pooled("loss", progress="x"), "progress must be a Progress, not str"),
         (lambda a: mw.evaluation.compare(a.evaluate("psmi"), "loss"), "not 'loss'"),

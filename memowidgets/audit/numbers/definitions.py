@@ -60,8 +60,7 @@ class MemorizationComparison:
         return memorization_scatter(self.values, x, y)
 
     def _repr_html_(self) -> str:
-        as_text = "{:.3f}".format
-        table = self.spearman.to_html(float_format=as_text, index=False, na_rep="–")
+        table = self.spearman.to_html(float_format="{:.3f}".format, index=False, na_rep="–")
         return f"{table}<p>{self.note}</p>"
 
 
@@ -128,17 +127,18 @@ def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
     known = np.maximum(np.diagonal(rho), 0.0)
     reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
     i, j = np.array([*combinations(range(k), 2)]).T
-    columns = {
-        "a": names[i],
-        "b": names[j],
-        "rho": rho[i, j],
-        "low": np.tanh(z - error)[i, j],
-        "high": np.tanh(z + error)[i, j],
-        "n": n,
-        "reliability_a": reliable[i],
-        "reliability_b": reliable[j],
-    }
-    return pd.DataFrame(columns)
+    return pd.DataFrame(
+        {
+            "a": names[i],
+            "b": names[j],
+            "rho": rho[i, j],
+            "low": np.tanh(z - error)[i, j],
+            "high": np.tanh(z + error)[i, j],
+            "n": n,
+            "reliability_a": reliable[i],
+            "reliability_b": reliable[j],
+        }
+    )
 
 
 def shadow_curve(evidence: Evidence, found: Scored, eta: float, repeats: int) -> pd.DataFrame:

@@ -7,7 +7,7 @@ calls it as `memowidgets.vocabulary.SPOKEN` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -27,14 +27,14 @@ from memowidgets.audit.evidence import (
     Need,
 )
 from memowidgets.audit.numbers.truth import (
+    aligned_log_lira,
     answered_rightly,
-    log_lira,
     member_log_lira,
     probability_memorized,
     truly_memorized,
     truth_needs,
 )
-from memowidgets.checks import real_numbers, warn_user
+from memowidgets.checks import check_finite, real_number, real_numbers, warn_user
 from memowidgets.evaluation import below_class
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
@@ -46,11 +46,8 @@ from memowidgets.progress import Progress
 from memowidgets.stamps import digest
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed
 from memowidgets.vocabulary import Note, counted_flagged, whole
-
-_SMALLEST_CLASS = 2
-_FEWEST_CLASSES = 2
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -138,7 +135,7 @@ class NamedScore:
     per_class: bool = False
     tau: float | None = None
 
-    def computed(self, asked: Asked) -> Scored:
+    def compute(self, asked: Asked) -> Scored:
         """Return the scores, computed anew."""
         if self.of_evidence is not None:
             return self.of_evidence(asked)
@@ -147,7 +144,7 @@ class NamedScore:
         (asked.progress or Progress()).report(0, 1, f"computing scores at {asked.layer}")
 
         def of(states: Any) -> Scored:
-            return of_layer(states, evidence.labels, evidence.seed)
+            return of_layer(states, evidence.labels, int(evidence.manifest["seed"]))
 
         # on the device, if it has the memory for it
         found = computed_on(evidence.device(), held, of) if self.on_device else None
@@ -158,26 +155,10 @@ class NamedScore:
         """Whether it has another value at each layer."""
         return REPRESENTATIONS in self.needs
 
-    @property
-    def is_early(self) -> bool:
-        """Whether it needs no shadow models."""
-        return SHADOWS not in self.needs
-
-    @property
-    def over_checkpoints(self) -> bool:
-        """Whether it is a mean over the checkpoints so far."""
-        return TRACE in self.needs
-
 
 def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
-    # PSMI needs a standard deviation of each class
-    rows = np.flatnonzero(np.bincount(labels)[labels] >= _SMALLEST_CLASS)
+    rows = np.flatnonzero(np.bincount(labels)[labels] > 1)  # it needs a deviation of each class
     x, y = states if len(rows) == len(labels) else states[like(states, rows)], labels[rows]
-    if len(np.unique(y)) < _FEWEST_CLASSES:
-        raise ValueError(
-            f"PSMI needs two classes of two members or more; of {len(labels)} members "
-            f"{len(rows)} are in such a class, {len(np.unique(y))} classes in all"
-        )
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
     known = SMALL_CLASSES, IMPRECISE  # `score` has names of classes, and each error
@@ -209,17 +190,9 @@ def _psmi_mean(asked: Asked) -> Scored:
 
 
 def _baseline(asked: Asked) -> Scored:
-    evidence = asked.evidence
-    values, members = log_lira(evidence, asked.record.name), evidence.members
-    if values.empty:
-        raise ValueError(
-            f"{evidence.n_shadows} shadow models are too few: no member is in some and not in "
-            "others; run more"
-        )
-    rows = np.arange(len(members))
-    if len(values) < len(rows):  # by name only where need be: it takes its time
-        rows = np.flatnonzero(pd.Index(members).isin(values.index))
-    return Scored(rows, -values.to_numpy())
+    values = aligned_log_lira(asked.evidence, asked.record.name)
+    rows = np.flatnonzero(~np.isnan(values))
+    return Scored(rows, -values[rows])
 
 
 def _reference(asked: Asked) -> Scored:
@@ -229,21 +202,17 @@ def _reference(asked: Asked) -> Scored:
     return Scored.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
 
 
-def _ranked_by(*parts: Callable[[Asked], Scored]) -> Callable[[Asked], Scored]:
+def _rank(*parts: str) -> Callable[[Asked], Scored]:
     """Return the mean rank of several scores; one that is given twice counts twice."""
 
-    def ranked(asked: Asked) -> Scored:
-        found = [part(asked) for part in parts]
+    def mean_of(asked: Asked) -> Scored:
+        found = [asked.of(part) for part in parts]
         rows = min((one.positions for one in found), key=len)  # PSMI leaves out small classes
         values = [one.scores[np.searchsorted(one.positions, rows)] for one in found]
         notes = dict.fromkeys(note for one in found for note in one.notes)
         return Scored(rows, mean_rank(np.stack(values)), notes=tuple(notes))
 
-    return ranked
-
-
-def _psmi_here(asked: Asked) -> Scored:
-    return asked.of("psmi")
+    return mean_of
 
 
 def _loss(asked: Asked) -> Scored:
@@ -261,21 +230,18 @@ SCORES: dict[str, NamedScore] = {
     "mahalanobis": NamedScore(of_layer=_mahalanobis),
     "csl": NamedScore(of_evidence=_csl, needs=(TRACE,)),
     "psmi_mean": NamedScore(of_evidence=_psmi_mean, needs=(REPRESENTATIONS, TRACE), at_each=True),
-    "psmi+csl": NamedScore(
-        of_evidence=_ranked_by(_psmi_here, _csl), needs=(REPRESENTATIONS, TRACE)
-    ),
+    "psmi+csl": NamedScore(of_evidence=_rank("psmi", "csl"), needs=(REPRESENTATIONS, TRACE)),
     "baseline": NamedScore(of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
     "reference": NamedScore(of_evidence=_reference, needs=(REFERENCES,)),
     "reference+csl": NamedScore(
-        of_evidence=_ranked_by(_csl, _reference, _reference), needs=(REFERENCES, TRACE)
+        of_evidence=_rank("csl", "reference", "reference"), needs=(REFERENCES, TRACE)
     ),
     "reference+psmi+csl": NamedScore(
-        of_evidence=_ranked_by(_psmi_here, _csl, _reference),
-        needs=(REFERENCES, REPRESENTATIONS, TRACE),
+        of_evidence=_rank("psmi", "csl", "reference"), needs=(REFERENCES, REPRESENTATIONS, TRACE)
     ),
 }
 BASELINE = "baseline"
-EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
+EARLY = tuple(name for name, known in SCORES.items() if SHADOWS not in known.needs)
 PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
 
@@ -292,7 +258,7 @@ def opening_metric(evidence: Evidence) -> str:
 
 def is_defined(evidence: Evidence, metric: str | Metric, record: Record) -> bool:
     """Return whether there are enough checkpoints for a score, if it is a mean over them."""
-    is_mean = _named_score(metric).over_checkpoints
+    is_mean = TRACE in _named_score(metric).needs
     return not is_mean or len(evidence.names.so_far(record)) >= FEWEST_CHECKPOINTS
 
 
@@ -304,7 +270,7 @@ def needs(evidence: Evidence, metric: str | Metric, record: Record) -> list[Need
     if known.at_each:  # the passes have the losses
         return [Need("pass", one.name) for one in so_far]
     here = [Need("pass", record.name)] if {REPRESENTATIONS, LOGITS} & {*known.needs} else []
-    return here + [Need("losses", one.name) for one in so_far if known.over_checkpoints]
+    return here + [Need("losses", one.name) for one in so_far if TRACE in known.needs]
 
 
 def lacks_references(evidence: Evidence, metric: str, record: Record) -> bool:
@@ -350,19 +316,30 @@ def score(
     StoreError
         If the evidence lacks something of `needs`.
     """
-    known = _named_score(metric)
-    record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
-    compute = partial(known.computed, Asked(evidence, name, record, progress))
-    kept_as = str(metric) if known.of_layer is not None else ""
+    known, layer = _named_score(metric), evidence.names.layer(layer)
+    record = evidence.names.record(checkpoint)
+    at, kept_as = evidence.checkpoints[record.name], ""
+    if known.of_layer is not None:
+        kept_as = str(metric)
     if name_and_version is not None:
         if isinstance(metric, str):
             raise ValueError(f"version= is for a function of your own, not for {metric!r}")
         own_name, version = name_and_version
         kept_as = f"own-{digest([own_name or _name_of(metric), version])}"
-    found = _kept_scores(evidence, kept_as, name, record, compute) if kept_as else compute()
-    on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
-    labels = evidence.labels[found.positions]
-    return replace(found, labels=labels, notes=(*on_classes, *found.notes))
+    found = None
+    if kept_as and evidence.uses_kept(at):
+        found = evidence.scores.find(kept_as, layer, record, at.state)
+    if found is None:
+        found = known.compute(Asked(evidence, layer, record, progress))
+        try:
+            if kept_as:
+                evidence.scores.keep(kept_as, layer, record, at.state, found)
+        except StoreError as error:
+            warn_user(f"the scores are not kept: {error}")
+    labels, names, notes = evidence.labels[found.positions], evidence.data.class_names, found.notes
+    if known.per_class:
+        notes = (*small_classes(names, np.bincount(labels, minlength=len(names))), *notes)
+    return replace(found, labels=labels, notes=notes)
 
 
 def scored_members(
@@ -387,13 +364,11 @@ def scored_members(
     rows, right, planted = found.positions, answered_rightly(evidence), evidence.data.canaries
     values = member_log_lira(evidence) if truth else None
     ids = evidence.members[rows]
-    by_id = pd.Series(found.scores, ids)
 
     def doubtful(eta: float) -> tuple[float, int, Floats] | None:
         if values is None:
             return None
-        memorized = pd.Series(values[rows] >= eta, by_id.index)
-        return doubt(evidence, metric, by_id, memorized, eta)
+        return doubt(evidence, metric, found, pd.Series(values[rows] >= eta, ids), eta)
 
     return replace(
         found,
@@ -410,11 +385,7 @@ def scored_members(
 
 
 def doubt(
-    evidence: Evidence,
-    metric: str | Metric,
-    values: pd.Series,
-    memorized: pd.Series,
-    eta: float,
+    evidence: Evidence, metric: str | Metric, found: Scored, memorized: pd.Series, eta: float
 ) -> tuple[float, int, Floats] | None:
     """Return the arguments of `Evaluation.with_truly`, for the members in `memorized`.
 
@@ -423,42 +394,18 @@ def doubt(
     expected = truly_memorized(evidence, memorized, eta)
     if expected is None:
         return None
-    given = None if metric == BASELINE else values
-    found = probability_memorized(evidence, eta, scores=given)
-    return expected, evidence.n_shadows, found.reindex(memorized.index).to_numpy(np.float64)
+    probability = probability_memorized(evidence, eta, scores=scores_by_id(evidence, metric, found))
+    return expected, evidence.n_shadows, probability.reindex(memorized.index).to_numpy(np.float64)
 
 
-def _kept_scores(
-    evidence: Evidence,
-    metric: str,
-    layer: str,
-    record: Record,
-    compute: Callable[[], Scored],
-) -> Scored:
-    """Return the scores that are kept; compute and keep them otherwise."""
-    at = evidence.checkpoints[record.name]
-    if evidence.uses_kept(at):
-        kept = evidence.scores.find(metric, layer, record, at.state)
-        if kept is not None:
-            return kept
-    found = compute()
-    try:
-        evidence.scores.keep(metric, layer, record, at.state, found)
-    except StoreError as error:
-        warn_user(f"the scores are not kept: {error}")
-    return found
+def scores_by_id(evidence: Evidence, metric: str | Metric, found: Scored) -> pd.Series | None:
+    """Return the scores that the probability of being memorised may depend on.
 
-
-def counts_of(evidence: Evidence, found: Scored) -> Labels:
-    """Return the number of scored members of each class."""
-    return np.bincount(evidence.labels[found.positions], minlength=len(evidence.data.class_names))
-
-
-def notes_on_classes(
-    metric: str | Metric, counts: Labels, class_names: Sequence[str]
-) -> tuple[Note, ...]:
-    """Return a note that names the small classes, for a score that is fitted to each class."""
-    return small_classes(class_names, counts) if _named_score(metric).per_class else ()
+    The baseline owes its values to the shadow models, as the truth does.
+    """
+    if metric == BASELINE:
+        return None
+    return pd.Series(found.scores, evidence.members[found.positions])
 
 
 def named_series(
@@ -469,18 +416,16 @@ def named_series(
     missing = len(members) - len(found)
     if missing:
         left_out = np.setdiff1d(np.arange(len(members)), found.positions)
-        reason = (
-            "they are in every shadow model or in none"
-            if metric == BASELINE
-            else "their class has fewer than two"
-        )
-        warn_user(f"{missing} members have no score, {reason}: {listed(members[left_out], 5)}")
-    label = name or _name_of(metric)
-    index = pd.Index(members[found.positions], name="id")  # copies: a user may write to theirs
-    errors = (
-        None if found.errors is None else pd.Series(found.errors.copy(), index, name=f"{label}_std")
-    )
-    return pd.Series(found.scores.copy(), index, name=label), errors
+        why = "their class has fewer than two"
+        if metric == BASELINE:
+            why = "they are in every shadow model or in none"
+        warn_user(f"{missing} members have no score, {why}: {listed(members[left_out], 5)}")
+    label, errors = name or _name_of(metric), found.errors
+    index = pd.Index(members[found.positions], name="id")
+    values = pd.Series(found.scores.copy(), index, name=label)  # a user may write to theirs
+    if errors is None:
+        return values, None
+    return values, pd.Series(errors.copy(), index, name=f"{label}_std")
 
 
 def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
@@ -526,19 +471,16 @@ def checked_rule(tau: Any) -> Rule:
 
     Raises
     ------
-    TypeError
+    TypeError, ValueError
         If it is not a number, such as a rule that `Evaluation.threshold` takes.
     """
-    if tau is None or isinstance(tau, AgainstClass):
-        return tau
-    if isinstance(tau, str) and tau == BY_CLASS:
-        return BY_CLASS
-    if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
+    if isinstance(tau, str) and tau != BY_CLASS:
         raise TypeError(
             f"tau must be a number or {BY_CLASS!r}, not {tau!r}; for a rule such as 'youden' pass "
             "tau=audit.evaluate(metric).threshold('youden')"
         )
-    return float(tau)
+    is_rule = tau is None or isinstance(tau, str | AgainstClass)
+    return tau if is_rule else real_number("tau", tau)
 
 
 def _custom(metric: Metric, asked: Asked) -> Scored:
@@ -554,12 +496,7 @@ def _custom(metric: Metric, asked: Asked) -> Scored:
             f"the metric returned the shape {values.shape}; it must return one value for each "
             f"of {len(labels)} members"
         )
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        raise ValueError(
-            f"the metric returned {int(wrong.sum())} values that are not finite, the first "
-            f"for {quoted(evidence.members[int(np.argmax(wrong))])}"
-        )
+    check_finite(values, "the values that the metric returned")
     return Scored.of_all(values)
 
 

@@ -36,20 +36,21 @@ def log_lira(
 
 
 def member_log_lira(evidence: Evidence) -> Floats | None:
-    """Return log-LiRA at the end of training, one for each member and NaN for those without one.
+    """Return log-LiRA at the end of training, one for each member; None without ground truth."""
+    return aligned_log_lira(evidence) if evidence.has_ground_truth else None
 
-    None without ground truth.
-    """
-    if not evidence.has_ground_truth:
-        return None
+
+def aligned_log_lira(evidence: Evidence, checkpoint: str | float = "final") -> Floats:
+    """Return log-LiRA, one for each member and NaN for those without one."""
+    record = evidence.names.record(checkpoint)
 
     def aligned() -> Floats:
-        known, members = log_lira(evidence), evidence.members
+        known, members = log_lira(evidence, record.name), evidence.members
         if len(known) < len(members):  # by name only where need be: it takes its time
             known = known.reindex(members)
         return known.to_numpy(dtype=np.float64)
 
-    return evidence.cache.of("member_log_lira", truth_version(evidence), aligned)
+    return evidence.cache.of(("aligned", record.name), _state(evidence, record.name), aligned)
 
 
 def log_lira_table(
@@ -288,10 +289,3 @@ def positives(truth: str | ArrayLike) -> str:
     if not isinstance(truth, str):
         return "positive as given"
     return "memorised" if truth == "log_lira" else "planted (canaries)"
-
-
-def lacking(truth: str | ArrayLike) -> str:
-    """What members that are left out do not have."""
-    if isinstance(truth, str):
-        return "no score or no log-LiRA" if truth == "log_lira" else "no score"
-    return "no score or no place in the truth that was given"

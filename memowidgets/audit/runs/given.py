@@ -29,7 +29,6 @@ from memowidgets.audit.evidence import (
     Models,
     Names,
     ScorePlace,
-    no_models,
 )
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
@@ -229,11 +228,11 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
 
     def models(kept: Shadows | None, none: Absent) -> Models:
         if kept is None:
-            return no_models("", none)
-        numbers, at = range(len(kept.gaps)), (GIVEN,)
+            return Models("", none.refuse)
         inside, outside = kept.members.sum(axis=0), (~kept.members).sum(axis=0)
         suffice = bool(((inside >= 2) & (outside >= 2)).any())
-        return Models("", lambda _: kept, lambda: numbers, lambda: at, suffice=suffice)
+        indices, find_checkpoints = tuple(range(len(kept.gaps))), lambda: (GIVEN,)
+        return Models("", lambda _: kept, indices, find_checkpoints, suffice=suffice)
 
     shadows = asked = None
     if gaps is not None:
@@ -259,20 +258,18 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     return Evidence(
         path=path,
         manifest={"seed": seed, "layers": list(given.layers), "training": {}},
-        seed=seed,
         data=data,
         trained_labels=data.labels,
-        true_labels=data.labels,
         pool=rows,
         member_rows=rows,
         held_out_labels=np.empty(0, dtype=np.int64),
         n_options=_n_options(data, logits),
-        names=Names(tuple(given.layers), (record,)),
+        names=Names(tuple(given.layers), (record,), last_step=record.step),
         checkpoints={
             GIVEN: Checkpoint(
                 record,
-                Arrays(lambda: made, absent=lambda x: _NO_LAYERS if LAYER in x else _NO_LOGITS),
-                _NO_LOGITS,
+                Arrays(lambda: made, lambda name: _NO_LAYERS if LAYER in name else _NO_LOGITS),
+                Arrays(None, lambda _: _NO_LOGITS),
                 gaps=None if final is None else logit_gap(final, data.labels),
             )
         },
@@ -284,8 +281,8 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
             **{f"representations, {name}": values for name, values in given.layers.items()},
             **arrays,
         },
-        settings=Absent("an audit of arrays does not know how the model was trained"),
-        shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD),
+        training=Absent("an audit of arrays does not know how the model was trained").refuse,
+        shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD).refuse,
         absent=absent,
         cache=cache,
     )

@@ -34,7 +34,7 @@ from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
-from memowidgets.store import Absent, StoreError, without_advice
+from memowidgets.store import StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.vocabulary import Note, size_in_words, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
@@ -141,7 +141,7 @@ class AuditView:
         if not n:
             none = (one.checkpoint for one in wanted if not evidence.has(one))
             lacking = [evidence.checkpoints[name].made for name in none]
-            why_not = "".join(x.what for x in lacking[:1] if isinstance(x, Absent))
+            why_not = "".join(made.why_not("").what for made in lacking[:1] if not made.are_there)
             short = score in PER_LAYER and not lacking and _is_small(evidence, layer, checkpoint)
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._run().pass_cost()

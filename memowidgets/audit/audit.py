@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -26,7 +26,7 @@ from memowidgets.audit.run import (
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.fork import warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.checks import as_code, check_version, warn_user
+from memowidgets.checks import check_version, warn_user
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog, kept, log_of
 from memowidgets.files import write_whole
@@ -109,11 +109,10 @@ class Audit:
     True
     """
 
-    _run: Run | None
-    _given: Evidence  # of arrays, which have no run
-    _index: int | None = None  # of the shadow model that is the target
-    _key: str | None = None  # of the set of that model
+    _run: Run | None  # arrays have none
+    _take: Callable[[], Evidence]
     _log: DecisionLog
+    _index: int | None = None  # of the shadow model that is the target
 
     def __init__(
         self,
@@ -126,15 +125,13 @@ class Audit:
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
     ) -> None:
-        self._run: Run | None = opening.begun_run(
-            model, data, path, training, seed, device, members, held_out
-        )
-        self._log = log_of(data, self._run.run)
+        run = opening.begun_run(model, data, path, training, seed, device, members, held_out)
+        self._run, self._take, self._log = run, run.evidence, log_of(data, run.run)
 
     @classmethod
     def of(cls, run: Run) -> Self:
         """Make an audit of a run that is at hand. For those who extend memowidgets."""
-        return cls._with(_run=run, _log=log_of(run.data, run.run))
+        return cls._with(_run=run, _take=run.evidence, _log=log_of(run.data, run.run))
 
     @classmethod
     def _with(cls, **parts: Any) -> Self:
@@ -144,7 +141,7 @@ class Audit:
 
     @classmethod
     def _of_arrays(cls, given: Evidence, run: RunDirectory | None) -> Self:
-        return cls._with(_run=None, _given=given, _log=log_of(given.data, run))
+        return cls._with(_run=None, _take=lambda: given, _log=log_of(given.data, run))
 
     @classmethod
     def open(
@@ -185,8 +182,6 @@ class Audit:
         ValueError
             If the model is not the run's.
         """
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
         run = run_at(path)
         if not is_of_arrays(run):
             return cls.of(opening.opened_run(run, data, model, held_out, device))
@@ -339,11 +334,7 @@ class Audit:
 
         It is the same object as long as they stay as they are.
         """
-        if self._run is None:
-            return self._given
-        if self._index is None:
-            return self._run.evidence()
-        return self._run.evidence(self._key).as_target(self._index)
+        return self._take()
 
     def evidence_with(
         self, needs: Iterable[Need] = (), progress: Progress | None = None
@@ -1143,8 +1134,9 @@ class Audit:
         shadows = run.shadows
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
-        log = log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
-        return self._with(_run=run, _index=int(index), _key=shadows.key, _log=log)
+        key, log = shadows.key, log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
+        take = lambda: run.evidence(key).as_target(int(index))  # noqa: E731
+        return self._with(_run=run, _take=take, _log=log, _index=int(index))
 
     # How well scores predict the ground truth
 

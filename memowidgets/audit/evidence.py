@@ -218,8 +218,9 @@ class Names:
             if final is None:
                 raise NotThereError("the target is not trained to the end yet", self.to_go_on)
             return final
-        is_number = isinstance(checkpoint, numbers.Real) and not isinstance(checkpoint, bool)
-        epoch = float(checkpoint) if is_number else math.nan
+        given: Any = checkpoint
+        is_number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+        epoch = float(given) if is_number else math.nan
         for record in self.found:
             if checkpoint == record.name or math.isclose(epoch, record.epoch, abs_tol=1e-6):
                 return record
@@ -266,12 +267,8 @@ class Names:
                 return names[int(layer) - 1]
         elif str(layer) in names:
             return str(layer)
-        valid = f"1 to {len(names)}, "
-        if numbered:  # keys may have gaps between them
-            valid = f"{names[0]} to {names[-1]}, " if are_blocks else ""
-        raise ValueError(
-            f"unknown layer {_spell(layer)}; valid: last, {valid}or a name of {listed(names)}"
-        )
+        valid = f"last, {'' if numbered else f'1 to {len(names)}, '}or a name of {listed(names)}"
+        raise ValueError(f"unknown layer {_spell(layer)}; valid: {valid}")
 
     def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
         """Names of one layer, of several, or of "all"."""

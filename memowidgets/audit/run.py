@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Any, cast
 
@@ -280,13 +281,9 @@ class Run:
         It follows from the seconds that the target took to its checkpoints. The median between two
         of them leaves out what a process imports at its first step.
         """
-        found = self.names.found
-        steps: list[int] = np.diff([record.step for record in found], prepend=0).tolist()
-        timed = zip([record.seconds for record in found], steps, strict=True)
-        of_a_step = [seconds / n for seconds, n in timed if seconds > 0]
-        if not of_a_step:
-            return None
-        return share * step * median(of_a_step)
+        between = [(one.seconds, one.step - past.step) for past, one in pairwise(self.names.found)]
+        of_a_step = [seconds / steps for seconds, steps in between if seconds > 0]
+        return share * step * median(of_a_step) if of_a_step else None
 
     def processes_for_references(self, models: int) -> int | None:
         """Return 1 where so many are trained before a second process starts, else None."""
@@ -609,14 +606,10 @@ def fork_note(manifest: Mapping[str, Any]) -> tuple[Note, ...]:
     fork = manifest.get("fork")
     if not fork or not fork["seen"]:
         return ()
-    note = Note(
-        "fork",
-        f"this run goes on from {visible(str(fork['checkpoint']), 40)} of another one: its "
-        f"weights have already seen {fork['seen']} samples that were removed or changed since, "
-        'and what those left in them is not undone; fork with start="scratch" to be rid of it',
-        seen=fork["seen"],
-    )
-    return (note,)
+    said = f"this run goes on from {visible(str(fork['checkpoint']), 40)} of another one: its "
+    said += f"weights have already seen {fork['seen']} samples that were removed or changed since, "
+    said += 'and what those left in them is not undone; fork with start="scratch" to be rid of it'
+    return (Note("fork", said, seen=fork["seen"]),)
 
 
 def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> LabelNoise:

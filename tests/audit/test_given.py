@@ -160,7 +160,7 @@ def test_the_rest_of_the_audit_works_on_it(audit):
 def test_there_is_one_checkpoint_by_all_its_names(audit):
     for name in ("prediction", "final", "given"):
         assert audit.score("loss", checkpoint=name).equals(audit.score("loss"))
-    with pytest.raises(ValueError, match="valid: prediction, final, .* given"):
+    with pytest.raises(ValueError, match=r"valid: prediction, final, .* given"):
         audit.score("loss", checkpoint=2.0)
     assert audit.checkpoints.index.tolist() == ["given"]
     assert audit.checkpoints[["epoch", "step", "drop", "test_loss"]].isna().all(axis=None)

@@ -100,7 +100,7 @@ def test_a_target_on_the_whole_pool_does_not_ask_for_shadow_models_on_halves(
 
 def test_few_shadow_models_have_no_curve(audit):
     audit.run_shadows(6)
-    with pytest.raises(ValueError, match="there are 6 in all; train at least 8"):
+    with pytest.raises(ValueError, match="there are 6 shadow models; train 8"):
         audit.shadow_curve(eta=1.0)
 
 

@@ -149,10 +149,7 @@ def shadow_curve(evidence: Evidence, found: Scored, eta: float, repeats: int) ->
     target, pairs, m = evidence.target_gaps(record), evidence.shadows.are_pairs, len(gaps)
     most = _half(m, pairs=pairs)
     if most < _FEWEST:
-        raise ValueError(
-            f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and there "
-            f"are {m} in all; train at least {2 * _FEWEST}"
-        )
+        raise ValueError(f"there are {m} shadow models; train {2 * _FEWEST}, to compare halves")
 
     def log_lira(shadows: NDArray[np.int64] | slice) -> Floats:
         return memorization.log_lira(gaps[shadows], members[shadows], target, VARIANCE)

@@ -60,14 +60,13 @@ def evaluate(
     uncertain: bool = False,
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
-    if uncertain and not is_log_lira(truth):
-        raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
     found = score(evidence, metric, layer, checkpoint)
+    memorized = memorized_members(evidence, truth, eta)
     if uncertain:
+        if not is_log_lira(truth):
+            raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
         given = scores_by_id(evidence, metric, found)
         memorized = probability_memorized(evidence, eta, scores=given)
-    else:
-        memorized = memorized_members(evidence, truth, eta)
     pairs = _pairs(evidence, found, memorized)
     values, labels = pairs["score"].to_numpy(), pairs["memorized"].to_numpy()
     notes = [*evidence.notes_at(checkpoint), *found.notes, *notes_on_zero(metric, found)]
@@ -178,12 +177,11 @@ def needs_of(
 
     With `answers`, also what the model's answers at the checkpoint need.
     """
-    found, final = [], evidence.names.final()
+    found = []
     if metric is not None:
         found = needs(evidence, metric, evidence.names.record(checkpoint))
-    by_lira = truth is not None and is_log_lira(truth) and evidence.has_ground_truth
-    if final is not None and by_lira:
-        found += truth_needs(evidence, final)
+    if truth is not None and is_log_lira(truth) and evidence.has_ground_truth:
+        found += truth_needs(evidence, evidence.names.record("final"))
     if answers and LOGITS in evidence.kinds:
         found.append(Need("losses", evidence.names.record(checkpoint).name))
     return found

@@ -164,21 +164,15 @@ def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
         return None
     at = evidence.checkpoints[final.name]
     if at.has_gaps:
-        gaps = evidence.target_gaps(final)
-    elif at.has_logits:
-        gaps = logit_gap(evidence.logits(final), evidence.labels)
-    else:
-        return None
-    right: NDArray[np.bool_] = gaps > 0
-    return right
+        return evidence.target_gaps(final) > 0
+    return logit_gap(evidence.logits(final), evidence.labels) > 0 if at.has_logits else None
 
 
 def truth_version(evidence: Evidence) -> tuple[str, int]:
     """Return a value that changes when log-LiRA at the end of training may."""
     final = evidence.names.final()
-    if final is None:
-        return evidence.shadows.design, hash(evidence.shadows.state)
-    return evidence.shadows.design, hash(_state(evidence, final.name))
+    state = evidence.shadows.state if final is None else _state(evidence, final.name)
+    return evidence.shadows.design, hash(state)
 
 
 def truly_memorized(evidence: Evidence, memorized: pd.Series, eta: float) -> float | None:

@@ -16,18 +16,6 @@ def test_every_public_method_says_what_it_does():
         assert name.startswith("_") or inspect.getdoc(getattr(mw.Audit, name)), name
 
 
-@pytest.mark.parametrize("name", ["score", "flagged", "evaluate", "compare"])
-def test_the_metric_comes_first(name):
-    first = list(inspect.signature(getattr(mw.Audit, name)).parameters)[1]
-    assert first in ("metric", "metrics")
-
-
-def test_one_variance_is_the_default_everywhere():
-    methods = [value for value in vars(mw.Audit).values() if inspect.isfunction(value)]
-    found = [inspect.signature(method).parameters.get("variance") for method in methods]
-    assert {parameter.default for parameter in found if parameter is not None} == {"shrunk"}
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -82,6 +70,7 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: begun(a, seed=-1), "seed must be a whole number from 0, not -1"),
         # models, settings and data
         (lambda _: mw.TrainingConfig(milestones=0.5), "milestones must be several values"),
+        (lambda _: mw.TrainingConfig(label_noise=1), "label_noise must be a"),
         (lambda _: mw.models.TorchClassifier(print, layers="fc"), "layers must be several values"),
         (lambda _: mw.models.LoRA(layers=4), r"unknown layers 4; valid: .*top:8"),
         (lambda _: mw.models.LoRA(r="8"), "r must be a whole number from 1, not '8'"),

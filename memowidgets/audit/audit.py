@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,18 @@ from memowidgets import evaluation
 from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
 from memowidgets.audit.numbers import definitions, judge, scores, truth
 from memowidgets.audit.run import (
+    ANOTHER,
     Run,
     check_request,
     checked_part,
     folder_of,
     set_of_design,
+    shadow_sets,
 )
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.fork import warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.checks import as_code, check_version, warn_user
+from memowidgets.checks import check_version, warn_user
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog, kept, log_of
 from memowidgets.files import write_whole
@@ -107,11 +109,10 @@ class Audit:
     True
     """
 
-    _run: Run | None
-    _given: Evidence  # of arrays, which have no run
-    _index: int | None = None  # of the shadow model that is the target
-    _key: str | None = None  # of the set of that model
+    _run: Run | None  # arrays have none
+    _take: Callable[[], Evidence]
     _log: DecisionLog
+    _index: int | None = None  # of the shadow model that is the target
 
     def __init__(
         self,
@@ -124,23 +125,23 @@ class Audit:
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
     ) -> None:
-        self._run: Run | None = opening.begun_run(
-            model, data, path, training, seed, device, members, held_out
-        )
-        self._log = log_of(data, self._run.run)
+        run = opening.begun_run(model, data, path, training, seed, device, members, held_out)
+        self._run, self._take, self._log = run, run.evidence, log_of(data, run.run)
 
     @classmethod
     def of(cls, run: Run) -> Self:
         """Make an audit of a run that is at hand. For those who extend memowidgets."""
+        return cls._with(_run=run, _take=run.evidence, _log=log_of(run.data, run.run))
+
+    @classmethod
+    def _with(cls, **parts: Any) -> Self:
         audit = cls.__new__(cls)
-        vars(audit).update(_run=run, _log=log_of(run.data, run.run))
+        vars(audit).update(parts)
         return audit
 
     @classmethod
-    def _of_arrays(cls, found: tuple[Evidence, RunDirectory | None]) -> Self:
-        audit = cls.__new__(cls)
-        vars(audit).update(_run=None, _given=found[0], _log=log_of(found[0].data, found[1]))
-        return audit
+    def _of_arrays(cls, given: Evidence, run: RunDirectory | None) -> Self:
+        return cls._with(_run=None, _take=lambda: given, _log=log_of(given.data, run))
 
     @classmethod
     def open(
@@ -181,8 +182,6 @@ class Audit:
         ValueError
             If the model is not the run's.
         """
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
         run = run_at(path)
         if not is_of_arrays(run):
             return cls.of(opening.opened_run(run, data, model, held_out, device))
@@ -192,7 +191,7 @@ class Audit:
             )
         from memowidgets.audit.runs.given import opened_arrays
 
-        return cls._of_arrays(opened_arrays(run, data))
+        return cls._of_arrays(*opened_arrays(run, data))
 
     @classmethod
     def from_arrays(
@@ -317,7 +316,7 @@ class Audit:
             final_logits=final_logits,
             reference_gaps=reference_gaps,
         )
-        return cls._of_arrays(kept_arrays(given, path, seed))
+        return cls._of_arrays(*kept_arrays(given, path, seed))
 
     def __repr__(self) -> str:
         return repr(self.evidence)
@@ -335,21 +334,15 @@ class Audit:
 
         It is the same object as long as they stay as they are.
         """
-        if self._run is None:
-            return self._given
-        if self._index is None:
-            return self._run.evidence()
-        return self._run.evidence(self._key).as_target(self._index)
+        return self._take()
 
     def evidence_with(
         self, needs: Iterable[Need] = (), progress: Progress | None = None
     ) -> Evidence:
         """Return the evidence after what is missing of `needs` was made, if it can be."""
-        evidence = self.evidence
-        missing = evidence.missing(needs)
-        if not missing or self._run is None:
-            return evidence
-        self._run.make(missing, progress)
+        missing = self.evidence.missing(needs)
+        if missing:
+            self.run.make(missing, progress)
         return self.evidence
 
     @property
@@ -369,13 +362,13 @@ class Audit:
             raise NotThereError(OF_ARRAYS.format(work), INSTEAD)
         return self._run
 
-    def _run_for(self, work: str) -> Run:
-        """Return the run, if it can do some work; the error says why not, and what to do."""
+    def _run_for(self, work: str, instead: str = "") -> Run:
+        """Return the run, if it can do some work; `instead` is as in `Run.check_can`."""
         if self._index is not None:
             what = f"shadow {self._index} is a shadow model, so it cannot {work}"
             raise NotThereError(what, "call this on the audit itself")
         run = self._run_behind(work)
-        run.check_can(work)
+        run.check_can(work, instead)
         return run
 
     # What it is of
@@ -383,11 +376,7 @@ class Audit:
     @property
     def path(self) -> str:
         """The run directory."""
-        if self._run is None:
-            return self._given.path
-        if self._index is None:
-            return self._run.path
-        return f"{self._run.path}/targets/{self._key}/{self._index:04d}"
+        return self.evidence.path
 
     @property
     def data(self) -> Dataset:
@@ -420,7 +409,7 @@ class Audit:
 
         `precision` is the one that ``"auto"`` meant where the run was made.
         """
-        return self.evidence.training
+        return self.evidence.training()
 
     @property
     def recording(self) -> dict[str, str] | None:
@@ -507,8 +496,8 @@ class Audit:
         FloatingPointError
             If the training diverges.
         """
-        run, stop = self._run_for("train"), _stop_rule(stop_at_drop, over_last)
-        run.refuse_recorded("resume it with trainer.train(resume_from_checkpoint=True)")
+        run = self._run_for("train", "trainer.train(resume_from_checkpoint=True) resumes it")
+        stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         check_start(run.run, run.manifest)
         with run.alone(), shown(progress) as report:
             if stop is not None:
@@ -554,7 +543,8 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
-        run, stop = self._run_for("record a training"), _stop_rule(stop_at_drop, over_last)
+        run = self._run_for("record a training")
+        stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)
         passes = TrainerPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
@@ -620,13 +610,9 @@ class Audit:
             worker or the executor died, or a worker has other code of memowidgets or another
             version of torch or Python. The finished ones are kept.
         """
-        run = self._run_for("train shadow models")
+        run = self._run_for("train shadow models", ANOTHER)
         check_request(n, executor, checkpoints, processes)
         part = None if indices is None else checked_part(indices, n)
-        run.refuse_recorded(
-            "shadow models must be trained as their target was; for ground truth, let "
-            "audit.train() train the target of another run"
-        )
         plan = ShadowDesign.of(run.design, design, run.data, audited)
         with run.alone():
             records = run.names.some_records(checkpoints)
@@ -703,12 +689,8 @@ class Audit:
         >>> len(audit.score("reference")) == len(audit.members)
         True
         """
-        run = self._run_for("train reference models")
+        run = self._run_for("train reference models", ANOTHER)
         check_request(n, executor, ("prediction",), processes, REFERENCE)
-        run.refuse_recorded(
-            "reference models must be trained as their target was; let audit.train() train the "
-            "target of another run"
-        )
         plan, files = run.references.plan, run.references.files
         plan.check(run.design, run.seed, int(n))
         with run.alone():
@@ -725,7 +707,8 @@ class Audit:
     @property
     def shadow_sets(self) -> dict[str, int]:
         """Number of shadow models of each design, by the key of its set."""
-        return self.evidence.shadow_sets()
+        run = self._run_behind("have sets of shadow models").run
+        return {key: len(kept) for key, kept in shadow_sets(run).items()}
 
     def use_shadows(self, design: str) -> None:
         """Take the ground truth from the shadow models of another design.
@@ -771,7 +754,6 @@ class Audit:
         name: str | None = None,
         return_std: bool = False,
         progress: Progress | None = None,
-        last: int | None = None,
         version: str | None = None,
     ) -> Any:
         """Score the target's members; a low score means likely to be memorised.
@@ -799,9 +781,6 @@ class Audit:
             Whether to return PSMI's standard errors too.
         progress : Progress, optional
             Receives the progress and can cancel.
-        last : int, optional
-            Number of checkpoints that ``"csl"``, ``"psmi_mean"`` and the sums with ``"csl"``
-            average, counted back from this one. Default: all after step 0.
         version : str, optional
             Text that identifies a callable together with its name. With a version, its values are
             kept in the run directory and read from there: change it with the function. Without
@@ -825,9 +804,9 @@ class Audit:
         """
         check_version(version)
         own = None if version is None else (name, version)
-        needs = judge.needs_of(self.evidence, metric, checkpoint, None, last=last)
+        needs = judge.needs_of(self.evidence, metric, checkpoint, None)
         evidence = self.evidence_with(needs, progress)
-        found = scores.score(evidence, metric, layer, checkpoint, progress, last, own)
+        found = scores.score(evidence, metric, layer, checkpoint, progress, own)
         values, errors = scores.named_series(evidence, metric, found, name)
         if not return_std:
             return values
@@ -1007,34 +986,13 @@ class Audit:
 
     # Ground truth
 
-    @overload
-    def log_lira(
-        self,
-        checkpoint: str | float = ...,
-        variance: str = ...,
-        mode: str = ...,
-        *,
-        return_std: Literal[False] = ...,
-    ) -> pd.Series: ...
-
-    @overload
-    def log_lira(
-        self,
-        checkpoint: str | float = ...,
-        variance: str = ...,
-        mode: str = ...,
-        *,
-        return_std: Literal[True],
-    ) -> tuple[pd.Series, pd.Series]: ...
-
     def log_lira(
         self,
         checkpoint: str | float = "final",
         variance: str = truth.VARIANCE,
-        mode: str = "online",
         *,
         return_std: bool = False,
-    ) -> pd.Series | tuple[pd.Series, pd.Series]:
+    ) -> Any:
         """Measure how strongly the target gives away that it trained on each member.
 
         Paper, Appendix A.
@@ -1047,8 +1005,6 @@ class Audit:
             Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
             function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
             shadow models, and is the default everywhere in an audit.
-        mode : {"online", "offline"}
-            Whether to use all shadow models, or only those that did not train on a sample.
         return_std : bool
             Whether to return standard errors too, as `memorization.log_lira` describes them.
 
@@ -1069,19 +1025,19 @@ class Audit:
             If there are no shadow models, or none that kept this checkpoint.
         """
         evidence = self._with_truth(checkpoint)
-        table = truth.log_lira_table(evidence, checkpoint, variance, mode, return_std=return_std)
+        table = truth.log_lira_table(evidence, checkpoint, variance, return_std=return_std)
         series = table["log_lira"]
         series.attrs["left_out"] = len(evidence.member_rows) - len(series)
         return (series, table["log_lira_std"]) if return_std else series
 
-    def _with_truth(self, checkpoint: str | float, *, others: bool = False) -> Evidence:
-        """Return the evidence with what log-LiRA at a checkpoint needs."""
-        evidence = self.evidence
-        record = evidence.names.record(checkpoint)
-        needs = truth.truth_needs(evidence, record)
-        return self.evidence_with(
-            [*needs, Need("others", record.name)] if others and needs else needs
-        )
+    def _with_truth(self, checkpoint: str | float, *, pool: bool = False) -> Evidence:
+        """Return the evidence with what log-LiRA at a checkpoint needs.
+
+        With `pool` also with the gaps of the run's target over the pool.
+        """
+        record = self.evidence.names.record(checkpoint)
+        needs = truth.truth_needs(self.evidence, record)
+        return self.evidence_with([*needs, Need("pool", record.name)] if pool and needs else needs)
 
     def probability_memorized(
         self, eta: float = 4.0, checkpoint: str | float = "final"
@@ -1131,22 +1087,13 @@ class Audit:
         truth.warn_of_probabilities(evidence, checkpoint)
         return truth.probability_memorized(evidence, eta, checkpoint)
 
-    def compare_memorization(
-        self,
-        checkpoint: str | float = "final",
-        variance: str = truth.VARIANCE,
-        random_state: int = 0,
-    ) -> MemorizationComparison:
+    def compare_memorization(self, checkpoint: str | float = "final") -> MemorizationComparison:
         """Compare the definitions of memorisation (paper, Appendix C).
 
         Parameters
         ----------
         checkpoint : str, float
             Checkpoint at which target and shadow models are compared.
-        variance : {"shrunk", "per-sample", "global"}
-            Of LiRA, local and global, as in `log_lira`.
-        random_state : int
-            Seed of the halves of the shadow models.
 
         Returns
         -------
@@ -1158,8 +1105,8 @@ class Audit:
             their noise and agree too well. Noise makes this ρ too low. So the table also has the
             reliability of both, whose geometric mean ρ can't exceed.
         """
-        evidence = self._with_truth(checkpoint, others=True)
-        return definitions.compared_definitions_of(evidence, checkpoint, variance, random_state)
+        evidence = self._with_truth(checkpoint, pool=True)  # RMIA compares with its other samples
+        return definitions.compare_memorization(evidence, checkpoint)
 
     def as_target(self, index: int) -> Self:
         """Return the same audit with a shadow model as the target (leave one out).
@@ -1187,10 +1134,9 @@ class Audit:
         shadows = run.shadows
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
-        made = self.of(run)
-        log = log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
-        vars(made).update(_index=int(index), _key=shadows.key, _log=log)
-        return made
+        key, log = shadows.key, log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
+        take = lambda: run.evidence(key).as_target(int(index))  # noqa: E731
+        return self._with(_run=run, _take=take, _log=log, _index=int(index))
 
     # How well scores predict the ground truth
 
@@ -1202,7 +1148,6 @@ class Audit:
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
         uncertain: bool = False,
-        variance: str = truth.VARIANCE,
     ) -> evaluation.Evaluation:
         """Evaluate how well a score predicts what the finished model memorises.
 
@@ -1219,8 +1164,6 @@ class Audit:
             above η, instead of all or nothing. The probability follows from its log-LiRA, from
             how rare large values are among members of a similar score, and from the error of the
             shadow models: see `memowidgets.memorization.probability_memorized`.
-        variance : {"shrunk", "per-sample", "global"}
-            As in `log_lira`.
 
         Returns
         -------
@@ -1237,16 +1180,8 @@ class Audit:
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
         needs = judge.needs_of(self.evidence, metric, checkpoint, truth)
-        return judge.evaluate(
-            self.evidence_with(needs),
-            metric,
-            layer,
-            checkpoint,
-            eta,
-            truth,
-            uncertain=uncertain,
-            variance=variance,
-        )
+        asked = metric, layer, checkpoint, eta, truth
+        return judge.evaluate(self.evidence_with(needs), *asked, uncertain=uncertain)
 
     def evaluate_pooled(
         self,
@@ -1336,16 +1271,10 @@ class Audit:
 
         They are needed where shadow models take the target's place, one after the other.
         """
-        evidence = self.evidence.whole or self.evidence
-        final = evidence.names.final()
-        if self._run is None or final is None or "pass" not in evidence.makes:
-            return evidence
-        if (
-            final.name in evidence.shadows.checkpoints
-            and evidence.checkpoints[final.name].first is None
-        ):
-            self._run.make([Need("pool", final.name)])
-        return self._run.evidence(evidence.shadows.design)
+        evidence = self.evidence
+        if evidence.names.final() is not None:
+            evidence = self._with_truth("final", pool=True)
+        return evidence.whole or evidence
 
     def compare(
         self,
@@ -1354,7 +1283,6 @@ class Audit:
         checkpoints: str | float | Iterable[str | float] = "prediction",
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
-        variance: str = truth.VARIANCE,
     ) -> pd.DataFrame:
         """Compare the AUC of several scores, at several layers and checkpoints.
 
@@ -1367,7 +1295,7 @@ class Audit:
             As in `score`; "all" checkpoints leave out step 0. Scores without a layer, such as the
             loss, get one row, with an empty one. Of several checkpoints, those are left out that
             a mean over checkpoints cannot have, because there are fewer than two so far.
-        eta, truth, variance
+        eta, truth
             As in `evaluate`.
 
         Returns
@@ -1381,7 +1309,7 @@ class Audit:
         needs = judge.needs_of(evidence, None, truth=truth)
         for pick in picks:
             needs += scores.needs(evidence, pick.metric, pick.record)
-        return judge.compare(self.evidence_with(needs), picks, eta, truth, variance)
+        return judge.compare(self.evidence_with(needs), picks, eta, truth)
 
     def shadow_curve(
         self,
@@ -1389,10 +1317,7 @@ class Audit:
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
         eta: float = 4.0,
-        variance: str = truth.VARIANCE,
-        sizes: Sequence[int] | None = None,
         repeats: int = 20,
-        random_state: int = 0,
     ) -> pd.DataFrame:
         """Show how many shadow models are enough: what fewer of them would find.
 
@@ -1400,39 +1325,31 @@ class Audit:
         ----------
         metric, layer, checkpoint, eta
             As in `evaluate`.
-        variance : {"shrunk", "per-sample", "global"}
-            As in `log_lira`.
-        sizes : sequence of int, optional
-            Numbers of shadow models, from 4 to half of those on disk. Default: 4, 8, 16, … and
-            half of them.
         repeats : int
             Number of random draws of two disjoint subsets of each size; paired designs are drawn
             in whole pairs. Draws overlap each other, so the band of the larger sizes is too
             narrow.
-        random_state : int
-            Seed of the draws.
 
         Returns
         -------
         DataFrame
-            One row for each ``n_shadows``: the ``auc`` of the score; how many members are
-            ``memorized`` (with few models some have no log-LiRA: the share among those that do,
-            of all who do by all shadow models); the ``overlap`` of two subsets that share no
-            shadow model (of the members that either finds memorised, the share that both find);
-            and their ``agreement``, Spearman's rank correlation of their log-LiRA. Each has
-            ``_low`` and ``_high``, between which 90 % of the draws lie. A subset is never compared
-            with a set that contains it, which would flatter it.
+            One row for each ``n_shadows``: 4, 8, 16, … and half of those on disk. The ``auc`` of
+            the score; how many members are ``memorized`` (with few models some have no log-LiRA:
+            the share among those that do, of all who do by all shadow models); the ``overlap`` of
+            two subsets that share no shadow model (of the members that either finds memorised, the
+            share that both find); and their ``agreement``, Spearman's rank correlation of their
+            log-LiRA. Each has ``_low`` and ``_high``, between which 90 % of the draws lie. A
+            subset is never compared with a set that contains it, which would flatter it.
 
         Raises
         ------
         ValueError
-            If a size is above half of the shadow models, or there are fewer than 8.
+            If there are fewer than 8 shadow models.
         """
         needs = judge.needs_of(self.evidence, metric, checkpoint)
         evidence = self.evidence_with(needs)
         found = scores.score(evidence, metric, layer, checkpoint)
-        asked = eta, variance, sizes, repeats, random_state
-        return definitions.shadow_curve(evidence, found, *asked)
+        return definitions.shadow_curve(evidence, found, eta, repeats)
 
     # Pages
 
@@ -1620,7 +1537,7 @@ class Audit:
         log.refresh()
         if log.unread:
             raise StoreError(log.unread)
-        data = kept(self.evidence.clean_data, log, texts)
+        data = kept(self.data if self._run is None else self._run.clean_data, log, texts)
         warn_of_members_alone(self.evidence, log)
         return data
 
@@ -1669,16 +1586,9 @@ class Audit:
         """
         from memowidgets.audit.runs.fork import fork_run
 
-        run = self._run_for("be forked")
+        instead = "train again with your Trainer, on audit.kept(), in a new audit"
+        run = self._run_for("be forked", instead)
         return self.of(fork_run(run, path, self.kept() if data is None else data, start))
-
-
-def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:
-    if rho is not None:
-        return StopRule(rho, over_last)
-    if over_last != 1:
-        raise ValueError("over_last goes with stop_at_drop: say at which drop to interrupt")
-    return None
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

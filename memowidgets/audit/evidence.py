@@ -3,32 +3,38 @@
 A run directory gives one (`memowidgets.audit.run`), arrays of a user give one
 (`memowidgets.audit.runs.given`), and `Evidence.as_target` derives one in which a shadow model is
 the target. It computes no score and no log-LiRA: the functions in `memowidgets.audit.numbers` do.
+`Names` finds its checkpoints and layers, and `KeptScores` the scores that were computed before.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+import numbers
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.kept import Cache, KeptScores, warn_of
-from memowidgets.audit.names import GIVEN, Names
+from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
-from memowidgets.store import Absent
-from memowidgets.training.rho import Record
+from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
+from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.shadows import Shadows
+from memowidgets.visible import listed, quoted, visible
 from memowidgets.vocabulary import Note, percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from memowidgets.evaluation.scored import Scored
     from memowidgets.training.config import Settings
+
+GIVEN = "given"  # the one checkpoint of arrays
 
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
 TRACE, REFERENCES = "losses at each checkpoint", "reference models"
@@ -41,46 +47,41 @@ INSTEAD = (  # for arrays
     "shadow_gaps=, and those of models that never saw a sample go into reference_gaps="
 )
 _PREDICT_NOTHING = "the model has not learned its task and the scores predict nothing"
-_OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
+# How a score is computed from representations. To be raised with each change of its values: scores
+# of another version are computed again.
+METHODS = {"psmi": 1, "mahalanobis": 1}
+_METHOD = "method"
+_Value = TypeVar("_Value")
 
 
-class Arrays(Mapping[str, NDArray[Any]]):
+class Arrays:
     """Arrays by name that are opened when one is asked for.
 
     Parameters
     ----------
-    opened : callable
-        Function that returns a mapping, such as the memory-mapped arrays of a file.
+    opened : callable or None
+        Function that returns a mapping, such as the memory-mapped arrays of a file; None where
+        there is none.
+    why_not : callable
+        Function of a name that says why there is no array of it.
     start : str
-        Start of their names there, which is left out here. Arrays with other names are left out.
-    absent : callable, optional
-        Function of a name that says why there is no array of it, for `find`.
+        Start of the names in the mapping, which is left out here.
     """
 
     def __init__(
         self,
-        opened: Callable[[], Mapping[str, NDArray[Any]]],
+        opened: Callable[[], Mapping[str, NDArray[Any]]] | None,
+        why_not: Callable[[str], Absent] = Absent,
         start: str = "",
-        absent: Callable[[str], Absent] | None = None,
     ) -> None:
-        self._opened, self._start, self._absent = opened, start, absent
+        self.are_there, self._opened = opened is not None, opened or dict
+        self.why_not, self._start = why_not, start
 
-    def find(self, name: str) -> NDArray[Any] | Absent:
-        """Return the array of that name, or why there is none."""
-        return self[name] if self._absent is None or name in self else self._absent(name)
-
-    def __contains__(self, name: object) -> bool:
+    def __contains__(self, name: str) -> bool:
         return f"{self._start}{name}" in self._opened()  # without reading it
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._opened()[self._start + name]
-
-    def __iter__(self) -> Iterator[str]:
-        start = self._start
-        return (name.removeprefix(start) for name in self._opened() if name.startswith(start))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,14 @@ class Need:
 
     Attributes
     ----------
-    what : {"pass", "losses", "pool", "others"}
+    what : {"pass", "losses", "pool"}
         The forward pass over the members; their losses; logit gaps of the run's target over the
-        pool, for a shadow model in its place; logit gaps of the pool's samples that are not
-        members.
+        pool, which judge a shadow model in its place, and with which RMIA compares.
     checkpoint : str
         Name of the checkpoint.
     """
 
-    what: Literal["pass", "losses", "pool", "others"]
+    what: Literal["pass", "losses", "pool"]
     checkpoint: str
 
 
@@ -109,43 +109,37 @@ class Checkpoint:
     ----------
     record : Record
         Epoch, step, losses and accuracies.
-    made : Arrays or Absent
+    made : Arrays
         The forward pass over the members: ``logits``, ``losses``, and ``layer.<name>``, the
         representations. A recording has ``gaps`` and ``guess`` instead of logits at some
         checkpoints.
-    outputs : mapping of str to array, or Absent
+    outputs : Arrays
         ``logits`` and ``losses`` as training kept them.
     gaps : array of shape (n_members,), or None
         Logit gaps of the members, where they are known without logits.
-    others : array or None
-        Logit gaps of the pool's samples that are not members.
-    find_first : callable
-        Function that returns the logit gaps of the run's target over the pool, (n_pool,), or None
-        where they are not known.
+    find_pool : callable
+        Function that returns the target's logit gaps over the pool, (n_pool,), or None where they
+        are not known.
     state : hashable
         A value that changes when the forward pass or the outputs do.
-    why_no_outputs : str
-        Why a file of the outputs cannot be used; empty if it can, or is not there.
     """
 
     record: Record
-    made: Arrays | Absent
-    outputs: Mapping[str, NDArray[Any]] | Absent
+    made: Arrays
+    outputs: Arrays
     gaps: NDArray[Any] | None = None
-    others: NDArray[np.float32] | None = None
-    find_first: Callable[[], NDArray[np.float32] | None] = lambda: None
+    find_pool: Callable[[], NDArray[np.float32] | None] = lambda: None
     state: Hashable = ()
-    why_no_outputs: str = ""
 
     @cached_property
-    def first(self) -> NDArray[np.float32] | None:
-        """Logit gaps of the run's target over the pool, for a shadow model in its place."""
-        return self.find_first()
+    def pool(self) -> NDArray[np.float32] | None:
+        """The target's logit gaps over the pool, if they are known."""
+        return self.find_pool()
 
     @property
     def has_pass(self) -> bool:
         """Whether the forward pass is there."""
-        return not isinstance(self.made, Absent)
+        return self.made.are_there
 
     @property
     def has_gaps(self) -> bool:
@@ -155,18 +149,288 @@ class Checkpoint:
     @property
     def has_logits(self) -> bool:
         """Whether logits of the members are there."""
-        held = self.outputs if isinstance(self.made, Absent) else self.made
-        return not isinstance(held, Absent) and "logits" in held
+        return "logits" in (self.made if self.has_pass else self.outputs)
 
-    def has(self, need: Need) -> bool:
-        """Whether something that can be made is there."""
-        there = {
-            "pass": self.has_pass,
-            "losses": self.has_pass or not isinstance(self.outputs, Absent),
-            "pool": self.first is not None,
-            "others": self.others is not None,
-        }
-        return there[need.what]
+
+@dataclass(frozen=True)
+class Names:
+    """Finds checkpoints and layers by the names that users give them.
+
+    Attributes
+    ----------
+    layer_names : tuple of str
+        Names of the layers, first to last.
+    found : tuple of Record
+        The checkpoints, in the order of training.
+    stop : StopRule
+        When the run is interrupted.
+    last_step : int
+        Step at the end of training.
+    to_go_on : str
+        What to do for more checkpoints.
+    """
+
+    layer_names: tuple[str, ...]
+    found: tuple[Record, ...] = ()
+    stop: StopRule = field(default_factory=StopRule)
+    last_step: int = -1
+    to_go_on: str = "call train()"
+
+    @property
+    def _is_given(self) -> bool:
+        """Whether these are of arrays, which have one checkpoint under three names."""
+        return [record.name for record in self.found] == [GIVEN]
+
+    def so_far(self, record: Record) -> list[Record]:
+        """Return the checkpoints after step 0 up to one of them, in the order of training."""
+        return [one for one in self.found if 0 < one.step <= record.step]
+
+    def final(self) -> Record | None:
+        """The checkpoint at the end of training, if it was reached."""
+        return next((one for one in self.found if one.step == self.last_step), None)
+
+    def prediction(self) -> Prediction:
+        """The checkpoint that the ρ rule chose.
+
+        Raises
+        ------
+        NotThereError
+            If the target was not trained yet.
+        """
+        if self._is_given:  # how far the loss had dropped is not known
+            return Prediction(self.found[0], np.nan, np.nan, reached=True)
+        if len(self.found) < 2:
+            raise NotThereError("there is no checkpoint after step 0 yet", self.to_go_on)
+        return self.stop.prediction(self.found)
+
+    def record(self, checkpoint: str | float) -> Record:
+        """The checkpoint behind ``"prediction"``, ``"final"``, an epoch or a name.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        """
+        if checkpoint == "prediction":
+            return self.prediction().record
+        if checkpoint == "final":
+            final = self.final()
+            if final is None:
+                raise NotThereError("the target is not trained to the end yet", self.to_go_on)
+            return final
+        given: Any = checkpoint
+        is_number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+        epoch = float(given) if is_number else math.nan
+        for record in self.found:
+            if checkpoint == record.name or math.isclose(epoch, record.epoch, abs_tol=1e-6):
+                return record
+        if not self.found:
+            what = f"there is no checkpoint {_spell(checkpoint)}, because there is none yet"
+            raise NotThereError(what, self.to_go_on)
+        raise ValueError(
+            f"unknown checkpoint {_spell(checkpoint)}; valid: prediction, final, an epoch, or one "
+            f"of the names {listed(record.name for record in self.found)}"
+        )
+
+    def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:
+        """One checkpoint, several, or "all" after step 0."""
+        later = [one for one in self.found if one.step > 0]
+        return _one_or_several(checkpoints, later, self.record)
+
+    def layer(self, layer: str | int) -> str:
+        """The name behind a number from 1, ``"last"`` or a name.
+
+        A number is a position from 1, but a name where the layers are named by numbers: the blocks
+        of a transformer, such as 27, 28, 29 and 30, or a user's own keys. Children of an
+        `nn.Sequential` are named from 0, and there a number is a position. Evidence without
+        representations has one layer, whose name is empty.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        """
+        names = self.layer_names
+        if not names:
+            if layer in ("last", ""):
+                return ""
+            do = "give Audit.from_arrays representations={layer: array}"
+            raise NotThereError(f"there is no layer {quoted(layer)}", do)
+        if layer == "last":
+            return names[-1]
+        first = int(names[0]) if names[0].isdigit() else 0
+        are_blocks = first > 0 and list(names) == [str(first + i) for i in range(len(names))]
+        numbered = any(name.isdigit() for name in names) if self._is_given else are_blocks
+        is_number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
+        if is_number and not numbered:
+            if 1 <= int(layer) <= len(names):
+                return names[int(layer) - 1]
+        elif str(layer) in names:
+            return str(layer)
+        valid = f"last, {'' if numbered else f'1 to {len(names)}, '}or a name of {listed(names)}"
+        raise ValueError(f"unknown layer {_spell(layer)}; valid: {valid}")
+
+    def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
+        """Names of one layer, of several, or of "all"."""
+        return _one_or_several(layers, self.layer_names, self.layer)
+
+
+def _one_or_several(
+    asked: str | float | Iterable[str | float],
+    every: Sequence[_Value],
+    find: Callable[..., _Value],
+) -> list[_Value]:
+    """Find one thing by name, or several; "all" stands for every one."""
+    if isinstance(asked, str) and asked == "all":
+        return list(every)
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        return [find(asked)]
+    return [find(one) for one in asked]
+
+
+def _spell(value: object) -> str:
+    """A name in quotation marks, a number without."""
+    return quoted(value) if isinstance(value, str) else visible(repr(value), 40)
+
+
+class Cache:
+    """Keeps the last answer to each question, as long as what it depends on stays the same.
+
+    Examples
+    --------
+    >>> cache = Cache()
+    >>> cache.of("sum", (1, 2), lambda: 3), cache.of("sum", (1, 2), lambda: 4)
+    (3, 3)
+    >>> cache.of("sum", (2, 2), lambda: 4)
+    4
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, tuple[Hashable, Any]] = {}
+
+    def of(self, question: Hashable, state: Hashable, make: Callable[[], _Value]) -> _Value:
+        """Return the value for a question; `state` names everything else that it depends on."""
+        held = self._held.get(question)
+        if held is None or held[0] != state:
+            held = self._held[question] = state, make()
+        return cast("_Value", held[1])
+
+    def known(self, question: Hashable, state: Hashable) -> Any:
+        """Return the value that is held for a question in that state, or None."""
+        held = self._held.get(question)
+        return None if held is None or held[0] != state else held[1]
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._held = {}
+
+
+class ScorePlace(NamedTuple):
+    """Where the scores from one forward pass lie on disk, a file for each metric and layer.
+
+    Attributes
+    ----------
+    run : RunDirectory
+        The run directory.
+    folder : str
+        Their folder in it.
+    weights : str
+        Digest of the weights that the scores must come from. Empty: not checked.
+    """
+
+    run: RunDirectory
+    folder: str
+    weights: str = ""
+
+
+class KeptScores:
+    """Scores that were computed before: on disk where a folder can be written, else in memory.
+
+    Parameters
+    ----------
+    cache : Cache
+        The memory.
+    place : callable, optional
+        Function of a checkpoint's record and a layer that returns where they lie on disk.
+    """
+
+    def __init__(
+        self, cache: Cache, place: Callable[[Record, str], ScorePlace] | None = None
+    ) -> None:
+        self._cache, self._place = cache, place
+
+    def _read(self, metric: str, layer: str, record: Record, *, warns: bool) -> Tensors | None:
+        """Return the file of the scores, if it is there, usable and of today's method."""
+        if self._place is None:
+            return None
+        run, folder, weights = self._place(record, layer)
+        name, of = f"{folder}/{layer}/{metric}", weights or None
+        if warns:
+            warn_of(run.why_not(name, of))
+        if not run.has(name, of):
+            return None
+        found = run.read_tensors(name, of)
+        return found if found.metadata.get(_METHOD) == str(METHODS.get(metric, 1)) else None
+
+    def has(self, metric: str, layer: str, record: Record, state: Hashable) -> bool:
+        """Whether `find` has an answer. `state` changes when what they come from does."""
+        if self._cache.known(("score", metric, layer, record.name), state) is not None:
+            return True
+        return self._read(metric, layer, record, warns=False) is not None
+
+    def find(self, metric: str, layer: str, record: Record, state: Hashable) -> Scored | None:
+        """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
+        held = self._cache.known(("score", metric, layer, record.name), state)
+        if held is not None:
+            return cast("Scored", held)
+        from memowidgets.evaluation.scored import Scored  # SciPy, which a watched loop needs not
+
+        kept = self._read(metric, layer, record, warns=True)
+        if kept is None:
+            return None
+        values = np.array(kept["score"])
+        return Scored(
+            np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
+            values,
+            np.array(kept["error"]) if "error" in kept else None,
+            notes=tuple(map(_note, json.loads(kept.metadata.get("notes", "[]")))),
+        )
+
+    def keep(
+        self, metric: str, layer: str, record: Record, state: Hashable, scores: Scored
+    ) -> None:
+        """Keep the scores by a metric at a layer of a checkpoint.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be written.
+        """
+        place = None if self._place is None else self._place(record, layer)
+        if place is None or place.run.read_only:
+            self._cache.of(("score", metric, layer, record.name), state, lambda: scores)
+            return
+        tensors: dict[str, NDArray[Any]] = {"score": scores.scores}
+        if not np.array_equal(scores.positions, np.arange(len(scores))):  # some have none
+            tensors["rows"] = scores.positions
+        if scores.errors is not None:
+            tensors["error"] = scores.errors
+        notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
+        stored = {"notes": notes, _METHOD: str(METHODS.get(metric, 1))}
+        place.run.write_tensors(f"{place.folder}/{layer}/{metric}", tensors, stored, place.weights)
+
+
+def _note(kept: Any) -> Note:
+    if isinstance(kept, str):  # of a recording, all of whose notes are about a ridge
+        return Note("ridge", kept)
+    key, sentence, numbers = kept
+    return Note(key, sentence, **numbers)
+
+
+def warn_of(reason: str | None) -> None:
+    """Warn that a file on disk cannot be used and is made again; None: there is no such file."""
+    if reason is not None:
+        warn_user(f"{reason}. It is not used, and made again.")
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -213,41 +477,27 @@ class Models:
     read : callable
         Function of a checkpoint's name that returns masks and logit gaps over the pool. It raises
         an error that says how to get models where there are none.
-    find : callable
-        Function that returns the numbers of the models.
+    indices : tuple of int
+        Numbers of the models.
     find_checkpoints : callable
         Function that returns the names of the checkpoints at which every model has logit gaps.
-    find_lost : callable
-        Function that returns a sentence, if models that were trained cannot be used.
     state : hashable
         A value that changes when a model is added, removed or trained again.
-    suffice : callable
-        Function that returns whether some sample is in two of the models and out of two others.
-        It is taken for true where they are drawn so.
+    suffice : bool
+        Whether some sample is in two of the models and out of two others, as they are drawn.
     """
 
     design: str
     read: Callable[[str], Shadows]
-    find: Callable[[], Sequence[int]] = tuple
+    indices: tuple[int, ...] = ()
     find_checkpoints: Callable[[], Sequence[str]] = tuple
-    find_lost: Callable[[], Sequence[Note]] = tuple
     state: Hashable = ()
-    suffice: Callable[[], bool] = lambda: True
-
-    @cached_property
-    def indices(self) -> tuple[int, ...]:
-        """Numbers of the models."""
-        return tuple(self.find())
+    suffice: bool = True
 
     @cached_property
     def checkpoints(self) -> tuple[str, ...]:
         """Names of the checkpoints at which every model has logit gaps."""
         return tuple(self.find_checkpoints())
-
-    @cached_property
-    def lost(self) -> tuple[Note, ...]:
-        """One sentence, if models that were trained cannot be used."""
-        return tuple(self.find_lost())
 
     @property
     def are_pairs(self) -> bool:
@@ -264,13 +514,11 @@ class Evidence:
     path : str
         Folder that it comes from; a few words if there is none.
     manifest : mapping
-        What made it: seed, model, data, versions, as far as they are known.
-    seed : int
-        Seed of every draw.
+        What made it: its seed, and model, data and versions as far as they are known.
     data : Dataset
         All samples, with the labels that were trained on. Only ids and labels are sure to be there.
-    trained_labels, true_labels : array of shape (n,), int64
-        Label of each sample that was trained on, and the one from before label noise.
+    trained_labels : array of shape (n,), int64
+        Label of each sample that was trained on.
     pool, member_rows : array of int64
         Rows of `data` that a model may train on, and that the target trained on.
     held_out_labels : array of int64
@@ -284,11 +532,9 @@ class Evidence:
     shadows, references : Models
         Models that the target is compared with. References never saw the members, and no truth
         comes from them.
-    shadow_sets : callable
-        Function that returns the number of shadow models of each design, by key of the set.
     scores : KeptScores
         Scores that were computed before.
-    shadow : callable or Absent
+    shadow : callable
         Function of a shadow model's number that returns the model.
     given : mapping of str to array
         The arrays that a user gave, by the names of their arguments; empty for others. That of a
@@ -297,8 +543,8 @@ class Evidence:
         What a reader must know of all its numbers.
     repeated : mapping of str to int
         Number of a Trainer's rows of each member that has several, by its id.
-    settings : Settings or Absent
-        How the target was trained.
+    training : callable
+        Function that returns how the target was trained, or raises where nobody knows.
     makes : set of str
         What can be made of a checkpoint if it is not there, as `Need.what`. It is empty unless
         model and samples are at hand.
@@ -316,10 +562,8 @@ class Evidence:
 
     path: str
     manifest: Mapping[str, Any]
-    seed: int
     data: Dataset
     trained_labels: NDArray[np.int64]
-    true_labels: NDArray[np.int64]
     pool: NDArray[np.int64]
     member_rows: NDArray[np.int64]
     held_out_labels: NDArray[np.int64]
@@ -329,9 +573,8 @@ class Evidence:
     shadows: Models
     references: Models
     scores: KeptScores
-    settings: Settings | Absent
-    shadow: Callable[[int], OneModel] | Absent
-    shadow_sets: Callable[[], dict[str, int]] = dict
+    training: Callable[[], Settings]
+    shadow: Callable[[int], OneModel]
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[Note, ...] = ()
     repeated: Mapping[str, int] = field(default_factory=dict)
@@ -346,29 +589,12 @@ class Evidence:
         if self.whole is not None:
             return f"ShadowAudit(shadow {self.index} as the target of {self.whole!r})"
         if self.given:
-            named = [name for name in ("logits", "log_lira", *_OTHERS) if name in self.given]
-            parts = [f"{len(self.data)} samples"]
-            if self.names.layer_names:
-                parts.append(f"{len(self.names.layer_names)} layers")
-            parts += [name.replace("_", " ") for name in named]
-            return f"Audit.from_arrays({', '.join(parts)})"
+            n, layers = len(self.data), len(self.names.layer_names)
+            return f"Audit.from_arrays({n} samples, {layers} layers)"
         return (
             f"Audit({self.data!r}, {len(self.member_rows)} members, "
             f"{len(self.names.found)} checkpoints, {len(self.shadows.indices)} shadow models)"
         )
-
-    @property
-    def training(self) -> Settings:
-        """How the target was trained.
-
-        Raises
-        ------
-        NotThereError
-            If nobody knows.
-        """
-        if isinstance(self.settings, Absent):
-            raise self.settings.error()
-        return self.settings
 
     # samples
 
@@ -387,14 +613,6 @@ class Evidence:
         """The members as a dataset."""
         are_all = np.array_equal(self.member_rows, np.arange(len(self.data)))
         return self.data if are_all else self.data.take(self.member_rows)
-
-    @cached_property
-    def clean_data(self) -> Dataset:
-        """All samples, with their labels from before label noise."""
-        if self.whole is not None:
-            return self.whole.clean_data
-        same = self.true_labels is self.trained_labels
-        return self.data if same else self.data.with_labels(self.true_labels)
 
     @cached_property
     def member_columns(self) -> NDArray[np.int64]:
@@ -428,13 +646,13 @@ class Evidence:
         """Whether log-LiRA at the end of training is known or can be computed."""
         if "log_lira" in self.given:
             return True
-        final = self.names.final()
-        if final is None or len(self.shadows.indices) < FEWEST_SHADOWS:
+        final, models = self.names.final(), self.shadows
+        if final is None or len(models.indices) < FEWEST_SHADOWS:
             return False
-        if final.name not in self.shadows.checkpoints:
+        if final.name not in models.checkpoints:
             return False
         known = self.checkpoints[final.name].has_gaps or "pass" in self.makes
-        return known and self.shadows.suffice()
+        return known and models.suffice
 
     @cached_property
     def n_shadows(self) -> int:
@@ -443,7 +661,7 @@ class Evidence:
         if self.whole is None:
             return n_in_set
         final = self.names.final()
-        knows_first = final is not None and self.checkpoints[final.name].first is not None
+        knows_first = final is not None and self.has(Need("pool", final.name))
         return n_in_set - 1 + ("pool" in self.makes or knows_first)
 
     @property
@@ -452,16 +670,21 @@ class Evidence:
         if "log_lira" in self.given:
             missing = int(np.isnan(self.given["log_lira"]).sum())
             return "log-LiRA as given" + (f", {missing} samples have none" if missing else "")
-        if not self.has_ground_truth:
-            return "none"
         design = self.shadows.design.split("-")[0]
         of = f" of the design {design!r}" if design else ""
         return f"log-LiRA from {self.n_shadows} shadow models{of}, variance shrunk"
 
+    def has(self, need: Need) -> bool:
+        """Return whether something that can be made is there."""
+        if need.what == "pool":
+            return (self.whole or self).checkpoints[need.checkpoint].pool is not None
+        at = self.checkpoints[need.checkpoint]
+        return at.has_pass or (need.what == "losses" and at.outputs.are_there)
+
     def missing(self, needs: Iterable[Need]) -> list[Need]:
         """Return what of this is not there and can be made."""
         wanted = dict.fromkeys(need for need in needs if need.what in self.makes)
-        return [need for need in wanted if not self.checkpoints[need.checkpoint].has(need)]
+        return [need for need in wanted if not self.has(need)]
 
     def notes_at(self, checkpoint: str | float) -> tuple[Note, ...]:
         """Return what a reader must know before trusting a score at a checkpoint.
@@ -470,39 +693,27 @@ class Evidence:
         """
         record, chosen = self.names.record(checkpoint), self.names.prediction()
         of_rule = chosen.warnings if record == chosen.record else ()
-        return (*self.not_learned(record), *of_rule, *self.general_notes, *self.shadows.lost)
+        return (*self.not_learned(record), *of_rule, *self.general_notes)
 
     def not_learned(self, record: Record) -> tuple[Note, ...]:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""
         notes, limit = [], 0.5 * math.log(self.n_options)
         at = "" if record.name == GIVEN else f"at {record.name} "
         if record.median_loss > limit:
-            notes.append(
-                Note(
-                    "not learned",
-                    f"{at}the median training loss is {record.median_loss:.2f}, above half of "
-                    f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}",
-                    loss=record.median_loss,
-                    limit=limit,
-                )
-            )
-        held_out = self.held_out_labels
-        if record.test_accuracy is not None and len(held_out):
+            said = f"{at}the median training loss is {record.median_loss:.2f}, above half of "
+            said += f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}"
+            notes.append(Note("not learned", said, loss=record.median_loss, limit=limit))
+        held_out, accuracy = self.held_out_labels, record.test_accuracy
+        if accuracy is not None and len(held_out):
             from memowidgets.evaluation.intervals import clopper_pearson
 
             chance = float(np.bincount(held_out).max() / len(held_out))
-            lower, _ = clopper_pearson(round(record.test_accuracy * len(held_out)), len(held_out))
+            lower, _ = clopper_pearson(round(accuracy * len(held_out)), len(held_out))
             if lower <= chance:
-                known = f"{percent(record.test_accuracy)} (at least {percent(lower)} with 97.5 %"
-                notes.append(
-                    Note(
-                        "not learned",
-                        f"{at}the held-out accuracy, {known} confidence), is not above chance, "
-                        f"{percent(chance)}: {_PREDICT_NOTHING}",
-                        accuracy=record.test_accuracy,
-                        chance=chance,
-                    )
-                )
+                said = f"{at}the held-out accuracy, {percent(accuracy)} (at least {percent(lower)} "
+                said += f"with 97.5 % confidence), is not above chance, {percent(chance)}: "
+                said += _PREDICT_NOTHING
+                notes.append(Note("not learned", said, accuracy=accuracy, chance=chance))
         return tuple(notes)
 
     def table(self) -> pd.DataFrame:
@@ -529,16 +740,16 @@ class Evidence:
 
         In a recording that is the one that LiRA takes; of arrays it is never the finished model's.
         """
-        own, made = self.checkpoints[record.name].gaps, self._pass(record)
-        if own is not None and "logits" not in made and LOGITS in self.kinds:
-            return own
-        if "gaps" in made:
-            return np.array(made["gaps"])
-        return self.cache.of(
-            ("logit gaps", record.name),
-            self.checkpoints[record.name].state,
-            lambda: logit_gap(self.of_pass(record, "logits"), self.labels),
-        )
+        at = self.checkpoints[record.name]
+        if at.has_pass and at.gaps is not None and "logits" not in at.made and LOGITS in self.kinds:
+            return at.gaps
+        if "gaps" in at.made:
+            return np.array(at.made["gaps"])
+
+        def gaps() -> NDArray[np.floating[Any]]:
+            return logit_gap(self.of_pass(record, "logits"), self.labels)
+
+        return self.cache.of(("logit gaps", record.name), at.state, gaps)
 
     def logits(self, record: Record) -> NDArray[np.float32]:
         """Return the members' logits at a checkpoint, (n_members, n_classes).
@@ -546,7 +757,7 @@ class Evidence:
         Those of the forward pass, if there is one, as the scores are; else those of training.
         """
         at = self.checkpoints[record.name]
-        if not (at.has_pass or isinstance(at.outputs, Absent)) and at.has_logits:
+        if at.has_logits and not at.has_pass:
             return np.array(at.outputs["logits"])
         return self.of_pass(record, "logits")
 
@@ -556,12 +767,10 @@ class Evidence:
         Those that training kept, if it did; else those of the forward pass.
         """
         at = self.checkpoints[record.name]
-        if not isinstance(at.outputs, Absent):
+        if at.outputs.are_there:
             return np.array(at.outputs["losses"])
-        if at.why_no_outputs:
-            warn_of(at.why_no_outputs)
         if not at.has_pass:
-            raise at.outputs.error(record.name)
+            raise at.outputs.why_not("losses").error(record.name)
         return np.array(self.of_pass(record, "losses"))
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
@@ -569,12 +778,10 @@ class Evidence:
         own = self.checkpoints[record.name].gaps
         return self.gaps_of_pass(record) if own is None else own
 
-    def _pass(self, record: Record) -> Arrays:
-        """Return the forward pass of a checkpoint, or raise the error that says why not."""
-        made = self.checkpoints[record.name].made
-        if isinstance(made, Absent):
-            raise made.error(record.name)
-        return made
+    def gaps_of_others(self, record: Record) -> NDArray[np.floating[Any]] | None:
+        """Return the target's logit gap of each sample of the pool that is no member, if known."""
+        pool = self.checkpoints[record.name].pool
+        return None if pool is None or len(self.other_columns) < 2 else pool[self.other_columns]
 
     def of_pass(self, record: Record, name: str) -> NDArray[Any]:
         """Return an array of the forward pass of a checkpoint, memory-mapped, a row a member.
@@ -586,10 +793,10 @@ class Evidence:
         NotThereError
             If it is not there. The message says what to pass or to call.
         """
-        found = self._pass(record).find(name)
-        if isinstance(found, Absent):
-            raise found.error("" if record.name == GIVEN else record.name)
-        return found
+        made = self.checkpoints[record.name].made
+        if name not in made:
+            raise made.why_not(name).error("" if record.name == GIVEN else record.name)
+        return made[name]
 
     # a shadow model in the target's place
 
@@ -612,67 +819,53 @@ class Evidence:
         return {}
 
     def _as_target(self, index: int) -> Evidence:
-        if isinstance(self.shadow, Absent):
-            raise self.shadow.error()
-        one = self.shadow(index)
-        mask, who = np.array(one.arrays["members"]), f"shadow {index}"
-        keep = "run_shadows(…, keep_forward=True)"
-        kept = "no forward pass"
-        if one.forward_at is not None:
-            kept = f"its forward pass at {one.forward_at}, not"
+        one, who, keep = self.shadow(index), f"shadow {index}", "run_shadows(…, keep_forward=True)"
+        mask, at = np.array(one.arrays["members"]), one.forward_at
+        kept = "no forward pass" if at is None else f"its forward pass at {at}, not"
         no_pass = Absent(f"{who} kept {kept}", f"{keep} keeps it at the prediction checkpoint")
-        no_losses = Absent(
-            f"{who} kept no losses",
-            f"{keep} of a new run keeps them up to the prediction checkpoint",
-        )
+        do = f"{keep} of a new run keeps them up to the prediction checkpoint"
+        no_losses = Absent(f"{who} kept no losses", do)
 
         def without(name: str) -> Absent:
             if "forward.logits" not in one.arrays:  # nor layers
                 return Absent("this recording keeps logit gaps and losses of shadow models only")
             layer = name.removeprefix(LAYER)
-            return Absent(
-                f"{who} did not keep layer {layer}",
-                f"run_shadows(…, keep_forward=[{layer!r}]) keeps it",
-            )
+            do = f"run_shadows(…, keep_forward=[{layer!r}]) keeps it"
+            return Absent(f"{who} did not keep layer {layer}", do)
 
-        at = {}
-        for name, held in self.checkpoints.items():
-            lost, gaps = f"loss.{name}", f"gap.{name}"
-            every = np.array(one.arrays[gaps]) if gaps in one.arrays else None
-            at[name] = Checkpoint(
+        def checkpoint(name: str, held: Checkpoint) -> Checkpoint:
+            made = Arrays(lambda: one.arrays, without, "forward.")
+            outputs = Arrays(lambda: {"losses": one.arrays[f"loss.{name}"]})
+            pool = np.array(one.arrays[gap]) if (gap := f"gap.{name}") in one.arrays else None
+            return Checkpoint(
                 held.record,
-                Arrays(lambda: one.arrays, "forward.", without)
-                if one.forward_at == name
-                else no_pass,
-                {"losses": one.arrays[lost]} if lost in one.arrays else no_losses,
-                gaps=None if every is None else every[mask],
-                others=None if every is None else every[~mask],
-                find_first=held.find_first,
+                made if at == name else Arrays(None, lambda _: no_pass),
+                outputs if f"loss.{name}" in one.arrays else Arrays(None, lambda _: no_losses),
+                gaps=None if pool is None else pool[mask],
+                find_pool=lambda: pool,
                 state=(name, one.state),
             )
-        traced = any(name.startswith("loss.") for name in one.arrays)
+
+        trained_on = "because those of the audit trained on samples that it trains on"
+        no_references = Absent(
+            f"{who} has no reference models, {trained_on}", "call this on the audit itself"
+        )
+        targets = tuple((held.state, held.pool is None) for held in self.checkpoints.values())
         others = replace(
             self.shadows,
             read=lambda checkpoint: self.all_models(checkpoint).without(index),
-            state=(
-                self.shadows.state,
-                tuple((held.state, held.first is None) for held in self.checkpoints.values()),
-            ),
+            state=(self.shadows.state, targets),
         )
-        no_references = Absent(
-            f"{who} has no reference models, because those of the audit trained on samples that it "
-            "trains on",
-            "call this on the audit itself",
-        )
+        traced = any(name.startswith("loss.") for name in one.arrays)
         return replace(
             self,
             path=f"{self.path}/targets/{self.shadows.design}/{index:04d}",
             whole=self,
             index=index,
             member_rows=self.pool[mask],
-            checkpoints=at,
+            checkpoints={name: checkpoint(name, held) for name, held in self.checkpoints.items()},
             shadows=others,
-            references=no_models("parts", no_references),
+            references=Models("parts", no_references.refuse),
             makes=frozenset(["pool"] if "pass" in self.makes else []),
             absent={} if traced else {TRACE: no_losses},
             scores=one.scores,
@@ -681,7 +874,7 @@ class Evidence:
 
     def all_models(self, checkpoint: str) -> Shadows:
         """Shadow models, and the run's target last if its gaps over the pool are known."""
-        shadows, first = self.shadows.read(checkpoint), self.checkpoints[checkpoint].first
+        shadows, first = self.shadows.read(checkpoint), self.checkpoints[checkpoint].pool
         if first is None:
             return shadows
         return Shadows(
@@ -689,12 +882,3 @@ class Evidence:
             np.vstack([shadows.gaps, first]),
             np.append(shadows.indices, -1),
         )
-
-
-def no_models(design: str, why: Absent) -> Models:
-    """Return a set without models, whose `read` raises an error that says why."""
-
-    def refuse(_checkpoint: str) -> Shadows:
-        raise why.error()
-
-    return Models(design, refuse)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +24,17 @@ from memowidgets.audit.evidence import (
     ANEW,
     LAYER,
     Arrays,
+    Cache,
     Checkpoint,
     Evidence,
+    KeptScores,
     Models,
+    Names,
     Need,
     OneModel,
+    ScorePlace,
+    warn_of,
 )
-from memowidgets.audit.kept import Cache, KeptScores, ScorePlace, StoredPass, warn_of
-from memowidgets.audit.names import Names
 from memowidgets.checks import several, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
@@ -38,16 +42,16 @@ from memowidgets.models import Model
 from memowidgets.models.device import check_available, resolve_device, torch_device
 from memowidgets.progress import Progress
 from memowidgets.stamps import array_digest, digest
-from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError
+from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
     COURSE,
     KEEP_ALL,
     REPEATS,
     RHO,
+    forward_of,
     left_out,
     name_of,
     outputs_of,
-    precision_at,
     read_course,
     read_records,
     read_repeats,
@@ -67,6 +71,7 @@ from memowidgets.training.design import (
 )
 from memowidgets.training.design import Kind as KindOfModel
 from memowidgets.training.engine import check_executor
+from memowidgets.training.forward import Shapes
 from memowidgets.training.learner import Recipe
 from memowidgets.training.probe import check_functions
 from memowidgets.training.rho import Record
@@ -79,6 +84,7 @@ from memowidgets.vocabulary import Note, percent
 WATCHED = "watch"
 _AGAIN = "make a pass over the samples again"
 _OPEN = "Audit.open(path, data=…, model=…)"
+ANOTHER = "let audit.train() train the target of another run"  # instead of a Trainer
 _POLL_SECONDS = 0.2
 _FIRST = "targets/first"  # the target's logit gaps over the pool
 
@@ -132,8 +138,6 @@ class Run:
         self.config = config_digest(manifest)
         self.references = References(self)
         self._lock, self.loaded = threading.RLock(), Loaded()
-        self._taken: dict[str, tuple[Any, Evidence]] = {}
-        self._others: dict[tuple[str, str], NDArray[np.float32]] = {}  # gaps of other samples
         self._cache = Cache()
         self._pass_seconds: float | None = None
 
@@ -143,11 +147,15 @@ class Run:
         return str(self.run.path)
 
     @property
+    def is_recording(self) -> bool:
+        """Whether it holds numbers alone."""
+        return self.manifest.get("recording") is not None
+
+    @property
     def device(self) -> str:
         """The device to compute on. A recording, which trains nothing, looks for no GPU."""
         if self._device is None:
-            is_recording = self.manifest.get("recording") is not None
-            self._device = "cpu" if is_recording else resolve_device("auto")
+            self._device = "cpu" if self.is_recording else resolve_device("auto")
         return self._device
 
     @property
@@ -157,6 +165,16 @@ class Run:
         `precision` is the one that ``"auto"`` meant where the run was made.
         """
         return replace(self._settings, precision=self.precision)
+
+    @property
+    def clean_data(self) -> Dataset:
+        """All samples, with their labels from before label noise."""
+        # over the noise in the labels it is drawn as before, and shifts each by as much again
+        noise, labels = noise_of(self.data, self.design, self.manifest), self.data.labels.copy()
+        at, n_classes = noise.positions, len(self.data.class_names)
+        n_options = getattr(self.data, "n_choices", np.full(len(self.data), n_classes))[at]
+        labels[at] = (2 * labels[at] - noise.labels) % n_options
+        return self.data.with_labels(labels) if len(at) else self.data
 
     @property
     def names(self) -> Names:
@@ -171,8 +189,7 @@ class Run:
     @property
     def can_ask(self) -> bool:
         """Whether model and samples are at hand, so that new passes can be made."""
-        there = self.model is not None and not isinstance(self.data, WithheldDataset)
-        return there and self.cannot(_AGAIN) is None
+        return self.model is not None and not isinstance(self.data, WithheldDataset)
 
     def use_shadows(self, key: str) -> None:
         """Take the truth from the shadow models of the set with this key from now on.
@@ -188,33 +205,35 @@ class Run:
         """Return why a watched run or a recording can't do some work; None for all others."""
         if self.manifest.get("kind") == WATCHED:
             lacks = "was recorded by mw.watch, which keeps no model and no weights"
-        elif self.manifest.get("recording") is not None:
+        elif self.is_recording:
             lacks = "is a recorded audit, which holds numbers, but no model, weights or samples"
         else:
             return None
         return Absent(f"{self.path} {lacks}, so it cannot {work}", ANEW)
 
-    def check_can(self, work: str) -> None:
-        """Raise an error that says why, if this run can't do some work."""
-        if (why := self.cannot(work)) is not None:
-            raise why.error()
+    def check_can(self, work: str, instead: str = "") -> None:
+        """Raise an error that says why, if this run can't do some work.
 
-    def check_at_hand(self) -> Model:
-        """Return the model, if it and the data are at hand.
+        Parameters
+        ----------
+        work : str
+            What it is to do.
+        instead : str
+            What to do where a Trainer trains the target, which would not go on from what is
+            trained here. Empty: that is no hindrance.
 
         Raises
         ------
         NotThereError
-            If they are not.
+            If it can't, or model and data are not at hand.
         """
-        if self.model is None or not self.can_ask:
-            raise NotThereError(f"this needs the model and the data of {self.path}", _OPEN)
-        return self.model
-
-    def refuse_recorded(self, instead: str) -> None:
-        """Refuse to train what a Trainer trains: the two would not go on from each other."""
-        if read_course(self.run) is not None:
-            raise StoreError(f"{self.path} was recorded from a Trainer: {instead}")
+        why = self.cannot(work)
+        if why is None and instead and read_course(self.run) is not None:
+            why = Absent(f"{self.path} was recorded from a Trainer, so it cannot {work}", instead)
+        if why is None and not self.can_ask:
+            why = Absent(f"this needs the model and the data of {self.path}", _OPEN)
+        if why is not None:
+            raise why.error()
 
     def references_to_train(self, n: int) -> int:
         """Return how many reference models are missing for `n` of each member.
@@ -225,9 +244,7 @@ class Run:
             If none can be trained: the target was not, or elsewhere, its model or data are not at
             hand, or nothing is left to train on.
         """
-        self.check_can("train reference models")
-        self.refuse_recorded("its reference models are trained elsewhere")
-        self.check_at_hand()
+        self.check_can("train reference models", ANOTHER)
         plan, files = self.references.plan, self.references.files
         plan.check(self.design, self.seed, n)
         is_there = self.names.prediction().record.name in files.checkpoints()
@@ -241,9 +258,7 @@ class Run:
         ValueError, StoreError
             If none can be trained, as for `references_to_train`.
         """
-        self.check_can("train shadow models")
-        self.refuse_recorded("its shadow models are trained elsewhere")
-        self.check_at_hand()
+        self.check_can("train shadow models", ANOTHER)
         ShadowDesign.of(self.design, "halves", self.data, None)
         self.names.record("final")
         return n - len(self._set("halves"))
@@ -266,13 +281,9 @@ class Run:
         It follows from the seconds that the target took to its checkpoints. The median between two
         of them leaves out what a process imports at its first step.
         """
-        found = self.names.found
-        steps: list[int] = np.diff([record.step for record in found], prepend=0).tolist()
-        timed = zip([record.seconds for record in found], steps, strict=True)
-        of_a_step = [seconds / n for seconds, n in timed if seconds > 0]
-        if not of_a_step:
-            return None
-        return share * step * median(of_a_step)
+        between = [(one.seconds, one.step - past.step) for past, one in pairwise(self.names.found)]
+        of_a_step = [seconds / steps for seconds, steps in between if seconds > 0]
+        return share * step * median(of_a_step) if of_a_step else None
 
     def processes_for_references(self, models: int) -> int | None:
         """Return 1 where so many are trained before a second process starts, else None."""
@@ -290,26 +301,17 @@ class Run:
             Set of shadow models. Default: that which the truth comes from.
         """
         shadows = self._set(key)
-        state = self._state(shadows)
-        held = self._taken.get(shadows.key)
-        if held is None or held[0] != state:
-            held = self._taken[shadows.key] = state, self._evidence(shadows)
-        return held[1]
+        question, take = ("evidence", shadows.key), partial(self._evidence, shadows)
+        return self._cache.of(question, self._state(shadows), take)
 
     def _state(self, shadows: ShadowSet) -> tuple[Any, ...]:
         """A value that changes with any file that evidence comes from, but for scores."""
-        run, rules = self.run, (RHO, COURSE, REPEATS, "shadows.json")
-        checkpoints = [
-            (name, run.state(record_file(name), ""), run.state(outputs_of(name)))
-            for name in run.names("checkpoints", "")
-        ]
-        passes = [
-            (name, run.state(f"{folder}/{name}"))
-            for folder in ("forward", _FIRST)
-            for name in run.names(folder)
-        ]
+        run, names = self.run, self.run.names("checkpoints", "")
+        passes = [f"{place}/{name}" for place in ("forward", _FIRST) for name in run.names(place)]
+        notes = RHO, COURSE, REPEATS, "shadows.json", *map(record_file, names)
+        files = [(place, run.state(place)) for place in (*map(outputs_of, names), *passes)]
         models = shadows.state(), self.references.files.state()
-        return [run.state(rule, "") for rule in rules], checkpoints, passes, models
+        return *files, *((note, run.state(note, "")) for note in notes), models
 
     def _set(self, key: str | None = None) -> ShadowSet:
         why = self.cannot("train shadow models")
@@ -319,8 +321,7 @@ class Run:
         return ShadowSet(self.run, chosen, self.config, self.precision, none=why)
 
     def _evidence(self, shadows: ShadowSet) -> Evidence:
-        names, noise = self.names, noise_of(self.data, self.design, self.manifest)
-        noisy = len(noise.positions) > 0
+        names = self.names
         share = Settings.read(self.manifest["training"]).label_noise
         notes = fork_note(self.manifest)
         if share:
@@ -332,17 +333,18 @@ class Run:
             said = f"{n} members stand in several of the Trainer's rows, up to {most}: it trains "
             said += "on them more often than on others"
             notes = (*notes, Note("repeated rows", said, members=n, most=most))
-        found = shadows.key, shadows.read, shadows.indices, shadows.checkpoints, shadows.lost
-        settings: Settings | Absent = self.training
-        if self.manifest.get("kind") == WATCHED:
-            settings = Absent(f"{self.path} was recorded from a loop whose settings are unknown")
+        found = shadows.key, shadows.read, tuple(shadows.indices()), shadows.checkpoints
+
+        def scores_of(record: Record, _layer: str) -> ScorePlace:
+            return ScorePlace(self.run, f"scores/{record.name}", record.weights)
+
+        unknown = Absent(f"{self.path} was recorded from a loop whose settings are unknown")
+        is_watched = self.manifest.get("kind") == WATCHED
         return Evidence(
             path=self.path,
             manifest=self.manifest,
-            seed=self.seed,
             data=self.data,
             trained_labels=self._labels,
-            true_labels=true_labels(self.data, noise).labels if noisy else self._labels,
             pool=self.design.pool,
             member_rows=self.design.members,
             held_out_labels=self.held_out.labels,
@@ -351,60 +353,54 @@ class Run:
             checkpoints={record.name: self._checkpoint(record) for record in names.found},
             shadows=Models(*found, shadows.state()),
             references=self.references.models(),
-            shadow_sets=lambda: {key: len(kept) for key, kept in shadow_sets(self.run).items()},
-            scores=KeptScores(
-                self._cache,
-                lambda record, _layer: self.kept_forward(record).scores,
-                read_only=self.run.read_only,
-            ),
+            scores=KeptScores(self._cache, scores_of),
             shadow=partial(self._shadow, shadows),
-            general_notes=notes,
+            general_notes=(*notes, *shadows.lost()),
             repeated=repeated,
-            settings=settings,
-            makes=frozenset(("pass", "losses", "others") if self.can_ask else ()),
+            training=unknown.refuse if is_watched else lambda: self.training,
+            makes=frozenset(("pass", "losses", "pool") if self.can_ask else ()),
             device=lambda: self.device,
             cache=self._cache,
         )
 
     def _checkpoint(self, record: Record) -> Checkpoint:
         """Return what is there of a checkpoint."""
-        name = record.name
-        try:
-            made, kept = self.kept_forward(record), self.kept_forward(record, outputs_of(name))
-        except StoreError as error:  # it was trained in another precision than the run
-            why = Absent(str(error))
-            return Checkpoint(record, why, why)
-        do = f"a pass over the members makes them, with the model and the data of {self.path}"
+        name, of, run = record.name, record.weights or None, self.run
+        with_both = f"the model and the data of {self.path}"
+
+        def arrays(place: str, why_not: Callable[[str], Absent]) -> Arrays:
+            opened = partial(run.read_tensors, place, of) if run.has(place, of) else None
+            return Arrays(opened, why_not)
+
+        def no_losses(_: str) -> Absent:
+            why = run.why_not(outputs_of(name), of) or "the losses were not kept"
+            return Absent(why, f"a pass over the members makes them, with {with_both}")
+
         return Checkpoint(
             record,
-            self._pass(made),
-            Arrays(kept.tensors) if kept.exists else Absent("the losses were not kept", do),
-            others=self._others.get((name, record.weights)),
-            find_first=lambda: self._kept_first(record),
-            state=(name, self.run.state(f"forward/{name}"), self.run.state(outputs_of(name))),
-            why_no_outputs=kept.why_not or "",
+            arrays(forward_of(name), partial(self._not_kept, record)),
+            arrays(outputs_of(name), no_losses),
+            find_pool=lambda: self._kept_first(record),
+            state=(name, run.state(forward_of(name)), run.state(outputs_of(name))),
         )
 
-    def _pass(self, made: StoredPass) -> Arrays | Absent:
-        """Return the forward pass of a checkpoint, or why it is not there."""
-        if made.exists:
-            return Arrays(made.tensors, absent=partial(self._not_kept, made))
-        if made.why_not:
-            return Absent(made.why_not)
-        if (why := self.cannot(_AGAIN)) is not None:
-            return why
-        if not self.can_ask:
-            return Absent(f"a forward pass needs the model and the data of {self.path}", _OPEN)
-        return Absent("nothing was scored yet", "call score() there first")
-
-    def _not_kept(self, made: StoredPass, name: str) -> Absent:
-        """Return why a forward pass lacks an array."""
+    def _not_kept(self, record: Record, name: str) -> Absent:
+        """Return why a forward pass is not there, or lacks an array."""
+        place, of = forward_of(record.name), record.weights or None
+        if not self.run.has(place, of):
+            if wrong := self.run.why_not(place, of):
+                return Absent(wrong)
+            if self.can_ask:
+                return Absent("nothing was scored yet", "call score() there first")
+            needs = f"a forward pass needs the model and the data of {self.path}"
+            return self.cannot(_AGAIN) or Absent(needs, _OPEN)
         if not name.startswith(LAYER):
             do = "the prediction checkpoint and the last one have them"
             return Absent(f"the recording has no {name}", do)
         if said := left_out(self.run):
             return Absent(f"{self.path} {said}", KEEP_ALL)
-        kept = [one.removeprefix(LAYER) for one in made.tensors() if one.startswith(LAYER)]
+        made = self.run.read_tensors(place, of)
+        kept = [one.removeprefix(LAYER) for one in made if one.startswith(LAYER)]
         layer = visible(name.removeprefix(LAYER), 40)
         do = "MemorizationCallback(layers=…) says which layers are kept"
         return Absent(
@@ -413,36 +409,10 @@ class Run:
             do if self.cannot(_AGAIN) is None else "",
         )
 
-    def kept_forward(self, record: Record, place: str = "") -> StoredPass:
-        """The forward pass of a checkpoint as the run directory holds it, or will.
-
-        At another `place` are logits and losses as training kept them, or did not.
-        """
-        made_in = precision_at(self.run, record, self.precision)
-        return StoredPass(self.run, record.name, made_in, record.weights, place)
-
     def _kept_first(self, record: Record) -> NDArray[np.float32] | None:
-        """The target's gaps over the pool, if those on disk are of the model that it is now."""
-        name, made = f"{_FIRST}/{record.name}", self.kept_forward(record)
-        if not (made.exists and self.run.has(name)):
-            return None
-        file = self.run.read_tensors(name)
-        is_own = file.metadata.get("target") == self._own_digest(record, made)
-        return np.array(file["gap"]) if is_own else None
-
-    def _own_digest(self, record: Record, made: StoredPass) -> str:
-        """Digest of the target's logit gaps of its own members, from its forward pass."""
-
-        def gaps() -> NDArray[np.floating[Any]]:
-            kept = made.tensors()
-            if "gaps" in kept:  # of a recording
-                return kept["gaps"]
-            return logit_gap(np.array(kept["logits"]), self._labels[self.design.members])
-
-        state = record.name, self.run.state(f"forward/{record.name}")
-        return self._cache.of(
-            ("own gaps", record.name), state, lambda: array_digest(gaps().astype(np.float32))
-        )
+        """The target's gaps over the pool, if those on disk are of the weights that it has now."""
+        name, of = f"{_FIRST}/{record.name}", None if self.is_recording else record.weights
+        return np.array(self.run.read_tensors(name, of)["gap"]) if self.run.has(name, of) else None
 
     def _shadow(self, shadows: ShadowSet, index: int) -> OneModel:
         """Return a shadow model, with the scores of this very model as the target."""
@@ -455,7 +425,7 @@ class Run:
         def files(record: Record, _layer: str) -> ScorePlace:
             return ScorePlace(self.run, f"{folder}/scores/{model}/{record.name}", model)
 
-        scores = KeptScores(cache, files, read_only=self.run.read_only)
+        scores = KeptScores(cache, files)
         return OneModel(file, file.metadata.get("forward"), state, scores, cache)
 
     # what is made
@@ -475,39 +445,42 @@ class Run:
         """Make what is missing of a checkpoint, so that the next evidence has it."""
         for need in needs:
             record = self.names.record(need.checkpoint)
-            if need.what in ("pass", "losses"):  # losses are kept, unless their file is lost
-                self.forward(record, progress)
-            elif need.what == "pool":
+            if need.what == "losses":  # they are kept, unless their file is lost
+                warn_of(self.run.why_not(outputs_of(record.name), record.weights or None))
+            self.forward(record, progress)
+            if need.what == "pool":
                 self._make_first(record, progress)
-            elif (record.name, record.weights) not in self._others:
-                rows = np.setdiff1d(self.design.pool, self.design.members)
-                self._others[record.name, record.weights] = self.gaps_of(record, rows)
-                self._taken.clear()
 
-    def forward(self, record: Record, progress: Progress | None = None) -> StoredPass:
+    def forward(self, record: Record, progress: Progress | None = None) -> Tensors:
         """Return the forward pass of a checkpoint over the members; make it if it is missing."""
-        made = self.kept_forward(record)
-        if made.exists:
-            return made
-        with self.alone(progress):
-            if not made.exists:
-                warn_of(made.why_not)
-                target, report, start = self.target(), progress or Progress(), time.monotonic()
-                made.fill(lambda allocate: target.forward(record.name, report, allocate))
-                self._pass_seconds = time.monotonic() - start
-            return made
+        place, of = forward_of(record.name), record.weights or None
+        if not self.run.has(place, of):
+            with self.alone(progress):
+                if not self.run.has(place, of):
+                    self._make_pass(record, progress or Progress())
+        return self.run.read_tensors(place, of)
+
+    def _make_pass(self, record: Record, progress: Progress) -> None:
+        place, made_in = forward_of(record.name), {"precision": record.precision}
+        warn_of(self.run.why_not(place, record.weights or None))
+        target, start = self.target(), time.monotonic()
+        with ExitStack() as stack:  # the file appears once the pass has ended well
+
+            def allocate(shapes: Shapes) -> dict[str, NDArray[Any]]:
+                new = self.run.new_tensors(place, shapes, made_in, record.weights)
+                return stack.enter_context(new)
+
+            target.forward(record.name, progress, allocate)
+        self._pass_seconds = time.monotonic() - start
 
     def _make_first(self, record: Record, progress: Progress | None) -> None:
         """Keep the target's gaps over the pool, which are needed where it is a shadow model."""
-        made = self.forward(record, progress)
         with self.alone(progress):
-            if self._kept_first(record) is not None:
-                return
-            name = f"{_FIRST}/{record.name}"
-            warn_of(self.run.why_not(name))
-            noted = {"target": self._own_digest(record, made)}
-            gaps = self.gaps_of(record, self.design.pool)
-            self.run.write_tensors(name, {"gap": gaps}, noted)
+            if self._kept_first(record) is None:
+                name = f"{_FIRST}/{record.name}"
+                warn_of(self.run.why_not(name, record.weights))
+                gaps = self.gaps_of(record, self.design.pool)
+                self.run.write_tensors(name, {"gap": gaps}, of=record.weights)
 
     def gaps_of(self, record: Record, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the target's logit gap of any rows of `data`, by a forward pass."""
@@ -516,8 +489,8 @@ class Run:
 
     def pass_cost(self) -> tuple[float | None, int | None]:
         """Seconds of the last forward pass that was made here, and bytes of one on disk, if any."""
-        kept = (self.kept_forward(record) for record in self.names.found)
-        return self._pass_seconds, next((one.size for one in kept if one.exists), None)
+        files = (self.run.place(f"{forward_of(x)}.safetensors") for x in self.run.names("forward"))
+        return self._pass_seconds, next((file.stat().st_size for file in files), None)
 
     def target(self) -> TargetTraining:
         """Return what trains the target and looks at it.
@@ -571,7 +544,6 @@ class Run:
             If the model or the data are not at hand, or the data were changed since.
         """
         self.check_can(_AGAIN)
-        model = self.check_at_hand()
         contents = zip(self.data.content_hashes(), self.manifest["content"], strict=True)
         changed = self.data.labels != self._labels
         changed |= np.array([now != before for now, before in contents], dtype=np.bool_)
@@ -583,7 +555,9 @@ class Run:
                 "another path"
             )
         check_available(torch_device(self.device), self.precision)
-        return Recipe(model, self.data, self.training, self.device, self._anywhere)
+        return Recipe(
+            cast("Model", self.model), self.data, self.training, self.device, self._anywhere
+        )
 
 
 def folder_of(key: str, index: int) -> str:
@@ -632,37 +606,16 @@ def fork_note(manifest: Mapping[str, Any]) -> tuple[Note, ...]:
     fork = manifest.get("fork")
     if not fork or not fork["seen"]:
         return ()
-    note = Note(
-        "fork",
-        f"this run goes on from {visible(str(fork['checkpoint']), 40)} of another one: its "
-        f"weights have already seen {fork['seen']} samples that were removed or changed since, "
-        'and what those left in them is not undone; fork with start="scratch" to be rid of it',
-        seen=fork["seen"],
-    )
-    return (note,)
+    said = f"this run goes on from {visible(str(fork['checkpoint']), 40)} of another one: its "
+    said += f"weights have already seen {fork['seen']} samples that were removed or changed since, "
+    said += 'and what those left in them is not undone; fork with start="scratch" to be rid of it'
+    return (Note("fork", said, seen=fork["seen"]),)
 
 
 def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> LabelNoise:
     """Return the label noise of a run, drawn as its manifest says."""
     share = Settings.read(manifest["training"]).label_noise
     return draw_noise(data, design.pool, share, manifest["seed"])
-
-
-def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
-    """Data that are trained on under label noise, with the labels from before it.
-
-    Parameters
-    ----------
-    data : Dataset
-        With the noise in its labels.
-    noise : LabelNoise
-        As drawn over `data` once more: it shifts each label by as much again.
-    """
-    labels = data.labels.copy()
-    at = noise.positions
-    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[at]
-    labels[at] = (2 * labels[at] - noise.labels) % n_classes
-    return data.with_labels(labels)
 
 
 def device_of(model: Model | None, device: str) -> str:
@@ -692,16 +645,12 @@ def check_request(
     ValueError, TypeError
         With what would be right.
     """
-    each = " for each member" if kind is REFERENCE else ""
-    whole_number(f"n, the number of {kind.noun}s{each} in all,", n, 1)
+    whole_number(f"n, the number of {kind.noun}s in all,", n, 1)
     check_executor(executor)
     if processes is not None:
         whole_number("processes", processes, 1)
         if executor is not None:
-            raise ValueError(
-                "processes is the number of local processes, and an executor has its own; leave "
-                "one of the two out"
-            )
+            raise ValueError("processes is the number of local processes: leave out the executor")
     if isinstance(checkpoints, Sized) and not len(checkpoints):
         raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
 
@@ -781,13 +730,12 @@ class References:
     def models(self) -> Models:
         """Return them as evidence."""
         state = self.config, self.plan.key, self.files.state()
-        return Models(self.plan.key, self.read, self.indices, self.files.checkpoints, state=state)
+        return Models(self.plan.key, self.read, self.indices(), self.files.checkpoints, state=state)
 
-    def indices(self) -> list[int]:
+    def indices(self) -> tuple[int, ...]:
         """Return the numbers of those whose round is complete, which are asked of every member."""
-        found = self.files.indices()
-        size, there = self.plan.per_round, set(found)
-        return [i for i in found if all(i - i % size + j in there for j in range(size))]
+        found, size = self.files.indices(), self.plan.per_round
+        return tuple(i for i in found if all(i - i % size + j in found for j in range(size)))
 
     def read(self, checkpoint: str) -> Shadows:
         """Return masks and logit gaps over the pool, NaN where one was trained on a sample.
@@ -795,8 +743,7 @@ class References:
         Raises
         ------
         StoreError
-            If there are none, none at that checkpoint, or one was trained on a member that it was
-            asked about.
+            If there are none, or none at that checkpoint.
         """
         found, whole = self.files.read(checkpoint), self.indices()
         if not whole:
@@ -804,21 +751,4 @@ class References:
             what = f"{alone} other half of the members is not"
             raise NotThereError(what, "call run_references(1) again")
         used = np.isin(found.indices, whole)
-        read = Shadows(found.members[used], found.gaps[used], found.indices[used])
-        design = self._of.design
-        columns = np.searchsorted(design.pool, design.members)
-        for index, trained, own in zip(read.indices, read.members, read.gaps, strict=True):
-            silent = np.isnan(own[columns])
-            # a copy of a sample counts as the sample
-            seen = np.isin(design.groups[design.members], design.groups[design.pool[trained]])
-            for wrong, what in (
-                (seen & ~silent, "was trained on {} samples that it is asked about, or on copies"),
-                (~seen & silent, "has no logit gap of {} samples that it never saw"),
-            ):
-                if wrong.any():
-                    first = quoted(self._of.data.ids[design.members[wrong.argmax()]])
-                    raise StoreError(
-                        f"{self.files.path_of(int(index))} {what.format(int(wrong.sum()))}, the "
-                        f"first is {first}; delete it and call run_references again"
-                    )
-        return read
+        return Shadows(found.members[used], found.gaps[used], found.indices[used])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 from memowidgets.visible import visible
 
@@ -105,6 +105,10 @@ class Absent:
     def error(self, where: str = "") -> NotThereError:
         """Return the error for whoever needs it at a checkpoint."""
         return NotThereError(self.what, self.do, where)
+
+    def refuse(self, *_: object) -> NoReturn:
+        """Raise the error, in place of a function whose result is not there."""
+        raise self.error()
 
 
 def without_advice(error: Exception) -> str:

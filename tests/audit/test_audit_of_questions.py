@@ -47,9 +47,3 @@ def test_no_question_is_in_the_run_directory(audit):
     everything = b"".join(p.read_bytes() for p in audit.run.run.path.rglob("*") if p.is_file())
     for question in audit.data.questions[:50]:
         assert str(question).encode() not in everything
-
-
-def test_the_dashboard_shows_questions(audit):
-    dashboard = audit.dashboard()
-    assert dashboard.state["metric"] == "psmi"
-    dashboard.close()

@@ -111,34 +111,21 @@ def test_a_held_out_table_must_have_the_same_columns(data, tmp_path):
             audited(tmp_path / "other", pool, held_out=other, training=short)
 
 
-def test_a_lazy_layer_finds_the_number_of_features(data, tmp_path):
-    def lazy(n_classes):
-        return nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, n_classes))
-
-    model = mw.models.TorchClassifier(lazy, version="1")
-    module = model.build(data.fitted(range(300)))
-    assert module[0].in_features == data.fitted(range(300)).encoded().shape[1]
-    model.describe(data.fitted(range(300)))
-
-
-def test_the_number_of_features_may_come_first(data):
+def test_a_module_finds_the_number_of_features_or_says_what_does_not_fit(data):
     fitted = data.fitted(range(300))
-    model = mw.models.TorchClassifier(lambda n_features, n_classes: network(n_classes, n_features))
-    module = model.build(fitted)
-    assert (module[0].in_features, module[2].out_features) == (
-        fitted.encoded().shape[1],
-        len(data.class_names),
-    )
-
-
-def test_what_does_not_fit_a_table_is_said(data):
+    n_features = fitted.encoded().shape[1]
+    for make in (
+        lambda n_classes: nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, n_classes)),
+        lambda n_features, n_classes: network(n_classes, n_features),  # which may come first
+    ):
+        module = mw.models.TorchClassifier(make).build(fitted)
+        assert (module[0].in_features, module[2].out_features) == (n_features, 2)
     model = mw.models.TorchClassifier(network, version="1")
     texts = mw.data.TextDataset.from_texts(["a", "b"], [0, 1])
     with pytest.raises(TypeError, match="reads ImageDataset or TableDataset, not TextDataset"):
         model.check_data(texts)
-    wrong = mw.models.TorchClassifier(lambda n: nn.Linear(7, n), version="1")
     with pytest.raises(ValueError, match=r"cannot take rows of shape \(1\d,\)"):
-        wrong.build(data.fitted(range(300)))
+        mw.models.TorchClassifier(lambda n: nn.Linear(7, n)).build(fitted)
     with pytest.raises(ValueError, match="rows of a table cannot be augmented"):
         model.augmented(nn.Linear(2, 2).weight, "flip")
 

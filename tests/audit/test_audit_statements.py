@@ -99,7 +99,7 @@ def test_a_mask_of_the_user_is_not_called_memorised(audit):
     assert f"of {found.n} samples positive as given" in repr(found)
     some = pd.Series(mask, audit.members).iloc[5:]
     found = audit.evaluate("psmi", truth=some)
-    assert "no score or no place in the truth that was given" in repr(found)
+    assert "no score or no ground truth" in repr(found)
     assert "memorised" not in repr(found)
     with pytest.raises(ValueError, match="no sample is positive as given"):
         audit.evaluate("psmi", truth=np.zeros(len(audit.members), dtype=bool))

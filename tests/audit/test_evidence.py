@@ -1,22 +1,31 @@
-"""Evidence stays as it was taken; an audit takes another one once a file of its run differs."""
+"""Evidence stays as it was taken, by the names that users give; what is kept is never another's."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+from torch import nn
 
 import memowidgets as mw
 from benchmarks.recording import export
 from memowidgets.audit import run as run_room
-from memowidgets.audit.evidence import Need
-from memowidgets.audit.numbers.scores import needs, score
-from memowidgets.store import StoreError
-from tests.audit.conftest import recording_at, small_audit
+from memowidgets.audit.evidence import METHODS, Need
+from memowidgets.audit.numbers.scores import is_computed, needs, score
+from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.evaluation.scored import Scored
+from memowidgets.metrics import PSMI, Mahalanobis
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.vocabulary import Note
+from tests.audit.conftest import recording_at, small_audit, view_of
+from tests.hostile.forged import held
+from tests.training.small import Inline, tiny_audit, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
+N = 4
 
 
 @pytest.fixture
@@ -28,28 +37,23 @@ def copied(finished, tmp_path):
     return small_audit(tmp_path / "run")
 
 
-def test_it_is_the_same_object_until_a_file_differs(copied):
+def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
     before = copied.evidence
     assert copied.evidence is before
     with pytest.raises(FrozenInstanceError):
-        before.seed = 1  # type: ignore[misc]
+        before.path = ""  # type: ignore[misc]
     copied.score("psmi", checkpoint=2)
     after = copied.evidence
-    assert after is not before
     assert [one.checkpoints["epoch-2"].has_pass for one in (before, after)] == [False, True]
-
-
-def test_what_changes_meanwhile_is_in_the_next_one_alone(copied, tmp_path):
-    before = copied.evidence
-    names, indices = [one.name for one in before.names.found], before.shadows.indices
+    names, indices = [one.name for one in after.names.found], after.shadows.indices
     shutil.rmtree(tmp_path / "run/checkpoints/epoch-2")
     (tmp_path / "run/shadows/0019.safetensors").unlink()
-    assert [one.name for one in before.names.found] == names
-    assert before.shadows.indices == indices
+    assert [one.name for one in after.names.found] == names
+    assert after.shadows.indices == indices
     with pytest.warns(UserWarning, match="epoch-2"):
-        after = copied.evidence
-    assert [one.name for one in after.names.found] == [n for n in names if n != "epoch-2"]
-    assert after.shadows.indices == indices[:-1]
+        last = copied.evidence
+    assert [one.name for one in last.names.found] == [n for n in names if n != "epoch-2"]
+    assert last.shadows.indices == indices[:-1]
 
 
 def test_figures_read_the_checkpoints_once(finished, monkeypatch):
@@ -80,3 +84,275 @@ def test_arrays_and_recordings_keep_new_scores(finished, tmp_path):
         first = audit.score("mahalanobis", layer, checkpoint)
         first.iloc[0] = 99.0  # what a user changes stays theirs
         assert audit.score("mahalanobis", layer, checkpoint).iloc[0] != first.iloc[0]
+
+
+# names
+
+
+def sequential(n_classes):
+    return nn.Sequential(
+        *(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 6), nn.ReLU()),
+        nn.Linear(6, n_classes),
+    )
+
+
+def named_audit(path, **changes):
+    data = mw.data.load_digits().take(np.arange(200))
+    settings = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=0.01)
+    model = mw.models.TorchClassifier(sequential)
+    made = mw.Audit(model, data, path=path, training=settings, **changes)
+    made.train()
+    return made
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    return named_audit(tmp_path_factory.mktemp("runs") / "sequential")
+
+
+def test_a_number_is_the_position_of_a_layer_where_modules_have_numbers_as_names(named):
+    assert named.layers == ("0", "1", "2", "4", "5")
+    named.score("loss")
+    for position, name in enumerate(named.layers, 1):
+        by_number = named.representation(position)
+        assert by_number.shape[1] == {"0": 64, "1": 8, "2": 8, "4": 6, "5": 6}[name]
+        np.testing.assert_array_equal(by_number, named.representation(name))
+    np.testing.assert_array_equal(named.representation(np.int64(5)), named.representation("last"))
+    for layer in (0, 6, -1, "3", True, 1.0):
+        with pytest.raises(ValueError, match=r"unknown layer .*valid: last, 1 to 5.*0, 1, 2, 4, 5"):
+            named.score("psmi", layer=layer)
+
+
+def test_a_number_of_given_representations_is_the_key_it_was_given_with():
+    rng = np.random.default_rng(0)
+    given = {10: rng.normal(size=(40, 3)), 2: rng.normal(size=(40, 5))}
+    audit = mw.Audit.from_arrays(labels=np.arange(40) % 2, representations=given)
+    assert audit.layers == ("2", "10")
+    assert audit.representation(2).shape == (40, 5)
+    with pytest.raises(ValueError, match=r"unknown layer 1; valid: last, or a name of .*10"):
+        audit.representation(1)
+
+
+def test_a_truth_value_is_no_epoch(named):
+    assert named.score("loss", checkpoint=1).equals(named.score("loss", checkpoint="epoch-1"))
+    with pytest.raises(ValueError, match=r"unknown checkpoint True; .*epoch-2"):
+        named.score("loss", checkpoint=True)
+
+
+def test_an_unknown_shadow_model_lists_the_others(named, tmp_path):
+    for asks in (named.log_lira, lambda: named.as_target(0)):
+        with pytest.raises(StoreError, match=r"no shadow models yet: call audit.run_shadows\(64\)"):
+            asks()
+    named.run_shadows(2)
+    for unknown in (2, -1, "1", True):
+        with pytest.raises(ValueError, match=rf"unknown shadow model {unknown!r}; valid: 0, 1"):
+            named.as_target(unknown)
+    assert len(named.as_target(np.int64(1)).members)
+    with pytest.raises(ValueError, match="there are 2 shadow models; train 8"):
+        named.shadow_curve(eta=1.0)
+    whole = named_audit(tmp_path / "all", members="all")
+    for asks in (whole.log_lira, whole.probability_memorized, lambda: whole.as_target(0)):
+        with pytest.raises(StoreError, match=r'whole pool.*members="half"') as caught:
+            asks()
+        assert "run_shadows(64)" not in str(caught.value)
+
+
+# what is kept
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A run whose two sets of shadow models have kept their forward passes."""
+    audit = trained(tmp_path_factory.mktemp("identity") / "run")
+    audit.run_shadows(N, keep_forward=True)
+    audit.run_shadows(N, design="balanced", keep_forward=True)
+    return audit
+
+
+@pytest.fixture
+def audit(both, tmp_path):
+    """A copy of it in which nothing was scored yet."""
+    shutil.copytree(both.path, tmp_path / "run")
+    return tiny_audit(tmp_path / "run")
+
+
+def alone(audit, design, path):
+    """The same run with one set of shadow models: there is nothing to mix it up with."""
+    shutil.copytree(audit.path, path, ignore=shutil.ignore_patterns("targets"))
+    for file in (path / "shadows").glob("*.safetensors" if design != "halves" else "balanced"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    (path / "shadows.json").unlink(missing_ok=True)
+    made = tiny_audit(path)
+    made.use_shadows(design)
+    return made
+
+
+def test_each_set_has_targets_and_decisions_of_its_own(audit, both, tmp_path):
+    scores, wanted = {}, {}
+    for design in ("halves", "balanced"):
+        audit.use_shadows(design)
+        target = audit.as_target(1)
+        scores[design] = target.score("psmi")
+        assert set(scores[design].index) <= set(target.members)
+        pooled = audit.evaluate_pooled("psmi", truth="canaries")
+        unmixed = alone(both, design, tmp_path / design).evaluate_pooled("psmi", truth="canaries")
+        assert (pooled.auc, pooled.n) == (unmixed.auc, unmixed.n)
+        wanted[design] = unmixed.auc
+    assert set(scores["halves"].index) != set(scores["balanced"].index)
+    export(audit.path, tmp_path / "recording", ABOUT, {})
+    again = recording_at(tmp_path / "recording")
+    for design, auc in wanted.items():
+        for one in (audit, again):
+            one.use_shadows(design)
+        assert audit.as_target(1).score("psmi").equals(scores[design])
+        assert again.evaluate_pooled("psmi", truth="canaries").auc == auc
+    audit.as_target(1).decision_log.decide([str(audit.as_target(1).members[0])], "remove")
+    assert len(audit.as_target(1).decisions) == 1
+    assert audit.as_target(2).decisions.empty
+    audit.use_shadows("halves")
+    assert audit.as_target(1).decisions.empty
+    assert audit.decisions.empty
+
+
+def test_an_audit_keeps_to_the_shadow_models_that_it_chose(audit, tmp_path):
+    """Others take those that were chosen last, without being opened again."""
+    follower, other = (tiny_audit(tmp_path / "run") for _ in range(2))
+    audit.use_shadows("halves")
+    halves = audit.log_lira()
+    assert follower.log_lira().equals(halves)
+    other.use_shadows("balanced")
+    assert not other.log_lira().equals(halves)
+    assert follower.log_lira().equals(other.log_lira())
+    assert audit.log_lira().equals(halves)
+
+
+def trained_otherwise(audit, index):
+    """Put a shadow model that was trained otherwise in the place of one."""
+    shadows = audit.run.shadows
+    file, name = shadows.file(index), shadows._name(index)
+    arrays = {key: np.array(file[key]) for key in file}
+    moved = {
+        key: values + np.linspace(-3, 3, values.size, dtype=np.float32).reshape(values.shape)
+        for key, values in arrays.items()
+        if key != "members"
+    }
+    metadata = {**file.metadata, "finished": str(int(file.metadata["finished"]) + 60)}
+    held(audit.path).write_tensors(name, arrays | moved, metadata)
+
+
+def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
+    target = audit.as_target(1)
+    before = target.score("logit_gap"), target.score("psmi")
+    audit.run_shadows(N, design="balanced", keep_forward="all")  # moves the arrays in its file
+    np.testing.assert_array_equal(target.score("logit_gap"), before[0])
+    np.testing.assert_array_equal(target.score("psmi"), before[1])
+    assert len(target.score("psmi", layer=1))
+    trained_otherwise(audit, 1)
+    assert not is_computed(target.evidence, "psmi")
+    after = target.score("psmi")
+    assert not np.allclose(after, before[1])
+    assert audit.as_target(1).score("psmi").equals(after)
+
+
+def test_arrays_of_a_file_that_was_replaced_are_not_read_with_the_old_header(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_tensors("shadows/0000", {"gap": np.zeros(4)})
+    opened = run.read_tensors("shadows/0000")
+    run.write_tensors("shadows/0000", {"a layer": np.ones(9), "gap": np.zeros(4)})
+    with pytest.raises(StoreError, match="was replaced while it was read; call again"):
+        opened["gap"]
+
+
+@pytest.mark.parametrize("of_target", [False, True])
+def test_log_lira_follows_a_model_that_was_replaced(audit, of_target):
+    judged = audit.as_target(0) if of_target else audit
+    view = view_of(judged)
+    place = "psmi", judged.layers[-1], judged.prediction.record.name
+    before, seen, revision = judged.log_lira(), view.view(*place), view.revision()
+    member = view.detail(0, *place).shadows.log_lira
+    trained_otherwise(audit, 1)
+    after = judged.log_lira()
+    fresh = tiny_audit(audit.path)
+    assert after.equals((fresh.as_target(0) if of_target else fresh).log_lira())
+    assert not np.allclose(after, before)
+    assert view.revision() != revision
+    assert not np.allclose(view.view(*place).log_lira, seen.log_lira)
+    assert view.detail(0, *place).shadows.log_lira != member
+    seen = view.view(*place).probabilities
+    run, name = held(audit.path), f"forward/{audit.evidence.names.final().name}"
+    made = run.read_tensors(name)
+    arrays = {key: np.array(made[key]) for key in made}
+    run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2}, made.metadata, made.of)
+    assert of_target or not np.allclose(audit.log_lira(), after)
+    assert of_target or not np.allclose(view.view(*place).probabilities, seen)
+
+
+def test_the_first_target_is_counted_and_its_gaps_are_those_of_the_model_it_is(audit):
+    target = audit.as_target(0)
+    before, final = target.log_lira(), audit.evidence.names.final()
+    _, members, gaps, _ = member_gaps(target.evidence)
+    assert target.n_shadows == len(gaps) == len(members) == N
+    for fact in (f"{N} shadow models", target.evidence.shadows.design):
+        assert fact in target.evidence.truth_in_words
+    assert re.search(rf"shadow models</th><td[^>]*>{N}</td>", target._repr_html_())
+    run, name = held(audit.path), f"targets/first/{final.name}"
+    kept = np.array(run.read_tensors(name, final.weights)["gap"])
+    run.write_tensors(name, {"gap": kept[::-1]}, of="other weights")
+    with pytest.warns(UserWarning, match="other weights.* made again"):
+        assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
+    np.testing.assert_array_equal(run.read_tensors(name, final.weights)["gap"], kept)
+
+
+@pytest.mark.parametrize("metric", ["psmi", "mahalanobis"])
+def test_scores_of_an_older_method_are_computed_again(audit, metric, monkeypatch):
+    first = audit.score(metric)
+    names = audit.evidence.names
+    record = names.prediction().record.name
+    stored = audit.run.run.path / f"scores/{record}/{names.layer('last')}/{metric}.safetensors"
+    before = stored.stat().st_mtime_ns
+    np.testing.assert_array_equal(tiny_audit(audit.path).score(metric), first)
+    assert stored.stat().st_mtime_ns == before
+    monkeypatch.setitem(METHODS, metric, METHODS[metric] + 1)
+    again = tiny_audit(audit.path)
+    assert not is_computed(again.evidence, metric, "last", record)
+    np.testing.assert_array_equal(again.score(metric), first)
+    assert stored.stat().st_mtime_ns > before
+
+
+def test_the_values_of_each_method_are_those_of_its_version():
+    """Whoever changes one of these numbers raises the version in `METHODS`, too."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 40)
+    x = rng.normal(size=(120, 6)) + 2 * np.eye(6)[labels]
+    psmi = PSMI(random_state=0).fit(x, labels).score_samples(x, labels)
+    mahalanobis = Mahalanobis().fit(x).score_samples(x)
+    np.testing.assert_allclose(psmi[:4], [0.2991, 0.3631, -0.0122, 0.2475], atol=1e-4)
+    np.testing.assert_allclose(mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4)
+    assert METHODS == {"psmi": 1, "mahalanobis": 1}
+
+
+def test_a_kept_note_has_its_key_and_its_numbers(audit):
+    note = Note("ridge", "3 of 8 components have no variance", flat=3)
+    found = Scored.of_all(np.zeros(len(audit.members)), (note,))
+    place = "mahalanobis", audit.layers[-1]
+    first = audit.evidence.checkpoints["epoch-1"]
+    audit.evidence.scores.keep(*place, first.record, first.state, found)
+    again = tiny_audit(audit.path).evidence
+    (kept,) = again.scores.find(*place, first.record, first.state).notes
+    assert (kept, kept.key, kept.numbers) == (note, "ridge", {"flat": 3})
+
+
+@pytest.mark.parametrize("what", ["labels", "images"])
+def test_data_that_are_written_to_are_noticed(what, audit):
+    gaps = audit.score("logit_gap")
+    values = getattr(audit.data, what)
+    before = values[7].copy()
+    values[7] = (before + 1) % len(audit.data.class_names) if what == "labels" else 1 - before
+    assert audit.score("logit_gap").equals(gaps)
+    name = audit.data.ids[7]
+    for work in (audit.run_shadows, audit.run_references):
+        with pytest.raises(StoreError, match=f"1 samples .* changed in place .* '{name}'"):
+            work(1)
+    values[7] = before
+    audit.run_references(1, Inline())
+    assert len(audit.score("reference")) == len(gaps)

@@ -210,20 +210,6 @@ def test_a_shadow_model_of_another_precision_is_refused(here, processor, tmp_pat
         opened(tmp_path / "run").run_shadows(5)
 
 
-@pytest.mark.parametrize("here", BOTH)
-def test_a_pass_of_another_precision_is_refused(here, processor, tmp_path):
-    processor(here)
-    audit = audit_at(tmp_path / "run")
-    audit.train()
-    audit.score("loss", checkpoint="final")
-    rewrite(tmp_path / "run", "forward/epoch-2", other(here))
-    words = rf"epoch-2\.safetensors was computed in {other(here)}, and epoch-2 was trained in"
-    with pytest.raises(StoreError, match=words):
-        audit.score("loss", checkpoint="final")
-    (tmp_path / "run/forward/epoch-2.safetensors").unlink()
-    audit.score("loss", checkpoint="final")
-
-
 def test_a_checkpoint_of_another_precision_is_refused(processor, tmp_path):
     processor("float32")
     audit = audit_at(tmp_path / "run")

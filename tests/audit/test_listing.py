@@ -128,7 +128,7 @@ def test_images_add_nothing_but_decisions(finished, tmp_path):
     [
         ("a.xlsx", {}, ValueError, r"a\.xlsx.*\.csv or \.jsonl"),
         ("gone/a.csv", {}, FileNotFoundError, "gone"),
-        ("a.csv", {"tau": float("nan")}, ValueError, "NaN"),
+        ("a.csv", {"tau": float("nan")}, ValueError, "nan"),
         ("a.csv", {"eta": "4"}, TypeError, "eta"),
     ],
 )

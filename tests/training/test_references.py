@@ -378,35 +378,6 @@ def test_where_none_can_be_trained_the_score_is_listed_with_the_reason(audit, tm
 # Files
 
 
-def tampered(audit, index, **arrays):
-    files = audit.run.references.files
-    file = files.file(index)
-    whole = {name: np.array(file[name]) for name in file} | arrays
-    held(audit.path).write_tensors(files._name(index), whole, file.metadata)
-
-
-@pytest.mark.parametrize("what", ["trained on it", "trained on its copy", "no gap"])
-def test_files_of_other_rules_are_refused(audit, what):
-    audit.run_references(1, Inline())
-    file, design = audit.run.references.files.file(0), audit.run.design
-    groups, mask = design.groups[design.pool], np.array(file["members"])
-    gap = np.array(file[f"gap.{EPOCH}"])
-    asked = np.flatnonzero(np.isfinite(gap))
-    one = asked[0]
-    twins = int((groups[asked] == groups[one]).sum())
-    said = rf"trained on {twins} samples that it is asked about.*{audit.data.ids[design.pool[one]]}"
-    if what == "trained on its copy":
-        one = next(i for i in asked if (groups == groups[i]).sum() > 1)
-        gap[one], said = np.nan, "or on copies"  # it is not asked about itself
-    if what == "no gap":
-        gap[asked[:2]], said = np.nan, "no logit gap of 2 samples that it never saw"
-    else:
-        mask[one] = True
-    tampered(audit, 0, **{"members": mask, f"gap.{EPOCH}": gap})
-    with pytest.raises(StoreError, match=said):
-        audit.score("reference")
-
-
 def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
     if per_round(audit) == 1:
         return  # each is a round

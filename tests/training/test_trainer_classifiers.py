@@ -153,7 +153,7 @@ def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(
         inputs = tokenizer(data.texts[i], return_tensors="pt", return_token_type_ids=False)
         with torch.no_grad():
             logits = model(**inputs).logits[0]
-        np.testing.assert_allclose(made.tensors()["logits"][i], logits, atol=1e-5)
+        np.testing.assert_allclose(made["logits"][i], logits, atol=1e-5)
 
 
 def test_adapters_and_their_head_are_recorded(data, tokenizer, tmp_path):

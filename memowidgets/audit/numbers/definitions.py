@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,20 +12,17 @@ from numpy.typing import NDArray
 
 from memowidgets import evaluation, memorization
 from memowidgets.audit.evidence import Evidence
-from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.checks import real_number, several, whole_number
+from memowidgets.audit.numbers.truth import VARIANCE, member_gaps
+from memowidgets.checks import real_number, whole_number
 from memowidgets.evaluation.scored import Scored
 
 if TYPE_CHECKING:
     import altair as alt
 
 Floats = NDArray[np.float64]
-Gaps = NDArray[np.floating[Any]]
-Mask = NDArray[np.bool_]
 _SIZES = (4, 8, 16, 32, 64, 128, 256)
 _BAND = {0.05: "_low", 0.95: "_high"}  # quantiles of the draws, and the ends of their names
 _FEWEST = 4  # shadow models of a subset
-_ENOUGH_TO_SPLIT = 8
 _SPLITS = 4  # into halves; one alone adds noise of its own
 _Z = 1.96  # of a 95 % interval
 _ALMOST = 1 - 1e-12  # arctanh(1) is infinite
@@ -64,63 +60,42 @@ class MemorizationComparison:
         return memorization_scatter(self.values, x, y)
 
     def _repr_html_(self) -> str:
-        as_text = "{:.3f}".format
-        table = self.spearman.to_html(float_format=as_text, index=False, na_rep="–")
+        table = self.spearman.to_html(float_format="{:.3f}".format, index=False, na_rep="–")
         return f"{table}<p>{self.note}</p>"
 
 
-def compared_definitions(
-    ids: NDArray[np.str_],
-    gaps: Gaps,
-    members: Mask,
-    target: Gaps,
-    others: Mask | None,
-    variance: str,
-    random_state: int,
-    *,
-    pairs: bool = False,
-) -> MemorizationComparison:
-    """Compute every definition, and the rank correlation of each pair.
-
-    Parameters
-    ----------
-    ids : array of shape (n,), str
-        Ids of the samples that are compared, which come first.
-    gaps, members : array of shape (m, n_all)
-        Logit gaps of the shadow models, and which samples each was trained on.
-    target : array of shape (n_all,)
-        The target's logit gaps.
-    others : mask of shape (n_all,), or None
-        The samples after the first n, which the target was not trained on: RMIA compares with
-        them. If None, there are none, and it compares with the samples themselves.
-    variance : str
-        As in `memowidgets.memorization.log_lira`.
-    random_state : int
-        Seed of the halves.
-    pairs : bool
-        Whether shadow models were trained in complementary pairs.
-    """
-    m, n = len(gaps), len(ids)
+def compare_memorization(evidence: Evidence, checkpoint: str | float) -> MemorizationComparison:
+    """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
+    record = evidence.names.record(checkpoint)
+    _, members, gaps, _ = member_gaps(evidence, record.name)
+    target, others = evidence.target_gaps(record), None
+    m, n, pairs = len(gaps), len(target), evidence.shadows.are_pairs
+    of_others = evidence.gaps_of_others(record)
+    if of_others is not None:  # RMIA compares with them, else with the members themselves
+        shadows, columns = evidence.shadows.read(record.name), evidence.other_columns
+        gaps = np.hstack([gaps, shadows.gaps[:, columns]])
+        members = np.hstack([members, shadows.members[:, columns]])
+        target = np.concatenate([target, of_others])
+        others = np.arange(len(target)) >= n
 
     def by(chosen: NDArray[np.int64] | slice) -> pd.DataFrame:
         every = gaps[chosen], members[chosen]
         own = every[0][:, :n], every[1][:, :n]
         table = {
-            "log_lira": memorization.log_lira(*own, target[:n], variance),
-            "attack_success_rate": memorization.attack_success_rate(*own, variance),
+            "log_lira": memorization.log_lira(*own, target[:n], VARIANCE),
+            "attack_success_rate": memorization.attack_success_rate(*own, VARIANCE),
             "counterfactual": memorization.counterfactual(*own),
             "rmia": memorization.rmia(*every, target, others, _GAMMA)[:n],
         }
-        return pd.DataFrame(table, pd.Index(ids, name="id"))
+        return pd.DataFrame(table, pd.Index(evidence.members, name="id"))
 
-    values = by(slice(None)).dropna()
+    values, size, rng = by(slice(None)).dropna(), _half(m, pairs=pairs), np.random.default_rng(0)
     if len(values) < 2:
         raise ValueError(
             f"{m} shadow models are too few: fewer than two samples have a value in every "
             "definition. Train more shadow models"
         )
-    size, rng = _half(m, pairs=pairs), np.random.default_rng(random_state)
-    n_splits = _SPLITS if m >= _ENOUGH_TO_SPLIT else 0
+    n_splits = _SPLITS if m >= 2 * _FEWEST else 0
     halves = [by(half) for _ in range(n_splits) for half in disjoint(rng, m, size, pairs=pairs)]
     known = pd.concat(halves, axis=1).dropna().index if halves else values.index[:0]
     if len(known) > 1:
@@ -136,24 +111,6 @@ def compared_definitions(
     return MemorizationComparison(values, table, note)
 
 
-def compared_definitions_of(
-    evidence: Evidence, checkpoint: str | float, variance: str, random_state: int
-) -> MemorizationComparison:
-    """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
-    record = evidence.names.record(checkpoint)
-    _, members, gaps, _ = member_gaps(evidence, record.name)
-    target, others = evidence.target_gaps(record), None
-    columns, of_others = evidence.other_columns, evidence.checkpoints[record.name].others
-    if len(columns) > 1 and of_others is not None:  # where the target's gaps are known
-        shadows = evidence.shadows.read(record.name)
-        gaps = np.hstack([gaps, shadows.gaps[:, columns]])
-        members = np.hstack([members, shadows.members[:, columns]])
-        others = np.arange(gaps.shape[1]) >= len(target)
-        target = np.concatenate([target, of_others])
-    given = evidence.members, gaps, members, target, others, variance, random_state
-    return compared_definitions(*given, pairs=evidence.shadows.are_pairs)
-
-
 def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
     """Correlate each definition from one half of the shadow models with another from the other.
 
@@ -161,42 +118,30 @@ def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
     halves. The same matrix has each definition's correlation between the halves on its diagonal.
     """
     n, names = len(halves[0]), halves[0].columns
-    splits = zip(halves[::2], halves[1::2], strict=True)
-    rho = np.mean([_rank_correlations(*split) for split in splits], axis=0)
+    k, splits = len(names), zip(halves[::2], halves[1::2], strict=True)
+    together = (pd.DataFrame(np.hstack(split)).corr(method="spearman") for split in splits)
+    rho = np.mean([found.to_numpy()[:k, k:] for found in together], axis=0)
     rho = (rho + rho.T) / 2
     z = np.arctanh(np.clip(rho, -_ALMOST, _ALMOST))
     error = _Z * np.sqrt((1 + rho**2 / 2) / max(n - 3, 1))
     known = np.maximum(np.diagonal(rho), 0.0)
     reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
-    i, j = np.array([*combinations(range(len(names)), 2)]).T
-    columns = {
-        "a": names[i],
-        "b": names[j],
-        "rho": rho[i, j],
-        "low": np.tanh(z - error)[i, j],
-        "high": np.tanh(z + error)[i, j],
-        "n": n,
-        "reliability_a": reliable[i],
-        "reliability_b": reliable[j],
-    }
-    return pd.DataFrame(columns)
+    i, j = np.array([*combinations(range(k), 2)]).T
+    return pd.DataFrame(
+        {
+            "a": names[i],
+            "b": names[j],
+            "rho": rho[i, j],
+            "low": np.tanh(z - error)[i, j],
+            "high": np.tanh(z + error)[i, j],
+            "n": n,
+            "reliability_a": reliable[i],
+            "reliability_b": reliable[j],
+        }
+    )
 
 
-def _rank_correlations(one: pd.DataFrame, other: pd.DataFrame) -> Floats:
-    """Return Spearman's ρ of each column of a table with each of another; NaN for a constant."""
-    found = pd.DataFrame(np.hstack([one, other])).corr(method="spearman").to_numpy()
-    return found[: one.shape[1], one.shape[1] :]
-
-
-def shadow_curve(
-    evidence: Evidence,
-    found: Scored,
-    eta: float,
-    variance: str,
-    sizes: Sequence[int] | None,
-    repeats: int,
-    random_state: int,
-) -> pd.DataFrame:
+def shadow_curve(evidence: Evidence, found: Scored, eta: float, repeats: int) -> pd.DataFrame:
     """Compare disjoint subsets of the shadow models, as `Audit.shadow_curve` describes."""
     whole_number("repeats", repeats, 1)
     record, eta = evidence.names.record("final"), real_number("eta", eta)
@@ -204,21 +149,14 @@ def shadow_curve(
     target, pairs, m = evidence.target_gaps(record), evidence.shadows.are_pairs, len(gaps)
     most = _half(m, pairs=pairs)
     if most < _FEWEST:
-        raise ValueError(
-            f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and there "
-            f"are {m} in all; train at least {2 * _FEWEST}"
-        )
-    usual = [size for size in (*_SIZES, most) if size <= most]
-    given = usual if sizes is None else several("sizes", sizes) or usual
-    what = f"a size, at most half of the {m} shadow models,"
-    asked = {whole_number(what, size, _FEWEST, most) for size in given}
+        raise ValueError(f"there are {m} shadow models; train {2 * _FEWEST}, to compare halves")
 
     def log_lira(shadows: NDArray[np.int64] | slice) -> Floats:
-        return memorization.log_lira(gaps[shadows], members[shadows], target, variance)
+        return memorization.log_lira(gaps[shadows], members[shadows], target, VARIANCE)
 
-    known, rng = int((~np.isnan(log_lira(slice(None)))).sum()), np.random.default_rng(random_state)
+    known, rng = int((~np.isnan(log_lira(slice(None)))).sum()), np.random.default_rng(0)
     rows = []
-    for size in sorted(asked):
+    for size in sorted({*(size for size in _SIZES if size <= most), most}):
         draws: list[dict[str, float]] = []
         for _ in range(repeats):
             one, other = map(log_lira, disjoint(rng, m, size, pairs=pairs))
@@ -239,7 +177,7 @@ def disjoint(
     rng: np.random.Generator, m: int, size: int, *, pairs: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return two disjoint subsets of m shadow models, in whole pairs if `pairs`."""
-    if pairs and size % 2 == 0 and 2 * size <= 2 * (m // 2):
+    if pairs:
         first = 2 * rng.permutation(m // 2)[:size]
         order = np.column_stack([first, first + 1]).ravel()
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -10,25 +11,23 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import LOGITS, REFERENCES, Evidence, Need
+from memowidgets.audit.evidence import LOGITS, Evidence, Need
 from memowidgets.audit.numbers.scores import (
     BASELINE,
+    EARLY,
     PER_LAYER,
-    SCORES,
     Metric,
-    counts_of,
     doubt,
     is_defined,
+    lacks_references,
     metrics_of,
     needs,
-    notes_on_classes,
     notes_on_zero,
     score,
+    scores_by_id,
 )
 from memowidgets.audit.numbers.truth import (
-    VARIANCE,
     is_log_lira,
-    lacking,
     memorized_members,
     notes_on_shape,
     positives,
@@ -36,9 +35,8 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
     truth_needs,
 )
-from memowidgets.checks import several, whole_number
+from memowidgets.checks import several
 from memowidgets.evaluation.scored import Scored
-from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
@@ -60,41 +58,50 @@ def evaluate(
     truth: str | ArrayLike = "log_lira",
     *,
     uncertain: bool = False,
-    variance: str = VARIANCE,
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
-    found, members = score(evidence, metric, layer, checkpoint), evidence.members
-    values = pd.Series(found.scores, members[found.positions])
-    if uncertain:  # the baseline owes its values to the shadow models, as the truth does
+    found = score(evidence, metric, layer, checkpoint)
+    memorized = memorized_members(evidence, truth, eta)
+    if uncertain:
         if not is_log_lira(truth):
             raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
-        given = None if metric == BASELINE else values
-        memorized = probability_memorized(evidence, eta, "final", variance, given)
-    else:
-        memorized = memorized_members(evidence, truth, eta, variance)
-    both = values.index.intersection(memorized.index, sort=False)
-    notes = [*evidence.notes_at(checkpoint), *found.notes]
-    notes += notes_on_zero(metric, found)
-    if is_log_lira(truth):
-        notes += notes_on_shape(evidence)
+        given = scores_by_id(evidence, metric, found)
+        memorized = probability_memorized(evidence, eta, scores=given)
+    pairs = _pairs(evidence, found, memorized)
+    values, labels = pairs["score"].to_numpy(), pairs["memorized"].to_numpy()
+    notes = [*evidence.notes_at(checkpoint), *found.notes, *notes_on_zero(metric, found)]
+    notes += notes_on_truth(evidence, truth, len(evidence.members) - len(pairs), "member")
     if metric == BASELINE and is_log_lira(truth):
         notes.append(SHARED_NOISE)
-    left_out = len(members) - len(both)
-    if left_out:
-        said = f"{left_out} {verb(left_out, 'member is', 'members are')} left out: "
-        said += f"{verb(left_out, 'it has', 'they have')} {lacking(truth)}"
-        notes.append(Note("left out", said, n=left_out))
-    labels = memorized[both].to_numpy()
     if uncertain:
-        result = evaluation.roc(values[both].to_numpy(), None, labels)
+        result = evaluation.roc(values, None, labels)
     else:
         check_both_kinds(labels, truth)
-        result = evaluation.roc(values[both].to_numpy(), labels)
+        result = evaluation.roc(values, labels)
     result = result.called(positives(truth)).with_warnings(*notes)
     if uncertain or not is_log_lira(truth):  # the counts are expected numbers, or have no error
         return result
-    known = doubt(evidence, metric, values, memorized[both], eta, variance)
+    known = doubt(evidence, metric, found, pairs["memorized"], eta)
     return result if known is None else result.with_truly(*known)
+
+
+def _pairs(evidence: Evidence, found: Scored, memorized: pd.Series) -> pd.DataFrame:
+    """Return score and truth of each member that has both, by id."""
+    scores = pd.Series(found.scores, evidence.members[found.positions])
+    both = scores.index.intersection(memorized.index, sort=False)
+    return pd.DataFrame({"score": scores[both], "memorized": memorized[both]})
+
+
+def notes_on_truth(
+    evidence: Evidence, truth: str | ArrayLike, left_out: int, what: str
+) -> tuple[Note, ...]:
+    """Return notes on who is left out for want of a score or a truth, and on the truth itself."""
+    of_shape = notes_on_shape(evidence) if is_log_lira(truth) else ()
+    if not left_out:
+        return of_shape
+    are, have = verb(left_out, f"{what} is", f"{what}s are"), verb(left_out, "it has", "they have")
+    said = f"{left_out} {are} left out: {have} no score or no ground truth"
+    return (*of_shape, Note("left out", said, n=left_out))
 
 
 class Candidate(NamedTuple):
@@ -119,26 +126,20 @@ def pick_candidates(
     by_default = metrics is None
     chosen = metrics_of(evidence) if metrics is None else metrics
     chosen = [chosen] if isinstance(chosen, str) else several("metrics", chosen)
-    records, made = evidence.names.some_records(checkpoints), set[Need]()
-    found = []
-    for record in records:
-        for metric in chosen:
-            if (by_default or len(records) > 1) and not is_defined(evidence, metric, record):
-                continue
-            per_layer = metric in PER_LAYER
-            for layer in evidence.names.some_layers(layers) if per_layer else ("",):
-                wanted, at = needs(evidence, metric, record), evidence.checkpoints
-                missing = {need for need in wanted if not at[need.checkpoint].has(need)} - made
-                if by_default:
-                    known = SCORES[metric]
-                    elsewhere = {need for need in missing if need.checkpoint != record.name}
-                    asked = REFERENCES not in known.needs or record.name in (
-                        evidence.references.checkpoints
-                    )
-                    if not known.is_early or elsewhere or not asked:
-                        continue
-                made |= missing
-                found.append(Candidate(metric, layer, record))
+    records, made, found = evidence.names.some_records(checkpoints), set[Need](), []
+    for record, metric in product(records, chosen):
+        if (by_default or len(records) > 1) and not is_defined(evidence, metric, record):
+            continue
+        wanted = needs(evidence, metric, record)
+        missing = {need for need in wanted if not evidence.has(need)} - made
+        elsewhere = any(need.checkpoint != record.name for need in missing)
+        if by_default and (
+            elsewhere or metric not in EARLY or lacks_references(evidence, metric, record)
+        ):
+            continue
+        made |= missing
+        of_layers = evidence.names.some_layers(layers) if metric in PER_LAYER else [""]
+        found += [Candidate(metric, layer, record) for layer in of_layers]
     return found
 
 
@@ -147,13 +148,11 @@ def compare(
     picks: Sequence[Candidate],
     eta: float = 4.0,
     truth: str | ArrayLike = "log_lira",
-    variance: str = VARIANCE,
 ) -> pd.DataFrame:
     """Tabulate the AUC of several scores, as `Audit.compare` describes."""
     rows = []
     for metric, layer, record in picks:
-        place = layer or "last", record.name
-        found = evaluate(evidence, metric, *place, eta, truth, variance=variance)
+        found = evaluate(evidence, metric, layer or "last", record.name, eta, truth)
         at = {"checkpoint": record.name, "epoch": record.epoch}
         rows.append({"metric": metric, "layer": layer, **at, **area(found)})
     return pd.DataFrame(rows)
@@ -171,7 +170,6 @@ def needs_of(
     metric: str | Metric | None,
     checkpoint: str | float = "prediction",
     truth: str | ArrayLike | None = "log_lira",
-    last: int | None = None,
     *,
     answers: bool = False,
 ) -> list[Need]:
@@ -179,12 +177,11 @@ def needs_of(
 
     With `answers`, also what the model's answers at the checkpoint need.
     """
-    found, final = [], evidence.names.final()
+    found = []
     if metric is not None:
-        found = needs(evidence, metric, evidence.names.record(checkpoint), last)
-    by_lira = truth is not None and is_log_lira(truth) and evidence.has_ground_truth
-    if final is not None and by_lira:
-        found += truth_needs(evidence, final)
+        found = needs(evidence, metric, evidence.names.record(checkpoint))
+    if truth is not None and is_log_lira(truth) and evidence.has_ground_truth:
+        found += truth_needs(evidence, evidence.names.record("final"))
     if answers and LOGITS in evidence.kinds:
         found.append(Need("losses", evidence.names.record(checkpoint).name))
     return found
@@ -203,31 +200,6 @@ def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:
         raise ValueError(
             f"the AUC is undefined: {kind} {positives(truth)}, and it needs samples of both kinds"
         )
-
-
-def _checked_targets(
-    evidence: Evidence, targets: str | Sequence[int], truth: str, *, with_canaries: bool
-) -> list[int]:
-    """Return which shadow models to pool.
-
-    Raises
-    ------
-    ValueError
-        If the targets are neither "all" nor indices, or canaries are the truth and left out.
-    StoreError
-        If there are no shadow models.
-    """
-    named = isinstance(targets, str)
-    every = list(evidence.shadows.indices)
-    if not named:
-        every = [whole_number("a target", target) for target in several("targets", targets)]
-    if (named and targets != "all") or not (named or every):
-        raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
-    if truth == "canaries" and not with_canaries:
-        raise ValueError('truth="canaries" needs with_canaries=True')
-    if not every:
-        raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
-    return every
 
 
 def pooled_evaluation(
@@ -252,63 +224,33 @@ def pooled_evaluation(
     progress : Progress
         Where to report.
     """
-    targets = _checked_targets(evidence, targets, truth, with_canaries=with_canaries)
+    every = isinstance(targets, str) and targets == "all"
+    chosen = evidence.shadows.indices if every else several("targets", targets)
+    if not chosen:
+        raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
     pairs: list[pd.DataFrame] = []
-    truly: float | None = 0.0 if is_log_lira(truth) else None
-    notes: dict[Note, None] = {}
-    left_out = 0
-    names = evidence.data.class_names
-    counts = np.full(len(names), np.iinfo(np.int64).max)
-    for done, index in enumerate(targets):
-        progress.report(done, len(targets), "auditing shadow models")
+    notes: dict[str, Note] = {}
+    truly, n_members, first = 0.0, 0, evidence.as_target(chosen[0])
+    for done, index in enumerate(chosen):
+        progress.report(done, len(chosen), "auditing shadow models")
         target = evidence.as_target(index)
         found = score(target, metric, layer, "prediction")
-        notes.update(dict.fromkeys(one for one in found.notes if one.key != SMALL_CLASSES))
-        counts = np.minimum(counts, counts_of(target, found))
+        notes = {note.key: note for note in found.notes} | notes
         memorized = memorized_members(target, truth, eta)
         if not with_canaries and evidence.data.canaries is not None:
             planted = evidence.data.ids[evidence.data.canaries]
             memorized = memorized[~memorized.index.isin(planted)]
         pairs.append(_pairs(target, found, memorized).assign(model=index))
-        if truly is not None:
+        n_members += len(target.members)
+        if is_log_lira(truth):
             truly += truly_memorized(target, pairs[-1]["memorized"], eta) or 0.0
-        left_out += len(target.member_rows) - len(pairs[-1])
     everything = pd.concat(pairs)
-    if not everything["memorized"].any():
-        what = "of a canary" if truth == "canaries" else f"memorised at η = {eta:g}"
-        more = "" if truth == "canaries" else "lower eta, or "
-        raise ValueError(
-            f"none of the {len(everything)} pairs of a sample and a model is {what}: "
-            f"{more}pool more targets"
-        )
-    check_both_kinds(everything["memorized"].to_numpy(), truth)
-    result = evaluation.roc(
-        everything["score"].to_numpy(),
-        everything["memorized"].to_numpy(),
-        groups=everything.index,
-        models=everything["model"].to_numpy(),
-    )
-    notes.update(dict.fromkeys(notes_on_classes(metric, counts, names)))
-    if left_out:
-        left = f"{left_out} pairs are left out: they have {lacking(truth)}"
-        notes[Note("left out", left, n=left_out)] = None
-    first = evidence.as_target(targets[0])  # all have as many shadow models
-    of_shape = notes_on_shape(first) if is_log_lira(truth) else ()
-    said = *evidence.notes_at("prediction"), *notes, *of_shape
-    result = result.called(positives(truth)).with_warnings(*said)
-    return result if truly is None else result.with_truly(truly, first.n_shadows)
-
-
-def _pairs(target: Evidence, found: Scored, memorized: pd.Series) -> pd.DataFrame:
-    """Score and truth of each member of one target that has both, by id."""
-    scores = pd.Series(found.scores, target.members[found.positions])
-    both = scores.index.intersection(memorized.index, sort=False)
-    if not len(both):
-        raise ValueError(
-            f"no member of {target!r} has both a score and a truth: with "
-            'design="canaries" only audited samples have a log-LiRA'
-        )
-    return pd.DataFrame(
-        {"score": scores[both].to_numpy(), "memorized": memorized[both].to_numpy(dtype=np.bool_)},
-        both,
-    )
+    labels = everything["memorized"].to_numpy(dtype=np.bool_)
+    check_both_kinds(labels, truth)
+    values, models = everything["score"].to_numpy(), everything["model"].to_numpy()
+    result = evaluation.roc(values, labels, groups=everything.index, models=models)
+    said = notes_on_truth(first, truth, n_members - len(everything), "pair")
+    result = result.called(positives(truth)).with_warnings(
+        *evidence.notes_at("prediction"), *notes.values(), *said
+    )  # all targets have as many shadow models
+    return result.with_truly(truly, first.n_shadows) if is_log_lira(truth) else result

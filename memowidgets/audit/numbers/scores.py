@@ -7,7 +7,7 @@ calls it as `memowidgets.vocabulary.SPOKEN` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -27,31 +27,27 @@ from memowidgets.audit.evidence import (
     Need,
 )
 from memowidgets.audit.numbers.truth import (
-    VARIANCE,
+    aligned_log_lira,
     answered_rightly,
-    log_lira,
     member_log_lira,
     probability_memorized,
     truly_memorized,
     truth_needs,
 )
-from memowidgets.checks import real_numbers, warn_user
+from memowidgets.checks import check_finite, real_number, real_numbers, warn_user
 from memowidgets.evaluation import below_class
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
-from memowidgets.metrics.logits import FEWEST_CHECKPOINTS, checked_last
+from memowidgets.metrics.logits import FEWEST_CHECKPOINTS
 from memowidgets.metrics.psmi import IMPRECISE, SMALL_CLASSES, small_classes
 from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed
 from memowidgets.vocabulary import Note, counted_flagged, whole
-
-_SMALLEST_CLASS = 2
-_FEWEST_CLASSES = 2
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -71,8 +67,6 @@ class Asked:
         Name of a layer.
     record : Record
         The checkpoint.
-    last : int or None
-        Number of checkpoints to average, counted from this one back; None for all.
     progress : Progress or None
         Receives the progress.
     """
@@ -80,7 +74,6 @@ class Asked:
     evidence: Evidence
     layer: str
     record: Record
-    last: int | None = None
     progress: Progress | None = None
 
     def of(self, metric: str, record: Record | None = None) -> Scored:
@@ -96,7 +89,7 @@ class Asked:
         NotThereError
             If this evidence has one checkpoint, or no losses.
         ValueError
-            If there are fewer than two, or fewer than `last`.
+            If there are fewer than two.
         """
         if TRACE in self.evidence.absent:
             raise self.evidence.absent[TRACE].error()
@@ -108,36 +101,24 @@ class Asked:
                 "of one checkpoint such as psmi or loss, or train a new run with checkpoints "
                 "closer together (checkpoint_every of TrainingConfig)"
             )
-        kept = len(records) if self.last is None else checked_last(self.last)
-        if kept > len(records):
-            raise ValueError(
-                f"last is {self.last}, but up to {self.record.name} there are only {len(records)} "
-                "checkpoints after step 0"
-            )
-        return records[-kept:]
+        return records
 
 
 @dataclass(frozen=True)
 class NamedScore:
-    """A score that users call by name, and what it needs. One of three functions computes it.
+    """A score that users call by name, and what it needs. One of two functions computes it.
 
     Attributes
     ----------
     of_layer : callable, optional
         Takes a layer's representation, (n_members, values), the labels and a seed; returns
         `Scored`. They are kept in the run directory.
-    of_pass : callable, optional
-        Takes the evidence and the record of a checkpoint whose forward pass is there; returns one
-        value for each member.
     of_evidence : callable, optional
-        Takes what is `Asked`; returns `Scored`. For scores from more than one forward pass.
-    needs : tuple of str, optional
-        Kinds of evidence that `of_evidence` uses, such as reference models. Those of the other
-        functions are known.
-    passes : {"here", "so far", "none"}
-        At which checkpoints it needs the forward pass.
-    uses_layer : bool
-        Whether `of_evidence` has another value at each layer, because it averages or ranks PSMI.
+        Takes what is `Asked`; returns `Scored`.
+    needs : tuple of str
+        Kinds of evidence that it uses, such as reference models. Default: representations.
+    at_each : bool
+        Whether it needs the forward pass of each checkpoint so far, not of its own alone.
     on_device : bool
         Whether `of_layer` also takes a tensor, which stays on the GPU of the audit.
     per_class : bool
@@ -147,42 +128,37 @@ class NamedScore:
     """
 
     of_layer: Callable[[NDArray[np.float32], Labels, int], Scored] | None = None
-    of_pass: Callable[[Evidence, Record], NDArray[np.floating[Any]]] | None = None
     of_evidence: Callable[[Asked], Scored] | None = None
-    needs: tuple[str, ...] = ()
-    passes: str = "here"
-    uses_layer: bool = False
+    needs: tuple[str, ...] = (REPRESENTATIONS,)
+    at_each: bool = False
     on_device: bool = False
     per_class: bool = False
     tau: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.of_layer is not None:
-            object.__setattr__(self, "needs", (REPRESENTATIONS,))
-            object.__setattr__(self, "uses_layer", True)
-        elif self.of_pass is not None:
-            object.__setattr__(self, "needs", (LOGITS,))
+    def compute(self, asked: Asked) -> Scored:
+        """Return the scores, computed anew."""
+        if self.of_evidence is not None:
+            return self.of_evidence(asked)
+        evidence, of_layer = asked.evidence, cast("Callable[..., Scored]", self.of_layer)
+        held = evidence.of_pass(asked.record, LAYER + asked.layer)
+        (asked.progress or Progress()).report(0, 1, f"computing scores at {asked.layer}")
+
+        def of(states: Any) -> Scored:
+            return of_layer(states, evidence.labels, int(evidence.manifest["seed"]))
+
+        # on the device, if it has the memory for it
+        found = computed_on(evidence.device(), held, of) if self.on_device else None
+        return of(held) if found is None else found
 
     @property
-    def is_early(self) -> bool:
-        """Whether it needs no shadow models."""
-        return SHADOWS not in self.needs
-
-    @property
-    def over_checkpoints(self) -> bool:
-        """Whether it is a mean over the checkpoints so far."""
-        return TRACE in self.needs
+    def uses_layer(self) -> bool:
+        """Whether it has another value at each layer."""
+        return REPRESENTATIONS in self.needs
 
 
 def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
-    # PSMI needs a standard deviation of each class
-    rows = np.flatnonzero(np.bincount(labels)[labels] >= _SMALLEST_CLASS)
+    rows = np.flatnonzero(np.bincount(labels)[labels] > 1)  # it needs a deviation of each class
     x, y = states if len(rows) == len(labels) else states[like(states, rows)], labels[rows]
-    if len(np.unique(y)) < _FEWEST_CLASSES:
-        raise ValueError(
-            f"PSMI needs two classes of two members or more; of {len(labels)} members "
-            f"{len(rows)} are in such a class, {len(np.unique(y))} classes in all"
-        )
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
     known = SMALL_CLASSES, IMPRECISE  # `score` has names of classes, and each error
@@ -214,17 +190,9 @@ def _psmi_mean(asked: Asked) -> Scored:
 
 
 def _baseline(asked: Asked) -> Scored:
-    evidence = asked.evidence
-    values, members = log_lira(evidence, asked.record.name), evidence.members
-    if values.empty:
-        raise ValueError(
-            f"{evidence.n_shadows} shadow models are too few: no member is in some and not in "
-            "others; run more"
-        )
-    rows = np.arange(len(members))
-    if len(values) < len(rows):  # by name only where need be: it takes its time
-        rows = np.flatnonzero(pd.Index(members).isin(values.index))
-    return Scored(rows, -values.to_numpy())
+    values = aligned_log_lira(asked.evidence, asked.record.name)
+    rows = np.flatnonzero(~np.isnan(values))
+    return Scored(rows, -values[rows])
 
 
 def _reference(asked: Asked) -> Scored:
@@ -234,57 +202,46 @@ def _reference(asked: Asked) -> Scored:
     return Scored.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
 
 
-def _ranked_by(*parts: Callable[[Asked], Scored]) -> Callable[[Asked], Scored]:
+def _rank(*parts: str) -> Callable[[Asked], Scored]:
     """Return the mean rank of several scores; one that is given twice counts twice."""
 
-    def ranked(asked: Asked) -> Scored:
-        found = [part(asked) for part in parts]
+    def mean_of(asked: Asked) -> Scored:
+        found = [asked.of(part) for part in parts]
         rows = min((one.positions for one in found), key=len)  # PSMI leaves out small classes
         values = [one.scores[np.searchsorted(one.positions, rows)] for one in found]
         notes = dict.fromkeys(note for one in found for note in one.notes)
         return Scored(rows, mean_rank(np.stack(values)), notes=tuple(notes))
 
-    return ranked
+    return mean_of
 
 
-def _psmi_here(asked: Asked) -> Scored:
-    return asked.of("psmi")
+def _loss(asked: Asked) -> Scored:
+    return Scored.of_all(-np.array(asked.evidence.of_pass(asked.record, "losses")))
+
+
+def _logit_gap(asked: Asked) -> Scored:
+    return Scored.of_all(asked.evidence.gaps_of_pass(asked.record))
 
 
 SCORES: dict[str, NamedScore] = {
     "psmi": NamedScore(of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
-    "loss": NamedScore(
-        of_pass=lambda evidence, record: -np.array(evidence.of_pass(record, "losses")),
-    ),
-    "logit_gap": NamedScore(of_pass=Evidence.gaps_of_pass, tau=0.0),
+    "loss": NamedScore(of_evidence=_loss, needs=(LOGITS,)),
+    "logit_gap": NamedScore(of_evidence=_logit_gap, needs=(LOGITS,), tau=0.0),
     "mahalanobis": NamedScore(of_layer=_mahalanobis),
-    "csl": NamedScore(of_evidence=_csl, needs=(TRACE,), passes="none"),
-    "psmi_mean": NamedScore(
-        of_evidence=_psmi_mean,
-        needs=(REPRESENTATIONS, TRACE),
-        passes="so far",
-        uses_layer=True,
-    ),
-    "psmi+csl": NamedScore(
-        of_evidence=_ranked_by(_psmi_here, _csl),
-        needs=(REPRESENTATIONS, TRACE),
-        uses_layer=True,
-    ),
+    "csl": NamedScore(of_evidence=_csl, needs=(TRACE,)),
+    "psmi_mean": NamedScore(of_evidence=_psmi_mean, needs=(REPRESENTATIONS, TRACE), at_each=True),
+    "psmi+csl": NamedScore(of_evidence=_rank("psmi", "csl"), needs=(REPRESENTATIONS, TRACE)),
     "baseline": NamedScore(of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
-    "reference": NamedScore(of_evidence=_reference, needs=(REFERENCES,), passes="none"),
+    "reference": NamedScore(of_evidence=_reference, needs=(REFERENCES,)),
     "reference+csl": NamedScore(
-        of_evidence=_ranked_by(_csl, _reference, _reference),
-        needs=(REFERENCES, TRACE),
-        passes="none",
+        of_evidence=_rank("csl", "reference", "reference"), needs=(REFERENCES, TRACE)
     ),
     "reference+psmi+csl": NamedScore(
-        of_evidence=_ranked_by(_psmi_here, _csl, _reference),
-        needs=(REFERENCES, REPRESENTATIONS, TRACE),
-        uses_layer=True,
+        of_evidence=_rank("psmi", "csl", "reference"), needs=(REFERENCES, REPRESENTATIONS, TRACE)
     ),
 }
 BASELINE = "baseline"
-EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
+EARLY = tuple(name for name, known in SCORES.items() if SHADOWS not in known.needs)
 PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
 
@@ -301,28 +258,19 @@ def opening_metric(evidence: Evidence) -> str:
 
 def is_defined(evidence: Evidence, metric: str | Metric, record: Record) -> bool:
     """Return whether there are enough checkpoints for a score, if it is a mean over them."""
-    if not isinstance(metric, str) or metric not in SCORES or not SCORES[metric].over_checkpoints:
-        return True
-    return len(evidence.names.so_far(record)) >= FEWEST_CHECKPOINTS
+    is_mean = TRACE in _named_score(metric).needs
+    return not is_mean or len(evidence.names.so_far(record)) >= FEWEST_CHECKPOINTS
 
 
-def needs(
-    evidence: Evidence, metric: str | Metric, record: Record, last: int | None = None
-) -> list[Need]:
+def needs(evidence: Evidence, metric: str | Metric, record: Record) -> list[Need]:
     """Return what a score needs of which checkpoints; `Evidence.missing` says what is not there."""
-    known = _named_score(metric)
-    if known is None:
-        return [Need("pass", record.name)]
+    known, so_far = _named_score(metric), evidence.names.so_far(record)
     if SHADOWS in known.needs:
         return truth_needs(evidence, record)
-    so_far = evidence.names.so_far(record)
-    if last is not None:
-        so_far = so_far[-checked_last(last) :]
-    at = {"here": [record], "so far": so_far, "none": []}[known.passes]
-    found = [Need("pass", one.name) for one in at]
-    if known.over_checkpoints and known.passes != "so far":  # whose passes have them
-        found += [Need("losses", one.name) for one in so_far]
-    return found
+    if known.at_each:  # the passes have the losses
+        return [Need("pass", one.name) for one in so_far]
+    here = [Need("pass", record.name)] if {REPRESENTATIONS, LOGITS} & {*known.needs} else []
+    return here + [Need("losses", one.name) for one in so_far if TRACE in known.needs]
 
 
 def lacks_references(evidence: Evidence, metric: str, record: Record) -> bool:
@@ -340,24 +288,17 @@ def is_computed(
 ) -> bool:
     """Return whether `score` answers without computing anything."""
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
-    known = SCORES[metric]
-    if lacks_references(evidence, metric, record):
+    known, kept = SCORES[metric], metric if SCORES[metric].of_layer is not None else "psmi"
+    if lacks_references(evidence, metric, record) or not is_defined(evidence, metric, record):
         return False
-    if known.needs == (REFERENCES,):
-        return True
-    if not is_defined(evidence, metric, record):
-        return False
-    at, wanted = evidence.checkpoints, needs(evidence, metric, record)
-    if not all(at[one.checkpoint].has(one) for one in wanted if one.what == "losses"):
-        return False
-    passes = [at[one.checkpoint] for one in wanted if one.what == "pass"]
-    if known.uses_layer:
-        kept = metric if known.of_layer is not None else "psmi"
-        return all(
-            evidence.uses_kept(one) and evidence.scores.has(kept, name, one.record, one.state)
-            for one in passes
-        )
-    return all(one.has_pass for one in passes)
+
+    def is_there(need: Need) -> bool:
+        at = evidence.checkpoints[need.checkpoint]
+        if need.what == "pass" and known.uses_layer:
+            return evidence.uses_kept(at) and evidence.scores.has(kept, name, at.record, at.state)
+        return need.what == "pool" or evidence.has(need)
+
+    return all(map(is_there, needs(evidence, metric, record)))
 
 
 def score(
@@ -366,7 +307,6 @@ def score(
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
     progress: Progress | None = None,
-    last: int | None = None,
     name_and_version: tuple[str | None, str] | None = None,
 ) -> Scored:
     """Score the members, as `Audit.score` describes; read what was computed before.
@@ -376,41 +316,30 @@ def score(
     StoreError
         If the evidence lacks something of `needs`.
     """
-    known = _named_score(metric)
-    if name_and_version is not None and known is not None:
-        raise ValueError(f"version= is for a function of your own, not for {metric!r}")
-    if last is not None and not (known and known.over_checkpoints):
-        means = ", ".join(name for name, one in SCORES.items() if one.over_checkpoints)
-        raise ValueError(f"last= goes with a mean over checkpoints ({means}), not with {metric!r}")
-    record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
-    if known is None:
-        custom = partial(_custom, evidence, cast("Metric", metric), record, name)
-        if name_and_version is None:
-            return custom()
+    known, layer = _named_score(metric), evidence.names.layer(layer)
+    record = evidence.names.record(checkpoint)
+    at, kept_as = evidence.checkpoints[record.name], ""
+    if known.of_layer is not None:
+        kept_as = str(metric)
+    if name_and_version is not None:
+        if isinstance(metric, str):
+            raise ValueError(f"version= is for a function of your own, not for {metric!r}")
         own_name, version = name_and_version
         kept_as = f"own-{digest([own_name or _name_of(metric), version])}"
-        return _kept_scores(evidence, kept_as, name, record, custom)
-    if known.of_evidence is not None:
-        return known.of_evidence(Asked(evidence, name, record, last, progress))
-    if known.of_pass is not None:
-        found = Scored.of_all(known.of_pass(evidence, record))
-    else:
-
-        def of(states: Any) -> Scored:
-            of_layer = cast("Callable[[Any, Labels, int], Scored]", known.of_layer)
-            return of_layer(states, evidence.labels, evidence.seed)
-
-        def compute() -> Scored:
-            held = evidence.of_pass(record, LAYER + name)
-            (progress or Progress()).report(0, 1, f"computing {metric} at {name}")
-            # on the device, if it has the memory for it
-            found = computed_on(evidence.device(), held, of) if known.on_device else None
-            return of(held) if found is None else found
-
-        found = _kept_scores(evidence, str(metric), name, record, compute)
-    on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
-    labels = evidence.labels[found.positions]
-    return replace(found, labels=labels, notes=(*on_classes, *found.notes))
+    found = None
+    if kept_as and evidence.uses_kept(at):
+        found = evidence.scores.find(kept_as, layer, record, at.state)
+    if found is None:
+        found = known.compute(Asked(evidence, layer, record, progress))
+        try:
+            if kept_as:
+                evidence.scores.keep(kept_as, layer, record, at.state, found)
+        except StoreError as error:
+            warn_user(f"the scores are not kept: {error}")
+    labels, names, notes = evidence.labels[found.positions], evidence.data.class_names, found.notes
+    if known.per_class:
+        notes = (*small_classes(names, np.bincount(labels, minlength=len(names))), *notes)
+    return replace(found, labels=labels, notes=notes)
 
 
 def scored_members(
@@ -435,22 +364,19 @@ def scored_members(
     rows, right, planted = found.positions, answered_rightly(evidence), evidence.data.canaries
     values = member_log_lira(evidence) if truth else None
     ids = evidence.members[rows]
-    by_id = pd.Series(found.scores, ids)
 
     def doubtful(eta: float) -> tuple[float, int, Floats] | None:
         if values is None:
             return None
-        memorized = pd.Series(values[rows] >= eta, by_id.index)
-        return doubt(evidence, metric, by_id, memorized, eta)
+        return doubt(evidence, metric, found, pd.Series(values[rows] >= eta, ids), eta)
 
     return replace(
         found,
         log_lira=None if values is None else values[rows],
-        labels=evidence.labels[rows],
         metric=_name_of(metric),
-        layer=evidence.names.layer(layer) if known is None or known.uses_layer else "",
+        layer=evidence.names.layer(layer) if known.uses_layer else "",
         checkpoint=evidence.names.record(checkpoint).name,
-        natural=known.tau if known else None,
+        natural=known.tau,
         ids=ids,
         canaries=None if planted is None else planted[evidence.member_rows[rows]],
         right=None if right is None else right[rows],
@@ -459,57 +385,27 @@ def scored_members(
 
 
 def doubt(
-    evidence: Evidence,
-    metric: str | Metric,
-    values: pd.Series,
-    memorized: pd.Series,
-    eta: float,
-    variance: str = VARIANCE,
+    evidence: Evidence, metric: str | Metric, found: Scored, memorized: pd.Series, eta: float
 ) -> tuple[float, int, Floats] | None:
     """Return the arguments of `Evaluation.with_truly`, for the members in `memorized`.
 
     None where log-LiRA was given as values, which have no errors.
     """
-    expected = truly_memorized(evidence, memorized, eta, variance)
+    expected = truly_memorized(evidence, memorized, eta)
     if expected is None:
         return None
-    given = None if metric == BASELINE else values
-    found = probability_memorized(evidence, eta, "final", variance, given)
-    return expected, evidence.n_shadows, found.reindex(memorized.index).to_numpy(np.float64)
+    probability = probability_memorized(evidence, eta, scores=scores_by_id(evidence, metric, found))
+    return expected, evidence.n_shadows, probability.reindex(memorized.index).to_numpy(np.float64)
 
 
-def _kept_scores(
-    evidence: Evidence,
-    metric: str,
-    layer: str,
-    record: Record,
-    compute: Callable[[], Scored],
-) -> Scored:
-    """Return the scores that are kept; compute and keep them otherwise."""
-    at = evidence.checkpoints[record.name]
-    if evidence.uses_kept(at):
-        kept = evidence.scores.find(metric, layer, record, at.state)
-        if kept is not None:
-            return kept
-    found = compute()
-    try:
-        evidence.scores.keep(metric, layer, record, at.state, found)
-    except StoreError as error:
-        warn_user(f"the scores are not kept: {error}")
-    return found
+def scores_by_id(evidence: Evidence, metric: str | Metric, found: Scored) -> pd.Series | None:
+    """Return the scores that the probability of being memorised may depend on.
 
-
-def counts_of(evidence: Evidence, found: Scored) -> Labels:
-    """Return the number of scored members of each class."""
-    return np.bincount(evidence.labels[found.positions], minlength=len(evidence.data.class_names))
-
-
-def notes_on_classes(
-    metric: str | Metric, counts: Labels, class_names: Sequence[str]
-) -> tuple[Note, ...]:
-    """Return a note that names the small classes, for a score that is fitted to each class."""
-    known = _named_score(metric)
-    return small_classes(class_names, counts) if known and known.per_class else ()
+    The baseline owes its values to the shadow models, as the truth does.
+    """
+    if metric == BASELINE:
+        return None
+    return pd.Series(found.scores, evidence.members[found.positions])
 
 
 def named_series(
@@ -520,18 +416,16 @@ def named_series(
     missing = len(members) - len(found)
     if missing:
         left_out = np.setdiff1d(np.arange(len(members)), found.positions)
-        reason = (
-            "they are in every shadow model or in none"
-            if metric == BASELINE
-            else "their class has fewer than two"
-        )
-        warn_user(f"{missing} members have no score, {reason}: {listed(members[left_out], 5)}")
-    label = name or _name_of(metric)
-    index = pd.Index(members[found.positions], name="id")  # copies: a user may write to theirs
-    errors = (
-        None if found.errors is None else pd.Series(found.errors.copy(), index, name=f"{label}_std")
-    )
-    return pd.Series(found.scores.copy(), index, name=label), errors
+        why = "their class has fewer than two"
+        if metric == BASELINE:
+            why = "they are in every shadow model or in none"
+        warn_user(f"{missing} members have no score, {why}: {listed(members[left_out], 5)}")
+    label, errors = name or _name_of(metric), found.errors
+    index = pd.Index(members[found.positions], name="id")
+    values = pd.Series(found.scores.copy(), index, name=label)  # a user may write to theirs
+    if errors is None:
+        return values, None
+    return values, pd.Series(errors.copy(), index, name=f"{label}_std")
 
 
 def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
@@ -561,8 +455,7 @@ def notes_on_zero(metric: str | Metric, found: Scored) -> tuple[Note, ...]:
 
     It is a reader's sentence, the same wherever a τ is answered.
     """
-    known = _named_score(metric)
-    if not known or not known.per_class or found.labels is None:
+    if not _named_score(metric).per_class or found.labels is None:
         return ()
     at_zero = int((found.scores <= 0).sum())
     by_class = int(below_class(found.scores, found.labels).sum())
@@ -578,24 +471,22 @@ def checked_rule(tau: Any) -> Rule:
 
     Raises
     ------
-    TypeError
+    TypeError, ValueError
         If it is not a number, such as a rule that `Evaluation.threshold` takes.
     """
-    if tau is None or isinstance(tau, AgainstClass):
-        return tau
-    if isinstance(tau, str) and tau == BY_CLASS:
-        return BY_CLASS
-    if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
+    if isinstance(tau, str) and tau != BY_CLASS:
         raise TypeError(
             f"tau must be a number or {BY_CLASS!r}, not {tau!r}; for a rule such as 'youden' pass "
             "tau=audit.evaluate(metric).threshold('youden')"
         )
-    return float(tau)
+    is_rule = tau is None or isinstance(tau, str | AgainstClass)
+    return tau if is_rule else real_number("tau", tau)
 
 
-def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scored:
+def _custom(metric: Metric, asked: Asked) -> Scored:
     """Return scores by a function of the user's."""
-    states = np.array(evidence.of_pass(record, LAYER + layer), np.float32)
+    evidence, record = asked.evidence, asked.record
+    states = np.array(evidence.of_pass(record, LAYER + asked.layer), np.float32)
     logits = np.array(evidence.of_pass(record, "logits")) if LOGITS in evidence.kinds else None
     labels = evidence.labels.copy()
     found = metric(states, logits, labels)  # it may write to all three
@@ -605,23 +496,20 @@ def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> S
             f"the metric returned the shape {values.shape}; it must return one value for each "
             f"of {len(labels)} members"
         )
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        raise ValueError(
-            f"the metric returned {int(wrong.sum())} values that are not finite, the first "
-            f"for {quoted(evidence.members[int(np.argmax(wrong))])}"
-        )
+    check_finite(values, "the values that the metric returned")
     return Scored.of_all(values)
 
 
-def _named_score(metric: str | Metric) -> NamedScore | None:
-    """Return the score of that name; None for a function of the user's."""
-    if metric not in SCORES if isinstance(metric, str) else not callable(metric):
-        raise ValueError(
-            f"unknown score {metric!r}; valid: {', '.join(SCORES)}, or a callable "
-            "(representation, logits, labels)"
-        )
-    return SCORES[metric] if isinstance(metric, str) else None
+def _named_score(metric: str | Metric) -> NamedScore:
+    """Return the score of that name, or one that calls a function of the user's."""
+    if isinstance(metric, str) and metric in SCORES:
+        return SCORES[metric]
+    if not isinstance(metric, str) and callable(metric):
+        return NamedScore(of_evidence=partial(_custom, metric))
+    raise ValueError(
+        f"unknown score {metric!r}; valid: {', '.join(SCORES)}, or a callable "
+        "(representation, logits, labels)"
+    )
 
 
 def _name_of(metric: str | Metric) -> str:

@@ -30,55 +30,48 @@ def log_lira(
     evidence: Evidence,
     checkpoint: str | float = "final",
     variance: str = VARIANCE,
-    mode: str = "online",
 ) -> pd.Series:
     """Return log-LiRA of each member that has one, as `Audit.log_lira` describes."""
-    return log_lira_table(evidence, checkpoint, variance, mode, return_std=False)["log_lira"]
+    return log_lira_table(evidence, checkpoint, variance, return_std=False)["log_lira"]
 
 
 def member_log_lira(evidence: Evidence) -> Floats | None:
-    """Return log-LiRA at the end of training, one for each member and NaN for those without one.
+    """Return log-LiRA at the end of training, one for each member; None without ground truth."""
+    return aligned_log_lira(evidence) if evidence.has_ground_truth else None
 
-    None without ground truth.
-    """
-    if not evidence.has_ground_truth:
-        return None
+
+def aligned_log_lira(evidence: Evidence, checkpoint: str | float = "final") -> Floats:
+    """Return log-LiRA, one for each member and NaN for those without one."""
+    record = evidence.names.record(checkpoint)
 
     def aligned() -> Floats:
-        known, members = log_lira(evidence), evidence.members
+        known, members = log_lira(evidence, record.name), evidence.members
         if len(known) < len(members):  # by name only where need be: it takes its time
             known = known.reindex(members)
         return known.to_numpy(dtype=np.float64)
 
-    return evidence.cache.of("member_log_lira", truth_version(evidence), aligned)
+    return evidence.cache.of(("aligned", record.name), _state(evidence, record.name), aligned)
 
 
 def log_lira_table(
-    evidence: Evidence,
-    checkpoint: str | float,
-    variance: str,
-    mode: str,
-    *,
-    return_std: bool,
+    evidence: Evidence, checkpoint: str | float, variance: str = VARIANCE, *, return_std: bool
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
     check_choices(variance)
     record = evidence.names.record(checkpoint)
-    question = ("log_lira", record.name, variance, mode, return_std)
 
     def computed() -> pd.DataFrame:
         index = pd.Index(evidence.members, name="id")
         given = evidence.given.get("log_lira")
-        if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
+        if given is not None and variance == VARIANCE and not return_std:
             return pd.DataFrame({"log_lira": given}, index).dropna()
         _, members, gaps, _ = member_gaps(evidence, record.name)
-        target = evidence.target_gaps(record)
-        found = memorization.log_lira(
-            gaps, members, target, variance, mode, return_std=cast("Any", return_std)
-        )
+        target, with_std = evidence.target_gaps(record), cast("Any", return_std)
+        found = memorization.log_lira(gaps, members, target, variance, return_std=with_std)
         columns = zip(("log_lira", "log_lira_std"), found if return_std else (found,), strict=False)
         return pd.DataFrame(dict(columns), index).dropna(subset="log_lira")
 
+    question = "log_lira", record.name, variance, return_std
     return evidence.cache.of(question, _state(evidence, record.name), computed).copy()
 
 
@@ -157,11 +150,6 @@ def memorized_per_model(evidence: Evidence, eta: float) -> pd.Series:
     return pd.Series(found.per_model, names, name="memorized")
 
 
-def asks_model_for_others(evidence: Evidence) -> bool:
-    """Whether RMIA's population needs a forward pass that a run has to make."""
-    return "others" in evidence.makes and len(evidence.other_columns) > 1
-
-
 def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
     """Return whether the finished model gives each member the label that it was trained on.
 
@@ -176,33 +164,25 @@ def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
         return None
     at = evidence.checkpoints[final.name]
     if at.has_gaps:
-        gaps = evidence.target_gaps(final)
-    elif at.has_logits:
-        gaps = logit_gap(evidence.logits(final), evidence.labels)
-    else:
-        return None
-    right: NDArray[np.bool_] = gaps > 0
-    return right
+        return evidence.target_gaps(final) > 0
+    return logit_gap(evidence.logits(final), evidence.labels) > 0 if at.has_logits else None
 
 
 def truth_version(evidence: Evidence) -> tuple[str, int]:
     """Return a value that changes when log-LiRA at the end of training may."""
     final = evidence.names.final()
-    if final is None:
-        return evidence.shadows.design, hash(evidence.shadows.state)
-    return evidence.shadows.design, hash(_state(evidence, final.name))
+    state = evidence.shadows.state if final is None else _state(evidence, final.name)
+    return evidence.shadows.design, hash(state)
 
 
-def truly_memorized(
-    evidence: Evidence, memorized: pd.Series, eta: float, variance: str = VARIANCE
-) -> float | None:
+def truly_memorized(evidence: Evidence, memorized: pd.Series, eta: float) -> float | None:
     """Return how many of the members that count as memorised truly are, as an expected number.
 
     None where log-LiRA was given as values, which have no errors.
     """
-    if not evidence.n_shadows or ("log_lira" in evidence.given and variance == VARIANCE):
+    if not evidence.n_shadows or "log_lira" in evidence.given:
         return None
-    probability = probability_memorized(evidence, eta, variance=variance)
+    probability = probability_memorized(evidence, eta)
     return float(probability.reindex(memorized.index[memorized]).sum())
 
 
@@ -221,9 +201,7 @@ def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tup
     return evidence.cache.of(("shape", record.name), state, found)
 
 
-def memorized_members(
-    evidence: Evidence, truth: str | ArrayLike, eta: float, variance: str = VARIANCE
-) -> pd.Series:
+def memorized_members(evidence: Evidence, truth: str | ArrayLike, eta: float) -> pd.Series:
     """Return whether each member counts as memorised, by id.
 
     Raises
@@ -233,7 +211,7 @@ def memorized_members(
     """
     if isinstance(truth, str):
         if is_log_lira(truth):
-            return log_lira(evidence, variance=variance) >= real_number("eta", eta)
+            return log_lira(evidence) >= real_number("eta", eta)
         if truth != "canaries":
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
         canaries = evidence.data.canaries
@@ -265,7 +243,6 @@ def probability_memorized(
     evidence: Evidence,
     eta: float,
     checkpoint: str | float = "final",
-    variance: str = VARIANCE,
     scores: pd.Series | None = None,
 ) -> pd.Series:
     """Return the probability that each member's true log-LiRA is at least η, by id.
@@ -273,7 +250,7 @@ def probability_memorized(
     With `scores`, only of members that have one; it is then estimated separately for members of
     low and of high scores, see `memowidgets.memorization.probability_memorized`.
     """
-    table = log_lira_table(evidence, checkpoint, variance, "online", return_std=True)
+    table = log_lira_table(evidence, checkpoint, return_std=True)
     given = None
     if scores is not None:
         table = table.loc[table.index.intersection(scores.index, sort=False)]
@@ -306,10 +283,3 @@ def positives(truth: str | ArrayLike) -> str:
     if not isinstance(truth, str):
         return "positive as given"
     return "memorised" if truth == "log_lira" else "planted (canaries)"
-
-
-def lacking(truth: str | ArrayLike) -> str:
-    """What members that are left out do not have."""
-    if isinstance(truth, str):
-        return "no score or no log-LiRA" if truth == "log_lira" else "no score"
-    return "no score or no place in the truth that was given"

@@ -97,7 +97,6 @@ def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, sta
         raise ValueError(f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}")
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset, such as audit.kept(), not {type(data).__name__}")
-    parent.refuse_recorded("train again with your Trainer, on audit.kept(), in a new audit")
     if Path(path).expanduser().resolve() == Path(parent.path).resolve():
         raise ValueError(f"{path} is the run that is forked: choose another path for the fork")
     check_outside_runs(Path(path).expanduser().absolute().parent)  # a fork may go on in its own

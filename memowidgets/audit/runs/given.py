@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from mmap import mmap
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
+    GIVEN,
     INSTEAD,
     LAYER,
     LOGITS,
@@ -22,13 +22,14 @@ from memowidgets.audit.evidence import (
     REPRESENTATIONS,
     TRACE,
     Arrays,
+    Cache,
     Checkpoint,
     Evidence,
+    KeptScores,
     Models,
-    no_models,
+    Names,
+    ScorePlace,
 )
-from memowidgets.audit.kept import Cache, KeptScores, ScorePlace
-from memowidgets.audit.names import GIVEN, Names
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
@@ -87,7 +88,7 @@ _NO_LAYERS = Absent(
 _NO_TRUTH = Absent("log-LiRA is not known", f"{_GIVE} log_lira=, or {_OF_SHADOWS}")
 _VALUES_ALONE = Absent(
     "log_lira was given as it is, and the gaps of shadow models were not: standard errors, "
-    "probabilities, other variances and modes need them",
+    "probabilities and other variances need them",
     f"{_GIVE} {_OF_SHADOWS}",
 )
 _NO_REFERENCES = Absent(OF_ARRAYS.format("train reference models"), INSTEAD)
@@ -227,10 +228,11 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
 
     def models(kept: Shadows | None, none: Absent) -> Models:
         if kept is None:
-            return no_models("", none)
-        numbers, at = range(len(kept.gaps)), (GIVEN,)
-        some = partial(_suffice, kept)
-        return Models("", lambda _: kept, lambda: numbers, lambda: at, suffice=some)
+            return Models("", none.refuse)
+        inside, outside = kept.members.sum(axis=0), (~kept.members).sum(axis=0)
+        suffice = bool(((inside >= 2) & (outside >= 2)).any())
+        indices, find_checkpoints = tuple(range(len(kept.gaps))), lambda: (GIVEN,)
+        return Models("", lambda _: kept, indices, find_checkpoints, suffice=suffice)
 
     shadows = asked = None
     if gaps is not None:
@@ -256,43 +258,34 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     return Evidence(
         path=path,
         manifest={"seed": seed, "layers": list(given.layers), "training": {}},
-        seed=seed,
         data=data,
         trained_labels=data.labels,
-        true_labels=data.labels,
         pool=rows,
         member_rows=rows,
         held_out_labels=np.empty(0, dtype=np.int64),
         n_options=_n_options(data, logits),
-        names=Names(tuple(given.layers), (record,)),
+        names=Names(tuple(given.layers), (record,), last_step=record.step),
         checkpoints={
             GIVEN: Checkpoint(
                 record,
-                Arrays(lambda: made, absent=lambda x: _NO_LAYERS if LAYER in x else _NO_LOGITS),
-                _NO_LOGITS,
+                Arrays(lambda: made, lambda name: _NO_LAYERS if LAYER in name else _NO_LOGITS),
+                Arrays(None, lambda _: _NO_LOGITS),
                 gaps=None if final is None else logit_gap(final, data.labels),
             )
         },
         shadows=models(shadows, no_shadows),
         references=models(asked, _NO_REFERENCES),
-        shadow_sets=lambda: {} if gaps is None else {GIVEN: len(gaps)},
-        scores=KeptScores(cache, None if run is None else files, read_only=run is None),
+        scores=KeptScores(cache, None if run is None else files),
         given={
             "labels": data.labels,
             **{f"representations, {name}": values for name, values in given.layers.items()},
             **arrays,
         },
-        settings=Absent("an audit of arrays does not know how the model was trained"),
-        shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD),
+        training=Absent("an audit of arrays does not know how the model was trained").refuse,
+        shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD).refuse,
         absent=absent,
         cache=cache,
     )
-
-
-def _suffice(models: Shadows) -> bool:
-    """Whether some sample is in two shadow models and out of two others."""
-    inside, outside = models.members.sum(axis=0), (~models.members).sum(axis=0)
-    return bool(((inside >= 2) & (outside >= 2)).any())
 
 
 def _n_options(data: Dataset, logits: Numbers | None) -> int:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Evidence
-from memowidgets.audit.kept import Cache
+from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
 from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, metrics_of, probabilities
@@ -35,7 +34,7 @@ from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
-from memowidgets.store import Absent, StoreError, without_advice
+from memowidgets.store import StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.vocabulary import Note, size_in_words, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
@@ -140,9 +139,9 @@ class AuditView:
         n = len(evidence.missing(wanted))
         doing = f"Scoring {whole(len(evidence.members))} samples"
         if not n:
-            at = ((one, evidence.checkpoints[one.checkpoint]) for one in wanted)
-            lacking = [held.made for one, held in at if not held.has(one)]
-            why_not = "".join(x.what for x in lacking[:1] if isinstance(x, Absent))
+            none = (one.checkpoint for one in wanted if not evidence.has(one))
+            lacking = [evidence.checkpoints[name].made for name in none]
+            why_not = "".join(made.why_not("").what for made in lacking[:1] if not made.are_there)
             short = score in PER_LAYER and not lacking and _is_small(evidence, layer, checkpoint)
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._run().pass_cost()

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets import charts
-from memowidgets.audit.evidence import REFERENCES, Evidence
-from memowidgets.audit.numbers.definitions import compared_definitions_of
+from memowidgets.audit.evidence import REFERENCES, Evidence, Need
+from memowidgets.audit.numbers.definitions import compare_memorization
 from memowidgets.audit.numbers.judge import area, evaluate, pooled_evaluation
 from memowidgets.audit.numbers.scores import (
     BASELINE,
@@ -24,8 +24,6 @@ from memowidgets.audit.numbers.scores import (
     needs,
 )
 from memowidgets.audit.numbers.truth import (
-    VARIANCE,
-    asks_model_for_others,
     is_log_lira,
     log_lira,
     memorized_members,
@@ -320,7 +318,7 @@ class _Desk(_Drawn):
         call, wanted = f"audit.score(metric{place}, checkpoint=…)", needs(evidence, metric, record)
         if evidence.missing(wanted):
             return "a forward pass is missing", f"{call} makes it"
-        there = all(evidence.checkpoints[need.checkpoint].has(need) for need in wanted)
+        there = all(map(evidence.has, wanted))
         if self.compute or not there:  # what can't be made says so itself
             return None
         if place:
@@ -534,9 +532,10 @@ class _Desk(_Drawn):
         """Log-LiRA against counterfactual memorisation."""
         if reason := self._why_no_lira():
             raise reason
-        found = compared_definitions_of(self.evidence, "final", VARIANCE, 0)
+        found = compare_memorization(self.evidence, "final")
         values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
-        if asks_model_for_others(self.evidence):
+        at_end = Need("pool", self.evidence.names.record("final").name)
+        if self.evidence.missing([at_end]):
             values = values.drop(columns="rmia")
             spearman = spearman[~spearman[["a", "b"]].isin(["rmia"]).any(axis=1)]
             self.reasons.append(

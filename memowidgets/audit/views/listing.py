@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +27,7 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.dataset import kind_of_sample, value_of, writable
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
 from memowidgets.evaluation.scored import LowestShare, Rule, Scored
-from memowidgets.store import Absent, StoreError
+from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import quoted
 
@@ -96,7 +95,7 @@ def listed_members(
 def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
     """Return the most probable class of each member, and the probability of its label."""
     made = evidence.checkpoints[record.name].made
-    if isinstance(made, Absent) or "guess" not in made:
+    if "guess" not in made:
         of_classes = probabilities(evidence, record.name)
         of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
         return of_classes.argmax(axis=1), of_label
@@ -121,8 +120,6 @@ def judged_table(
     if tau is not None and share is not None:
         raise ValueError("give tau= or share=, not both")
     rule = checked_rule(tau) if share is None else LowestShare(share)
-    if isinstance(rule, float) and math.isnan(rule):
-        raise ValueError("tau is NaN; it must be a number")
     found = scored_members(evidence, metric, layer, checkpoint)
     on_zero = notes_on_zero(metric, found) if found.on(rule) == (found, 0) else ()
     notes = (*evidence.notes_at(checkpoint), *found.notes)

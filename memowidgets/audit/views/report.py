@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from memowidgets.audit.evidence import Evidence
-from memowidgets.audit.names import GIVEN
+from memowidgets.audit.evidence import GIVEN, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
 from memowidgets.audit.numbers.scores import (
@@ -258,7 +257,7 @@ class _Gathering:
         return NOUNS.get(kind_of(evidence.member_data) or "", "samples")
 
     def _training(self) -> dict[str, Any]:
-        described = self._evidence.training.described().items()
+        described = self._evidence.training().described().items()
         return {name: str(v) if isinstance(v, list) else v for name, v in described}
 
     def _checkpoints(self) -> list[dict[str, Any]]:
@@ -389,7 +388,7 @@ def _of_arrays(evidence: Evidence) -> list[Digest]:
     named = ", ".join(arrays)
     as_json = partial(json.dumps, sort_keys=True, separators=(",", ":"))
     data = _of_text(as_json(arrays))
-    run = _of_text(as_json({"arrays": arrays, "seed": evidence.seed}))
+    run = _of_text(as_json({"arrays": arrays, "seed": evidence.manifest["seed"]}))
     return [
         Digest("data", f"digest of each array, as JSON: {named}", data),
         Digest("run", "the same with the seed", run),

@@ -8,34 +8,26 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-import memowidgets as mw
 from memowidgets.commands.runs import CommandError, checked_run
 from memowidgets.store import MissingError, RunDirectory, StoreError
-from tests.audit.conftest import small_data
+from tests.hostile import victim
 from tests.hostile.forged import KINDS, put
 
 DEEP = "[" * 100_000
-NOT_JSON = [
-    "", "{", "null", "7", '"x"', "[]", "[1, 2]", DEEP, "\x00", "1" * 5000, b"\xff\xfe\x00",
-]  # fmt: skip
+NOT_JSON = ["", "null", '"x"', "[1, 2]", DEEP, "1" * 5000, b"\xff\xfe\x00"]
+DECISIONS = ["no header", "id,decision,note\n1,burn,\n", "id,decision,note\n1\n", "\ud800"]
+NOTES = ["rho.json", "shadows.json", "checkpoints/epoch-2/record.json"]
 
 
 def use(run):
     """Open a run and use what it holds."""
-    audit = mw.Audit.open(run, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
+    audit = victim.opened(run)
     audit.prediction  # noqa: B018 - it reads the records and the rule
-    audit.checkpoints  # noqa: B018
     audit.decisions  # noqa: B018
     repr(audit)
     audit.score("psmi", checkpoint="final")
     audit.score("loss", checkpoint="final")
-
-
-# Values of whoever knows the format and its check.
-WRONG = [None, 7, "\x1b[31m", [], [[7]], {"a": 7}, True, -(10**4000), 1e308]
-
-
-RECORD = "checkpoints/epoch-2/record.json"
+    audit.log_lira()
 
 
 def written(content):
@@ -48,14 +40,12 @@ def unstamped(file):
     save_file({"other": np.ones(3)}, file)
 
 
-DECISIONS = ["no header", "id,decision,note\n1,burn,\n", "id,decision,note\n1\n", "\ud800"]
-NOTES = ["rho.json", "shadows.json", "trainer.json", RECORD]
 DAMAGED = [  # a file of a run, what is done to it, and what the message says besides its name
     *(("manifest.json", written(text), "") for text in NOT_JSON),
     *((name, written(text), "") for name in NOTES for text in ("", "[]", DEEP)),
     ("design.safetensors", unstamped, "has no stamp"),
-    ("forward/epoch-4.safetensors", unstamped, "has no stamp"),
-    ("scores/epoch-4/hidden/psmi.safetensors", unstamped, "has no stamp"),
+    ("forward/epoch-3.safetensors", unstamped, "has no stamp"),
+    ("scores/epoch-3/hidden/psmi.safetensors", unstamped, "has no stamp"),
     *(("decisions.csv", written(text), "") for text in DECISIONS),
     *((name, lambda file, kind=kind: put(kind, file), "")
       for name in ("manifest.json", "decisions.csv") for kind in KINDS),
@@ -72,15 +62,18 @@ def test_a_damaged_file_of_a_run_is_named(run, name, damage, fact):
     assert fact in said
     assert "\n" not in said
     if name == "decisions.csv":  # and nothing is trained on
-        audit = mw.Audit.open(run, data=small_data(), device="cpu")
         with pytest.raises(StoreError, match=r"decisions\.csv"):
-            audit.kept()
-    elif not fact:
+            victim.opened(run).kept()
+    elif name == "manifest.json":
         with pytest.raises(CommandError):
             checked_run(run)
 
 
-@pytest.mark.parametrize("value", [*WRONG, ...], ids=range(len(WRONG) + 1))
+# Values of whoever knows the format and its check; the last one stands for none.
+WRONG = [None, 7, "\x1b[31m", [[7]], {"a": 7}, -(10**4000), 1e308, ...]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=range(len(WRONG)))
 def test_a_manifest_with_another_kind_of_value(run, value):
     """Every field at a time: refused by a sentence, or all that follows works as before."""
     whole = RunDirectory(run).read_manifest()
@@ -132,8 +125,4 @@ def test_a_missing_array_is_a_key_error_too(tmp_path):
     with pytest.raises(MissingError, match=r"^.*lacks 'b': delete it"):
         kept["b"]
     assert kept.get("b") is None
-    assert "b" not in kept
-    assert "a" in kept
-
-
-# What is written
+    assert list(kept) == ["a"]

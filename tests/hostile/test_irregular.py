@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from memowidgets import stamps
 from memowidgets.decisions import from_csv
 from memowidgets.models.pretrained import folder_origin
 from memowidgets.store import RunDirectory, StoreError, run_at
-from tests.audit.conftest import small_audit
 from tests.hostile.forged import SPARSE
+from tests.training.small import tiny_audit
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="FIFOs are POSIX's")
 
@@ -99,83 +100,52 @@ def test_one_decision_twice_is_one():
 
 
 LONG = "n" * 300
-DATA = mw.data
+PATHS = {  # where a path enters
+    "a run": RunDirectory,
+    "a run or recording": run_at,
+    "an audit to open": mw.Audit.open,
+    "a new audit": tiny_audit,
+    "a CSV": lambda path: mw.data.TextDataset.from_csv(f"{path}.csv"),
+    "a JSONL": lambda path: mw.data.MCQDataset.from_jsonl(f"{path}.jsonl"),
+    "a benchmark": lambda path: mw.data.fetch_mcq("mmlu", source=path),
+    "pictures": mw.data.fetch_cifar10,
+    "a folder": mw.data.ImageDataset.from_folder,
+    "a report": lambda path: mw.Audit.from_arrays([0, 1], logits=5 * np.eye(2)).report(
+        f"{path}.html"
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "use_path",
-    [
-        RunDirectory,
-        run_at,
-        mw.Audit.open,
-        small_audit,
-        lambda path: DATA.TextDataset.from_csv(f"{path}.csv"),
-        lambda path: DATA.TextDataset.from_jsonl(f"{path}.jsonl"),
-        lambda path: DATA.TableDataset.from_csv(f"{path}.csv"),
-        lambda path: DATA.MCQDataset.from_csv(f"{path}.csv"),
-        lambda path: DATA.MCQDataset.from_jsonl(f"{path}.jsonl"),
-        lambda path: DATA.fetch_mcq("mmlu", source=path),
-        DATA.fetch_cifar10,
-        DATA.ImageDataset.from_folder,
-        lambda path: mw.Audit.from_arrays([0, 1], logits=5 * np.eye(2)).report(f"{path}.html"),
-    ],
-)
-@pytest.mark.parametrize("path", [LONG, f"{LONG}/x", f"x/{LONG}"])
-def test_a_path_of_300_characters(use_path, path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("use_path", PATHS.values(), ids=PATHS)
+def test_a_path_of_300_characters(use_path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises((ValueError, StoreError), match="255"):
-        use_path(path)
+    for path in (LONG, f"{LONG}/x", f"x/{LONG}"):
+        with pytest.raises((ValueError, StoreError), match="255"):
+            use_path(path)
 
 
-def stat_of(path, **times):
-    """What the system says of a file, with other times, in ns."""
-    found = path.stat()
-
-    class Found:
-        st_ino, st_size = found.st_ino, found.st_size
-        st_mtime_ns, st_ctime_ns = times["mtime"], times["ctime"]
-
-    return Found
-
-
-NOW, LONG_AGO = 10**18, 10**18 - 10**12
+def test_a_file_is_settled_once_both_of_its_times_are_past(monkeypatch):
+    now, long_ago = 10**18, 10**18 - 10**12
+    monkeypatch.setattr(stamps.time, "time_ns", lambda: now)
+    for written, changed, settled in (
+        (long_ago, long_ago, True),
+        (now, long_ago, False),
+        (long_ago, now, False),  # written just now, and its time set back
+    ):
+        found = SimpleNamespace(st_ino=1, st_size=1, st_mtime_ns=written, st_ctime_ns=changed)
+        assert stamps.is_settled(found) is settled
 
 
-@pytest.mark.parametrize(
-    ("mtime", "ctime", "settled"),
-    [
-        (LONG_AGO, LONG_AGO, True),
-        (NOW, LONG_AGO, False),
-        (LONG_AGO, NOW, False),  # written just now, and its time set back
-        (NOW, NOW, False),
-    ],
-)
-def test_a_file_is_settled_once_both_of_its_times_are_past(
-    mtime, ctime, settled, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(stamps.time, "time_ns", lambda: NOW)
-    assert stamps.is_settled(stat_of(tmp_path, mtime=mtime, ctime=ctime)) is settled
+TOKENIZER = "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json"
+TOKENIZER += " vocab.json vocab.txt merges.txt spiece.model"
 
 
-TOKENIZER = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "spiece.model",
-]
-
-
-@pytest.mark.parametrize("name", TOKENIZER)
+@pytest.mark.parametrize("name", TOKENIZER.split())
 def test_each_file_of_a_tokenizer_is_in_the_digest_of_a_model(name, tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    without = folder_origin(tmp_path)
-    (tmp_path / name).write_text("a b")
-    first = folder_origin(tmp_path)
-    (tmp_path / name).write_text("b a")
-    second = folder_origin(tmp_path)
-    assert len({without["recipe"], first["recipe"], second["recipe"]}) == 3
-    assert without["weights"] == first["weights"] == second["weights"]
+    found = [folder_origin(tmp_path)]
+    for content in ("a b", "b a"):
+        (tmp_path / name).write_text(content)
+        found.append(folder_origin(tmp_path))
+    assert len({one["recipe"] for one in found}) == 3
+    assert len({one["weights"] for one in found}) == 1

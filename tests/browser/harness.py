@@ -642,6 +642,9 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
         return np.asarray(picture.convert("RGB"))
 
 
+# Two pictures of the page.
+FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+
 # The point of an element's corner is its own: nothing covers it, and no edge cuts it off.
 CORNERS = """(one) => {
     const { left, right, top, bottom } = one.getBoundingClientRect();
@@ -650,10 +653,10 @@ CORNERS = """(one) => {
 }"""
 
 
-def in_view(element: Locator) -> bool:
-    """Whether an element is seen whole: inside the window, and under nothing that sticks."""
-    element.page.wait_for_timeout(100)  # what comes later must not hide it again
-    return bool(element.evaluate(CORNERS))
+def in_view(*elements: Locator) -> bool:
+    """Whether elements are seen whole: inside the window, and under nothing that sticks."""
+    elements[0].page.evaluate(FRAMES)  # what comes later must not hide them again
+    return all(element.evaluate(CORNERS) for element in elements)
 
 
 def window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:

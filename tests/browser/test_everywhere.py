@@ -125,15 +125,13 @@ def decide_on_ten(page, first=lambda: None):
         page.locator(".mw-decided").get_by_text(f"{done + 1} of").wait_for()
         chosen = page.locator(f".mw-card:nth-child({done + 2})[aria-selected=true]")
         chosen.wait_for()
-        assert in_view(chosen), done
-        assert in_view(page.locator(".mw-sample")), done
+        assert in_view(chosen, page.locator(".mw-sample")), done
         if done == 0:
             first()
         chosen.evaluate("(card) => card.focus({ preventScroll: true })")
     for up in range(10):
         page.keyboard.press("ArrowUp")
-        assert in_view(page.locator(".mw-card:focus")), up
-        assert in_view(page.locator(".mw-sample")), up
+        assert in_view(page.locator(".mw-card:focus"), page.locator(".mw-sample")), up
 
 
 def decide_at_a_laptops_size(notebook):

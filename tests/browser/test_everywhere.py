@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from tests.browser.harness import in_view, pixels_of, settled
+from tests.browser.test_private import DASHBOARD as PRIVATE
+from tests.browser.test_private import assert_nobody_is_given_away, look_search_and_note
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard
@@ -23,6 +25,7 @@ dashboard.page_size = 12
 dashboard
 """
 
+FAILS = "1 / 0 if 'fails' in globals() else None"
 LIVING = (
     "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
     " if type(w).__module__.startswith('memowidgets')])"
@@ -195,15 +198,13 @@ def run_the_cell_again(notebook):
 
 
 def reload_the_page(notebook):
-    """The kernel lives on, and so does the view with what was decided in it."""
+    """The kernel lives on, and so does the view with what was decided; the file tells nothing."""
     page = notebook.page
     drag_tau(page, 0.1)
     agree(notebook)
     before = counts(page), tau(page)
-    page.locator(".mw-card").first.click()
-    page.keyboard.press("k")
-    page.locator(".mw-made-keep").wait_for()
-    notebook.save()
+    look_search_and_note(notebook)
+    assert_nobody_is_given_away(notebook)
     notebook.open()
     page.locator(".mw-made-keep").wait_for()
     assert (counts(page), tau(page)) == before
@@ -228,9 +229,15 @@ def restart_the_kernel(notebook):
     assert counts(page)["flagged"] > before["flagged"]
 
 
+def a_cell_that_raises_is_noticed(notebook):
+    notebook.python("globals().update(fails=True)")
+    with pytest.raises(pytest.fail.Exception, match="ZeroDivisionError"):
+        notebook.run_all()
+
+
 @pytest.mark.timeout(600)
 def test_jupyterlab(notebook_page):
-    notebook = notebook_page([DASHBOARD], run=False, script=OFFLINE)
+    notebook = notebook_page([PRIVATE, FAILS], run=False, script=OFFLINE)
     notebook.run_all()
     drag_filter_decide_undo(notebook)
     notebook.screenshots("everywhere-lab", of=".mw-dashboard", widths=[1400])
@@ -240,6 +247,7 @@ def test_jupyterlab(notebook_page):
     run_the_cell_again(notebook)
     reload_the_page(notebook)
     restart_the_kernel(notebook)
+    a_cell_that_raises_is_noticed(notebook)
 
 
 @pytest.fixture

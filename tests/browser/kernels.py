@@ -15,8 +15,6 @@ from tests.browser.harness import ROOT
 if TYPE_CHECKING:
     from tests.browser.harness import Lab
 
-__all__ = ["add_kernel"]
-
 KEPT = Path(sys.prefix) / "other-kernels"
 ALSO = ["nest-asyncio==1.6.0"]  # the newest kernel has no need of it, the environment has the rest
 

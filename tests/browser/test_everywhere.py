@@ -118,8 +118,12 @@ def drag_filter_decide_undo(opened):
     opened.eventually("len(dashboard.decisions)", 0)
 
 
-def decide_on_ten(page, first=lambda: None):
-    """By key and by button: the sample that each decision leads to is seen whole."""
+def decide_on_ten(page, unmoved="() => []"):
+    """By key and by button: the sample that each decision leads to is seen whole.
+
+    What the script `unmoved` answers stays with the first decision.
+    """
+    places = page.evaluate(unmoved)
     for done in range(10):
         if done % 2:
             page.locator(".mw-decide .mw-choice[data-decision=remove]").click()
@@ -130,7 +134,7 @@ def decide_on_ten(page, first=lambda: None):
         chosen.wait_for()
         assert in_view(chosen, page.locator(".mw-sample")), done
         if done == 0:
-            first()
+            assert page.evaluate(unmoved) == places
         chosen.evaluate("(card) => card.focus({ preventScroll: true })")
     for up in range(10):
         page.keyboard.press("ArrowUp")

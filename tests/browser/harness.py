@@ -685,6 +685,39 @@ def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> I
         yield opening
 
 
+@contextlib.contextmanager
+def opened(
+    chromium: Browser,
+    address: str,
+    *,
+    allowed: tuple[str, ...] = ("file:", "data:", "blob:"),
+    scripts: bool = True,
+    before: str = "",
+    **options: Any,
+) -> Iterator[Page]:
+    """A page that moves without a kernel, once its body is marked as ready.
+
+    Fails on any error, any refusal by its policy, any request that is not allowed. A script that
+    runs before the page's own may keep it from getting ready.
+    """
+    options = {"viewport": {"width": 1440, "height": 900}} | options
+    context = chromium.new_context(java_script_enabled=scripts, **options)
+    page, problems = context.new_page(), []
+    page.add_init_script(before)
+    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
+    page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+    context.on(
+        "request", lambda r: None if r.url.startswith(allowed) else problems.append(r.url[:200])
+    )
+    page.goto(address)
+    if scripts and not before:
+        page.wait_for_selector("body[data-ready]")
+    yield page
+    context.close()
+    fail_on(problems)
+
+
 def fail_on(problems: Sequence[str]) -> None:
     """Fail with what went wrong in a browser, each thing once."""
     if problems:

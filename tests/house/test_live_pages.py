@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -19,7 +18,7 @@ from memowidgets.commands.demo import guess_of
 from memowidgets.vocabulary import spoken
 from scripts import live
 from scripts.docs import guarded
-from tests.browser.harness import free_port, serving, settled
+from tests.browser.harness import free_port, opened, serving, settled
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.browser.test_tasks import Hand
 from tests.front_end.tools import node_modules
@@ -35,28 +34,6 @@ EACH_KIND = [name for name in PAGES if not name.endswith(("banking77", "cifar10"
 MOST_BYTES = 1_400_000
 WHOLE = "<!doctype html><html lang='en'><head></head><body>{}</body></html>"
 EVIL = "<img src=x onerror=document.body.remove()>"
-
-
-@contextmanager
-def opened(
-    chromium, address, *, scripts=True, before="", allowed=("file:", "data:", "blob:"), **options
-):
-    """A page; fails on any error, any refusal by its policy, any request that is not allowed."""
-    options = {"viewport": {"width": 1440, "height": 900}} | options
-    context = chromium.new_context(java_script_enabled=scripts, **options)
-    page, problems = context.new_page(), []
-    page.add_init_script(before)
-    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
-    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
-    context.on(
-        "request", lambda r: None if r.url.startswith(allowed) else problems.append(r.url[:200])
-    )
-    page.goto(address)
-    if scripts and not before:
-        page.wait_for_selector("body[data-ready]")
-    yield page
-    context.close()
-    assert problems == []
 
 
 @pytest.fixture(scope="module")

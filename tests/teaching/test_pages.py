@@ -9,7 +9,8 @@ import pytest
 
 from scripts import live
 from scripts.docs import guarded
-from tests.house.test_live_pages import WHOLE, opened
+from tests.browser.harness import opened
+from tests.house.test_live_pages import WHOLE
 
 # Which plots move with a slider, whose label begins so.
 BESIDE = {

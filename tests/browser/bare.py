@@ -207,9 +207,9 @@ class BarePage(WatchedPage):
         except Exception as error:
             raise RuntimeError(f"{expression}: {type(error).__name__}: {error}") from error
 
-    def eventually(self, expression: str, wanted: Any, seconds: float = 60) -> None:
+    def eventually(self, expression: str, wanted: Any = True) -> None:
         """Wait until Python answers what is wanted; the page's messages take their time."""
-        for _ in range(int(100 * seconds)):
+        for _ in range(6000):
             if (found := self.python(expression)) == wanted:
                 return
             self.page.wait_for_timeout(10)

@@ -353,9 +353,9 @@ class WatchedPage:
             raise RuntimeError(f"{expression}: {answer['error']}")
         return json.loads(ast.literal_eval(answer["text"]))
 
-    def eventually(self, expression: str, wanted: Any, seconds: float = PATIENCE / 1000) -> None:
+    def eventually(self, expression: str, wanted: Any = True) -> None:
         """Wait until the kernel answers what is wanted; the page's messages take their time."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE / 1000
         while (found := self.python(expression)) != wanted:
             assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
             time.sleep(0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -181,40 +180,6 @@ def pixels(cloud):
     return cloud.evaluate("(cloud) => cloud.toDataURL()")
 
 
-def longest_task(chromium, page, act):
-    """Return the seconds of processor time of the page's longest task while something is done.
-
-    That is what a task takes on a machine with nothing else to do.
-    """
-    chromium.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
-    act()
-    page.wait_for_timeout(500)
-    events = json.loads(chromium.stop_tracing())["traceEvents"]
-    [main] = {
-        (event["pid"], event["tid"])
-        for event in events
-        if event["name"] == "FunctionCall" and page.url in event["args"]["data"].get("url", "")
-    } or [None]
-    tasks = [e for e in events if e["name"].endswith("RunTask") and (e["pid"], e["tid"]) == main]
-    return max(task.get("tdur", 0) for task in tasks) / 1e6
-
-
-def test_to_grab_and_let_go_of_a_point_blocks_no_half_second(chromium, playground):
-    page = playground("psmi", **PHONE)
-    view, cloud = page.locator(".mw-play"), page.locator(".mw-plot-cloud")
-    cloud.scroll_into_view_if_needed()
-    psmi_shown(page)
-    box = cloud.bounding_box()
-    x, y = (box[side] + float(view.get_attribute(f"data-{side}")) for side in "xy")
-
-    def grab():
-        finger(page, (x, y), *((x + 10 * i, y) for i in range(1, 5)))
-        psmi_shown(page)
-
-    assert 0.005 < longest_task(chromium, page, grab) < 0.5
-    assert abs(float(view.get_attribute("data-x")) - (x - box["x"])) > 20
-
-
 # Counts the pictures of the cloud.
 COUNT = """() => {
     window.mwPictures = 0;
@@ -249,13 +214,9 @@ def test_with_less_motion_a_training_is_shown_in_few_pictures(playground):
     page.evaluate(COUNT)
     assert trained(page, "Train to the end") <= 8
     assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
-    assert trained(page, "Ask 32 other networks") <= 20
+    page.emulate_media(reduced_motion="no-preference")
+    assert trained(page, "Ask 32 other networks") > 20  # one at least for each epoch
     assert page.locator(".mw-play").get_attribute("data-epoch") == "150"
-    page = playground("watch")
-    guessed(page.locator(".mw-play"))
-    page.evaluate(COUNT)
-    assert trained(page, "Train to the end") > 12  # one at least for each epoch
-    assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
 
 
 def test_with_less_motion_a_point_does_not_glide(playground):

@@ -90,15 +90,20 @@ def test_a_link_to_a_question_leads_there_or_to_the_lesson(chromium, site, quest
     page.close()
 
 
-TRAINS = ("find_and_fix", "start")  # for seconds
-EXAMPLES = [
-    pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in TRAINS else [])
-    for page in PAGES
-    if blocks(page, "pycon")
-]
+# These train for seconds, or import Lightning.
+LONG = {("find_and_fix", "pycon"), ("start", "pycon"), ("your_training_loop", "python")}
 
 
-@pytest.mark.parametrize("page", EXAMPLES)
+def pages(language):
+    """The pages that show something in a language, as parameters."""
+    return [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * ((page.stem, language) in LONG))
+        for page in PAGES
+        if blocks(page, language)
+    ]
+
+
+@pytest.mark.parametrize("page", pages("pycon"))
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = "\n".join(blocks(page, "pycon"))
@@ -136,7 +141,7 @@ def resolved(node):
     return None
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", pages("python"))
 def test_the_fragments_of_a_page_use_names_that_there_are(page):
     """What needs a cluster, a GPU or an hour is not run; its names and keywords are checked."""
     for node in (one for text in blocks(page, "python") for one in ast.walk(ast.parse(text))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import memowidgets as mw
+from memowidgets import stamps
 from memowidgets.models import pretrained as files
 from memowidgets.models.prefix import clear_cache
-from memowidgets.models.pretrained import file_digest
+from memowidgets.models.pretrained import file_digest, folder_origin
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
 from tests.models.small import llama_folder
@@ -155,3 +157,30 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
     change(folder, same_times=True)
     assert file_digest(file) != first
     assert len(read) == 2
+
+
+def test_a_file_is_settled_once_both_of_its_times_are_past(monkeypatch):
+    now, long_ago = 10**18, 10**18 - 10**12
+    monkeypatch.setattr(stamps.time, "time_ns", lambda: now)
+    for written, changed, settled in (
+        (long_ago, long_ago, True),
+        (now, long_ago, False),
+        (long_ago, now, False),  # written just now, and its time set back
+    ):
+        found = SimpleNamespace(st_ino=1, st_size=1, st_mtime_ns=written, st_ctime_ns=changed)
+        assert stamps.is_settled(found) is settled
+
+
+TOKENIZER = "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json"
+TOKENIZER += " vocab.json vocab.txt merges.txt spiece.model"
+
+
+@pytest.mark.parametrize("name", TOKENIZER.split())
+def test_each_file_of_a_tokenizer_is_in_the_digest_of_a_model(name, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    found = [folder_origin(tmp_path)]
+    for content in ("a b", "b a"):
+        (tmp_path / name).write_text(content)
+        found.append(folder_origin(tmp_path))
+    assert len({one["recipe"] for one in found}) == 3
+    assert len({one["weights"] for one in found}) == 1

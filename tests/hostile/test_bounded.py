@@ -1,17 +1,19 @@
-"""What a run's manifest names is made again within bounds, and no path outside is read for it."""
+"""What a manifest names is made again within bounds, and no path outside or too long is read."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import memowidgets as mw
 from memowidgets.audit.runs import opening
-from memowidgets.store import StoreError
+from memowidgets.store import RunDirectory, StoreError, run_at
 from tests.hostile import victim
 from tests.hostile.forged import change_manifest
+from tests.training.small import tiny_audit
 
 
 def alter(run, model=None, data=None):
@@ -99,3 +101,28 @@ def test_a_path_is_no_data_and_no_model(whole, tmp_path):
         mw.Audit.open(whole, data=tmp_path)
     with pytest.raises(TypeError, match="model"):
         mw.Audit.open(whole, data=victim.data(), model=tmp_path)
+
+
+LONG = "n" * 300
+PATHS = {  # where a path enters
+    "a run": RunDirectory,
+    "a run or recording": run_at,
+    "an audit to open": mw.Audit.open,
+    "a new audit": tiny_audit,
+    "a CSV": lambda path: mw.data.TextDataset.from_csv(f"{path}.csv"),
+    "a JSONL": lambda path: mw.data.MCQDataset.from_jsonl(f"{path}.jsonl"),
+    "a benchmark": lambda path: mw.data.fetch_mcq("mmlu", source=path),
+    "pictures": mw.data.fetch_cifar10,
+    "a folder": mw.data.ImageDataset.from_folder,
+    "a report": lambda path: mw.Audit.from_arrays([0, 1], logits=5 * np.eye(2)).report(
+        f"{path}.html"
+    ),
+}
+
+
+@pytest.mark.parametrize("use_path", PATHS.values(), ids=PATHS)
+def test_a_path_of_300_characters(use_path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (LONG, f"{LONG}/x", f"x/{LONG}"):
+        with pytest.raises((ValueError, StoreError), match="255"):
+            use_path(path)

@@ -9,13 +9,15 @@ import pytest
 from safetensors.numpy import save_file
 
 from memowidgets.commands.runs import CommandError, checked_run
+from memowidgets.stamps import KEY
 from memowidgets.store import MissingError, RunDirectory, StoreError
 from tests.hostile import victim
-from tests.hostile.forged import KINDS, put
+from tests.hostile.forged import KINDS, SPARSE, put
 
 DEEP = "[" * 100_000
 NOT_JSON = ["", "null", '"x"', "[1, 2]", DEEP, "1" * 5000, b"\xff\xfe\x00"]
-DECISIONS = ["no header", "id,decision,note\n1,burn,\n", "id,decision,note\n1\n", "\ud800"]
+DECISIONS = ["no header", "\ud800"]
+DECISIONS += [f"id,decision,note\n{rows}" for rows in ("1,burn,\n", "1\n", "7,keep,\n7,remove,\n")]
 NOTES = ["rho.json", "shadows.json", "checkpoints/epoch-2/record.json"]
 
 
@@ -27,7 +29,6 @@ def use(run):
     repr(audit)
     audit.score("psmi", checkpoint="final")
     audit.score("loss", checkpoint="final")
-    audit.log_lira()
 
 
 def written(content):
@@ -108,14 +109,36 @@ HEADERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("header", HEADERS)
-def test_a_tensor_file_whose_header_lies(tmp_path, header):
-    run = RunDirectory(tmp_path)
+STAMPS = ["7", "[]", "null", "{", "{}", '{"run": null, "of": ""}', '{"run": "", "of": []}']
+
+
+def with_header(header):
     content = len(header).to_bytes(8, "little") + header + b"\0" * 8
-    (tmp_path / "x.safetensors").write_bytes(content)
-    with pytest.raises(StoreError, match=r"x\.safetensors is broken"):
-        run.read_tensors("x")
-    assert not run.has("x")
+    return lambda file: file.write_bytes(content)
+
+
+def with_stamp(stamp):
+    return lambda file: save_file({"a": np.zeros(2, np.float32)}, file, {KEY: stamp})
+
+
+LIES = [*map(with_header, HEADERS), *map(with_stamp, STAMPS), lambda file: put(str(SPARSE), file)]
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_tensor_file_that_lies(tmp_path, lie):
+    lie(tmp_path / "x.safetensors")
+    with pytest.raises(StoreError, match=r"x\.safetensors (is broken|has)"):
+        RunDirectory(tmp_path).read_tensors("x")
+
+
+def test_an_array_is_not_read_by_the_header_of_a_file_that_was_replaced(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_tensors("x", {"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)})
+    found = run.read_tensors("x")
+    run.write_tensors("x", {"a": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)})
+    for name in "ab":
+        with pytest.raises(StoreError, match=r"x\.safetensors.*replaced"):
+            found[name]
 
 
 def test_a_missing_array_is_a_key_error_too(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import types
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -68,10 +67,6 @@ def mmlu(hub):
     return hub.dataset(BONES, {"README.md": b"# MMLU", MMLU_FILE: parquet(MMLU)})
 
 
-def blobs(folder: Path) -> list[Path]:
-    return [file for file in folder.rglob("blobs/*") if file.is_file()]
-
-
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     """Files of a small Llama, its weights in two parts, and those of another seed."""
@@ -109,26 +104,6 @@ def test_questions_come_from_the_hub_once(hub, mmlu, tmp_path, monkeypatch):
     again = mw.data.fetch_mcq(**data.source["arguments"])
     assert again.content_hashes() == data.content_hashes()
     assert hub.asked == []
-
-
-def test_images_come_from_the_hub(hub):
-    from PIL import Image
-
-    pixels = np.random.default_rng(0).integers(256, size=(3, 32, 32, 3)).astype(np.uint8)
-    pictures = []
-    for one in pixels:
-        written = io.BytesIO()
-        Image.fromarray(one).save(written, "PNG")
-        pictures.append({"bytes": written.getvalue(), "path": None})
-    tables = {
-        f"plain_text/{split}-00000-of-00001.parquet": parquet({"img": pictures, "label": labels})
-        for split, labels in (("train", [1, 0, 9]), ("test", [2, 2, 3]))
-    }
-    hub.dataset("uoft-cs/cifar10", tables)
-    data = mw.data.fetch_cifar10(split="train+test")
-    np.testing.assert_array_equal(data.images, np.concatenate([pixels, pixels]))
-    assert data.labels.tolist() == [1, 0, 9, 2, 2, 3]
-    assert mw.data.fetch_cifar10(**data.source["arguments"]).ids.tolist() == data.ids.tolist()
 
 
 def test_a_converted_branch_is_read_by_its_name(hub):
@@ -315,19 +290,15 @@ def test_some_files_of_a_table_are_never_taken_for_all(hub, monkeypatch):
     assert mw.data.fetch_mcq("mmlu").labels.tolist() == MMLU["answer"]
 
 
-def test_a_table_that_was_cut_off_on_this_disk_is_named(hub, mmlu, tmp_path):
+def test_what_was_cut_off_on_this_disk_is_named(hub, mmlu, llama, tmp_path):
     mw.data.fetch_mcq("mmlu")
-    (file,) = blobs(tmp_path)
+    (file,) = (file for file in tmp_path.rglob("blobs/*") if file.is_file())
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(ValueError, match=r"parquet is not a whole Parquet file .*delete it"):
         mw.data.fetch_mcq("mmlu")
-
-
-def test_weights_that_were_cut_off_on_this_disk_are_named(hub, llama, tmp_path):
     data, files, _ = llama
     whole = {n: c for n, c in files.items() if "safetensors" not in n}
     content = save({"lm_head.weight": torch.zeros(4, 4)})
     hub.model("someone/llama", whole | {"model.safetensors": content[:-8]})
-    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=None)
     with pytest.raises(ValueError, match="the weights of someone/llama are not whole"):
-        model.build(data)
+        model_of_hub(data, lora=None)

@@ -11,7 +11,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.data.pictures import readable
 from memowidgets.store import StoreError
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed, quoted, visible
 from tests.audit.conftest import small_audit, small_data
 from tests.hostile.forged import adopt, change_manifest
 
@@ -29,6 +29,8 @@ def assert_harmless(text):
 def test_a_quoted_name_is_visible_and_cut():
     assert quoted(EVIL + "x" * 200).endswith("…'")
     assert len(quoted("x" * 200)) == 42
+    assert_harmless(visible("".join(map(chr, range(0x2100)))))
+    assert visible("a" * 99, 10) == "a" * 9 + "…"
     assert_harmless(quoted(EVIL * 10))
     assert listed(["a", EVIL, *"bcdefg"], most=3).endswith(" and 5 more")
     assert_harmless(listed([EVIL, "x" * 200] * 30))

@@ -20,7 +20,6 @@ from scripts import live
 from scripts.docs import guarded
 from tests.browser.harness import free_port, opened, serving, settled
 from tests.browser.test_everywhere import counts, drag_tau, tau
-from tests.browser.test_tasks import Hand
 from tests.front_end.tools import node_modules
 from tests.report.test_page import AUDIT_ALL, expected, move_eta, preset, type_tau
 
@@ -179,8 +178,6 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     page.locator(".mw-fold > summary").click()
     shown = page.locator(".mw-lira-legend .mw-ratio strong").inner_text().replace("−", "-")
     assert float(shown) == pytest.approx(truth[worst], abs=0.01)
-    here = page.locator(".mw-scores td.mw-here").inner_text().replace("−", "-")
-    assert float(here) == pytest.approx(scores[worst], abs=0.001)
     assert page.get_by_role("button", name="compute").count() == 0
     data = audit.evidence.member_data
     texts = dict(zip(data.ids.tolist(), data.questions, strict=True))
@@ -191,13 +188,9 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     assert shown == [texts[name] for name in ids] != []
     page.locator(".mw-histogram").press("PageDown")
     assert 0 < counts(page)["flagged"] < evaluation.at(0.0).flagged
-    assert counts(page) == expected(evaluation, tau(page))
     below = (scores <= tau(page)).sum()
     page.locator(".mw-range").filter(has_text=re.compile(rf"of {below}$")).wait_for()
     assert page.locator(".mw-opened").is_visible()
-    page.locator(".mw-histogram").press("Home")
-    page.locator(".mw-range").filter(has_text=re.compile(r"^none$|of 1$")).wait_for()
-    assert cards.locator(".mw-prose").all_inner_texts() != shown
 
 
 # Numbers that reach beyond their place.
@@ -336,8 +329,7 @@ def test_a_hostile_id_or_text_is_shown_as_written(chromium, tmp_path):
 
 
 def test_the_policy_lets_nothing_else_run(chromium, site):
-    context = chromium.new_context(offline=True)
-    page = context.new_page()
+    page = chromium.new_page()
     page.goto((site / "index.html").as_uri())
     refused = page.evaluate(
         """() => {
@@ -350,7 +342,7 @@ def test_the_policy_lets_nothing_else_run(chromium, site):
         }"""
     )
     policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
-    context.close()
+    page.close()
     assert refused == "object-src"
     assert policy.startswith("default-src 'none'; script-src 'self' 'sha256-")
     assert "unsafe-inline" not in policy
@@ -404,21 +396,24 @@ def shown_there(page):
     ]  # fmt: skip
 
 
+def link_from(page):
+    """What Copy a link gives."""
+    page.locator(".mw-sharing summary").click()
+    page.get_by_role("button", name="Copy a link").click()
+    return page.get_by_label("to copy").input_value()
+
+
 def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(linked):
     page = linked("chapter")
-    hand = Hand(page)
-    hand.click(page.get_by_role("button", name="Compare", exact=True))
-    hand.choose("second score", "layer 27")
-    page.locator(".mw-curve-name", has_text="layer 27").wait_for()
-    compared = hand.actions
-    hand.click(page.locator(".mw-sharing summary"))
-    hand.click(page.get_by_role("button", name="Copy a link"))
-    assert hand.actions - compared == 2
-    shown = [page.locator(each).all_text_contents() for each in (".mw-parts td", ".mw-areas td")]
-    page = linked(page.get_by_label("to copy").input_value())
-    page.locator(".mw-curve-name", has_text="layer 27").wait_for()
-    there = [page.locator(each).all_text_contents() for each in (".mw-parts td", ".mw-areas td")]
-    assert there == shown
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.get_by_label("second score", exact=True).select_option("layer 27")
+    compared = []
+    for _ in range(2):
+        page.locator(".mw-curve-name", has_text="layer 27").wait_for()
+        parts = (".mw-parts td", ".mw-areas td")
+        compared.append([page.locator(part).all_text_contents() for part in parts])
+        page = linked(link_from(page))
+    assert compared[0] == compared[1]
     page.get_by_role("button", name="close").click()
     page.locator('[data-filter="flagged only"]').click()
     move_eta(page, 3)
@@ -429,13 +424,10 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     page.locator(".mw-range").get_by_text("13–24 of").wait_for()
     page.locator(".mw-card").nth(1).click()
     page.locator(".mw-opened .mw-models").wait_for()
-    before = shown_there(page)
-    page.locator(".mw-sharing summary").click()
-    page.get_by_role("button", name="Copy a link").click()
-    address = page.get_by_label("to copy").input_value()
+    before, address = shown_there(page), link_from(page)
     fragment = address.partition("#")[2]
     assert fragment.startswith("chapter&memowidgets=")
-    assert page.locator(".mw-opened .mw-whole-id").inner_text() not in unquote(fragment)
+    assert before[-1] not in unquote(fragment)  # the id of the opened sample
     assert shown_there(linked(address)) == before
     page.locator(".mw-opened .mw-models").wait_for()
 

@@ -81,13 +81,6 @@ const answers = {
       members: watch.membersOf(n, [0, 3, 4], seed).map((row) => [...row]),
     };
   },
-  ratio: ({ gap, inside, outside }) => {
-    const fit = (gaps) => {
-      const { mean, squares, count } = lira.sideOf(gaps);
-      return { mean, variance: squares / count };
-    };
-    return lira.logRatio(gap, fit(inside), fit(outside));
-  },
   nodes: ({ n, alpha }) => theorem.gegenbauer(n, alpha),
   theorem: ({ n, seed, tau, mixture }) => {
     const samples = theorem.roomFor(n);

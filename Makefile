@@ -45,13 +45,10 @@ style: $(STAMP)
 	$(BIN)/lint-imports
 	@$(BIN)/python -m scripts.ratchet
 
-# In a fresh clone mypy takes a minute of one core, so it runs beside the tests. Then it has a cache.
-test: style ## style, types of Python and JavaScript, tests, notebooks, widgets in a real browser
-	$(BIN)/mypy >$(VENV)/mypy.log 2>&1 & types=$$!; \
-	$(PYTEST) $(TEST_ARGS); tests=$$?; \
-	wait $$types; typed=$$?; cat $(VENV)/mypy.log; exit $$((tests || typed))
+test: style ## style, types of JavaScript, tests, notebooks, widgets in a real browser
+	$(PYTEST) $(TEST_ARGS)
 
-release-check: $(STAMP) ## site, wheel, sdist, binder, a fresh clone, and the other tests that are slow
+release-check: lint ## types, site, wheel, sdist, binder, a fresh clone, and the other tests that are slow
 	$(PYTEST) --slow -m slow $(TEST_ARGS)
 
 docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fails

@@ -12,7 +12,7 @@ done
 unset CI # where a library that is missing is no reason to skip a test
 exec python -m pytest tests/metrics tests/memorization tests/evaluation tests/charts tests/data \
     tests/audit/test_given.py tests/report/test_packing.py tests/house/test_package.py \
-    -k "not wheel and not sdist and not metadata and not oldest_python and not loads_what \
+    -k "not wheel and not sdist and not metadata and not loads_what \
         and not that_its_arrays_come_from and not tensors and not run_like_others and not of_a_run_is \
         and not a_watched_loop" \
     "$@"

@@ -135,7 +135,7 @@ def quickstart(notebook: NotebookPage) -> int:
     notebook.run_all(timeout=600)
     notebook.page.wait_for_selector(".mw-card")
     print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
-    for output in (output for cell in notebook.outputs() for output in cell):
+    for output in notebook.outputs():
         if output["output_type"] == "stream":
             print(output["text"], end="")
     for problem in notebook.unexpected():

@@ -18,13 +18,13 @@ from PIL import Image
 
 import memowidgets as mw
 from memowidgets.models.tokens import tokenizer_of_words
+from tests.models.small import llama_folder
 
 SCRIPTS = Path(__file__).parent / "scripts"
 N, MOST_LINES = 60, 25
 CHAT = (
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
 )
-SIZE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
 def made_texts(folder):
@@ -37,7 +37,13 @@ def made_texts(folder):
 
     tokenizer = tokenizer_of_words(texts)
     config = AutoConfig.for_model(
-        "bert", vocab_size=len(tokenizer), intermediate_size=32, num_labels=2, **SIZE
+        "bert",
+        vocab_size=len(tokenizer),
+        intermediate_size=32,
+        num_labels=2,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
     )
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder / "classifier")
     tokenizer.save_pretrained(folder / "classifier")
@@ -50,22 +56,10 @@ def made_questions(folder):
     ]
     lines = "\n".join(map(json.dumps, rows))
     (folder / "questions.jsonl").write_text(lines, encoding="utf-8")
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     texts = [row["question"] for row in rows]
     tokenizer = tokenizer_of_words([*texts, "<|user|>\n<|assistant|>\nA. north\nB. south"])
     tokenizer.chat_template = CHAT
-    config = AutoConfig.for_model(
-        "llama",
-        vocab_size=len(tokenizer),
-        intermediate_size=32,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=None,
-        **SIZE,
-    )
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder / "chat")
-    tokenizer.save_pretrained(folder / "chat")
+    llama_folder(folder / "chat", tokenizer, width=16, layers=1)
 
 
 def made_arrays(folder):
@@ -125,7 +119,11 @@ def test_every_script_has_its_files():
     assert {file.stem for file in SCRIPTS.glob("*.txt")} == set(MADE)
 
 
-@pytest.mark.parametrize("name", MADE)
+SLOW = {"lightning_module"}  # to import Lightning takes five seconds
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MADE]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_script_of_25_lines_ends_in_an_audit_that_flags(place, name):
     MADE[name](place)
     lines = (SCRIPTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()

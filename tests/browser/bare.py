@@ -14,7 +14,6 @@ import base64
 import contextlib
 import json
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     OpenWidgets = Callable[..., "BarePage"]
-
-__all__ = ["bare_server", "widget_page"]
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>widgets</title>
 <style>
@@ -210,9 +207,9 @@ class BarePage(WatchedPage):
         except Exception as error:
             raise RuntimeError(f"{expression}: {type(error).__name__}: {error}") from error
 
-    def eventually(self, expression: str, wanted: Any, seconds: float = 60) -> None:
+    def eventually(self, expression: str, wanted: Any = True) -> None:
         """Wait until Python answers what is wanted; the page's messages take their time."""
-        for _ in range(int(100 * seconds)):
+        for _ in range(6000):
             if (found := self.python(expression)) == wanted:
                 return
             self.page.wait_for_timeout(10)
@@ -271,8 +268,7 @@ def widget_page(
     problems = [problem for one in opened for problem in one.unexpected()]
     for one in opened:
         one.page.context.close()
-        for value in list(one.names.values()):
-            _close(value)
+        _close(one.names)
     bare_server.forget()
     fail_on(problems)
 
@@ -283,6 +279,5 @@ def _close(value: Any) -> None:
     if of_ours and hasattr(value, "close") and hasattr(value, "comm"):
         value.close()
     elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            if not re.match(r"__", type(inner).__name__):
-                _close(inner)
+        for inner in list(value.values()) if isinstance(value, dict) else value:
+            _close(inner)

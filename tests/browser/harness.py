@@ -63,29 +63,6 @@ if TYPE_CHECKING:
     OpenNotebook = Callable[..., "NotebookPage"]
     OpenVoila = Callable[..., "VoilaPage"]
 
-__all__ = [
-    "Lab",
-    "NotebookPage",
-    "VoilaPage",
-    "WatchedPage",
-    "chromium",
-    "empty_settings",
-    "fail_on",
-    "free_port",
-    "in_view",
-    "lab",
-    "notebook_page",
-    "open_notebook",
-    "pixels_of",
-    "running_chromium",
-    "running_lab",
-    "serving",
-    "serving_lab",
-    "settled",
-    "voila_page",
-    "window",
-]
-
 ROOT = Path(__file__).parents[2]
 WIDTHS = (1400, 600)
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
@@ -107,6 +84,7 @@ CHROMES = (
 PATIENCE = 60_000  # milliseconds; nothing is measured here, and a busy machine takes its time
 # Parts of JupyterLab that no test of ours wants. The debugger complains where a kernel is ended.
 UNUSED = ("@jupyterlab/apputils-extension:announcements", "@jupyterlab/debugger-extension")
+WIDGETS = "@jupyter-widgets/jupyterlab-manager"
 # It gives nothing back: a command's widget, as JSON, is all of JupyterLab, and takes seconds.
 COMMAND = """async ([name, options]) => {
     await window.jupyterapp.commands.execute(name, options);
@@ -255,24 +233,21 @@ def _answers(address: str) -> bool:
     return False
 
 
-def empty_settings(folder: Path) -> dict[str, str]:
-    """The environment of a JupyterLab for somebody who never started one before."""
+def _environment(home: Path) -> dict[str, str]:
+    """That of a JupyterLab for somebody who never started one before."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTEST"))}
     for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
-        env[f"JUPYTER_{name}"] = str(folder / name.lower())
+        env[f"JUPYTER_{name}"] = str(home / name.lower())
     for name in ("SETTINGS", "WORKSPACES"):
-        env[f"JUPYTERLAB_{name}_DIR"] = str(folder / name.lower())
-    return env
-
-
-def _environment(home: Path) -> dict[str, str]:
-    env = empty_settings(home)
-    page = home / "config_dir" / "labconfig" / "page_config.json"
-    page.parent.mkdir(parents=True)
-    page.write_text(json.dumps({"disabledExtensions": dict.fromkeys(UNUSED, True)}))
-    widgets = home / "settings" / "@jupyter-widgets" / "jupyterlab-manager"
-    widgets.mkdir(parents=True)
-    (widgets / "plugin.jupyterlab-settings").write_text('{"saveState": true}')
+        env[f"JUPYTERLAB_{name}_DIR"] = str(home / name.lower())
+    # Whether JupyterLab must be built anew is asked of Yarn, at each start.
+    page = {"disabledExtensions": dict.fromkeys(UNUSED, True), "buildCheck": False}
+    for file, content in (
+        ("config_dir/labconfig/page_config.json", page),
+        (f"settings/{WIDGETS}/plugin.jupyterlab-settings", {"saveState": True}),
+    ):
+        (home / file).parent.mkdir(parents=True)
+        (home / file).write_text(json.dumps(content))
     return env | {
         "JUPYTER_PREFER_ENV_PATH": "1",
         "IPYTHONDIR": str(home / "ipython"),
@@ -378,9 +353,9 @@ class WatchedPage:
             raise RuntimeError(f"{expression}: {answer['error']}")
         return json.loads(ast.literal_eval(answer["text"]))
 
-    def eventually(self, expression: str, wanted: Any, seconds: float = PATIENCE / 1000) -> None:
+    def eventually(self, expression: str, wanted: Any = True) -> None:
         """Wait until the kernel answers what is wanted; the page's messages take their time."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE / 1000
         while (found := self.python(expression)) != wanted:
             assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
             time.sleep(0.05)
@@ -408,14 +383,9 @@ class WatchedPage:
         widths: Sequence[int] = WIDTHS,
         themes: Sequence[str] = tuple(THEMES),
     ) -> list[Path]:
-        """Take a picture at every width in every theme, if pictures were asked for.
+        """Take pictures, such as ``NAME-1400-light.png``, if they were asked for.
 
-        Parameters
-        ----------
-        name : str
-            How the files are called, before ``-1400-light.png``.
-        of : str or Locator, optional
-            The element to show, in full whatever its height; without it, the window.
+        They show `of`, in full whatever its height, or else the window.
         """
         if not (named := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
             return []
@@ -491,42 +461,29 @@ class NotebookPage(WatchedPage):
         self.page.goto(address)
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("async () => { await window.jupyterapp.restored; }")
-        self._make_ready(theme)
-
-    def _make_ready(self, theme: str) -> None:
         self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
         self.theme(theme)
         self.wait_until_idle()
 
-    def run_all(self, timeout: float = 120, *, wait: bool = True) -> None:
+    def run_all(self, timeout: float = 120) -> None:
         """Run all cells, as the menu does; `timeout` in seconds. Fails if a cell raises."""
         self.page.evaluate(
             "() => { window.mwDone = false;"
             " window.jupyterapp.commands.execute('notebook:run-all-cells')"
             ".then(() => { window.mwDone = true; }); }"
         )
-        if wait:
-            self.wait_until_run(timeout)
-
-    def wait_until_run(self, timeout: float = 120) -> None:
-        """Wait until `run_all` is through and the kernel idle."""
         self.page.wait_for_function("() => window.mwDone", timeout=timeout * 1000)
         self.wait_until_idle(timeout)
-        errors = [
-            f"{output['ename']}: {output['evalue']}"
-            for cell in self.outputs()
-            for output in cell
-            if output["output_type"] == "error"
-        ]
+        errors = [one for one in self.outputs() if one["output_type"] == "error"]
         if errors:
-            pytest.fail("a cell raised " + "; ".join(errors))
+            said = "; ".join(f"{one['ename']}: {one['evalue']}" for one in errors)
+            pytest.fail(f"a cell raised {said}")
 
-    def outputs(self) -> list[list[dict[str, Any]]]:
-        """For each cell its outputs, as the notebook file would hold them."""
-        cells: list[dict[str, Any]] = self.page.evaluate(
-            "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
-        )
-        return [cell.get("outputs", []) for cell in cells]
+    def outputs(self) -> list[dict[str, Any]]:
+        """What came out of all cells, as the notebook file would hold it."""
+        model = "window.jupyterapp.shell.currentWidget.content.model"
+        cells: list[dict[str, Any]] = self.page.evaluate(f"() => {model}.toJSON().cells")
+        return [output for cell in cells for output in cell.get("outputs", ())]
 
     def wait_until_idle(self, timeout: float = 120) -> None:
         """Wait until the kernel has nothing to do."""
@@ -642,6 +599,9 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
         return np.asarray(picture.convert("RGB"))
 
 
+# Two pictures of the page.
+FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+
 # The point of an element's corner is its own: nothing covers it, and no edge cuts it off.
 CORNERS = """(one) => {
     const { left, right, top, bottom } = one.getBoundingClientRect();
@@ -650,10 +610,10 @@ CORNERS = """(one) => {
 }"""
 
 
-def in_view(element: Locator) -> bool:
-    """Whether an element is seen whole: inside the window, and under nothing that sticks."""
-    element.page.wait_for_timeout(100)  # what comes later must not hide it again
-    return bool(element.evaluate(CORNERS))
+def in_view(*elements: Locator) -> bool:
+    """Whether elements are seen whole: inside the window, and under nothing that sticks."""
+    elements[0].page.evaluate(FRAMES)  # what comes later must not hide them again
+    return all(element.evaluate(CORNERS) for element in elements)
 
 
 def window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:
@@ -668,8 +628,28 @@ def _write(lab: Lab, cells: Cells, name: str, kernel: str = "python3") -> Path:
     import nbformat  # every test process imports this file, and nbformat takes long
 
     path = lab.root / f"{name}.ipynb"
-    nbformat.write(_notebook(cells, kernel), path)
+    if isinstance(cells, str | Path):
+        shutil.copy(cells, path)
+        return path
+    about = {"name": kernel, "display_name": kernel, "language": "python"}
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": about})
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+    nbformat.write(notebook, path)
     return path
+
+
+@contextlib.contextmanager
+def _watched(lab: Lab) -> Iterator[list[Any]]:
+    """Pages that are opened meanwhile; at the end they and their kernels are gone, and judged."""
+    opened: list[Any] = []
+    yield opened
+    problems = [problem for one in opened for problem in one.unexpected()]
+    for one in opened:
+        one.page.context.close()
+    for kind in ("sessions", "kernels"):
+        for one in lab.api(kind):
+            lab.api(f"{kind}/{one['id']}", method="DELETE")
+    fail_on(problems)
 
 
 @pytest.fixture
@@ -677,74 +657,68 @@ def notebook_page(
     chromium: Browser, lab: Lab, request: pytest.FixtureRequest
 ) -> Iterator[OpenNotebook]:
     """Open notebooks in JupyterLab; see the top of this module."""
-    opened: list[NotebookPage] = []
-    test = re.sub(r"\W+", "-", request.node.name)
+    with _watched(lab) as opened:
 
-    def opening(cells: Cells, *, run: bool = True, timeout: float = 120, **window: Any) -> Any:
-        name = f"{test}-{len(opened)}"
-        opened.append(open_notebook(lab, chromium, cells, name=name, **window))
-        if run:
-            opened[-1].run_all(timeout)
-        return opened[-1]
+        def opening(cells: Cells, *, run: bool = True, **window: Any) -> Any:
+            name = f"{request.node.originalname}-{len(opened)}"
+            opened.append(open_notebook(lab, chromium, cells, name=name, **window))
+            if run:
+                opened[-1].run_all()
+            return opened[-1]
 
-    yield opening
-    unexpected = _unexpected(opened)
-    _close(lab, opened)
-    fail_on(unexpected)
+        yield opening
 
 
 @pytest.fixture
 def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> Iterator[OpenVoila]:
     """Open notebooks in Voila; see the top of this module."""
     pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
-    opened: list[VoilaPage] = []
-    test = re.sub(r"\W+", "-", request.node.name)
+    with _watched(lab) as opened:
 
-    def opening(cells: Cells, *, theme: str = "light", fragment: str = "") -> VoilaPage:
-        path = _write(lab, cells, f"{test}-{len(opened)}")
-        opened.append(VoilaPage(window(chromium, WIDTHS[0], 900), lab, path))
-        opened[-1].watch()
-        opened[-1].open(theme, fragment)
-        return opened[-1]
+        def opening(cells: Cells, *, theme: str = "light", fragment: str = "") -> VoilaPage:
+            path = _write(lab, cells, f"{request.node.originalname}-{len(opened)}")
+            opened.append(VoilaPage(window(chromium, WIDTHS[0], 900), lab, path))
+            opened[-1].watch()
+            opened[-1].open(theme, fragment)
+            return opened[-1]
 
-    yield opening
-    unexpected = _unexpected(opened)
-    _close(lab, opened)
-    fail_on(unexpected)
+        yield opening
 
 
-def _close(lab: Lab, opened: list[Any]) -> None:
-    """Close windows and end kernels."""
-    for one in opened:
-        one.page.context.close()
-    opened.clear()
-    _end_kernels(lab)
+@contextlib.contextmanager
+def opened(
+    chromium: Browser,
+    address: str,
+    *,
+    allowed: tuple[str, ...] = ("file:", "data:", "blob:"),
+    scripts: bool = True,
+    before: str = "",
+    **options: Any,
+) -> Iterator[Page]:
+    """A page that moves without a kernel, once its body is marked as ready.
 
-
-def _end_kernels(lab: Lab) -> None:
-    for session in lab.api("sessions"):
-        lab.api(f"sessions/{session['id']}", method="DELETE")
-    for kernel in lab.api("kernels"):
-        lab.api(f"kernels/{kernel['id']}", method="DELETE")
-
-
-def _unexpected(opened: Sequence[WatchedPage]) -> list[str]:
-    return [problem for one in opened for problem in one.unexpected()]
+    Fails on any error, any refusal by its policy, any request that is not allowed. A script that
+    runs before the page's own may keep it from getting ready.
+    """
+    options = {"viewport": {"width": 1440, "height": 900}} | options
+    context = chromium.new_context(java_script_enabled=scripts, **options)
+    page, problems = context.new_page(), []
+    page.add_init_script(before)
+    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
+    page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+    context.on(
+        "request", lambda r: None if r.url.startswith(allowed) else problems.append(r.url[:200])
+    )
+    page.goto(address)
+    if scripts and not before:
+        page.wait_for_selector("body[data-ready]")
+    yield page
+    context.close()
+    fail_on(problems)
 
 
 def fail_on(problems: Sequence[str]) -> None:
     """Fail with what went wrong in a browser, each thing once."""
     if problems:
         pytest.fail("in the browser:\n" + "\n".join(dict.fromkeys(problems)))
-
-
-def _notebook(cells: Cells, kernel: str = "python3") -> nbformat.NotebookNode:
-    import nbformat
-
-    if isinstance(cells, str | Path):
-        return nbformat.read(Path(cells), as_version=4)
-    notebook = nbformat.v4.new_notebook(
-        metadata={"kernelspec": {"name": kernel, "display_name": kernel, "language": "python"}}
-    )
-    notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
-    return notebook

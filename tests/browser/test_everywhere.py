@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from tests.browser.harness import in_view, pixels_of, settled
+from tests.browser.test_private import DASHBOARD as PRIVATE
+from tests.browser.test_private import assert_nobody_is_given_away, look_search_and_note
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard
@@ -23,6 +25,7 @@ dashboard.page_size = 12
 dashboard
 """
 
+FAILS = "1 / 0 if 'fails' in globals() else None"
 LIVING = (
     "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
     " if type(w).__module__.startswith('memowidgets')])"
@@ -115,8 +118,12 @@ def drag_filter_decide_undo(opened):
     opened.eventually("len(dashboard.decisions)", 0)
 
 
-def decide_on_ten(page, first=lambda: None):
-    """By key and by button: the sample that each decision leads to is seen whole."""
+def decide_on_ten(page, unmoved="() => []"):
+    """By key and by button: the sample that each decision leads to is seen whole.
+
+    What the script `unmoved` answers stays with the first decision.
+    """
+    places = page.evaluate(unmoved)
     for done in range(10):
         if done % 2:
             page.locator(".mw-decide .mw-choice[data-decision=remove]").click()
@@ -125,15 +132,13 @@ def decide_on_ten(page, first=lambda: None):
         page.locator(".mw-decided").get_by_text(f"{done + 1} of").wait_for()
         chosen = page.locator(f".mw-card:nth-child({done + 2})[aria-selected=true]")
         chosen.wait_for()
-        assert in_view(chosen), done
-        assert in_view(page.locator(".mw-sample")), done
+        assert in_view(chosen, page.locator(".mw-sample")), done
         if done == 0:
-            first()
+            assert page.evaluate(unmoved) == places
         chosen.evaluate("(card) => card.focus({ preventScroll: true })")
     for up in range(10):
         page.keyboard.press("ArrowUp")
-        assert in_view(page.locator(".mw-card:focus")), up
-        assert in_view(page.locator(".mw-sample")), up
+        assert in_view(page.locator(".mw-card:focus"), page.locator(".mw-sample")), up
 
 
 def decide_at_a_laptops_size(notebook):
@@ -197,15 +202,13 @@ def run_the_cell_again(notebook):
 
 
 def reload_the_page(notebook):
-    """The kernel lives on, and so does the view with what was decided in it."""
+    """The kernel lives on, and so does the view with what was decided; the file tells nothing."""
     page = notebook.page
     drag_tau(page, 0.1)
     agree(notebook)
     before = counts(page), tau(page)
-    page.locator(".mw-card").first.click()
-    page.keyboard.press("k")
-    page.locator(".mw-made-keep").wait_for()
-    notebook.save()
+    look_search_and_note(notebook)
+    assert_nobody_is_given_away(notebook)
     notebook.open()
     page.locator(".mw-made-keep").wait_for()
     assert (counts(page), tau(page)) == before
@@ -230,9 +233,15 @@ def restart_the_kernel(notebook):
     assert counts(page)["flagged"] > before["flagged"]
 
 
+def a_cell_that_raises_is_noticed(notebook):
+    notebook.python("globals().update(fails=True)")
+    with pytest.raises(pytest.fail.Exception, match="ZeroDivisionError"):
+        notebook.run_all()
+
+
 @pytest.mark.timeout(600)
 def test_jupyterlab(notebook_page):
-    notebook = notebook_page([DASHBOARD], run=False, script=OFFLINE)
+    notebook = notebook_page([PRIVATE, FAILS], run=False, script=OFFLINE)
     notebook.run_all()
     drag_filter_decide_undo(notebook)
     notebook.screenshots("everywhere-lab", of=".mw-dashboard", widths=[1400])
@@ -242,6 +251,7 @@ def test_jupyterlab(notebook_page):
     run_the_cell_again(notebook)
     reload_the_page(notebook)
     restart_the_kernel(notebook)
+    a_cell_that_raises_is_noticed(notebook)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,12 +14,14 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import memowidgets as mw
+from memowidgets import stamps
 from memowidgets.models import pretrained as files
 from memowidgets.models.prefix import clear_cache
-from memowidgets.models.pretrained import file_digest
+from memowidgets.models.pretrained import file_digest, folder_origin
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
 from tests.models.small import llama_folder
+from tests.training.small import Inline
 
 CPU = torch.device("cpu")
 TRAINING = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
@@ -82,16 +84,11 @@ def test_an_audit_that_is_open_trains_on_no_other_base(folder, data, tmp_path):
     audit = made(folder, data, tmp_path / "run")
     audit.train()
     change(folder, same_times=True)
-    with ThreadPoolExecutor(1) as executor:
-        calls = (
-            lambda: audit.run_shadows(1, executor),
-            lambda: audit.score("psmi", checkpoint="final"),
-        )
-        for call in calls:
-            with pytest.raises(
-                ValueError, match=r"have changed since this model was created.*base weights"
-            ):
-                call()
+    said = r"have changed since this model was created.*base weights"
+    with pytest.raises(ValueError, match=said):
+        audit.run_shadows(1, Inline())
+    with pytest.raises(ValueError, match=said):
+        audit.score("psmi", checkpoint="final")
 
 
 def test_another_configuration_or_tokenizer_is_another_run(folder, data, tmp_path):
@@ -115,14 +112,15 @@ def test_a_folder_that_moved_is_the_same(folder, data, tmp_path):
 
 def test_a_model_in_memory_with_another_tokenizer_is_another_run(folder, data, tmp_path):
     raw = LlamaForCausalLM.from_pretrained(folder)
-    other = mw.data.make_mcqs(40, seed=2)
-    for tokenizer, same in ((word_tokenizer(data), True), (word_tokenizer(other), False)):
-        model = mw.models.CausalLM.from_model(raw, tokenizer)
-        if same:
-            mw.Audit(model, data, path=tmp_path / "run", held_out=None, device="cpu")
-            continue
-        with pytest.raises(ValueError, match="the tokenizer differs"):
-            mw.Audit(model, data, path=tmp_path / "run", held_out=None, device="cpu")
+
+    def audit(words):
+        model = mw.models.CausalLM.from_model(raw, word_tokenizer(words))
+        return mw.Audit(model, data, path=tmp_path / "run", held_out=None, device="cpu")
+
+    audit(data)
+    audit(data)
+    with pytest.raises(ValueError, match="the tokenizer differs"):
+        audit(mw.data.make_mcqs(40, seed=2))
 
 
 def states_of(folder, data):
@@ -158,3 +156,30 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
     change(folder, same_times=True)
     assert file_digest(file) != first
     assert len(read) == 2
+
+
+def test_a_file_is_settled_once_both_of_its_times_are_past(monkeypatch):
+    now, long_ago = 10**18, 10**18 - 10**12
+    monkeypatch.setattr(stamps.time, "time_ns", lambda: now)
+    for written, changed, settled in (
+        (long_ago, long_ago, True),
+        (now, long_ago, False),
+        (long_ago, now, False),  # written just now, and its time set back
+    ):
+        found = SimpleNamespace(st_ino=1, st_size=1, st_mtime_ns=written, st_ctime_ns=changed)
+        assert stamps.is_settled(found) is settled
+
+
+TOKENIZER = "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json"
+TOKENIZER += " vocab.json vocab.txt merges.txt spiece.model"
+
+
+@pytest.mark.parametrize("name", TOKENIZER.split())
+def test_each_file_of_a_tokenizer_is_in_the_digest_of_a_model(name, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    found = [folder_origin(tmp_path)]
+    for content in ("a b", "b a"):
+        (tmp_path / name).write_text(content)
+        found.append(folder_origin(tmp_path))
+    assert len({one["recipe"] for one in found}) == 3
+    assert len({one["weights"] for one in found}) == 1

@@ -1,69 +1,65 @@
-"""What a run's manifest names is made again within bounds, and no path outside is read for it."""
+"""What a manifest names is made again within bounds, and no path outside or too long is read."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.store import StoreError
-from tests.audit.conftest import small_data
+from memowidgets.audit.runs import opening
+from memowidgets.store import RunDirectory, StoreError, run_at
+from tests.hostile import victim
 from tests.hostile.forged import change_manifest
+from tests.training.small import tiny_audit
 
 
-@pytest.fixture
-def altered(made, tmp_path):
-    """A copy of the run whose manifest says something else of its source."""
+def alter(run, model=None, data=None):
+    """Let a run's manifest say something else of its source."""
 
-    def alter(**changes):
-        run = shutil.copytree(made.path, tmp_path / "run", dirs_exist_ok=True)
+    def change(manifest):
+        manifest["model_source"] = model or manifest["model_source"]
+        manifest["data"]["source"] = data or manifest["data"]["source"]
 
-        def change(manifest):
-            manifest["model_source"] = changes.get("model", manifest["model_source"])
-            manifest["data"]["source"] = changes.get("data", manifest["data"]["source"])
-
-        change_manifest(run, change)
-        return run
-
-    return alter
+    change_manifest(run, change)
 
 
-@pytest.fixture
-def listed(monkeypatch):
-    """Which files and folders outside of a run anybody has looked into."""
-    seen = []
-    real_scandir, real_open = os.scandir, Path.open
-
-    def scandir(path="."):
-        seen.append(str(path))
-        return real_scandir(path)
-
-    def opened(self, *args, **kwargs):
-        seen.append(str(self))
-        return real_open(self, *args, **kwargs)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    monkeypatch.setattr(Path, "open", opened)
-    return seen
+def refuses(run, data):
+    """The run opens, and works neither with what its manifest names nor with data alone."""
+    audit = mw.Audit.open(run, data=data)
+    with pytest.raises(StoreError, match="this needs the model and the data"):
+        audit.run_shadows(1)
+    return audit
 
 
-SIZES = [
+MODELS = [
     {"model": "WideResNet", "arguments": {"depth": 60000004, "width": 1, "pool": "auto"}},
     {"model": "WideResNet", "arguments": {"depth": 10, "width": 10**9, "pool": "auto"}},
-    {"model": "ConvNet", "arguments": {"width": 10**9}},
+    {"model": "WideResNet", "arguments": {"depth": None}},
     {"model": "ConvNet", "arguments": {"width": float("inf")}},
+    {"model": "ConvNet", "arguments": {"width": "wide"}},
+]
+DATA = [
+    {"loader": "os.system", "arguments": {"command": "touch owned"}},
+    {"loader": "load_digits"},
+    {"loader": ["load_digits"], "arguments": {}},
+    {"loader": "load_digits", "arguments": {"canaries": [], "seed": 0}},
+    {"loader": "load_digits", "arguments": {"colour": "blue"}},
 ]
 
 
-@pytest.mark.parametrize("recipe", SIZES)
-def test_a_model_that_is_too_large_is_not_built(altered, recipe):
-    audit = mw.Audit.open(altered(model=recipe), data=small_data())
-    assert len(audit.score("psmi", checkpoint="final")) == len(audit.members)
-    with pytest.raises(StoreError, match="this needs the model and the data"):
-        audit.train()
+@pytest.mark.parametrize("source", MODELS)
+def test_a_model_that_is_too_large_or_senseless_is_not_built(run, source):
+    alter(run, model=source)
+    assert refuses(run, victim.data()).score("psmi", checkpoint="final").size
+
+
+@pytest.mark.parametrize("source", DATA)
+def test_of_a_senseless_source_no_data_are_made(run, source):
+    alter(run, data=source)
+    refuses(run, None)
 
 
 @pytest.mark.parametrize(("layers", "width"), [(10**9, 64), (1, 16 * 10**9)])
@@ -72,51 +68,61 @@ def test_a_language_model_that_is_too_large_is_not_built(layers, width):
         mw.models.CausalLM.from_scratch(mw.data.make_mcqs(n=12), layers=layers, width=width)
 
 
-def test_data_of_another_number_are_not_made(altered, monkeypatch):
-    from memowidgets.audit.runs import opening
-
-    def never(**_arguments):
-        raise AssertionError("made")
-
-    monkeypatch.setitem(opening._DATA, "make_mcqs", never)
-    source = {"loader": "make_mcqs", "arguments": {"n": 100_000, "atypical": 0.0, "seed": 0}}
-    assert not hasattr(mw.Audit.open(altered(data=source)).data[0], "question")
+def test_data_of_another_number_are_not_made(run, monkeypatch):
+    made = []
+    monkeypatch.setitem(opening._DATA, "make_mcqs", lambda **given: made.append(given))
+    arguments = {"n": 100_000, "atypical": 0.0, "seed": 0}
+    alter(run, data={"loader": "make_mcqs", "arguments": arguments})
+    refuses(run, None)
+    assert made == []
 
 
-def test_no_path_of_a_manifest_is_read(altered, listed, tmp_path):
-    outside = str(tmp_path / "outside")
-    (tmp_path / "outside").mkdir()
-    source = {"loader": "from_folder", "arguments": {"path": outside, "resize": None}}
-    recipe = {"model": "CausalLM.from_pretrained", "arguments": {"name_or_path": outside}}
-    run = altered(data=source, model=recipe)
-    listed.clear()
-    for data in (None, small_data()):
-        audit = mw.Audit.open(run, data=data)
-        with pytest.raises(StoreError, match="needs the model and the data"):
-            audit.run_shadows(1)
-    assert not any(outside in place for place in listed)
+def test_no_path_of_a_manifest_is_read(run, tmp_path, monkeypatch):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    source = {"loader": "from_folder", "arguments": {"path": str(outside), "resize": None}}
+    recipe = {"model": "CausalLM.from_pretrained", "arguments": {"name_or_path": str(outside)}}
+    alter(run, data=source, model=recipe)
+    looked_into = []
+    for owner, name in ((os, "scandir"), (Path, "open")):
+        real = getattr(owner, name)
+        noting = lambda at=".", *more, real=real, **how: (  # noqa: E731
+            looked_into.append(str(at)) or real(at, *more, **how)
+        )
+        monkeypatch.setattr(owner, name, noting)
+    for data in (None, victim.data()):
+        refuses(run, data)
+    assert looked_into
+    assert not any(str(outside) in place for place in looked_into)
 
 
-def test_a_path_is_no_data_and_no_model(made, tmp_path):
+def test_a_path_is_no_data_and_no_model(whole, tmp_path):
     with pytest.raises(TypeError, match="data must be a dataset"):
-        mw.Audit.open(made.path, data=tmp_path)
+        mw.Audit.open(whole, data=tmp_path)
     with pytest.raises(TypeError, match="model"):
-        mw.Audit.open(made.path, data=small_data(), model=tmp_path)
+        mw.Audit.open(whole, data=victim.data(), model=tmp_path)
 
 
-BROKEN = [
-    {"data": {"loader": "os.system", "arguments": {"command": "touch owned"}}},
-    {"data": {"loader": "load_digits"}},
-    {"data": {"loader": ["load_digits"], "arguments": {}}},
-    {"data": {"loader": "load_digits", "arguments": {"canaries": [], "seed": 0}}},
-    {"data": {"loader": "load_digits", "arguments": {"colour": "blue"}}},
-    {"model": {"model": "WideResNet", "arguments": {"depth": None}}},
-    {"model": {"model": "ConvNet", "arguments": {"width": "wide"}}},
-]
+LONG = "n" * 300
+PATHS = {  # where a path enters
+    "a run": RunDirectory,
+    "a run or recording": run_at,
+    "an audit to open": mw.Audit.open,
+    "a new audit": tiny_audit,
+    "a CSV": lambda path: mw.data.TextDataset.from_csv(f"{path}.csv"),
+    "a JSONL": lambda path: mw.data.MCQDataset.from_jsonl(f"{path}.jsonl"),
+    "a benchmark": lambda path: mw.data.fetch_mcq("mmlu", source=path),
+    "pictures": mw.data.fetch_cifar10,
+    "a folder": mw.data.ImageDataset.from_folder,
+    "a report": lambda path: mw.Audit.from_arrays([0, 1], logits=5 * np.eye(2)).report(
+        f"{path}.html"
+    ),
+}
 
 
-@pytest.mark.parametrize("changes", BROKEN)
-def test_of_a_broken_source_nothing_is_made(altered, changes):
-    audit = mw.Audit.open(altered(**changes), data=None if "data" in changes else small_data())
-    with pytest.raises(StoreError, match="needs the model and the data"):
-        audit.run_shadows(1)
+@pytest.mark.parametrize("use_path", PATHS.values(), ids=PATHS)
+def test_a_path_of_300_characters(use_path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (LONG, f"{LONG}/x", f"x/{LONG}"):
+        with pytest.raises((ValueError, StoreError), match="255"):
+            use_path(path)

@@ -28,10 +28,8 @@ from hypothesis.stateful import (
 
 import memowidgets as mw
 from memowidgets.store import StoreError
-from tests.hostile import questions
+from tests.hostile import victim
 from tests.hostile.forged import KINDS, SPARSE, put
-from tests.hostile.run import SHADOWS, Victim, data, made, twins
-from tests.training.small import Inline
 
 IN_WORDS = (StoreError, ValueError, FileNotFoundError, PermissionError)
 
@@ -78,20 +76,19 @@ def files(run: Path) -> list[Path]:
 
 
 class Clean:
-    """The whole run, its twins, and what it answers; made once."""
+    """The whole run, its twins, and what it answers."""
 
-    victim: Victim
-    twins: dict[str, Victim]
-    answers: dict[str, questions.Answer]
+    whole: Path
+    twins: dict[str, Path]
+    answers: dict[str, victim.Answer]
 
-    @classmethod
-    def make(cls, place: Path) -> None:
-        cls.victim = made(place / "victim", data())
-        asked = cls.victim.at(place / "asked")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            cls.answers = {n: ask(asked.open(), place) for n, ask in questions.QUICK.items()}
-        cls.twins = twins(place, cls.victim.data)
+
+@pytest.fixture(scope="module", autouse=True)
+def _clean(whole, answers, stranger, tmp_path_factory):
+    in_reverse = victim.data().take(range(len(victim.data()) - 1, -1, -1))
+    reordered = victim.made(tmp_path_factory.mktemp("reordered") / "run", in_reverse)
+    Clean.whole, Clean.answers = whole, answers
+    Clean.twins = {"another seed": stranger, "another order": reordered}
 
 
 class Damaged(RuleBasedStateMachine):
@@ -100,7 +97,7 @@ class Damaged(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.run = Clean.victim.at(self.folder / "run")
+        self.run = shutil.copytree(Clean.whole, self.folder / "run")
         self.audit: mw.Audit | None = None
         self.said: list[str] = []  # by the audit that is open now
         self.damaged: list[Path] = []
@@ -126,20 +123,20 @@ class Damaged(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 10**6), which=st.sampled_from(["another seed", "another order"]))
     def take_a_file_of_a_twin(self, pick: int, which: str) -> None:
         if (file := self.picked(pick)) is not None:
-            theirs = Clean.twins[which].path / file.relative_to(self.run.path)
+            theirs = Clean.twins[which] / file.relative_to(self.run)
             if theirs.exists():
                 shutil.copy(theirs, file)
 
     @rule()
     def open(self) -> None:
         self.said = []
-        self.audit = self.asked(self.run.open)
+        self.audit = self.asked(lambda: victim.opened(self.run))
 
     @precondition(lambda self: self.audit is not None)
-    @rule(name=st.sampled_from(sorted(questions.QUICK)))
+    @rule(name=st.sampled_from(sorted(victim.QUESTIONS)))
     def ask(self, name: str) -> None:
-        found = self.asked(lambda: questions.QUICK[name](self.audit, self.folder))
-        same = found is None or questions.same(found, Clean.answers[name])
+        found = self.asked(lambda: victim.QUESTIONS[name](self.audit))
+        same = found is None or victim.same(found, Clean.answers[name])
         assert same or self.is_said(), f"{name}: another answer without a word ({self.said})"
 
     @precondition(lambda self: self.audit is not None)
@@ -149,14 +146,14 @@ class Damaged(RuleBasedStateMachine):
 
         def work() -> bool:
             self.audit.train()
-            self.audit.run_shadows(SHADOWS, Inline(), keep_forward=True, design="balanced")
+            victim.fill(self.audit)
             return True
 
         if self.asked(work):
             self.open()
 
     def picked(self, pick: int) -> Path | None:
-        there = files(self.run.path)
+        there = files(self.run)
         if not there:
             return None
         self.damaged.append(there[pick % len(there)])
@@ -167,7 +164,7 @@ class Damaged(RuleBasedStateMachine):
         parts = {
             part.removesuffix(".safetensors")
             for file in self.damaged
-            for part in file.relative_to(self.run.path).parts
+            for part in file.relative_to(self.run).parts
         }
         return any(part in said for part in parts for said in self.said)
 
@@ -182,11 +179,6 @@ class Damaged(RuleBasedStateMachine):
                 return None
             finally:
                 self.said += [str(warning.message) for warning in caught]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _clean(tmp_path_factory):
-    Clean.make(tmp_path_factory.mktemp("damage"))
 
 
 def tried(n: int, steps: int) -> settings:
@@ -213,14 +205,14 @@ def test_much_damage_gives_no_other_number_without_a_word():
 def test_each_kind_of_file_alone(how):
     """One of those whose names differ in numbers alone is damaged, and all that is quick asked."""
     wrong = []
-    place = Clean.victim.path
+    place = Clean.whole
     kinds = {re.sub(r"\d+", "n", str(file.relative_to(place))): file for file in files(place)}
     for number, file in enumerate(kinds.values()):
         machine = Damaged()
         machine.begin()
         name = file.relative_to(place)
-        machine.damaged.append(machine.run.path / name)
-        DAMAGES[how](machine.run.path / name, 0.99 if number % 2 else 0.5)
+        machine.damaged.append(machine.run / name)
+        DAMAGES[how](machine.run / name, 0.99 if number % 2 else 0.5)
         machine.open()
         for question in ("checkpoints", "score", "log_lira", "as_target", "reference"):
             if machine.audit is not None:
@@ -236,7 +228,7 @@ def test_the_rule_notices_a_wrong_number():
     """The machine can fail: a run that is not the victim's at all gives other answers."""
     machine = Damaged()
     machine.begin()
-    machine.audit = Clean.twins["another seed"].open()
+    machine.audit = victim.opened(Clean.twins["another seed"])
     for name in ("checkpoints", "score", "log_lira", "evaluate", "as_target"):
         with pytest.raises(AssertionError, match="another answer without a word"):
             machine.ask(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import types
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -65,10 +65,6 @@ def hub(tmp_path, monkeypatch):
 @pytest.fixture
 def mmlu(hub):
     return hub.dataset(BONES, {"README.md": b"# MMLU", MMLU_FILE: parquet(MMLU)})
-
-
-def blobs(folder: Path) -> list[Path]:
-    return [file for file in folder.rglob("blobs/*") if file.is_file()]
 
 
 @pytest.fixture(scope="module")
@@ -153,28 +149,22 @@ def test_a_model_comes_from_the_hub_and_is_the_one_in_the_folder(hub, llama, tmp
     data, files, other = llama
     repository = hub.model("someone/llama", files)
     first = repository.branches["main"]
-    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
+    load = partial(mw.models.CausalLM.from_pretrained, lora=None)
+    model = load("someone/llama")
     of_hub = weights(model, data)
     repository.push(other)
     hub.asked.clear()
-    assert weights(model, data).keys() == of_hub.keys()
+    again = weights(model, data)
     assert hub.asked == [], "the hub was asked for what this machine has"
     folder = tmp_path / "llama"
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    load = mw.models.CausalLM.from_pretrained
-    there = weights(load(folder, lora=None), data)
-    same = [name for name in there if f"base_model.model.{name}" in of_hub]
-    assert same, "no weight of the base model was found again"
-    for name in same:
-        np.testing.assert_array_equal(of_hub[f"base_model.model.{name}"], there[name])
-    newest = weights(load("someone/llama", lora=None), data)
-    pinned = load("someone/llama", lora=None, revision=first)
-    assert {k: v.tolist() for k, v in weights(pinned, data).items()} == {
-        k: v.tolist() for k, v in there.items()
-    }
-    assert any((newest[name] != there[name]).any() for name in there)
+    for found in (again, weights(load(folder), data)):
+        np.testing.assert_equal(found, of_hub)
+    np.testing.assert_equal(weights(load("someone/llama", revision=first), data), of_hub)
+    newest = weights(load("someone/llama"), data)
+    assert any((newest[name] != of_hub[name]).any() for name in of_hub)
     assert model.describe(data)["weights"] == f"commit {first}"
     with pytest.raises(ValueError, match="is a folder, which has no revisions"):
         load(folder, revision=first)
@@ -185,13 +175,13 @@ def test_a_run_of_a_hubs_model_is_opened_offline_and_with_its_own_commit_alone(
 ):
     data, files, other = llama
     repository = hub.model("someone/llama", files)
+    load = partial(mw.models.CausalLM.from_pretrained, "someone/llama", mw.models.LoRA(r=2))
     training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
-    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
-    audit = mw.Audit(model, data, tmp_path / "run", training=training, device="cpu")
+    audit = mw.Audit(load(), data, tmp_path / "run", training=training, device="cpu")
     audit.train()
     scores = audit.score("loss")
     repository.push(other)
-    moved = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
+    moved = load()
     hub.asked.clear()
     opened = mw.Audit.open(tmp_path / "run", device="cpu")
     pd.testing.assert_series_equal(opened.score("loss"), scores)
@@ -209,50 +199,46 @@ def test_a_revision_is_never_a_path(revision):
 
 
 def test_a_path_has_no_revision(tmp_path):
-    with pytest.raises(ValueError, match="is a path, which has no revisions"):
-        mw.data.fetch_mcq("mmlu", source=tmp_path, revision="main")
-    with pytest.raises(ValueError, match="is a path, which has no revisions"):
-        mw.data.fetch_cifar10(tmp_path, revision="main")
+    for read in (partial(mw.data.fetch_mcq, "mmlu"), mw.data.fetch_cifar10):
+        with pytest.raises(ValueError, match="is a path, which has no revisions"):
+            read(source=tmp_path, revision="main")
 
 
 # what is refused
 
 
-def gets_data():
-    return mw.data.fetch_mcq("mmlu")
+def data_of_hub(_data, **how):
+    return mw.data.fetch_mcq("mmlu", **how)
 
 
-def gets_model():
-    return mw.models.CausalLM.from_pretrained("someone/llama")
+def model_of_hub(data, **how):
+    return mw.models.CausalLM.from_pretrained("someone/llama", **how).build(data)
 
 
-def built(got, data):
-    return got.build(data) if isinstance(got, mw.models.CausalLM) else got
+GETS = pytest.mark.parametrize(
+    ("get", "name"), [(data_of_hub, BONES), (model_of_hub, "someone/llama")], ids=["data", "model"]
+)
 
 
 @pytest.fixture
 def both(hub, mmlu, llama):
-    """The repositories that `gets_data` and `gets_model` ask for."""
-    return mmlu, hub.model("someone/llama", llama[1])
+    """A hub that has what both ask for."""
+    hub.model("someone/llama", llama[1])
+    return hub
 
 
-GETS = pytest.mark.parametrize(
-    ("get", "name"), [(gets_data, BONES), (gets_model, "someone/llama")], ids=["data", "model"]
-)
-
-
-def gated(_hub, repositories):
-    for repository in repositories:
+def gated(hub):
+    for repository in (*hub.datasets.values(), *hub.models.values()):
         repository.gated = True
 
 
-def gone(hub, _repositories):
+def gone(hub):
     hub.datasets.clear()
     hub.models.clear()
 
 
 def always(how, pattern="(HEAD|GET) "):
-    return lambda hub, _repositories: hub.goes_wrong(pattern, how)
+    return lambda hub: hub.goes_wrong(pattern, how)
 
 
 FAILS = {  # what a hub does, and what the one sentence about it says besides the repository's name
@@ -265,18 +251,18 @@ FAILS = {  # what a hub does, and what the one sentence about it says besides th
 
 @GETS
 @pytest.mark.parametrize(("how", "error", "says"), FAILS.values(), ids=FAILS)
-def test_a_hub_that_fails_is_one_sentence(hub, both, llama, get, name, how, error, says):
-    how(hub, both)
+def test_a_hub_that_fails_is_one_sentence(both, llama, get, name, how, error, says):
+    how(both)
     with pytest.raises(error, match=f"{name}.*{says}") as raised:
-        built(get(), llama[0])
+        get(llama[0])
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_revision_that_is_not_there(both):
-    with pytest.raises(ValueError, match=f"{BONES} on the hub has no such revision"):
-        mw.data.fetch_mcq("mmlu", revision="v2")
-    with pytest.raises(ValueError, match="someone/llama on the hub has no such revision"):
-        mw.models.CausalLM.from_pretrained("someone/llama", revision="v2")
+@GETS
+@pytest.mark.usefixtures("both")
+def test_a_revision_that_is_not_there(llama, get, name):
+    with pytest.raises(ValueError, match=f"{name} on the hub has no such revision"):
+        get(llama[0], revision="v2")
 
 
 def test_weights_in_pickles_are_refused_and_nothing_is_sent_to_convert_them(hub, llama):
@@ -311,19 +297,15 @@ def test_some_files_of_a_table_are_never_taken_for_all(hub, monkeypatch):
     assert mw.data.fetch_mcq("mmlu").labels.tolist() == MMLU["answer"]
 
 
-def test_a_table_that_was_cut_off_on_this_disk_is_named(hub, mmlu, tmp_path):
+def test_what_was_cut_off_on_this_disk_is_named(hub, mmlu, llama, tmp_path):
     mw.data.fetch_mcq("mmlu")
-    (file,) = blobs(tmp_path)
+    (file,) = (file for file in tmp_path.rglob("blobs/*") if file.is_file())
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(ValueError, match=r"parquet is not a whole Parquet file .*delete it"):
         mw.data.fetch_mcq("mmlu")
-
-
-def test_weights_that_were_cut_off_on_this_disk_are_named(hub, llama, tmp_path):
     data, files, _ = llama
     whole = {n: c for n, c in files.items() if "safetensors" not in n}
     content = save({"lm_head.weight": torch.zeros(4, 4)})
     hub.model("someone/llama", whole | {"model.safetensors": content[:-8]})
-    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=None)
     with pytest.raises(ValueError, match="the weights of someone/llama are not whole"):
-        model.build(data)
+        model_of_hub(data, lora=None)

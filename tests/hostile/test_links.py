@@ -5,41 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import memowidgets as mw
 from benchmarks.recording import export
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError
-from tests.audit.conftest import small_audit, small_data, view_of
+from tests.audit.conftest import view_of
+from tests.hostile import victim
 
 LINK = "through a symbolic link"
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    audit = small_audit(tmp_path_factory.mktemp("links") / "run")
-    audit.train(stop_at_drop=0.5)
-    audit.score("psmi")
-    audit.train()
-    with ThreadPoolExecutor(1) as executor:
-        audit.run_shadows(4, executor=executor)
-    return audit
-
-
 @pytest.fixture
-def copied(trained, tmp_path):
-    """A copy of the trained run, which a test may break."""
-    return shutil.copytree(trained.path, tmp_path / "run")
-
-
-@pytest.fixture
-def victim(tmp_path):
+def outside(tmp_path):
     """Somebody's folder, with files in it that have a run's names."""
-    folder = tmp_path / "victim"
-    for name in ("epoch-3/resume.safetensors", "epoch-3/last/psmi.safetensors", "0000.safetensors"):
+    folder = tmp_path / "outside"
+    for name in ("epoch-2/resume.safetensors", "epoch-2/last/psmi.safetensors", "0000.safetensors"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"mine")
     return folder
@@ -60,23 +42,18 @@ def relinked(place, target):
     place.symlink_to(target)
 
 
-def opened(run):
-    return mw.Audit.open(run, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
-
-
 def one_more_shadow(audit):
-    with ThreadPoolExecutor(1) as executor:
-        audit.run_shadows(5, executor=executor)
+    victim.fill(audit, victim.SHADOWS + 2)
 
 
 USES = {
     "scores": lambda audit: audit.score("mahalanobis"),
-    "forward": lambda audit: audit.score("psmi", checkpoint="final"),
+    "forward": lambda audit: audit.score("mahalanobis", checkpoint="final"),
     "checkpoints": lambda audit: audit.train(),
     "shadows": one_more_shadow,
     "targets": lambda audit: audit.as_target(0).kept(),
-    "scores/epoch-4": lambda audit: audit.score("psmi", checkpoint="final"),
-    "checkpoints/epoch-3": lambda audit: audit.train(),
+    "scores/epoch-3": lambda audit: audit.score("psmi", checkpoint="final"),
+    "checkpoints/epoch-2": lambda audit: audit.train(),
     ".checkpoints.lock": lambda audit: audit.run.run.lock("checkpoints").__enter__(),
     ".shadow-models-halves.lock": one_more_shadow,
     "decisions.csv": lambda audit: audit.decisions,
@@ -86,74 +63,62 @@ USES = {
 
 
 @pytest.mark.parametrize("name", USES)
-def test_a_link_in_a_run_is_refused_and_its_target_stays_as_it_was(copied, victim, name):
+def test_a_link_in_a_run_is_refused_and_its_target_stays_as_it_was(run, outside, name):
     file = "." in name.rsplit("/")[-1][1:]
-    target = victim / "0000.safetensors" if file else victim
-    relinked(copied / name, target)
-    before = contents(victim)
+    relinked(run / name, outside / "0000.safetensors" if file else outside)
+    before = contents(outside)
     with pytest.raises((StoreError, UserWarning), match=LINK):
-        USES[name](opened(copied))
-    assert contents(victim) == before
+        USES[name](victim.opened(run))
+    assert contents(outside) == before
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "design.safetensors"])
-def test_a_run_whose_first_files_are_links_is_not_opened(copied, tmp_path, name):
-    shutil.move(copied / name, tmp_path / name)
-    (copied / name).symlink_to(tmp_path / name)
+def test_a_run_whose_first_files_are_links_is_not_opened(run, tmp_path, name):
+    shutil.move(run / name, tmp_path / name)
+    (run / name).symlink_to(tmp_path / name)
     with pytest.raises(StoreError, match=LINK):
-        opened(copied)
+        victim.opened(run)
 
 
-def test_training_deletes_nothing_behind_a_link(copied, victim):
+def test_training_deletes_nothing_behind_a_link(run, outside):
     """A folder that a checkpoint empties: of its forward pass, its scores, the states before."""
-    for name in ("forward/epoch-4", "scores/epoch-4", "checkpoints/epoch-9"):
-        relinked(copied / name, victim / "epoch-3")
-    shutil.rmtree(copied / "checkpoints" / "epoch-4")
-    before = contents(victim)
+    for name in ("forward/epoch-3", "scores/epoch-3", "checkpoints/epoch-9"):
+        relinked(run / name, outside / "epoch-2")
+    shutil.rmtree(run / "checkpoints" / "epoch-3")
+    before = contents(outside)
     with pytest.raises(StoreError, match=LINK):
-        opened(copied).train()
-    assert contents(victim) == before
+        victim.opened(run).train()
+    assert contents(outside) == before
 
 
-def test_a_recording_takes_no_file_from_behind_a_link(copied, victim, tmp_path):
-    relinked(copied / "scores" / "secret.safetensors", victim / "0000.safetensors")
+def test_neither_a_recording_nor_the_dashboard_goes_behind_a_link(run, outside, tmp_path):
+    audit = victim.opened(run)
+    relinked(run / "scores" / "secret.safetensors", outside / "0000.safetensors")
     with pytest.raises(StoreError, match=LINK):
-        export(opened(copied).path, tmp_path / "recording", {"data": "…"}, {})
+        export(audit.path, tmp_path / "recording", {"data": "…"}, {})
     assert not list((tmp_path / "recording").rglob("secret*"))
+    relinked(run / "scores", outside)
+    assert not any("epoch-2/last" in str(name) for name, _ in view_of(audit).revision())
 
 
-def test_the_dashboard_does_not_walk_behind_a_link(copied, victim):
-
-    audit = opened(copied)
-    relinked(copied / "scores", victim)
-    assert not any("epoch-3/last" in str(name) for name, _ in view_of(audit).revision())
-
-
-def test_a_run_directory_may_itself_be_reached_through_a_link(copied, tmp_path):
-    (tmp_path / "here").symlink_to(copied)
-    audit = opened(tmp_path / "here")
+def test_a_run_directory_may_itself_be_reached_through_a_link(run, tmp_path):
+    (tmp_path / "here").symlink_to(run)
+    audit = victim.opened(tmp_path / "here")
     assert len(audit.score("mahalanobis")) == len(audit.members)
-    assert (copied / "scores").is_dir()
 
 
-def test_a_link_to_a_folder_whose_name_begins_alike_leads_outside(tmp_path):
+def test_links_inside_to_a_folder_beside_and_in_a_circle_are_told_apart(tmp_path):
     run, beside = RunDirectory(tmp_path / "run"), tmp_path / "run-2"
-    run.write_text("here.csv", "1")
-    beside.mkdir()
-    (run.path / "scores").symlink_to(beside)
-    with pytest.raises(StoreError, match=LINK):
-        run.write_text("scores/x.csv", "1")
-    assert not list(beside.iterdir())
-
-
-def test_a_link_that_stays_in_the_run_and_a_circle_are_told_apart(tmp_path):
-    run = RunDirectory(tmp_path / "run")
     run.write_text("scores/x.csv", "1")
-    (run.path / "same").symlink_to(run.path / "scores")
+    beside.mkdir()
+    for name, target in (("same", "scores"), ("circle", "circle"), ("beside", beside)):
+        (run.path / name).symlink_to(run.path / target)
     assert run.read_text("same/x.csv") == "1"
-    (run.path / "circle").symlink_to(run.path / "circle")
     with pytest.raises(StoreError):
         run.read_note("circle/x.json")
+    with pytest.raises(StoreError, match=LINK):
+        run.write_text("beside/x.csv", "1")
+    assert not list(beside.iterdir())
 
 
 @pytest.fixture
@@ -166,12 +131,7 @@ def _open_umask():
 @pytest.mark.usefixtures("_open_umask")
 def test_all_that_is_written_is_private_whatever_the_umask(tmp_path):
     make_private(tmp_path / "b" / "c" / "d")
-    audit = small_audit(tmp_path / "deep" / "run")
-    audit.train()
-    audit.score("psmi")
-    with ThreadPoolExecutor(1) as executor:
-        audit.run_shadows(4, executor=executor)
+    victim.made(tmp_path / "deep" / "run", victim.data())
     written = list(tmp_path.rglob("*"))
-    open_ones = [path for path in written if stat.S_IMODE(path.stat().st_mode) & 0o077]
     assert len(written) > 20
-    assert open_ones == []
+    assert [path for path in written if stat.S_IMODE(path.stat().st_mode) & 0o077] == []

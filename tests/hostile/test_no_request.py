@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import printed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,21 +59,12 @@ mw.Audit.open(folder / "digits").score("loss")
 mw.open_recorded("mmlu-field-smollm2").score("psmi")
 
 # a language model in a folder, questions in a file
-import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from tests.models.small import llama_folder
+from memowidgets.models.tokens import tokenizer_of_words
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-words = ["<pad>", "<unk>", "A", "B", "C", "D", "Which", "star", "moon", "?", "Answer", ":", "."]
-tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
-tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-PreTrainedTokenizerFast(
-    tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="."
-).save_pretrained(folder / "model")
-config = LlamaConfig(
-    vocab_size=len(words), hidden_size=16, intermediate_size=16, num_hidden_layers=2,
-    num_attention_heads=2, num_key_value_heads=2, pad_token_id=0, eos_token_id=10,
-)
-LlamaForCausalLM(config).save_pretrained(folder / "model")
+words = "A B C D Which star moon ? Answer : ."
+llama_folder(folder / "model", tokenizer_of_words([words]), width=16, layers=2)
 lines = [f'"Which {w} {i} ?",x,y,z,w,{"ABCD"[i % 4]}' for i in range(20) for w in ("star", "moon")]
 (folder / "astronomy_test.csv").write_text("\\n".join(lines))
 questions = mw.data.fetch_mcq("mmlu", source=folder)
@@ -99,18 +90,16 @@ for layers in ("all", "top:1"):
     opened = mw.Audit.open(folder / layers, data=questions, model=named[1])
     opened.fork(folder / f"{layers}-fork", data=questions.take(range(36))).train()
 
-from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+from tests.accelerator.recipes import image_model
+from transformers import ViTImageProcessorPil
 
-config = ViTConfig(image_size=8, patch_size=4, hidden_size=16, num_hidden_layers=2,
-    num_attention_heads=2, intermediate_size=32, num_labels=5)
-base = ViTForImageClassification(config)
+base = image_model()
 base.name_or_path = base.config._name_or_path = "somebody/private"
 base.save_pretrained(folder / "vit")
-ViTImageProcessorPil(do_resize=False).save_pretrained(folder / "vit")
-coloured = mw.data.ImageDataset.from_arrays(data.images.repeat(3, axis=-1), data.labels)
-model = mw.models.ImageClassifier.from_pretrained(folder / "vit")
-model.describe(coloured)
-model.build(coloured)
+ViTImageProcessorPil(do_resize=False, image_mean=[0.5], image_std=[0.5]).save_pretrained(
+    folder / "vit"
+)
+mw.models.ImageClassifier.from_pretrained(folder / "vit").build(data)
 
 # the same run, as if its model and its questions had been named on the hub
 from memowidgets.store import RunDirectory
@@ -130,48 +119,26 @@ assert main(["report", "digits", "again.html"]) == 0
 """
 
 
-def processes(folder):
-    """The environment of guarded processes, and where they note what they asked for."""
-    (folder / "guard").mkdir()
-    (folder / "guard" / "sitecustomize.py").write_text(GUARD)
-    environment = os.environ | {
-        "PYTHONPATH": f"{folder / 'guard'}{os.pathsep}{ROOT}",
-        "ASKED": str(folder / "asked"),
-        "OMP_NUM_THREADS": "1",
-    }
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        environment.pop(name, None)
-    (folder / "asked").write_text("")
-    return environment, folder / "asked"
-
-
-def run(code, folder, environment):
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
-
-
 @pytest.fixture
-def guarded(tmp_path):
-    return processes(tmp_path)
+def asked(tmp_path, monkeypatch):
+    """What guarded processes asked for."""
+    (tmp_path / "guard").mkdir()
+    (tmp_path / "guard" / "sitecustomize.py").write_text(GUARD)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'guard'}{os.pathsep}{ROOT}")
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "asked").write_text("")
+    return tmp_path / "asked"
 
 
 @pytest.mark.slow
-def test_every_step_on_local_files_works_without_a_request(tmp_path, guarded):
-    environment, asked = guarded
-    done = run(STEPS, tmp_path, environment)
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_every_step_on_local_files_works_without_a_request(asked):
+    printed(STEPS)
     assert asked.read_text() == ""
 
 
-def test_the_guard_of_this_test_sees_a_request(tmp_path, guarded):
-    environment, asked = guarded
-    look_up = "import socket\ntry:\n socket.getaddrinfo('hf.co', 443)\nexcept OSError: pass"
-    assert run(look_up, tmp_path, environment).returncode == 0
+def test_the_guard_of_this_test_sees_a_request(asked):
+    printed("import socket\ntry:\n socket.getaddrinfo('hf.co', 443)\nexcept OSError: pass")
     assert "hf.co" in asked.read_text()

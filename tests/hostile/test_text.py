@@ -11,7 +11,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.data.pictures import readable
 from memowidgets.store import StoreError
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed, quoted, visible
 from tests.audit.conftest import small_audit, small_data
 from tests.hostile.forged import adopt, change_manifest
 
@@ -29,6 +29,8 @@ def assert_harmless(text):
 def test_a_quoted_name_is_visible_and_cut():
     assert quoted(EVIL + "x" * 200).endswith("…'")
     assert len(quoted("x" * 200)) == 42
+    assert_harmless(visible("".join(map(chr, range(0x2100)))))
+    assert visible("a" * 99, 10) == "a" * 9 + "…"
     assert_harmless(quoted(EVIL * 10))
     assert listed(["a", EVIL, *"bcdefg"], most=3).endswith(" and 5 more")
     assert_harmless(listed([EVIL, "x" * 200] * 30))
@@ -41,46 +43,32 @@ def test_a_store_error_is_visible():
 # Pictures
 
 
-@pytest.fixture
-def pictures(tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="no Pillow")
-    for label in ("cats", "dogs"):
-        for i in range(2):
-            place = tmp_path / "pictures" / label / f"{i}.png"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            image.fromarray(np.full((4, 4), 40 * i + ord(label[0]), np.uint8)).save(place)
-    return tmp_path / "pictures"
-
-
-def read(folder):
+def said_of(folder, **how):
+    """Warnings and the error of reading a folder of pictures."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            mw.data.ImageDataset.from_folder(folder)
+            mw.data.ImageDataset.from_folder(folder, **how)
         except ValueError as error:
-            return [str(error), *(str(one.message) for one in said)]
-    return [str(one.message) for one in said]
+            said.append(error)
+    return [str(getattr(one, "message", one)) for one in said]
 
 
-def test_names_of_files_that_are_left_out_are_visible(pictures):
-    (pictures / "cats" / f"{EVIL}{'x' * 150}.png").write_bytes(b"no picture")
-    (pictures / f"{EVIL}.txt").write_bytes(b"outside")
-    (said,) = read(pictures)
-    assert "2 files of" in said
-    assert_harmless(said)
-
-
-def test_names_of_pictures_and_classes_in_errors_are_visible(pictures):
+def test_names_of_pictures_folders_and_classes_are_visible(tmp_path):
     image = pytest.importorskip("PIL.Image", reason="no Pillow")
-    (pictures / EVIL).mkdir()
-    image.fromarray(np.zeros((9, 9), np.uint8)).save(pictures / EVIL / f"{EVIL}.png")
-    (error,) = read(pictures)
-    assert "different sizes" in error
-    assert_harmless(error)
-
-
-def test_a_name_of_bytes_that_are_no_text_is_readable():
-    assert_harmless(quoted(readable("\udcff\udcfe")))
+    for label, size in (("cats", 4), ("dogs", 4), (EVIL, 9)):
+        (tmp_path / label).mkdir()
+        for i in range(2):
+            pixels = np.full((size, size), 40 * i + ord(label[0]), np.uint8)
+            image.fromarray(pixels).save(tmp_path / label / f"{EVIL}{i}.png")
+    (tmp_path / "cats" / f"{EVIL}{'x' * 150}.png").write_bytes(b"no picture")
+    (tmp_path / f"{EVIL}.txt").write_bytes(b"outside")
+    said = said_of(tmp_path) + said_of(tmp_path, resize=4)
+    assert any("2 files of" in one for one in said)
+    assert any("different sizes" in one for one in said)
+    for one in said:
+        assert_harmless(one)
+    assert_harmless(quoted(readable("\udcff\udcfe")))  # bytes that are no text
 
 
 # Questions: an error that a notebook keeps holds nothing of a sample
@@ -175,47 +163,43 @@ def test_an_error_about_data_holds_nothing_of_a_sample_and_nothing_hidden(call, 
 
 
 @pytest.fixture(scope="module")
-def evil_run(tmp_path_factory):
-    """Ids and class names that are hostile; the layers of the manifest are changed afterwards."""
+def evil(tmp_path_factory):
+    """A run whose ids, classes and layers are hostile, and its data."""
     data = small_data()
-    ids = [f"{EVIL}{i}{'x' * LONG}" for i in range(len(data))]
-    names = [f"{EVIL}{c}{'x' * LONG}" for c in range(10)]
+    ids, names, layers = ([f"{EVIL}{i}{'x' * LONG}" for i in range(n)] for n in (len(data), 10, 3))
     labels = data.labels % 9
     labels[0] = 9  # alone in its class: it has no score
-    evil = mw.data.ImageDataset.from_arrays(data.images, labels, names, ids=ids)
-    audit = small_audit(tmp_path_factory.mktemp("evil") / "run", data=evil, members="all")
+    data = mw.data.ImageDataset.from_arrays(data.images, labels, names, ids=ids)
+    audit = small_audit(tmp_path_factory.mktemp("evil") / "run", data=data, members="all")
     audit.train()
 
     def change(manifest):
-        manifest["layers"] = [f"{EVIL}{i}{'x' * LONG}" for i in range(3)]
+        manifest["layers"] = layers
         manifest["model"]["class"] = EVIL + "x" * LONG
         manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
 
     change_manifest(audit.path, change)
     adopt(audit.path)
     audit.run.run.hold(audit.run.run.read_manifest())
-    return audit, evil
+    return audit, data
 
 
-def test_a_warning_of_samples_without_a_score_is_harmless(evil_run):
-    audit, _ = evil_run
+def test_warnings_and_summaries_are_harmless(evil):
     with pytest.warns(UserWarning, match="members have no score") as said:
-        audit.score("psmi", checkpoint="final")
-    for one in said:
-        assert_harmless(one.message)
-
-
-def test_summaries_are_harmless(evil_run):
-    audit = mw.Audit.open(evil_run[0].path)
-    for text in (repr(audit), audit._repr_html_(), repr(audit.data)):
+        evil[0].score("psmi", checkpoint="final")
+    audit = mw.Audit.open(evil[0].path)
+    widget = audit.dashboard()
+    shown = widget._repr_mimebundle_()[0]
+    widget.close()
+    texts = [repr(audit), audit._repr_html_(), repr(audit.data), *(one.message for one in said)]
+    for text in (*texts, shown["text/plain"], shown["text/html"]):
         assert_harmless(text)
 
 
 CALLS = {
-    "an unknown layer": lambda audit, data: audit.score("loss", layer="none"),
-    "an unknown layer of its own": lambda audit, data: audit.score("loss", layer=EVIL + "x" * LONG),
-    "an unknown checkpoint": lambda audit, data: audit.score("loss", checkpoint=EVIL),
-    "a layer that was not kept": lambda audit, data: audit.score("psmi", checkpoint="final"),
+    "an unknown layer": lambda audit, _: mw.Audit.open(audit.path).score("loss", layer=EVIL * 9),
+    "an unknown checkpoint": lambda audit, _: audit.score("loss", checkpoint=EVIL),
+    "a layer that was not kept": lambda audit, _: mw.Audit.open(audit.path).score("psmi", layer=1),
     "another model": lambda audit, data: mw.Audit.open(
         audit.path, data=data, model=mw.models.ConvNet(8)
     ),
@@ -226,26 +210,14 @@ CALLS = {
     "a member of no dataset": lambda audit, data: mw.Audit(
         mw.models.ConvNet(16), data, audit.path + "3", members=[EVIL * 9]
     ),
-    "no finite score": lambda audit, data: evil_metric(audit),
+    "no finite score": lambda audit, _: audit.score(
+        lambda x, logits, y: np.full(len(y), np.nan), checkpoint="final"
+    ),
 }
 
 
-def evil_metric(audit):
-    audit.score(lambda x, logits, y: np.full(len(y), np.nan), checkpoint="final")
-
-
-@pytest.mark.parametrize("what", CALLS)
-def test_errors_of_a_hostile_run_are_harmless(evil_run, what):
-    opened = mw.Audit.open(evil_run[0].path)
-    audit = evil_run[0] if what == "no finite score" else opened
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_errors_of_a_hostile_run_are_harmless(evil, call):
     with pytest.raises((ValueError, StoreError)) as error:
-        CALLS[what](audit, evil_run[1])
+        call(*evil)
     assert_harmless(error.value)
-
-
-def test_a_dataframe_is_the_users_but_a_widget_is_harmless(evil_run):
-    widget = mw.Audit.open(evil_run[0].path).dashboard()
-    bundle = widget._repr_mimebundle_()[0]
-    assert_harmless(bundle["text/plain"])
-    assert_harmless(bundle["text/html"])
-    widget.close()

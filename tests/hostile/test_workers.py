@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from memowidgets.models import ConvNet
 from tests.audit.test_run_killed import forked, wait_for
 from tests.training.small import trained
 
+pytestmark = pytest.mark.slow
 PATIENCE = 120  # seconds after which a process hangs; none of these takes a fifth of it
 
 
@@ -53,34 +55,32 @@ def fill(folder, seconds):
 class Run:
     """A process that trains shadow models, and its workers."""
 
-    def __init__(self, folder, seconds=0):
-        self.said = folder / "said"
-        self.process = forked(fill, folder, seconds)
+    def __init__(self, folder):
+        self.folder = folder
+        self.process = forked(fill, folder, 600)
         wait_for((folder / "begin").exists, self.process)
 
     def workers(self):
         """Worker processes that are there now."""
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             family = psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        return [p for p in family if "popen_loky_posix" in command_of(p)]
+            return [process for process in family if "popen_loky_posix" in command_of(process)]
+        return []
 
-    def first_worker(self):
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            for found in self.workers():
-                return found
-            time.sleep(0.001)
-        raise AssertionError("no worker was started")
+    def worker(self, *, busy=True):
+        """The first worker, once it builds its model, or as soon as it is there."""
+        wait_for(self.workers, self.process)
+        found = self.workers()[0]
+        if busy:
+            wait_for((self.folder / "busy").exists, self.process)
+        return found
 
     def ended(self):
         """What it said; nothing of it is left."""
         self.process.join(PATIENCE)
-        ended = self.process.exitcode is not None
-        self.kill()
-        assert ended, "it hangs"
-        return self.said.read_text("utf-8")
+        assert self.process.exitcode is not None, "it hangs"
+        assert list(self.folder.glob("memowidgets-samples-*")) == []
+        return (self.folder / "said").read_text("utf-8")
 
     def kill(self):
         for process in (*self.workers(), self.process):
@@ -95,50 +95,30 @@ def command_of(process):
         return ""
 
 
-def leftovers(folder):
-    return list(folder.glob("memowidgets-samples-*"))
-
-
 @pytest.fixture
-def started(tmp_path):
-    runs = []
-
-    def start(**how):
-        runs.append(Run(tmp_path, **how))
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.kill()
+def run(tmp_path):
+    run = Run(tmp_path)
+    yield run
+    run.kill()
 
 
-@pytest.mark.slow
-def test_a_worker_that_is_killed_as_it_starts_is_a_sentence(started, tmp_path):
-    run = started(seconds=600)
-    run.first_worker().kill()
+def test_a_worker_that_is_killed_as_it_starts_is_a_sentence(run):
+    run.worker(busy=False).kill()
     said = run.ended()
     assert "said: the workers ended while training shadow models" in said
     assert "call run_shadows again" in said
-    assert leftovers(tmp_path) == []
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_a_worker_that_is_busy(started, tmp_path):
-    run = started(seconds=600)
-    worker = run.first_worker()
-    wait_for((tmp_path / "busy").exists, run.process)
+def test_ctrl_c_ends_a_worker_that_is_busy(run):
+    worker = run.worker()
     os.kill(run.process.pid, signal.SIGINT)
     assert "interrupted" in run.ended()
     assert not psutil.pid_exists(worker.pid)
-    assert leftovers(tmp_path) == []
 
 
-@pytest.mark.slow
-def test_a_parent_that_is_killed_leaves_no_worker_and_no_samples(started, tmp_path):
-    run = started(seconds=600)
-    worker = run.first_worker()
-    wait_for((tmp_path / "busy").exists, run.process)
+def test_a_parent_that_is_killed_leaves_no_worker_and_no_samples(run):
+    worker = run.worker()
     run.process.kill()
     run.process.join()
     assert not psutil.wait_procs([worker], timeout=PATIENCE)[1], "a worker outlives its parent"
-    assert leftovers(tmp_path) == []
+    run.ended()

@@ -19,25 +19,6 @@ def test_no_sample_is_twice_in_a_setting(setting: str) -> None:
     assert not set(pool.ids) & set(held_out.ids)
 
 
-def test_a_target_among_its_shadow_models_is_refused() -> None:
-    masks = np.array([[True, True, False, False]] * confirm.PLAN["shadow_models"])
-
-    class Read:
-        members, gaps = masks, masks.astype(np.float32)
-
-    class First:
-        class evidence:  # noqa: N801 - stands for the attribute
-            class shadows:  # noqa: N801
-                read = staticmethod(lambda _name: Read)
-
-            class names:  # noqa: N801
-                record = staticmethod(lambda _name: Namespace(name="final"))
-
-    part = {"sample": np.array([0, 1], np.uint16), "final_gap": np.zeros(2, np.float32)}
-    with pytest.raises(ValueError, match="target 0"):
-        confirm._with_truth(First, [part])
-
-
 def test_rules_agree_with_a_loop() -> None:
     rng = np.random.default_rng(1)
     scores, labels = rng.normal(size=60), rng.integers(0, 6, 60)

@@ -55,40 +55,25 @@ def python(place, code):
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_examples(extended):
-    code = (
-        "import doctest\nfrom memowidgets.metrics import neighbours as score\n"
-        "from memowidgets.data import stripes\n"
-        "for module in (score, stripes):\n    print(*doctest.testmod(module))\n"
-    )
-    assert python(extended, code) == ["0", "1", "0", "1"]
-
-
-@pytest.mark.slow
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
     code = """
-from memowidgets.metrics.neighbours import neighbours
+import doctest
+from memowidgets.data import stripes
+from memowidgets.metrics import neighbours as module
+print(*doctest.testmod(module), *doctest.testmod(stripes))
 data = mw.data.make_stripes(300, seed=1)
 training = mw.TrainingConfig(epochs=2)
 audit = mw.Audit(mw.models.ConvNet(), data, path="run", members="all", training=training)
 audit.train()
 again = mw.Audit.open("run")
-score = lambda x, _logits, y: neighbours(x, y)
+score = lambda x, _logits, y: module.neighbours(x, y)
 scores = again.score(score, name="neighbours", checkpoint="final")
 found = again.evaluate(score, truth="canaries", checkpoint="final")
 print(scores.name, len(scores) == len(audit.members), found.auc > 0.9)
-named = again.score("neighbours", checkpoint="final")
-print(named.equals(scores), "neighbours" in again.metrics)
-print(*(c["value"] for c in again.dashboard()._choices["metrics"] if c["value"] == "neighbours"))
-try:
-    neighbours(np.zeros((3, 1)), [0, 1, 1])
-except ValueError as error:
-    print(str(error).replace(" ", "_"))
+print(again.score("neighbours", checkpoint="final").equals(scores), "neighbours" in again.metrics)
 """
-    assert python(extended, code) == [
-        "neighbours", "True", "True", "True", "True", "neighbours",
-        "k_must_be_from_1_to_2,_one_less_than_samples,_not_10",
-    ]  # fmt: skip
+    printed = ["0", "1", "0", "1", "neighbours", "True", "True", "True", "True"]
+    assert python(extended, code) == printed
 
 
 @pytest.mark.slow

@@ -90,7 +90,20 @@ def test_a_link_to_a_question_leads_there_or_to_the_lesson(chromium, site, quest
     page.close()
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "pycon")], ids=lambda p: p.stem)
+# These train for seconds, or import Lightning.
+LONG = {("find_and_fix", "pycon"), ("start", "pycon"), ("your_training_loop", "python")}
+
+
+def pages(language):
+    """The pages that show something in a language, as parameters."""
+    return [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * ((page.stem, language) in LONG))
+        for page in PAGES
+        if blocks(page, language)
+    ]
+
+
+@pytest.mark.parametrize("page", pages("pycon"))
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = "\n".join(blocks(page, "pycon"))
@@ -100,24 +113,21 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     assert said == []
 
 
-RECORDED = "import memowidgets as mw\naudit = another = mw.open_recorded('mmlu-field-smollm2')\n"
-ARRAYS = "memorized = audit.log_lira() >= 4\nscores = audit.score('psmi')\n"
-RUN = {"report": RECORDED + ARRAYS}
+BEFORE = """
+import memowidgets as mw
+audit = another = mw.open_recorded('mmlu-field-smollm2')
+memorized = audit.log_lira() >= 4
+scores = audit.score('psmi')
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", RUN)
-def test_the_fragments_of_a_page_run(page, tmp_path, monkeypatch):
+def test_the_fragments_of_the_page_on_reports_run(tmp_path, monkeypatch):
     """With what the page takes for granted before them."""
     monkeypatch.chdir(tmp_path)
     names = {}
-    exec(RUN[page], names)
-    for text in blocks(ROOT / "docs" / f"{page}.md", "python"):
+    for text in [BEFORE, *blocks(ROOT / "docs" / "report.md", "python")]:
         exec(text, names)
-
-
-def fragments():
-    return [(page, i) for page in PAGES for i in range(len(blocks(page, "python")))]
 
 
 def resolved(node):
@@ -126,18 +136,15 @@ def resolved(node):
         return {"mw": mw, "memowidgets": mw, "audit": mw.Audit}.get(node.id)
     if isinstance(node, ast.Attribute) and (owner := resolved(node.value)) is not None:
         found = getattr(owner, node.attr)  # an unknown name raises, and says which
-        return (
-            found
-            if inspect.isroutine(found) or inspect.isclass(found) or inspect.ismodule(found)
-            else None
-        )
+        kinds = (inspect.isroutine, inspect.isclass, inspect.ismodule)
+        return found if any(is_kind(found) for is_kind in kinds) else None
     return None
 
 
-@pytest.mark.parametrize(("page", "i"), fragments(), ids=lambda x: getattr(x, "stem", x))
-def test_a_fragment_uses_names_that_there_are(page, i):
+@pytest.mark.parametrize("page", pages("python"))
+def test_the_fragments_of_a_page_use_names_that_there_are(page):
     """What needs a cluster, a GPU or an hour is not run; its names and keywords are checked."""
-    for node in ast.walk(ast.parse(blocks(page, "python")[i])):
+    for node in (one for text in blocks(page, "python") for one in ast.walk(ast.parse(text))):
         if isinstance(node, ast.Attribute):
             resolved(node)
         if isinstance(node, ast.Call) and (called := resolved(node.func)) is not None:

@@ -11,22 +11,6 @@ import pytest
 from memowidgets import doctor
 
 
-def findings(monkeypatch=None, **versions):
-    """What the doctor says about packages, with some versions replaced (None: not installed)."""
-    real = metadata.version
-
-    def version(name):
-        if name not in versions:
-            return real(name)
-        if versions[name] is None:
-            raise metadata.PackageNotFoundError(name)
-        return versions[name]
-
-    if monkeypatch is not None:
-        monkeypatch.setattr(doctor.metadata, "version", version)
-    return [str(finding) for finding in [*doctor._packages(), *doctor._notebook()]]
-
-
 def test_here_everything_is_well_and_said_in_one_line_each():
     command = [sys.executable, "-m", "memowidgets", "doctor"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -51,6 +35,15 @@ def test_here_everything_is_well_and_said_in_one_line_each():
     ],
 )
 def test_a_package_that_is_missing_or_old(monkeypatch, name, version, how, facts):
-    (line,) = [f for f in findings(monkeypatch, **{name: version}) if f" {name} " in f]
+    real = metadata.version
+
+    def replaced(asked):
+        if asked == name and version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version if asked == name else real(asked)
+
+    monkeypatch.setattr(doctor.metadata, "version", replaced)
+    found = map(str, [*doctor._packages(), *doctor._notebook()])
+    (line,) = [finding for finding in found if f" {name} " in finding]
     assert line.split()[0] == how
     assert [fact for fact in facts if fact not in line] == []

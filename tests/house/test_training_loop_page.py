@@ -1,8 +1,9 @@
-"""The page on training loops: each of its fragments, in a script that it could be from."""
+"""The page on training loops: its loops, in a script that each could be from.
+
+tests/adoption has Lightning and the Trainer.
+"""
 
 from __future__ import annotations
-
-import importlib.util
 
 import numpy as np
 import pytest
@@ -14,9 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import memowidgets as mw
 from memowidgets.data import TextDataset
 from tests.house.test_docs import ROOT, blocks
-from tests.training.test_lightning_callback import new_module
 
-LOOP, WITH_FORWARD, LIGHTNING, TRAINER, _SFT = blocks(ROOT / "docs/your_training_loop.md", "python")
+LOOP, WITH_FORWARD, *_OTHERS = blocks(ROOT / "docs/your_training_loop.md", "python")
 N = 60
 
 
@@ -76,47 +76,3 @@ def test_the_loop_with_a_forward_watches_texts():
     names = run(WITH_FORWARD, mw=mw, texts=data, loader=range(6), module=module,
                 tokenizer=tokenizer)  # fmt: skip
     assert names["watch"].audit.layers[-1] == "score.input"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # Lightning warns of much that is fine here
-@pytest.mark.skipif(not importlib.util.find_spec("lightning"), reason="no Lightning")
-def test_lightning_stops_too():
-    data = pairs()
-    loader = DataLoader(data, batch_size=6, shuffle=True)
-    names = run(LIGHTNING, train_set=data, loader=loader, module=new_module())
-    assert names["watch"].reached
-    assert names["trainer"].global_step == names["watch"].steps < 200
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|the drop jumped).*:UserWarning")
-def test_transformers_trainer_stops_and_goes_on():
-    import transformers
-
-    from memowidgets.models import SequenceClassifier
-    from memowidgets.models.tokens import tokenizer_of_words
-
-    data = texts()
-    tokenizer = tokenizer_of_words(data.texts)
-    torch.manual_seed(0)
-    model = SequenceClassifier.from_scratch(data, layers=1, width=16).build(data)
-    rows = [
-        {**tokenizer(text, return_token_type_ids=False), "label": int(label)}
-        for text, label in zip(data.texts, data.labels, strict=True)
-    ]
-    arguments = transformers.TrainingArguments(
-        "out", num_train_epochs=15, learning_rate=2e-2, report_to=[], use_cpu=True,
-        disable_tqdm=True, dataloader_pin_memory=False,
-    )  # fmt: skip
-
-    def trainer(_given, **more):
-        collator = transformers.DataCollatorWithPadding(tokenizer)
-        return transformers.Trainer(
-            args=arguments, train_dataset=rows, data_collator=collator, **more
-        )
-
-    names = run(TRAINER, Trainer=trainer, model=model, tokenizer=tokenizer,
-                texts=list(data.texts), labels=data.labels)  # fmt: skip
-    assert names["audit"].prediction.reached
-    assert names["audit"].evidence.names.final() is not None

@@ -124,12 +124,5 @@ def by_class() -> Content:
     return replace(content, scored=scored.against_class, tau=-1.0)
 
 
-ALL = {
-    "by class": by_class,
-    "plain": plain,
-    "hostile": hostile,
-    "untrained": untrained,
-    "without truth": without_truth,
-    "one kind": one_kind,
-    "partly judged": partly_judged,
-}
+KINDS = (by_class, plain, hostile, untrained, without_truth, one_kind, partly_judged)
+ALL = {kind.__name__: kind for kind in KINDS}

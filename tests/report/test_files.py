@@ -67,10 +67,14 @@ def test_the_headline_holds_the_result_and_no_more(log_lira, flagged, said, tmp_
     write(content, tmp_path / "a.html")
 
 
-def test_how_many_truly_are_stands_in_the_headline():
+def test_the_words_of_page_one_are_of_this_audit():
     scored = plain().scored
     doubted = dataclasses.replace(scored, doubt=lambda _eta: (22.4, 32, np.zeros(len(scored))))
     assert re.search(r"\(about 22 of the \d+ truly\)\.$", headline(plain(scored=doubted)))
+    early = Note("not learned", "the model has not learned its task")
+    assert "says little" in sure(plain(warnings=(early,)))
+    for given, by in ((False, "32 shadow models"), (True, "log-LiRA that was given")):
+        assert by in lead(plain(truth_given=given))
 
 
 @pytest.mark.parametrize("metric", SCORES)
@@ -142,14 +146,9 @@ def test_without_samples_no_file_holds_an_id_a_text_a_label_or_a_note(tmp_path):
     for secret in ("onload=alert", "patient-", "wobbling gait", "neurology", "new-class"):
         assert secret in json.dumps(payload(open_files)[0]), "the test would not find it"
         assert secret not in everything
-
-
-def test_a_new_class_is_told_where_samples_are(tmp_path):
-    page = write(hostile(), tmp_path / "a.html").read_text("utf-8")
-    items = payload(page)[0]["inspector"]["items"]
-    assert "new-class" in page
-    assert {p.stat().st_mode & 0o077 for p in tmp_path.iterdir()} == {0}  # their owner's alone
+    items = payload(open_files)[0]["inspector"]["items"]
     assert [item["to"].split()[0] for item in items if item["to"]] == ["new-class"]
+    assert {p.stat().st_mode & 0o077 for p in tmp_path.glob("open.*")} == {0}  # their owner's alone
 
 
 class Elements(HTMLParser):
@@ -221,6 +220,10 @@ def test_files_that_are_there_stay(tmp_path):
     (tmp_path / "b.json").mkdir()
     with pytest.raises(FileExistsError, match=r"b\.json"):
         write(plain(), tmp_path / "b.html", overwrite=True)
+    with pytest.raises(ValueError, match=r"must end in \.html, not 'a\.pdf'"):
+        write(plain(), tmp_path / "a.pdf")
+    with pytest.raises(FileNotFoundError, match="none is not a folder"):
+        write(plain(), tmp_path / "none" / "a.html")
 
 
 def test_a_write_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch):
@@ -240,13 +243,6 @@ def test_a_write_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch):
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
-def test_paths_that_make_no_sense(tmp_path):
-    with pytest.raises(ValueError, match=r"must end in \.html, not 'a\.pdf'"):
-        write(plain(), tmp_path / "a.pdf")
-    with pytest.raises(FileNotFoundError, match="none is not a folder"):
-        write(plain(), tmp_path / "none" / "a.html")
-
-
 def test_a_hundred_thousand_samples_fit_in_two_megabytes(tmp_path):
     content = plain(100_000)
     page = write(content, tmp_path / "a.html")
@@ -255,16 +251,6 @@ def test_a_hundred_thousand_samples_fit_in_two_megabytes(tmp_path):
     assert len(head["inspector"]["columns"]["scores"]) == 1000
     most = np.sort(content.scored.scores)[:1000]
     assert head["inspector"]["columns"]["scores"] == most.tolist()
-
-
-def test_a_log_lira_that_was_given_is_not_said_to_come_from_shadow_models():
-    for given, by in ((False, "32 shadow models"), (True, "log-LiRA that was given")):
-        assert by in lead(plain(truth_given=given))
-
-
-def test_a_model_that_had_not_learned_is_said_so_on_page_one():
-    early = Note("not learned", "the model has not learned its task")
-    assert "says little" in sure(plain(warnings=(early,)))
 
 
 def test_ten_thousand_classes_and_their_names_fit_on_a_page(tmp_path):

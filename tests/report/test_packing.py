@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,67 +12,56 @@ from hypothesis import strategies as st
 
 from memowidgets.report.page import _STATIC, pack, smaller, thousandths
 from memowidgets.widgets.frontend import page_script
+from tests.javascript import asking
 
-UNPACK = Path(sys.modules["memowidgets.report.page"].__file__).parent / "static" / "unpack.js"
-# Answers each line of JSON with the numbers that the page makes of it, as hexadecimal bytes.
+# Answers each line of JSON with what the page makes of it; bytes are in hexadecimal.
 DRIVER = f"""
 import {{ createInterface }} from "node:readline";
-import {{ fromLogLira, unpack }} from {json.dumps(UNPACK.as_uri())};
+import {{ fromLogLira, unpack }} from {json.dumps((_STATIC / "unpack.js").as_uri())};
+const hex = (value) => Buffer.from(value).toString("hex");
 for await (const line of createInterface({{ input: process.stdin }})) {{
-  const {{ bytes, text }} = JSON.parse(line);
-  if (text !== undefined) {{
-    const whole = await unpack(text);
-    const hex = (value) => Buffer.from(value).toString("hex");
-    console.log(JSON.stringify(whole, (_, v) => (v instanceof Uint8Array ? hex(v) : v)));
-    continue;
-  }}
-  const found = fromLogLira(Uint8Array.from(Buffer.from(bytes, "base64")));
-  console.log(JSON.stringify(Buffer.from(found.buffer).toString("hex")));
+  const {{ what, given }} = JSON.parse(line);
+  const found = what === "text" ? await unpack(given)
+    : new Uint8Array(fromLogLira(Uint8Array.from(Buffer.from(given, "hex"))).buffer);
+  console.log(JSON.stringify(found, (_, v) => (v instanceof Uint8Array ? hex(v) : v)));
 }}
 """
 
 
 @pytest.fixture(scope="module")
-def ask(node):
-    with subprocess.Popen(
-        [node, "--input-type=module", "-e", DRIVER],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+def ask(node, tmp_path_factory):
+    driver = tmp_path_factory.mktemp("packing") / "driver.mjs"
+    driver.write_text(DRIVER)
+    with asking(node, driver) as ask:
+        yield ask
 
-        def asked(**question):
-            if "bytes" in question:
-                question["bytes"] = base64.b64encode(question["bytes"]).decode()
-            process.stdin.write(json.dumps(question) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
 
-        yield asked
-        process.stdin.close()
+def on_the_page(ask, log_lira):
+    """What the page makes of log-LiRA."""
+    return np.frombuffer(
+        bytes.fromhex(ask("log-LiRA", given=thousandths(log_lira).tobytes().hex()))
+    )
 
 
 LOG_LIRA = st.floats(-1e5, 1e5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(values=st.lists(LOG_LIRA, min_size=1, max_size=30), eta=st.integers(-20_000, 100_000))
 def test_every_eta_of_three_decimals_judges_alike(ask, values, eta):
     gaps = np.array([*values, eta / 1000, np.nextafter(eta / 1000, -np.inf)])
-    found = ask(bytes=thousandths(gaps).tobytes())
-    there = np.frombuffer(bytes.fromhex(found))
-    assert ((there >= eta / 1000) == (gaps >= eta / 1000)).all()
+    assert ((on_the_page(ask, gaps) >= eta / 1000) == (gaps >= eta / 1000)).all()
 
 
 def test_log_lira_that_is_too_large_stays_on_its_side(ask):
-    gaps = np.array([1e12, -np.inf, 4.0])
-    there = np.frombuffer(bytes.fromhex(ask(bytes=thousandths(gaps).tobytes())))
-    assert there.tolist() == [2e6, -2e6, 4.0]
+    assert on_the_page(ask, np.array([1e12, -np.inf, 4.0])).tolist() == [2e6, -2e6, 4.0]
 
 
 def test_what_is_packed_is_letters_and_digits_alone(ask):
     content = {"title": "</script>\u2028 ü", "none": None, "more": [{"a": b"\x00\xff"}, b"", 0.1]}
     text = pack(content)
     assert set(text) <= set(base64.b64encode(bytes(range(256)) * 99).decode()) | set("+/=")
-    assert ask(text=text) == {**content, "more": [{"a": "00ff"}, "", 0.1]}
+    assert ask("text", given=text) == {**content, "more": [{"a": "00ff"}, "", 0.1]}
 
 
 def test_pictures_are_made_smaller_by_their_mean():

@@ -27,14 +27,6 @@ def notebook(widget_page):
     return notebook
 
 
-def eventually(notebook, expression, seconds=60):
-    """Wait until something is true in the kernel."""
-    deadline = time.monotonic() + seconds
-    while not notebook.python(expression):
-        assert time.monotonic() < deadline, f"{expression} is not true"
-        time.sleep(0.1)
-
-
 def agree(notebook, view, name, expression, seconds=60, **tolerance):
     """Wait until the page shows the number that the kernel has; each may come after the other."""
     deadline = time.monotonic() + seconds
@@ -69,44 +61,16 @@ def fact(page, view, name):
     return page.locator(f".mw-play-{view} .mw-fact").filter(has_text=name).locator("div").nth(1)
 
 
-# How many pixels of a canvas have nearly the colour that a property of the theme names.
-COLOURED = """([canvas, name]) => {
-    const probe = document.createElement('canvas').getContext('2d');
-    probe.fillStyle = getComputedStyle(canvas).getPropertyValue(name).trim();
-    probe.fillRect(0, 0, 1, 1);
-    const wanted = probe.getImageData(0, 0, 1, 1).data;
-    const { width, height } = canvas;
-    const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
-    let found = 0;
-    for (let i = 0; i < data.length; i += 4) {
-        found += [0, 1, 2, 3].every((j) => Math.abs(data[i + j] - wanted[j]) < 16);
-    }
-    return found;
-}"""
-
-
-def coloured(page, plot, name):
-    canvas = page.locator(f".mw-plot-{plot}")
-    canvas.scroll_into_view_if_needed()
-    page.wait_for_function(f"(of) => ({COLOURED})(of) > 20", arg=[canvas.element_handle(), name])
-
-
 @pytest.mark.timeout(900)  # three front ends, and a picture of each in both themes
 def test_the_four_playgrounds(notebook):
-    the_first_pictures(notebook)
     the_round(notebook)
     the_cloud(notebook)
     cloud_and_both_sliders_are_on_one_screen(notebook)
     the_gaps(notebook)
     the_mixture(notebook)
     every_canvas_follows_the_theme(notebook)
-    look(notebook)
-
-
-def the_first_pictures(notebook):
-    """They have the theme's colours, although a view is built before it is on the page."""
-    for plot, name in (("growth", "--mw-accent"), ("rows", "--mw-in"), ("histogram", "--mw-risk")):
-        coloured(notebook.page, plot, name)
+    for name in NAMES:
+        notebook.screenshots(f"teaching-{name}", of=f".mw-play-{name}")
 
 
 def the_round(notebook):
@@ -120,15 +84,12 @@ def the_round(notebook):
     for name in ("Train to the end", "Ask 32 other networks", "Another round"):
         view.locator(".mw-watch-next").click()
         view.get_by_role("button", name=name, disabled=False).wait_for()
-    eventually(notebook, "watch.guess is not None and watch.guess.tolist() == [1, 2, 3, 4, 5]")
+    notebook.eventually(
+        "watch.guess is not None and watch.guess.tolist() == [1, 2, 3, 4, 5]", wanted=True
+    )
     right = notebook.python("int((watch.log_lira[watch.guess] >= 4).sum())")
     assert f"Memorised are {right} of your five" in view.locator(".mw-watch-phase").inner_text()
     assert notebook.python("bool((watch.log_lira[watch.psmi.argsort()[:5]] > -1e9).all())")
-
-
-def look(notebook):
-    for name in NAMES:
-        notebook.screenshots(f"teaching-{name}", of=f".mw-play-{name}")
 
 
 def the_cloud(notebook):
@@ -138,7 +99,7 @@ def the_cloud(notebook):
     start = pixel(notebook, cloud, *notebook.python("psmi.points[0].tolist()"))
     centre = notebook.python("psmi.points[psmi.labels == 1].mean(axis=0).tolist()")
     drag(page, cloud, start, pixel(notebook, cloud, *centre))
-    eventually(notebook, "psmi.psmi is not None and bool(psmi.psmi[0] < 0)")
+    notebook.eventually("psmi.psmi is not None and bool(psmi.psmi[0] < 0)")
     assert notebook.python(
         "bool(abs(psmi.points[0] - psmi.points[psmi.labels == 1].mean(0)).max() < 0.2)"
     )
@@ -151,21 +112,21 @@ def the_cloud(notebook):
         "([node, text]) => node.textContent === text", arg=[shown.element_handle(), wanted]
     )
     page.locator(".mw-play-psmi").get_by_role("radio", name="■ B").click()
-    eventually(notebook, "int(psmi.labels[0]) == 1 and bool(psmi.psmi[0] > 0)")
+    notebook.eventually("int(psmi.labels[0]) == 1 and bool(psmi.psmi[0] > 0)")
     cloud.focus()
     before = notebook.python("psmi.points[0].tolist()")
     page.keyboard.press("ArrowRight")
-    eventually(notebook, f"bool(psmi.points[0][0] > {before[0]} + 0.05)")
+    notebook.eventually(f"bool(psmi.points[0][0] > {before[0]} + 0.05)")
     page.keyboard.press("PageDown")
-    eventually(notebook, "psmi.selected == 1")
+    notebook.eventually("psmi.selected == 1")
     page.keyboard.press("Delete")
-    eventually(notebook, "len(psmi.points) == 89")
+    notebook.eventually("len(psmi.points) == 89")
     page.locator(".mw-play-psmi").get_by_role("button", name="Add").click()
-    eventually(notebook, "len(psmi.points) == 90 and psmi.selected == 89")
+    notebook.eventually("len(psmi.points) == 90 and psmi.selected == 89")
     page.get_by_label("angle of the direction, in degrees").fill("120")
-    eventually(notebook, "psmi.angle == 120")
+    notebook.eventually("psmi.angle == 120")
     page.locator(".mw-play-psmi").get_by_role("button", name="Make it atypical").click()
-    eventually(notebook, "bool(psmi.psmi[psmi.selected] < 0)")
+    notebook.eventually("bool(psmi.psmi[psmi.selected] < 0)")
     page.get_by_text(re.compile(r"^In 2 dimensions its PSMI is −\d")).wait_for()
 
 
@@ -220,22 +181,22 @@ def the_gaps(notebook):
     gaps.scroll_into_view_if_needed()
     width = gaps.bounding_box()["width"]
     drag(page, gaps, (0.5 * width, 80), (0.6 * width, 90))
-    eventually(notebook, "lira.target_gap != 6.5")
+    notebook.eventually("lira.target_gap != 6.5")
     agree(notebook, "lira", "log-lira", "lira.log_lira", rel=1e-6)
     view.get_by_role("radio", name="shrunk").click()
-    eventually(notebook, "lira.variance == 'shrunk'")
+    notebook.eventually("lira.variance == 'shrunk'")
     view.get_by_role("button", name="Other shadow models").click()
-    eventually(notebook, "lira.seed == 1")
+    notebook.eventually("lira.seed == 1")
     agree(notebook, "lira", "log-lira", "lira.log_lira", rel=1e-6)
     page.get_by_label("half of them trained on the sample").press("Home")
-    eventually(notebook, "lira.n_shadows == 4")
+    notebook.eventually("lira.n_shadows == 4")
     what_is_spoken_follows_python(notebook, "lira", "n_shadows", 64, "log-LiRA {}", "lira.log_lira")
 
 
 def what_is_spoken_follows_python(notebook, view, trait, value, words, number):
     """The page speaks the number that follows from what the kernel has set."""
     notebook.python(f"{view}.set_trait('{trait}', {value})")
-    eventually(notebook, f"{number} is not None")
+    notebook.eventually(f"{number} is not None")
     spoken = words.format(notebook.python(f"f'{{{number}:.1f}}'").replace("-", "−"))
     status = notebook.page.locator(f".mw-play-{view} .mw-spoken").element_handle()
     notebook.page.wait_for_function(
@@ -251,18 +212,20 @@ def the_mixture(notebook):
     histogram.scroll_into_view_if_needed()
     width = histogram.bounding_box()["width"]
     drag(page, histogram, (0.7 * width, 150), (0.5 * width, 150))
-    eventually(notebook, "theorem.tau < -0.5")
+    notebook.eventually("theorem.tau < -0.5")
     said = "() => document.querySelector('.mw-play-theorem .mw-spoken').textContent"
     spoken = settled(page, said, 500)
     let_go = re.search(r"τ (\S+):", spoken)[1].replace("−", "-")
-    eventually(notebook, f"abs(theorem.tau - {let_go}) < 0.006")  # the drag has come to its end
+    notebook.eventually(
+        f"abs(theorem.tau - {let_go}) < 0.006", wanted=True
+    )  # the drag has come to its end
     what_is_spoken_follows_python(notebook, "theorem", "tau", -1.5, "τ {}", "theorem.tau")
-    eventually(notebook, "theorem.rates is not None")
+    notebook.eventually("theorem.rates is not None")
     agree(notebook, "theorem", "tpr", "theorem.rates['tpr']", abs=1e-9)
     view.get_by_role("button", name="τ = 0").click()
-    eventually(notebook, "theorem.tau == 0")
+    notebook.eventually("theorem.tau == 0")
     view.get_by_role("button", name="Heavy tails").click()
-    eventually(notebook, "theorem.heavy_tails")
+    notebook.eventually("theorem.heavy_tails")
     typical = view.locator(".mw-fact").filter(has_text="mean PSMI of others")
     typical.get_by_text("outside the theorem").wait_for()
     agree(notebook, "theorem", "fpr", "theorem.rates['fpr']", abs=1e-9)

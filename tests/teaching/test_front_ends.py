@@ -27,12 +27,9 @@ def test_the_joined_module_is_one_and_asks_nobody(node, name, tmp_path):
     file = tmp_path / "joined.mjs"
     file.write_text(front_end(name))
     subprocess.run([node, "--check", file], check=True, capture_output=True)
-    text = front_end(name) + STYLE
-    own_name = "http://www.w3.org/2000/svg"  # a name, not an address to load from
-    for banned in ("import {", "innerHTML", "http", "@import", "url(", "fetch(", "eval("):
-        assert banned not in text.replace(own_name, ""), banned
-    assert "@param" not in text
-    assert "@typedef" not in text  # types are for those who read the files
+    text = (front_end(name) + STYLE).replace("http://www.w3.org/2000/svg", "")  # a name
+    banned = r"import {|innerHTML|http|@import|url\(|fetch\(|eval\(|@param|@typedef"
+    assert not re.search(banned, text)  # types are for those who read the files
 
 
 def test_no_style_of_a_playground_changes_a_dashboard_in_the_same_notebook():
@@ -223,12 +220,9 @@ def test_psmi_of_the_mixture(ask, setting):
         assert rates[f"mean{name}"] == pytest.approx(found["psmi"][group].mean())
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.2])
-@pytest.mark.parametrize("dimension", [1, 16])
-@pytest.mark.parametrize("separation", [1.0, 6.0])
-def test_the_inequality_of_theorem_1(ask, epsilon, dimension, separation):
-    setting = {"epsilon": epsilon, "separation": separation, "dimension": dimension}
-    means = mixture(ask, **setting)["rates"]
+@pytest.mark.parametrize(("dimension", "separation"), [(1, 1.0), (16, 1.0), (16, 6.0)])
+def test_the_inequality_of_theorem_1(ask, dimension, separation):
+    means = mixture(ask, epsilon=0.2, separation=separation, dimension=dimension)["rates"]
     assert means["meanOthers"] > 0 > means["meanOutliers"]
     assert -means["meanWrong"] > means["meanRight"] > 0  # a wrong label counts for more
 
@@ -321,14 +315,6 @@ def test_psmi_of_the_states_is_that_of_metrics(trained):
 
 def _moments(z):
     return z.mean(0), z.std(0)
-
-
-def test_log_lira_of_the_gaps_is_that_of_memorization(ask):
-    rng = np.random.default_rng(0)
-    gaps, members = rng.normal(size=(32, 1)) * 3, np.arange(32)[:, None] % 2 == 0
-    gaps[members] += 4
-    found = ask("ratio", gap=3.5, inside=gaps[members].tolist(), outside=gaps[~members].tolist())
-    assert found == pytest.approx(log_lira(gaps, members, [3.5])[0], rel=1e-12)
 
 
 def test_judged_points_are_in_half_of_the_models(trained):

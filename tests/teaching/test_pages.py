@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
 from scripts import live
 from scripts.docs import guarded
-from tests.house.test_live_pages import WHOLE, opened
+from tests.browser.harness import opened
+from tests.house.test_live_pages import WHOLE
 
 # Which plots move with a slider, whose label begins so.
 BESIDE = {
@@ -96,17 +96,6 @@ def test_a_point_that_is_left_or_sent_home_glides_no_more(playground, act):
     assert (psmi_shown(page) == before) == (act == "Start again")
 
 
-def test_a_point_that_is_chosen_again_at_once_has_its_numbers(playground):
-    page = playground("psmi")
-    before = psmi_shown(page)
-    page.locator(".mw-plot-cloud").evaluate(
-        "(cloud) => ['PageDown', 'PageUp'].forEach((key) =>"
-        " cloud.dispatchEvent(new KeyboardEvent('keydown', { key })))"
-    )
-    page.get_by_text("Computing …").wait_for(state="detached")
-    assert psmi_shown(page) == before
-
-
 @pytest.mark.parametrize("name", live.PLAYGROUNDS)
 def test_on_a_phone_controls_are_large_and_beside_what_they_move(playground, name):
     page = playground(name, **PHONE)
@@ -180,40 +169,6 @@ def pixels(cloud):
     return cloud.evaluate("(cloud) => cloud.toDataURL()")
 
 
-def longest_task(chromium, page, act):
-    """Return the seconds of processor time of the page's longest task while something is done.
-
-    That is what a task takes on a machine with nothing else to do.
-    """
-    chromium.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
-    act()
-    page.wait_for_timeout(500)
-    events = json.loads(chromium.stop_tracing())["traceEvents"]
-    [main] = {
-        (event["pid"], event["tid"])
-        for event in events
-        if event["name"] == "FunctionCall" and page.url in event["args"]["data"].get("url", "")
-    } or [None]
-    tasks = [e for e in events if e["name"].endswith("RunTask") and (e["pid"], e["tid"]) == main]
-    return max(task.get("tdur", 0) for task in tasks) / 1e6
-
-
-def test_to_grab_and_let_go_of_a_point_blocks_no_half_second(chromium, playground):
-    page = playground("psmi", **PHONE)
-    view, cloud = page.locator(".mw-play"), page.locator(".mw-plot-cloud")
-    cloud.scroll_into_view_if_needed()
-    psmi_shown(page)
-    box = cloud.bounding_box()
-    x, y = (box[side] + float(view.get_attribute(f"data-{side}")) for side in "xy")
-
-    def grab():
-        finger(page, (x, y), *((x + 10 * i, y) for i in range(1, 5)))
-        psmi_shown(page)
-
-    assert 0.005 < longest_task(chromium, page, grab) < 0.5
-    assert abs(float(view.get_attribute("data-x")) - (x - box["x"])) > 20
-
-
 # Counts the pictures of the cloud.
 COUNT = """() => {
     window.mwPictures = 0;
@@ -248,13 +203,9 @@ def test_with_less_motion_a_training_is_shown_in_few_pictures(playground):
     page.evaluate(COUNT)
     assert trained(page, "Train to the end") <= 8
     assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
-    assert trained(page, "Ask 32 other networks") <= 20
+    page.emulate_media(reduced_motion="no-preference")
+    assert trained(page, "Ask 32 other networks") > 20  # one at least for each epoch
     assert page.locator(".mw-play").get_attribute("data-epoch") == "150"
-    page = playground("watch")
-    guessed(page.locator(".mw-play"))
-    page.evaluate(COUNT)
-    assert trained(page, "Train to the end") > 12  # one at least for each epoch
-    assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
 
 
 def test_with_less_motion_a_point_does_not_glide(playground):
@@ -282,22 +233,20 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     views = page.locator(".mw-play").all()
     each = len(page.workers) // 2
     assert each >= 1
-    assert len(page.workers) == 2 * each
+
+    def go_on(view, *labels):
+        for label in labels:
+            view.locator(".mw-watch-next").click()
+            view.get_by_role("button", name=label, disabled=False).wait_for(timeout=60_000)
 
     for view in views:
         guessed(view)
-        view.locator(".mw-watch-next").click()
-    for view in views:
-        view.get_by_role("button", name="Train to the end", disabled=False).wait_for(timeout=60_000)
-    cloud = views[0].locator(".mw-plot-cloud")
+        go_on(view, "Train to the end")
     views[0].locator(".mw-watch-next").click()  # it trains on
-    cloud.press("ArrowRight")
+    views[0].locator(".mw-plot-cloud").press("ArrowRight")
     assert views[0].get_attribute("data-epoch") == "0"
-    assert views[0].locator(".mw-watch-next").inner_text() == "Train until ρ"
     assert int(views[1].get_attribute("data-epoch")) > 0
-    for label in ("Train to the end", "Ask 32 other networks"):
-        views[0].locator(".mw-watch-next").click()
-        views[0].get_by_role("button", name=label, disabled=False).wait_for(timeout=60_000)
+    go_on(views[0], "Train to the end", "Ask 32 other networks")
     views[0].locator(".mw-watch-next").click()
     page.wait_for_function("(v) => Number(v.dataset.models) > 0", arg=views[0].element_handle())
     views[0].get_by_role("button", name="Start again").click()
@@ -309,7 +258,4 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     page.wait_for_function("() => document.querySelectorAll('.mw-play').length === 1")
     page.wait_for_timeout(300)
     assert len(page.workers) == each
-    page.locator(".mw-watch-next").click()
-    page.get_by_role("button", name="Ask 32 other networks", disabled=False).wait_for(
-        timeout=60_000
-    )
+    go_on(page, "Ask 32 other networks")

@@ -39,64 +39,45 @@ def psmi(open_playground):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_close_leaves_nothing(kind):
+def test_without_a_page_there_are_the_settings_and_after_close_nothing(kind):
     before = set(_instances)
-    playground = kind()
+    playground = kind(**MOST.get(kind, {}))
     layout = playground.layout
+    data, _ = playground._repr_mimebundle_()
+    assert "<table>" in data["text/html"]
+    assert data["text/plain"] == repr(playground)
+    state = playground.get_state()
+    files = len(state.pop("_esm")) + len(state.pop("_css"))
+    assert files < 90_000  # the largest has the maths of PSMI, of LiRA and of a network
+    size = sum(len(v) if isinstance(v, bytes) else len(repr(v)) for v in state.values())
+    assert size < 300_000  # and so a saved notebook stays small
+    json.dumps({k: v for k, v in state.items() if k not in {"_cloud", "_first"}})
     playground.close()
     assert layout.comm is None
     assert set(_instances) <= before
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_without_a_page_there_are_the_settings(kind, open_playground):
-    playground = open_playground(kind)
-    data, _ = playground._repr_mimebundle_()
-    assert "<table>" in data["text/html"]
-    assert data["text/plain"] == repr(playground)
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_a_saved_notebook_stays_small(kind, open_playground):
-    state = open_playground(kind, **MOST.get(kind, {})).get_state()
-    files = len(state.pop("_esm")) + len(state.pop("_css"))
-    assert files < 90_000  # the largest has the maths of PSMI, of LiRA and of a network
-    size = sum(len(v) if isinstance(v, bytes) else len(repr(v)) for v in state.values())
-    assert size < 300_000
-    json.dumps({k: v for k, v in state.items() if k not in {"_cloud", "_first"}})
-
-
 # A playground, a trait of it, a value that it refuses, and facts of the error
 REFUSED = [
     (PSMIPlayground, "points", [[0.0, 1.0]], ValueError, "one label for each"),
-    (PSMIPlayground, "points", np.full((90, 2), np.nan), ValueError, "point 0"),
     (PSMIPlayground, "points", np.zeros((90, 2)), ValueError, "one place"),
     (PSMIPlayground, "points", np.zeros((90, 3)), ValueError, r"\(n, 2\)"),
     (PSMIPlayground, "labels", np.zeros(90), TypeError, "whole numbers"),
-    (PSMIPlayground, "labels", np.arange(90) // 45 * 2, ValueError, "class 1 has 0"),
     (PSMIPlayground, "labels", np.arange(90) % 5, ValueError, "0 and 3"),
     (PSMIPlayground, "selected", 90, ValueError, "0 to 89"),
-    (PSMIPlayground, "selected", 1.5, ValueError, "whole number"),
     (PSMIPlayground, "angle", 181, ValueError, "0 to 180"),
     (PSMIPlayground, "dimension", 3, ValueError, "2, 4, 8"),
     (LiRAPlayground, "n_shadows", 7, ValueError, "even"),
-    (LiRAPlayground, "n_shadows", 2, ValueError, "4 to 256"),
     (LiRAPlayground, "n_shadows", True, TypeError, "whole number"),
     (LiRAPlayground, "variance", "own", ValueError, "'per-sample', 'global', 'shrunk'"),
     (LiRAPlayground, "target_gap", np.inf, ValueError, "target_gap"),
-    (LiRAPlayground, "spread", 0, ValueError, "spread"),
     (LiRAPlayground, "seed", 1_000_000, ValueError, "seed"),
-    (TheoremPlayground, "epsilon", 0.6, ValueError, "epsilon.* 0 to 0.5"),
     (TheoremPlayground, "separation", float("nan"), ValueError, "separation"),
     (TheoremPlayground, "dimension", 3, ValueError, "1, 2, 4"),
-    (TheoremPlayground, "overlap", 1, TypeError, "overlap.* True or False"),
     (TheoremPlayground, "tau", "high", TypeError, "tau"),
     (MemorizationPlayground, "width", 9, ValueError, "width.*8, 16.*9"),
     (MemorizationPlayground, "noise", 0.3, ValueError, "noise.*0.2"),
-    (MemorizationPlayground, "rho", 1.0, ValueError, "rho.*0.99"),
     (MemorizationPlayground, "n", 10, ValueError, "n.*30.*400"),
-    (MemorizationPlayground, "classes", 4, ValueError, "classes.*3"),
-    (MemorizationPlayground, "seed", 0.5, ValueError, "seed.*0.5"),
 ]
 
 
@@ -162,6 +143,8 @@ def test_points_and_labels_change_together(psmi):
     assert (psmi.points == points).all()
     assert (psmi.labels == labels).all()
     assert psmi.psmi is None
+    psmi.points[0] = 77.0  # a copy
+    assert psmi.points.max() < 77
 
 
 def test_what_the_page_sends_is_taken_at_once(psmi):
@@ -178,11 +161,6 @@ def test_nonsense_from_the_page_is_undone(psmi):
     points = psmi.points
     psmi.set_state({"_cloud": {"points": memoryview(b"12345678"), "labels": memoryview(b"\0")}})
     assert (psmi.points == points).all()
-
-
-def test_a_copy_is_a_copy(psmi):
-    psmi.points[0] = 77.0
-    assert psmi.points.max() < 77
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { load } from "./load.mjs";
 
 const { areaOf, comparedOf, judgedOf, wireOf } = await load("docs/live/views.js");
+const { isNumber, usable } = await load("docs/live/address.js");
 const { countsAt } = await load("memowidgets/widgets/static/maths.js");
 
 test("a view counts equal scores once each, whoever is memorised", () => {
@@ -19,4 +20,17 @@ test("a view counts equal scores once each, whoever is memorised", () => {
   assert.equal(areaOf(view, [0, 0, 0, 0, 0, 0], 4), null);
   const { ranks, bits } = comparedOf([view], [5, 5, 0, 0, 0, 5], 4);
   assert.deepEqual([[...ranks[0]], [...bits]], [[5, 2, 5, 6, 2, 5], [0b11000100]]);
+});
+
+test("of what an address says the good is used, and the rest named", () => {
+  const valid = { tau: isNumber, filter: (value) => value === "found", selected: () => false };
+  const said = { tau: 0.5, filter: "found", selected: 9, eta: [1], ["__proto__x"]: 1 };
+  const { state, problems } = usable(JSON.stringify(said), valid);
+  assert.deepEqual(state, { tau: 0.5, filter: "found" });
+  assert.equal(problems.length, 3);
+  assert.match(problems[0], /no sample at position 9/);
+  const none = { state: {}, problems: ["it is no state of a dashboard"] };
+  for (const text of ["{", "[]", "1", "null", "[".repeat(3000), `{"a":${"9".repeat(5000)}}`, "NaN"]) {
+    assert.deepEqual(usable(text, valid), none, text.slice(0, 20));
+  }
 });

@@ -1,14 +1,11 @@
 // Answers Python, one line of JSON for each: what the playgrounds' front ends compute.
 import { createInterface } from "node:readline";
 
-import { load } from "./load.mjs";
+import { load } from "../../house/js/load.mjs";
 
-const chance = await load("chance");
-const psmi = await load("psmi_maths");
-const lira = await load("lira_maths");
-const fit = await load("lira_fit");
-const theorem = await load("theorem_maths");
-const watch = await load("watch_maths");
+const names = ["chance", "psmi_maths", "lira_maths", "lira_fit", "theorem_maths", "watch_maths"];
+const modules = names.map((name) => load(`memowidgets/teaching/static/${name}.js`));
+const [chance, psmi, lira, fit, theorem, watch] = await Promise.all(modules);
 
 function cloud({ points, labels }) {
   const flat = Float64Array.from(points.flat());
@@ -83,13 +80,6 @@ const answers = {
       psmi: [...psmi.psmiOfRows(states, data.labels, 3, directions)],
       members: watch.membersOf(n, [0, 3, 4], seed).map((row) => [...row]),
     };
-  },
-  ratio: ({ gap, inside, outside }) => {
-    const fit = (gaps) => {
-      const { mean, squares, count } = lira.sideOf(gaps);
-      return { mean, variance: squares / count };
-    };
-    return lira.logRatio(gap, fit(inside), fit(outside));
   },
   nodes: ({ n, alpha }) => theorem.gegenbauer(n, alpha),
   theorem: ({ n, seed, tau, mixture }) => {

@@ -265,8 +265,9 @@ class Audit:
             second of two classes. Each row sums to 1.
         path : path-like, optional
             Run directory. The arrays are copied there, readable by you alone, and so are decisions
-            and scores; `Audit.open` reads them again. Samples are never written: pass them to
-            `Audit.open` as ``data=``. Without a path, everything is in memory alone.
+            and scores; `Audit.open` reads them again. Other arrays of the same samples replace
+            them; decisions stay. Samples are never written: pass them to `Audit.open` as
+            ``data=``. Without a path, everything is in memory alone.
         seed : int
             Seed of PSMI's directions.
 

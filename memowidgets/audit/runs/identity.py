@@ -365,7 +365,8 @@ _SHAPE_OF_ARRAYS: dict[str, Any] = {
     **{name: _SHAPE[name] for name in ("seed", "ids", "content")},
     "kind": lambda value: value == ARRAYS,
     "layers": [str],
-    "data": {"class_names": [str]},
+    "data": {"class_names": [str], "labels": str},
+    "arrays": str,
 }
 
 

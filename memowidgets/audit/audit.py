@@ -1442,10 +1442,12 @@ class Audit:
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
         etas: Iterable[float] | None = None,
-        compute: bool = False,
         targets: str = "own",
     ) -> Figures:
         """Draw every figure of the paper that the computed numbers allow.
+
+        Nothing is trained, no forward pass is made, and no score is computed:
+        ``audit.compare(layers="all", checkpoints="all")`` computes all of them.
 
         Parameters
         ----------
@@ -1453,9 +1455,6 @@ class Audit:
             As in `evaluate`.
         etas : iterable of float, optional
             Values of η for the figures by η. Default: 1 to 12, and panels at 4, 6, 8 and 10.
-        compute : bool
-            Whether to compute scores from forward passes that are on disk. Nothing is ever
-            trained, and no forward pass is made.
         targets : {"own", "all"}
             Whose members the figures by η compare with the truth. "own": this target's. "all":
             those of every shadow model in its turn, pooled as `evaluate_pooled` does, without
@@ -1475,7 +1474,7 @@ class Audit:
         from memowidgets.audit.views.figures import audit_figures
 
         evidence = self._with_first() if targets == "all" else self.evidence
-        return audit_figures(evidence, eta, truth, etas, compute, targets)
+        return audit_figures(evidence, eta, truth, etas, targets)
 
     def dashboard(self) -> Dashboard:
         """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide."""

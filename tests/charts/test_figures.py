@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit import figures_by_setting
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
 from memowidgets.vocabulary import SPOKEN
@@ -266,26 +265,16 @@ def test_nothing_is_computed_unasked(planted):
     before = own_files(planted)
     figures = planted.figures(truth="canaries")
     assert own_files(planted) == before
-    (note,) = [note for note in figures.notes["roc"] if note.startswith("not computed")]
-    assert ": psmi" in note
-    assert "audit.score(metric" in note
+    (note,) = [note for note in figures.notes["roc"] if note.startswith("not computed: psmi")]
+    assert "audit.compare(layers=" in note
     assert "auc_by_layer" in figures.missing
 
 
-def test_compute_takes_stored_passes_and_makes_none(planted):
-    before = own_files(planted)
-    figures = planted.figures(truth="canaries", compute=True)
-    added = set(own_files(planted)) - set(before)
-    assert added
-    assert all(name.startswith("scores/") for name in added)
-    assert {name.split("/")[1] for name in added} <= {
-        Path(name).stem for name in before if name.startswith("forward/")
-    }
-    assert "auc_by_layer" in figures
+def test_what_compare_computed_is_drawn(planted):
     found = planted.compare(["psmi"], layers="all", truth="canaries")
+    figures = planted.figures(truth="canaries")
     (lines,) = marks(figures["auc_by_layer"], "line")
-    drawn = lines.data[lines.data["score"] == "PSMI"]
-    assert drawn["auc"].tolist() == found["auc"].tolist()
+    assert lines.data["auc"].tolist() == found["auc"].tolist()
 
 
 def test_before_training_all_are_missing(tmp_path):
@@ -315,7 +304,8 @@ def test_arrays_have_one_checkpoint():
     audit = mw.Audit.from_arrays(
         labels=labels, representations=states, logits=logits, log_lira=rng.normal(3, 2, size=120)
     )
-    figures = audit.figures(compute=True)
+    audit.compare()
+    figures = audit.figures()
     assert list(figures) == ["roc", "auc_by_eta", "roc_by_eta", "lira_over_training"]
     _, lines = marks(figures["roc"], "line")
     assert lines.data["label"].nunique() == 4
@@ -352,22 +342,11 @@ def test_what_can_not_be_meant_is_an_error(audit, options, words):
 # Several settings
 
 
-def test_settings_side_by_side(audit, planted):
+def test_settings_side_by_side(audit):
     name = '<img src=x onerror="alert(1)"><script>'
-    drawn = figures_by_setting({name: audit, "digits": planted})
-    assert list(drawn) == ["auc_by_setting", "roc_by_setting"]
-    (points,) = marks(drawn["auc_by_setting"], "point")
-    expected = audit.compare(SCORES[:3])
-    assert points.data["setting"].unique().tolist() == [name]
-    assert column(points.data, "auc").ravel().tolist() == expected["auc"].tolist()
-    assert drawn.notes["auc_by_setting"][0].startswith("digits: no ground truth")
-    table = drawn.tables["drops"]
-    assert table.index.tolist() == [name, "digits"]
-    assert table.loc[name, 3.5] == audit.prediction.drop
-    assert table.columns.is_monotonic_increasing
-    (cross,) = marks(drawn["roc_by_setting"], "point")
-    assert cross.data["tpr"].item() == audit.evaluate("psmi").at(0).tpr
-    picture = drawn["auc_by_setting"]._repr_mimebundle_()["image/svg+xml"]
-    for text in (picture, drawn._repr_html_()):
-        assert "<img src=x" not in text
-        assert "<script" not in text
+    points = mw.charts.auc_by_setting(audit.compare(SCORES[:3]).assign(setting=name))
+    curves = mw.charts.roc_curves(mw.charts.roc_table({name: audit.evaluate("psmi")}), marked=None)
+    for chart in (points, curves):
+        picture = chart._repr_mimebundle_()["image/svg+xml"]
+        assert "<img src=x" not in picture
+        assert "<script" not in picture

@@ -238,11 +238,12 @@ def test_sums_are_the_mean_ranks_of_their_parts(referenced, name, parts):
 
 
 def test_figures_have_it_where_it_is_there(audit, referenced):
-    figures = referenced.figures(truth="canaries", compute=True)
+    referenced.compare(truth="canaries"), audit.compare(truth="canaries")
+    figures = referenced.figures(truth="canaries")
     curve = figures.data["roc"].set_index("score").loc["reference"]
     assert set(curve["auc"]) == {referenced.evaluate("reference", truth="canaries").auc}
     assert any("not at epoch-0.5" in note for note in figures.notes["roc_by_checkpoint"])
-    without = audit.figures(truth="canaries", compute=True)
+    without = audit.figures(truth="canaries")
     assert "reference" not in set(without.data["roc"]["score"]), "nobody asked for them"
 
 

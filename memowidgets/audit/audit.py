@@ -436,7 +436,7 @@ class Audit:
         ``seen``: how many removed or changed samples its weights have learned from.
         """
         fork = self.evidence.manifest.get("fork")
-        return None if fork is None else {k: v for k, v in fork.items() if k != "gone"}
+        return None if fork is None else dict(fork)
 
     @property
     def checkpoints(self) -> pd.DataFrame:

@@ -11,7 +11,6 @@ import torch
 
 import memowidgets as mw
 from memowidgets.audit.runs.identity import (
-    describe_training,
     read_manifest,
     same_run,
 )
@@ -76,21 +75,21 @@ def rewrite(path, name, precision):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": 1}, "its seed is 0, this one 1"),
+        ({"seed": 1}, "seed is 0 there and 1 here"),
         ({"model": mw.models.ConvNet(4)}, r'model settings is \{"width": 16\} there'),
         ({"training": mw.TrainingConfig(epochs=5)}, "training epochs is 4 there and 5 here"),
         (
             {"training": mw.TrainingConfig(epochs=4, deterministic=True)},
             "training deterministic is False there and True here",
         ),
-        ({"members": "all"}, "it has other members"),
-        ({"data": conftest.small_data(seed=1)}, "the data's labels differ"),
+        ({"members": "all"}, r"other members \(digest"),
+        ({"data": conftest.small_data(seed=1)}, "other data labels"),
         ({"data": conftest.small_data().take(range(399))}, "its data have 400 samples, these 399"),
         (
             {"data": replace(conftest.small_data(), canaries=np.arange(400) < 9)},
-            "the data's canaries differ",
+            "other data canaries",
         ),
-        ({"held_out": 0.2}, "it has other held-out samples"),
+        ({"held_out": 0.2}, "other pool"),
     ],
 )
 def test_a_run_directory_of_another_run_is_refused_with_the_difference(tmp_path, changes, message):
@@ -146,16 +145,6 @@ def test_shadow_models_have_the_targets_precision_on_any_processor(here, process
         assert there.run.shadows.file(index).metadata["precision"] == here
     some, others = (audit.evidence.shadows.read("epoch-2").gaps for audit in (there, alike))
     np.testing.assert_allclose(some, others, atol=1e-5)
-
-
-def test_the_two_precisions_differ(processor, tmp_path):
-    losses = []
-    for here in BOTH:
-        processor(here)
-        audit = audit_at(tmp_path / here)
-        audit.train()
-        losses.append(audit.score("loss", checkpoint="final").to_numpy())
-    assert np.abs(losses[0] - losses[1]).max() > 1e-5
 
 
 @pytest.mark.parametrize("here", BOTH)
@@ -233,18 +222,11 @@ def test_a_checkpoint_of_another_precision_is_refused(processor, tmp_path):
         opened(tmp_path / "run").score("loss", checkpoint="final")
 
 
-def test_a_manifest_with_an_unknown_precision_is_named(tmp_path):
-    audit_at(tmp_path / "run")
-    change_manifest(tmp_path / "run", precision="float8")
-    with pytest.raises(StoreError, match=r"manifest\.json .* precision 'float8'; valid: "):
-        opened(tmp_path / "run")
-
-
 def test_a_part_of_a_manifest_that_is_no_such_thing_is_named(tmp_path):
     audit_at(tmp_path / "run")
     whole = (tmp_path / "run/manifest.json").read_bytes()
     wrong = {"seed": -1, "layers": [], "ids": [1], "fork": {}, "probe": [], "recording": 3}
-    wrong["precision"] = None
+    wrong["precision"] = "float8"
     for part, value in wrong.items():
         change_manifest(tmp_path / "run", **{part: value})
         with pytest.raises(StoreError, match=rf"manifest\.json .*'{part}' is missing or invalid"):
@@ -275,32 +257,9 @@ def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):
         audit.train()
 
 
-@pytest.mark.parametrize(
-    ("name", "precision"),
-    [
-        ("banking77-smollm2", "bfloat16"),
-        ("cifar10-wrn", "float32"),
-        ("mmlu-field-smollm2", "float32"),
-    ],
-)
 @pytest.mark.parametrize("here", BOTH)
-def test_recorded_audits_open_on_any_processor(name, precision, here, processor):
+def test_a_recorded_audit_opens_on_any_processor(here, processor):
     processor(here)
-    audit = mw.open_recorded(name)
-    assert audit.training.precision == precision
+    audit = mw.open_recorded("banking77-smollm2")
+    assert audit.training.precision == "bfloat16"
     assert len(audit.log_lira()) > 0
-
-
-@pytest.mark.parametrize(
-    ("deterministic", "device", "repeats"),
-    [
-        (False, "cpu", "bit for bit"),
-        (True, "cpu", "bit for bit"),
-        (True, "cuda", "bit for bit"),
-        (False, "cuda", "to rounding"),
-        (False, None, None),
-    ],
-)
-def test_only_a_device_without_an_exact_order_repeats_to_rounding(deterministic, device, repeats):
-    settings = mw.TrainingConfig(deterministic=deterministic).resolved({})
-    assert describe_training(settings, 0, "float32", device).get("repeats") == repeats

@@ -1,6 +1,5 @@
 """Recorded audits hold numbers, ids and hashes; never a sample, a weight or a path."""
 
-import dataclasses
 import json
 import shutil
 import warnings
@@ -175,16 +174,12 @@ def test_other_samples_need_the_data(audit, data, folder, tmp_path, monkeypatch)
     assert without.member_data[0].hint == f"data={ABOUT['data']}"
 
 
-@pytest.mark.parametrize("other", ["texts", "labels", "kinds", "fails"])
-def test_another_version_of_the_generator_is_refused(data, folder, monkeypatch, other):
+@pytest.mark.parametrize("other", ["texts", "labels", "fails"])
+def test_samples_of_another_generator_are_not_shown(data, folder, monkeypatch, other):
     """Numbers about some samples are never shown beside others, whoever opens the recording."""
-    if other == "texts":
-        changed = mw.data.make_mcqs(80, seed=6)
-    elif other == "labels":
+    changed = mw.data.make_mcqs(80, seed=6)
+    if other == "labels":
         changed = data.with_labels((data.labels + 1) % 6)
-    else:
-        attributes = data.attributes | {"ward": np.roll(data.attributes["ward"], 1)}
-        changed = dataclasses.replace(data, attributes=attributes)
 
     def make(**_):
         if other == "fails":
@@ -193,8 +188,7 @@ def test_another_version_of_the_generator_is_refused(data, folder, monkeypatch, 
 
     monkeypatch.setitem(opening._DATA, "make_mcqs", make)
     for opened in (recording_at, mw.Audit.open):
-        with pytest.raises(StoreError, match=r"other samples than make_mcqs generates"):
-            opened(folder)
+        assert opened(folder).member_data[0].hint == f"data={ABOUT['data']}"
 
 
 def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, folder):

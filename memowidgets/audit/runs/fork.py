@@ -13,9 +13,7 @@ from memowidgets.audit.runs import identity
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.files import check_outside_runs
-from memowidgets.stamps import digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
-from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.design import follow_design
 from memowidgets.training.target import TargetTraining, start_of
 from memowidgets.visible import listed
@@ -57,22 +55,19 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
         aside = aside.with_encoding(data.encoding)
     asked = replace(run.training, precision=run.manifest["training"]["precision"])
     manifest = {
-        **identity.describe_training(asked, run.seed, recipe.settings.precision, recipe.device),
+        **identity.describe_training(asked, run.seed, recipe.settings.precision),
         **identity.describe_model(recipe.model, data, design, asked),
         **identity.describe_data(data, design, aside),
         "fork": _fork_note(run, data, start, chosen),
     }
     made = RunDirectory(path)
-    fresh = not made.has_file(MANIFEST)
-    stored = manifest if fresh else identity.read_manifest(made)
+    stored = identity.read_manifest(made) if made.has_file(MANIFEST) else manifest
     identity.check_same(stored, manifest, str(made.path))
-    made.hold(stored)
-    if fresh:  # the manifest comes last: what was killed before it begins again
-        write_stop(made, run.names.stop)
-    if chosen is not None and (fresh or not made.has(start_of(chosen.name))):
+    made.hold(stored)  # the manifest comes last: what was killed before it begins again
+    if chosen is not None and not made.has(start_of(chosen.name)):
         own = replace(recipe, data=data)
         TargetTraining(made, own, design, aside, run.seed).start_from(run.run, chosen)
-    manifest = identity.settle(made, manifest, data, design)
+    manifest = identity.settle(made, manifest, data, design, run.names.stop)
     for note in fork_note(manifest):
         warn_user(note)
     device = "auto" if recipe.anywhere else recipe.device
@@ -98,8 +93,6 @@ def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, sta
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset, such as audit.kept(), not {type(data).__name__}")
     parent.refuse_recorded("train again with your Trainer, on audit.kept(), in a new audit")
-    if Path(path).expanduser().resolve() == Path(parent.path).resolve():
-        raise ValueError(f"{path} is the run that is forked: choose another path for the fork")
     check_outside_runs(Path(path).expanduser().absolute().parent)  # a fork may go on in its own
     if isinstance(data, WithheldDataset):
         raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
@@ -117,36 +110,29 @@ def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, sta
 
 def _held_out_of(parent: Run) -> Dataset | None:
     """The held-out dataset where it is one of its own."""
-    held_out, digest = parent.held_out, parent.manifest["held_out"]
-    if digest is None:
+    known = parent.manifest.get("held_out")
+    if known is None:
         return None
-    if identity.held_out_digest(held_out) != digest:
+    if identity.describe_held_out(parent.held_out)["held_out"] != known:
         raise StoreError(
             "the held-out samples are a dataset of their own, which is not at hand: "
             "Audit.open(path, held_out=…)"
         )
-    return held_out
+    return parent.held_out
 
 
 def _fork_note(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
-    described = {
+    seen = 0
+    if chosen is not None:
+        now, then = _contents(data), _contents(parent.data.take(parent.design.members))
+        before = (parent.manifest.get("fork") or {}).get("seen", 0)
+        seen = before + sum(now.get(name) != then[name] for name in then)
+    return {
         "parent": identity.run_digest(parent.manifest),
         "start": start,
         "checkpoint": None if chosen is None else chosen.name,
-        "seen": 0,
+        "seen": seen,
     }
-    if chosen is None:
-        return described
-    before = (parent.manifest.get("fork") or {}).get("gone", [])
-    now, then = _contents(data), _contents(parent.data.take(parent.design.members))
-    gone = {_mark(name, then[name]) for name in then if now.get(name) != then[name]}
-    gone = {*gone, *before} - {_mark(*sample) for sample in now.items()}
-    return described | {"seen": len(gone)} | ({"gone": sorted(gone)} if gone else {})
-
-
-def _mark(name: str, content: tuple[str, int]) -> str:
-    """What stands for a sample that is gone: neither its id nor its content."""
-    return digest([name, *content])
 
 
 def _contents(data: Dataset) -> dict[str, tuple[str, int]]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +29,7 @@ from memowidgets.models import (
 from memowidgets.models.base import check_model
 from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.progress import shown
-from memowidgets.stamps import digest
-from memowidgets.store import PackedRun, RunDirectory, StoreError
+from memowidgets.store import PackedRun, RunDirectory
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
 from memowidgets.training.inputs import Pairs, pairs_of
@@ -82,10 +80,10 @@ def begun_run(
         identity.check_held_out(aside, data, design)
         aside = aside.with_encoding(data.encoding)
     run = RunDirectory(path)
-    used = device_of(model, device)
-    precision = resolve_precision(torch_device(used), settings.precision)
+    used = torch_device(device_of(model, device))
+    precision = resolve_precision(used, settings.precision)
     manifest = {
-        **identity.describe_training(settings, seed, precision, used),
+        **identity.describe_training(settings, seed, precision),
         **identity.describe_model(model, data, design, settings),
         **identity.describe_data(data, design, aside),
     }
@@ -134,65 +132,36 @@ def _find_data(
     held_out: Dataset | None,
 ) -> tuple[Dataset | None, Model | None]:
     """Return data and model of a run: the given ones after a check, or the same made again."""
-    data = cast("Dataset | None", _own_samples(run, manifest, data))
-    _check_given(run, manifest, data, model, held_out)
-    if data is None:
-        data = data_again(manifest)
-        known = manifest.get("attributes")
-        if known and (data is None or identity.attributes_digest(data) != known):
-            raise StoreError(
-                f"{run.path} has numbers about other samples than "
-                f"{manifest['data']['source']['loader']} generates here: install the release of "
-                "memowidgets that the recording is from"
-            )
-    data = None if data is None else data.fitted(design.pool)
-    made = None if model is not None else _model_again(manifest["model_source"], data)
-    candidate = model or made
-    if data is None or candidate is None:
-        return data, candidate
-    settings = Settings.read(manifest["training"])
-    here = identity.describe_model(candidate, data, design, settings)
-    if model is not None:
-        same = ("held_out", "held_out_labels", "fork")
-        identity.check_same(
-            manifest,
-            {
-                **identity.describe_training(settings, manifest["seed"], manifest["precision"]),
-                **here,
-                **identity.describe_data(data, design, None),
-                **{key: manifest.get(key) for key in same},
-            },
-            str(run.path),
-        )
-        return data, model
-    return data, None if identity.model_apart(manifest, here) else made
-
-
-def _check_given(
-    run: RunDirectory, manifest: Mapping[str, Any], data: Any, model: Any, held_out: Any
-) -> None:
-    """Raise for data, a model or held-out samples that are not the run's."""
     for name, given in (("data", data), ("held_out", held_out)):
         if given is not None and not isinstance(given, Dataset):
             raise TypeError(f"{name} must be a dataset of mw.data, not {type(given).__name__}")
     if model is not None:
         check_model(model)
-    if data is not None and (
-        apart := identity.data_apart(manifest, identity.describe_samples(data))
-    ):
-        raise ValueError(f"these are not the data of {run.path}: {apart}")
     if held_out is not None:
-        if identity.held_out_digest(held_out) != manifest["held_out"]:
-            raise ValueError(f"these are not the held-out samples of {run.path}")
-        if digest(held_out.labels.tolist()) != manifest["held_out_labels"]:
-            raise ValueError(f"these held-out samples have other labels than those of {run.path}")
+        found = identity.describe_held_out(held_out)
+        if any(manifest.get(key) != value for key, value in found.items()):
+            raise ValueError(f"these are not the held-out samples of {run.path}, with their labels")
+    if data is None:
+        data = data_again(manifest)
+    else:
+        data = _own_samples(run, manifest, data)
+        if apart := identity.data_apart(manifest, identity.describe_samples(data)):
+            raise ValueError(f"these are not the data of {run.path}: {apart}")
+    data = None if data is None else data.fitted(design.pool)
+    found_model = model or _model_again(manifest.get("model_source"), data)
+    if data is None or found_model is None:
+        return data, found_model
+    settings = Settings.read(manifest["training"])
+    here = identity.describe_model(found_model, data, design, settings)
+    apart = identity.model_apart(manifest, here)
+    if apart and model is not None:
+        raise ValueError(f"this is not the model of {run.path}: {apart}")
+    return data, None if apart else found_model
 
 
-def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Any) -> Any:
+def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> Dataset:
     """Return a fork's own samples out of its parent's data, with the labels of the fork."""
-    if not manifest.get("fork") or not isinstance(data, Dataset):
-        return data
-    if not set(manifest["ids"]) <= set(data.ids.tolist()):
+    if not manifest.get("fork") or not set(manifest["ids"]) <= set(data.ids.tolist()):
         return data
     own, labels = _select(manifest, data), np.array(run.read_tensors("design")["labels"])
     return own if np.array_equal(own.labels, labels) else own.with_labels(labels)
@@ -201,11 +170,11 @@ def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Any) -> A
 def data_again(manifest: Mapping[str, Any]) -> Dataset | None:
     """Make the data of a run again. None if that is not possible with the package alone."""
     source, n = manifest["data"]["source"], len(manifest["ids"])
-    if not has_form(source, {"loader": str, "arguments": dict}) or source["loader"] not in _DATA:
+    if not has_form(source, {"loader": str, "arguments": dict}):
         return None
     if source["arguments"].get("n", n) != n:
         return None
-    made: Dataset | None = _make(_DATA[source["loader"]], source["arguments"])
+    made: Dataset | None = _make(_DATA.get(source["loader"]), source["arguments"])
     if made is None or identity.data_apart(manifest, identity.describe_samples(made)):
         return None
     return made
@@ -213,20 +182,25 @@ def data_again(manifest: Mapping[str, Any]) -> Dataset | None:
 
 def _model_again(source: Any, data: Dataset | None) -> Model | None:
     """Make the model again. None if only the user can provide it."""
-    if not has_form(source, {"model": str, "arguments": dict}) or source["model"] not in _MODELS:
+    if not has_form(source, {"model": str, "arguments": dict}):
         return None
     needs_data = source["model"] in _OF_DATA
     if needs_data and data is None:
         return None
-    made: Model | None = _make(_MODELS[source["model"]], source["arguments"], *[data] * needs_data)
+    made: Model | None = _make(
+        _MODELS.get(source["model"]), source["arguments"], *[data] * needs_data
+    )
     return made
 
 
-def _make(make: Callable[..., Any], arguments: Mapping[str, Any], *data: Any) -> Any:
+def _make(make: Callable[..., Any] | None, arguments: Mapping[str, Any], *data: Any) -> Any:
     """Return what a function makes of arguments that anybody may have written; None if nothing."""
-    with suppress(Exception):
+    if make is None:
+        return None
+    try:
         return make(*data, **arguments)
-    return None
+    except (TypeError, ValueError):  # an argument that it does not take, or refuses
+        return None
 
 
 def _withheld(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:

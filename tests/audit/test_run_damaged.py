@@ -129,7 +129,7 @@ def test_held_out_samples_belong_to_a_runs_identity(tmp_path):
     other = aside.with_labels((aside.labels + 1) % 10)
     with pytest.raises(ValueError, match="not the held-out samples"):
         mw.Audit.open(audit.path, data=small_data(), held_out=other)
-    with pytest.raises(ValueError, match="holds another run: its held-out samples have other lab"):
+    with pytest.raises(ValueError, match="holds another run: other held_out_labels"):
         small_audit(tmp_path, held_out=other)
     alike = mw.data.load_digits().take(range(600, 650)).with_labels(aside.labels)
     with pytest.raises(ValueError, match=r"holds another run: .*held_out"):

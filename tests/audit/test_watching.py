@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -16,7 +15,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, RunDirectory, StoreError
-from memowidgets.training.design import draw_design
 from memowidgets.training.recorder import Recorder
 
 N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
@@ -755,7 +753,6 @@ def single(module, inputs):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"steps_per_epoch": None}, ValueError, r"steps_per_epoch is missing, .* len\(loader\)"),
         ({"steps_per_epoch": 0}, ValueError, "a whole number from 1, not 0"),
         ({"checkpoint_every": 0}, ValueError, "a positive number of epochs, such as 0.2, not 0"),
         ({"stop_at_drop": 95}, ValueError, "a share between 0 and 1"),
@@ -765,18 +762,11 @@ def single(module, inputs):
         ({"forward": lambda m, x: m(x).sum()}, ValueError, r"of shape \(\) for 2 samples"),
         ({"forward": lambda m, x: m(x)[:, :2]}, ValueError, "for 2 classes, but the data have 3"),
         ({"forward": lambda m, x: "logits"}, TypeError, "returns str, not logits"),
-        ({"forward": 3}, TypeError, "forward must be a function"),
         ({"batch_size": 0}, ValueError, "batch_size must be"),
         ({"module": "mlp"}, TypeError, "must be a torch.nn.Module, not str"),
         ({"module": nn.Linear(WIDTH, CLASSES)}, ValueError, "single linear layer"),
         ({"steps_done": 4}, ValueError, "lacks step 0"),
         ({"class_names": ["a", "b"]}, ValueError, "must lie between 0 and 1"),
-        ({"held_out": 1.0}, ValueError, "1.0"),
-        ({"held_out": ["nobody"]}, ValueError, "nobody"),
-        ({"held_out": np.ones(3, bool)}, ValueError, r"\(3,\)"),
-        ({"held_out": np.arange(N) % 2}, TypeError, "bool"),
-        ({"held_out": np.ones(N, bool)}, ValueError, "0 samples"),
-        ({"held_out": "half"}, TypeError, "half"),
         ({"held_out": DataLoader(samples(), shuffle=True)}, ValueError, "loader that shuffles"),
         ({"held_out": Subset(samples(), range(3, 9))}, ValueError,
          "6 held-out samples are members too"),
@@ -836,15 +826,6 @@ def test_auto_layers_refuse_a_head_that_is_not_linear(head, data, tmp_path):
     assert len(watch.audit.score("loss", checkpoint=0)) == N
 
 
-@pytest.mark.parametrize("given", [1, 5 * STEPS])
-def test_a_wrong_number_of_steps_in_an_epoch_is_noticed_at_the_first_step(given, data, tmp_path):
-    module = mlp()
-    watch = mw.watch(module, data, tmp_path / "run", given, checkpoint_every=1.0)
-    with pytest.warns(UserWarning, match=rf"is {given}, .* {BATCH} of {N} .* {STEPS} steps"):
-        trained(module, data, watch=watch, until=1)
-    assert not module._forward_pre_hooks
-
-
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -884,40 +865,6 @@ def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path)
     watch = mw.watch(mlp(), some, tmp_path / "run", STEPS, held_out=others)
     places = [ours.indices[i] for i in some.indices]
     assert list(map(int, watch.audit.data.ids)) == places
-
-
-def test_held_out_rows_of_the_data_are_named_by_ids_or_a_mask(data, tmp_path):
-    """It is as if they were other data: members, checkpoints and scores are the same."""
-    mask, names = np.arange(N) % 5 == 2, [f"row-{i}" for i in range(N)]
-    kept, apart = (Subset(data, np.flatnonzero(rows).tolist()) for rows in (~mask, mask))
-    members, out = (np.array(names)[rows].tolist() for rows in (~mask, mask))
-    found = []
-    for place, whole, held_out, ids in (
-        ("one", data, mask, names),
-        ("two", kept, apart, members),
-    ):
-        module, watch = watching(whole, tmp_path / place, held_out=held_out, ids=ids)
-        seeded()
-        trained(module, kept, watch=watch, epochs=1)
-        found.append(watch.audit)
-    one, two = found
-    assert one.members.tolist() == two.members.tolist() == members
-    pd.testing.assert_frame_equal(one.checkpoints, two.checkpoints)
-    assert one.checkpoints["test_loss"].notna().all()
-    np.testing.assert_array_equal(one.score("psmi"), two.score("psmi"))
-    assert mw.Audit.open(tmp_path / "one").members.tolist() == members
-    for kind, given in (("tensor", torch.from_numpy(mask)), ("ids", out), ("array", np.array(out))):
-        _, watch = watching(data, tmp_path / kind, held_out=given, ids=names)
-        assert watch.audit.members.tolist() == members
-
-
-def test_a_share_that_is_held_out_is_drawn_as_in_an_audit(data, tmp_path):
-    watch = mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=0.25, seed=3)
-    design = draw_design(watch.audit.data, "all", 0.25, 3)
-    assert len(design.held_out) == round(0.25 * N)
-    assert watch.audit.members.tolist() == watch.audit.data.ids[design.members].tolist()
-    mine = watch.audit.member_data.as_pairs()
-    assert [int(label) for _, label in mine] == watch.audit.member_data.labels.tolist()
 
 
 def test_after_a_refused_start_another_may_follow_and_no_finished_run_is_deleted(data, tmp_path):

@@ -112,7 +112,7 @@ def opened_run(
     if manifest.get("kind") == WATCHED and _are_pairs(data):
         data = read_pairs(pairs_of(data), names, manifest["ids"])
     if _are_pairs(held_out):
-        held_out = other_pairs(held_out, names)
+        held_out = other_pairs(pairs_of(held_out), names)
     design = identity.read_design(run, manifest)
     data, model = _find_data(run, manifest, design, data, model, held_out)
     if held_out is not None and data is not None:
@@ -270,11 +270,11 @@ def read_pairs(
         )
 
 
-def other_pairs(held_out: Any, class_names: Sequence[str]) -> PairDataset:
+def other_pairs(pairs: Pairs, class_names: Sequence[str]) -> PairDataset:
     """Return the held-out samples of a torch dataset or loader; classes may be absent."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*never occur in the labels", UserWarning)
-        return read_pairs(pairs_of(held_out), class_names, None)
+        return read_pairs(pairs, class_names, None)
 
 
 def _are_pairs(data: Any) -> bool:

@@ -22,7 +22,6 @@ from memowidgets.audit.run import (
     set_of_design,
 )
 from memowidgets.audit.runs import opening
-from memowidgets.audit.runs.fork import warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
@@ -1621,7 +1620,7 @@ class Audit:
         if log.unread:
             raise StoreError(log.unread)
         data = kept(self.evidence.clean_data, log, texts)
-        warn_of_members_alone(self.evidence, log)
+        opening.warn_of_members_alone(self.evidence, log)
         return data
 
     def fork(
@@ -1667,10 +1666,8 @@ class Audit:
         UserWarning
             If it starts from weights that have seen removed samples.
         """
-        from memowidgets.audit.runs.fork import fork_run
-
         run = self._run_for("be forked")
-        return self.of(fork_run(run, path, self.kept() if data is None else data, start))
+        return self.of(opening.fork_run(run, path, self.kept() if data is None else data, start))
 
 
 def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:

@@ -105,8 +105,8 @@ def test_forks_and_what_one_run_alone_has_are_told_apart(tmp_path):
     more = manifest | {"model": {**manifest["model"], "new": 1}}
     for one, other, said in (
         (more, manifest, "model new is 1 there and None here"),
-        (stored, given, "it is a fork, from scratch, of the run abc, this one is a fork, from ep"),
-        (given, manifest, "it is a fork, from epoch-3, of the run abc, this one is no fork"),
+        (stored, given, "fork checkpoint is None there and epoch-3 here"),
+        (given, manifest, "fork parent is abc there and None here"),
     ):
         assert said in same_run(one, other)
 

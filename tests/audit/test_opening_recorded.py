@@ -106,7 +106,7 @@ def test_a_damaged_recording_is_refused(audit, folder, tmp_path, damage):
         RunDirectory(tmp_path / "wards").write_manifest({**manifest, "seed": 7})
     else:
         file.unlink()
-    with pytest.raises(StoreError, match=r"recording\.safetensors"):
+    with pytest.raises(StoreError, match=r"\.safetensors"):
         recording_at(tmp_path / "wards").log_lira()
 
 
@@ -194,7 +194,7 @@ def test_samples_of_another_generator_are_not_shown(data, folder, monkeypatch, o
 def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, folder):
     everything = data.take(np.random.default_rng(0).permutation(len(data)))
     assert recording_at(folder, everything).data.ids.tolist() == data.ids.tolist()
-    with pytest.raises(ValueError, match=r"recorded samples are not in these data.*make_mcqs"):
+    with pytest.raises(ValueError, match="its data have 80 samples, these 10"):
         recording_at(folder, data.take(np.arange(10)))
     with pytest.raises(ValueError, match="these are not the data"):
         recording_at(folder, mw.data.make_mcqs(80, seed=6))

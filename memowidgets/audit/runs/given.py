@@ -155,7 +155,7 @@ def check_arrays(
     """
     given = {name: values for name, values in arrays.items() if values is not None}
     early = [name for name in ("logits", "probabilities") if name in given]
-    if representations is None and not early:
+    if not early and (representations is None or not len(representations)):
         raise ValueError(
             "there is nothing to score: pass representations=, logits=, or both; probabilities= "
             "stands for logits="
@@ -289,15 +289,9 @@ def _layers(representations: Any, n: int) -> dict[str, Numbers]:
     """Return the representations by layer name. Layers with integer names are sorted."""
     if not isinstance(representations, Mapping):
         return {ONLY: _representation("representations", representations, n)}
-    if not representations:
-        raise ValueError("representations is empty: pass {layer: array}, or leave it out")
     keys = list(representations)
     if all(isinstance(key, int | np.integer) for key in keys):
         keys = sorted(keys)
-    names = [str(key) for key in keys]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"two layers have the name {quoted(twice[0])}: names must differ")
     where = "representations[{!r}]".format
     return {str(key): _representation(where(key), representations[key], n) for key in keys}
 
@@ -412,8 +406,6 @@ def _with_canaries(data: Dataset, canaries: Any) -> Dataset:
     mask = _array("canaries", canaries, checked_mask)
     if mask.shape != (len(data),):
         raise ValueError(f"canaries must be a mask over {len(data)} samples, not {mask.shape}")
-    if data.canaries is not None and not np.array_equal(data.canaries, mask):
-        raise ValueError("the samples say which of them are canaries: leave canaries= out")
     return cast("Dataset", replace(cast("Any", data), canaries=mask))
 
 
@@ -481,13 +473,8 @@ def _array(what: str, values: Any, read: Reader = real_numbers) -> Numbers:
 
     Kept scores of the old values would otherwise stand beside new ones of the changed values.
     """
-    try:
-        array = read(dense(values, what), what)
-    except ValueError as error:
-        if "inhomogeneous" not in str(error):
-            raise
-        raise ValueError(f"{what} is not an array: its rows have different lengths") from None
-    owner: Any = array
+    owner: Any = read(dense(values, what), what)
+    array: Numbers = owner
     while isinstance(owner, np.ndarray) and not owner.flags.writeable:
         owner = owner.base
     # a memory map that was opened for reading, or bytes; a tensor's memory is its own

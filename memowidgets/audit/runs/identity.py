@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
@@ -134,12 +133,13 @@ def same_run(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     if here["precision"] == "auto":  # it means what it meant where the run was begun
         here["precision"] = there["precision"]
     split, given_split = ({part: each.get(part) for part in _OF_SPLIT} for each in (stored, given))
+    forks = stored.get("fork") or {}, given.get("fork") or {}
     return (
         data_apart(stored, given)
         or model_apart(stored, given)
         or _first_apart(there, here, "training ")
         or _first_apart(split, given_split)
-        or _forks_apart(stored, given)
+        or _first_apart(*forks, "fork ")
     )
 
 
@@ -186,18 +186,6 @@ def _first_apart(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = 
     return ""
 
 
-def _forks_apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Return in what two runs differ by how they began."""
-    if stored.get("fork") == given.get("fork"):
-        return ""
-    said = []
-    for fork in (stored.get("fork"), given.get("fork")):
-        start = fork and visible(str(fork["checkpoint"] or fork["start"]), 60)
-        parent = fork and visible(str(fork["parent"]), 60)
-        said.append(f"a fork, from {start}, of the run {parent}" if fork else "no fork")
-    return f"it is {said[0]}, this one is {said[1]}"
-
-
 def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
     """Raise if held-out samples are unusable.
 
@@ -211,10 +199,14 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
             f"the held-out samples have the classes {listed(held_out.class_names)}; the data "
             f"have {listed(data.class_names)}"
         )
-    if _columns(held_out) != _columns(data):
+    kinds = [
+        {name: values.dtype.kind for name, values in getattr(each, "columns", {}).items()}
+        for each in (held_out, data)
+    ]
+    if kinds[0] != kinds[1]:
         raise ValueError(
             "the held-out samples have other columns, or columns of another kind, than the data: "
-            f"{listed(_columns(held_out))} there and {listed(_columns(data))} here"
+            f"{listed(kinds[0])} there and {listed(kinds[1])} here"
         )
     hashes = data.content_hashes()
     members = {hashes[i] for i in design.members}
@@ -224,13 +216,6 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
             f"{len(shared)} held-out samples are members too, the first is "
             f"{quoted(held_out.ids[shared[0]])}: nothing would be held out"
         )
-
-
-def _columns(data: Dataset) -> list[str]:
-    """Return the names of a table's columns, with their kinds; empty for other data."""
-    columns: Mapping[str, NDArray[Any]] = getattr(data, "columns", {})
-    kinds = {True: "number", False: "category"}
-    return [f"{name} ({kinds[values.dtype.kind == 'f']})" for name, values in columns.items()]
 
 
 # the manifest on disk

@@ -1441,7 +1441,6 @@ class Audit:
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
         etas: Iterable[float] | None = None,
-        targets: str = "own",
     ) -> Figures:
         """Draw every figure of the paper that the computed numbers allow.
 
@@ -1454,10 +1453,6 @@ class Audit:
             As in `evaluate`.
         etas : iterable of float, optional
             Values of η for the figures by η. Default: 1 to 12, and panels at 4, 6, 8 and 10.
-        targets : {"own", "all"}
-            Whose members the figures by η compare with the truth. "own": this target's. "all":
-            those of every shadow model in its turn, pooled as `evaluate_pooled` does, without
-            canaries at each η, as the paper does on CIFAR-10. That takes a while.
 
         Returns
         -------
@@ -1468,12 +1463,11 @@ class Audit:
         Raises
         ------
         ValueError, TypeError
-            If the targets are unknown, or η is not a number.
+            If the truth is unknown, or η is not a number.
         """
         from memowidgets.audit.views.figures import audit_figures
 
-        evidence = self._with_first() if targets == "all" else self.evidence
-        return audit_figures(evidence, eta, truth, etas, targets)
+        return audit_figures(self.evidence, eta, truth, etas)
 
     def dashboard(self) -> Dashboard:
         """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide."""

@@ -47,7 +47,6 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: a.shadow_curve("loss", variance=["bayes"]), "'bayes'"),
         (lambda a: a.evaluate("psmi", truth="guess"), "valid: log_lira, canaries, or a mask"),
         (lambda a: a.evaluate("psmi", truth=[1, 0]), "boolean mask over the"),
-        (lambda a: a.figures(targets="some"), "targets must be 'own' or 'all'"),
         (lambda a: a.evaluate_pooled("loss", targets="some"), "targets must be 'all' or indices"),
         (lambda a: a.evaluate_pooled("loss", targets=[]), "targets must be 'all' or indices"),
         (lambda a: a.evaluate_pooled("loss", targets=3), "targets must be several values"),

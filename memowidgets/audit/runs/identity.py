@@ -290,18 +290,14 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
 # the shape of a manifest, whose file may be untrusted
 
 
-def _is_seed(value: Any) -> bool:
-    return has_form(value, int) and value >= 0
+def _or_none(form: Any) -> Any:
+    return lambda value: value is None or has_form(value, form)
 
 
-def _is_fork(value: Any) -> bool:
-    form = {"parent": str, "start": str, "checkpoint": str | None, "seen": _is_seed}
-    return value is None or has_form(value, form)
-
-
+_FORK = {"parent": str, "start": str, "checkpoint": str | None, "seen": int}
 _TRAINING = {"epochs": float, "checkpoint_every": float, "batch_size": int, "lr": float}
 _SHAPE: dict[str, Any] = {
-    "seed": _is_seed,
+    "seed": lambda value: has_form(value, int) and value >= 0,
     "model": dict,
     "model_source": dict | None,
     "layers": lambda value: has_form(value, [str]) and bool(value),
@@ -312,9 +308,9 @@ _SHAPE: dict[str, Any] = {
     "members": str,
     "pool": str,
     "held_out": str | None,
-    "fork": _is_fork,
-    "recording": lambda value: value is None or has_form(value, {str: str}),
-    "probe": lambda value: value is None or has_form(value, PROBE),
+    "fork": _or_none(_FORK),
+    "recording": _or_none({str: str}),
+    "probe": _or_none(PROBE),
     "ids": [str],
     "content": [str],
 }

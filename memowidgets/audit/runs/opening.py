@@ -286,14 +286,7 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
     run.check_code()
     aside = _held_out_of(run)
     design = follow_design(run.design, run.data.ids, data)
-    chosen = None
-    if start == "prediction":
-        try:
-            chosen = run.names.prediction().record
-        except ValueError as error:
-            raise ValueError(
-                f'{error}, or take start="scratch": there are no weights to go on from'
-            ) from None
+    chosen = run.names.prediction().record if start == "prediction" else None
     if chosen is not None and run.data.encoding is not None:
         raise ValueError(
             "a table is encoded by the rows of its own run, which the weights of "
@@ -344,8 +337,6 @@ def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, sta
         raise TypeError(f"data must be a dataset, such as audit.kept(), not {type(data).__name__}")
     parent.refuse_recorded("train again with your Trainer, on audit.kept(), in a new audit")
     check_outside_runs(Path(path).expanduser().absolute().parent)  # a fork may go on in its own
-    if isinstance(data, WithheldDataset):
-        raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
     if parent.training.label_noise:
         raise ValueError(
             "this run has label noise, which would fall on other samples in a fork: fork a run "

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from memowidgets import charts
 from memowidgets.audit.evidence import REFERENCES, Evidence
 from memowidgets.audit.numbers.definitions import compared_definitions_of
-from memowidgets.audit.numbers.judge import area, evaluate, pooled_evaluation
+from memowidgets.audit.numbers.judge import area, evaluate
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     EARLY,
@@ -33,7 +33,6 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
 )
 from memowidgets.checks import real_number, several
-from memowidgets.progress import shown
 from memowidgets.store import NotThereError, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed
@@ -69,7 +68,6 @@ def audit_figures(
     eta: float = 4.0,
     truth: Truth = "log_lira",
     etas: Iterable[float] | None = None,
-    targets: str = "own",
     *,
     advice: bool = True,
 ) -> charts.Figures:
@@ -77,9 +75,7 @@ def audit_figures(
 
     Without `advice`, reasons do not say what to call: a report's reader runs nothing.
     """
-    if targets not in ("own", "all"):
-        raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
-    desk = _Desk(evidence, eta, truth, etas, pooled=targets == "all", advice=advice)
+    desk = _Desk(evidence, eta, truth, etas, advice=advice)
     drawn, missing, notes = dict[str, Any](), dict[str, str](), dict[str, list[str]]()
     for name in NAMES:
         desk.reasons = []
@@ -114,11 +110,10 @@ class _Desk:
         truth: Truth,
         etas: Iterable[float] | None,
         *,
-        pooled: bool,
         advice: bool,
     ) -> None:
         self.eta = real_number("eta", eta, finite=True)
-        self.evidence, self.truth, self.pooled, self.advice = evidence, truth, pooled, advice
+        self.evidence, self.truth, self.advice = evidence, truth, advice
         self.etas, self.panel_etas = ETAS, PANEL_ETAS
         if etas is not None:
             asked = [real_number("an eta", one, finite=True) for one in several("etas", etas)]
@@ -131,10 +126,6 @@ class _Desk:
         self.no_truth = self.no_lira if is_log_lira(truth) else None
         if not is_log_lira(truth):
             memorized_members(evidence, truth, eta)  # raises for an invalid truth
-        elif self.no_lira and self.has_canaries:
-            do = 'audit.figures(truth="canaries") needs none'
-            do = "; ".join(filter(None, [self.no_lira.do, do]))
-            self.no_truth = NotThereError(self.no_lira.what, do, self.no_lira.where)
         self.checkpoints = evidence.table()
         self.later = [str(name) for name in self.checkpoints.index[self.checkpoints["step"] != 0]]
         epochs = self.checkpoints["epoch"].to_numpy(float)
@@ -229,28 +220,9 @@ class _Desk:
         there = all(evidence.checkpoints[need.checkpoint].has(need) for need in wanted)
         return there or bool(evidence.missing(wanted))
 
-    def _by_target(self, eta: float, truth: str) -> dict[str, Evaluation]:
-        """Evaluate the audit's target, or pool all shadow models as targets.
-
-        As in the paper, canaries are then the truth or not there at all.
-        """
-        if not self.pooled:
-            return self.evaluations(_PREDICTORS, eta=eta, truth=truth)
-        found, planted = dict[str, "Evaluation"](), truth == "canaries"
-        for metric in _PREDICTORS:
-            try:
-                asked = metric, "last", eta, truth, "all"
-                with shown(None) as report:
-                    found[metric] = pooled_evaluation(
-                        self.evidence, *asked, report, with_canaries=planted
-                    )
-            except (ValueError, StoreError) as error:
-                self.reasons.append(f"by all targets at η = {eta:g}: {error}")
-        return found
-
     def _of_canaries(self) -> dict[str, Evaluation]:
         """Evaluate the scores with the canaries as truth."""
-        return self._by_target(self.eta, "canaries") if self.has_canaries else {}
+        return self.evaluations(_PREDICTORS, truth="canaries") if self.has_canaries else {}
 
     def _by_eta(
         self, etas: Sequence[float], table: Callable[[Mapping[str, Evaluation], float], Any]
@@ -262,9 +234,9 @@ class _Desk:
         values, rows, too_few = log_lira(self.evidence), [], []
         for eta in etas:
             n = int((values >= eta).sum())
-            if not self.pooled and min(n, len(values) - n) < _FEWEST:
+            if min(n, len(values) - n) < _FEWEST:
                 too_few.append(f"{eta:g}")
-            elif found := self._by_target(eta, "log_lira"):
+            elif found := self.evaluations(_PREDICTORS, eta=eta, truth="log_lira"):
                 rows.append(table(found, eta))
         if too_few:
             self.reasons.append(
@@ -371,18 +343,16 @@ class _Desk:
 
     def roc_by_eta(self) -> Any:
         """A panel for each η, and one for the canaries."""
-        pairs = "pairs " if self.pooled else ""
 
         def curves(found: Mapping[str, Evaluation], eta: float) -> pd.DataFrame:
             first = next(iter(found.values()))
-            counted = memorised(first.n_memorized, first.n_truly, f"{pairs}memorised")
+            counted = memorised(first.n_memorized, first.n_truly)
             return charts.roc_table(found, panel=f"η = {eta:g}, {counted}")
 
         rows = self._by_eta(self.panel_etas, curves)
         if planted := self._of_canaries():
             n = next(iter(planted.values())).n_memorized
-            of = "pairs of " if self.pooled else ""
-            rows.append(charts.roc_table(planted, panel=f"{n} {of}canaries"))
+            rows.append(charts.roc_table(planted, panel=f"{n} canaries"))
         return charts.roc_panels(self.joined("roc_by_eta", rows))
 
     def lira_over_training(self) -> Any:

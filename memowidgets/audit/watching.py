@@ -17,7 +17,7 @@ from memowidgets.checks import check_version, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.stamps import digest_of
-from memowidgets.store import MANIFEST, RunDirectory
+from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
@@ -293,10 +293,6 @@ def _begun_run(
 ) -> Run:
     """Begin the run of a watched training, or go on with it where the directory holds it."""
     run = RunDirectory(path)
-    if run.has_file(MANIFEST) and run.read_manifest().get("kind") != WATCHED:
-        raise ValueError(
-            f"{run.path} holds another run, which mw.watch did not record; choose another path"
-        )
     design = draw_design(data, "all", None, seed)
     if held_out is not None:
         identity.check_held_out(held_out, data, design)

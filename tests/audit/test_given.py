@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import member_gaps
@@ -146,15 +144,11 @@ def test_the_rest_of_the_audit_works_on_it(audit):
     ]  # fmt: skip
     comparison = audit.compare_memorization()
     assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
-    curve = audit.shadow_curve(repeats=2)
-    assert curve["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
+    assert audit.shadow_curve(repeats=2)["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
     found = audit.flagged(tau=0.0)
     assert set(audit.members[:10]) <= set(found.index)
     assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
-    mask = np.arange(N) < 10
-    assert audit.evaluate("psmi", truth=mask).n_memorized == 10
-    norm = audit.score(lambda x, _z, _y: -np.linalg.norm(x, axis=1), name="norm")
-    assert norm.name == "norm"
+    assert audit.evaluate("psmi", truth=np.arange(N) < 10).n_memorized == 10
 
 
 def test_there_is_one_checkpoint_by_all_its_names(audit):
@@ -240,10 +234,8 @@ def test_arrays_that_are_changed_later_change_nothing(frozen):
     assert audit.log_lira().equals(expected.log_lira())
 
 
-def test_what_is_given_away_changes_nothing():
-    parts = arrays()
-    states = parts["representations"]["late"].astype(np.float32)
-    audit, expected = (audit_of(representations=states) for _ in range(2))
+def test_what_is_given_away_changes_nothing(audit):
+    expected = audit.score("mahalanobis")
 
     def rude(*given):
         for array in given:
@@ -251,11 +243,10 @@ def test_what_is_given_away_changes_nothing():
         return given[0][:, 0]
 
     assert (audit.score(rude) == 0).all()
+    assert audit.score("mahalanobis").equals(expected)
     for array in (audit.representation("last"), audit.members, audit.labels):
         with pytest.raises(ValueError, match="read-only"):
             array[:] = array[::-1]
-    for metric in ("mahalanobis", "loss", "logit_gap"):
-        assert audit.score(metric).equals(expected.score(metric))
 
 
 def test_a_map_for_reading_is_not_copied(tmp_path):
@@ -285,40 +276,12 @@ def test_lists_and_tensors_are_arrays():
     assert one.score("psmi").equals(audit_of().score("psmi"))
 
 
-def test_layers_with_numbers_go_by_their_numbers():
+def test_layers_with_numbers_go_by_their_numbers_and_more_axes_are_flattened():
     X = arrays()["representations"]["late"]
-    audit = audit_of(representations={12: X, 3: X[:, :2]})
+    audit = audit_of(representations={12: X.reshape(N, 3, 2, 2), 3: X[:, :2]})
     assert audit.layers == ("3", "12")
     assert audit.score("psmi", layer=12).equals(audit.score("psmi"))
-
-
-def test_what_has_more_axes_is_flattened():
-    X = arrays()["representations"]["late"]
-    cubes = audit_of(representations=X.reshape(N, 3, 2, 2))
-    assert cubes.score("psmi").equals(audit_of(representations=X).score("psmi"))
-
-
-def test_a_class_with_one_sample_is_left_unscored_and_named():
-    labels = arrays()["labels"].copy()
-    labels[7] = 3
-    logits = np.hstack([arrays()["logits"], np.zeros((N, 1))])
-    audit = audit_of(labels=labels, logits=logits, final_logits=logits, ids=NAMES)
-    with pytest.warns(UserWarning, match="1 members have no score, .* patient-007"):
-        scores = audit.score("psmi")
-    assert len(scores) == N - 1
-    assert "1 member is left out" in " ".join(audit.evaluate("psmi").warnings)
-
-
-def test_the_guard_speaks_where_the_model_has_not_learned():
-    logits = np.random.default_rng(0).normal(size=(N, CLASSES)) / 10
-    audit = audit_of(logits=logits)
-    (note,) = audit.evidence.notes_at("prediction")
-    assert note.startswith("the median training loss is 1.")
-    assert "predict nothing" in note
-    assert not audit.checkpoints["learned"].any()
-    with pytest.warns(UserWarning, match="has not learned its task"):
-        audit.flagged(tau=0.0)
-    assert note in audit._repr_html_()
+    assert audit.score("psmi").equals(audit_of(representations=X).score("psmi"))
 
 
 # Samples
@@ -413,29 +376,16 @@ def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
             audit_of(path=tmp_path / "mine", **other)
 
 
-def everything(audit) -> list:
-    return [
-        audit.score("psmi"),
-        audit.score("loss"),
-        audit.log_lira(),
-        audit.evaluate("psmi").auc,
-        audit.members.tolist(),
-        audit.layers,
-        audit.data.class_names,
-        audit.n_shadows,
-    ]
-
-
 def test_arrays_with_a_path_are_a_run_like_others(tmp_path):
     first = audit_of(path=tmp_path / "mine", class_names=["x", "y", "z"], seed=3)
-    wanted = everything(first)
     first.decision_log.decide(["003"], "remove")
     again = mw.Audit.open(tmp_path / "mine")
-    for one, other in zip(everything(again), wanted, strict=True):
-        assert one.equals(other) if isinstance(one, pd.Series) else one == other
-    assert again.decision_log["003"] == Decision("remove")
+    for one, other in ((again, first), (first, again)):
+        assert one.score("psmi").equals(other.score("psmi"))
+        assert one.log_lira().equals(other.log_lira())
+    assert again.data.class_names == first.data.class_names
     assert again.checkpoints.equals(first.checkpoints)
-    assert again.evidence.notes_at("final") == first.evidence.notes_at("final")
+    assert again.decision_log["003"] == Decision("remove")
     with pytest.raises(StoreError, match="only their ids: give data="):
         again.kept()
     with pytest.raises(ValueError, match="which has no model: pass data= alone"):
@@ -496,21 +446,13 @@ def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
 
 def test_the_command_line_knows_arrays(tmp_path, capsys):
     from memowidgets.__main__ import main
-    from memowidgets.commands import opened
 
     audit_of(path=tmp_path / "mine").score("psmi")
     assert main(["audits", str(tmp_path)]) == 0
     (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("mine")]
     assert "(arrays)" in line
     assert f"{N} of {N}" in line
-    page = tmp_path / "page.html"
-    assert (
-        main(["report", str(tmp_path / "mine"), str(page), "--metric", "loss", "--tau", "-1"]) == 0
-    )
-    assert page.exists()
-    dashboard = opened(tmp_path / "mine").dashboard()
-    assert dashboard.counts["n"] == N
-    dashboard.close()
+    assert str(SHADOWS) in line.split()
 
 
 def test_a_broken_file_of_arrays_is_refused(tmp_path):
@@ -551,13 +493,11 @@ def test_what_is_missing_is_named_where_it_is_needed(given, work, words):
         work(audit_of(**given))
 
 
-@pytest.mark.parametrize("missing", ["logits", "representations", "shadow_gaps", "all"])
+@pytest.mark.parametrize("missing", ["logits", "all"])
 def test_the_dashboard_shows_what_there_is(missing):
-    gone = NO_SHADOWS if missing == "shadow_gaps" else {}
-    gone |= {missing: None} if missing in ("logits", "representations") else {}
-    if missing == "all":
-        gone = {"representations": None, **NO_SHADOWS}
-    audit = audit_of(**gone)
+    audit = audit_of(
+        **{"logits": None} if missing == "logits" else {"representations": None, **NO_SHADOWS}
+    )
     dashboard = audit.dashboard()
     dashboard.compute()
     dashboard.wait()
@@ -569,7 +509,7 @@ def test_the_dashboard_shows_what_there_is(missing):
     assert not checkpoint["marked"]  # nobody knows whether it is the ρ checkpoint
     assert dashboard.counts["n"] == N
     detail = dashboard._source.detail(0, *dashboard._choice)
-    assert (detail.shadows is not None) == (missing in ("representations", "logits"))
+    assert (detail.shadows is not None) == (missing == "logits")
     assert audit._repr_html_().count("<tr>") >= 5
     dashboard.close()
 
@@ -687,7 +627,7 @@ def test_decisions_and_probabilities_of_two_classes_have_one_value_for_each_samp
     np.testing.assert_allclose(two.score("loss"), reference, atol=1e-9)
 
 
-def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers(tmp_path):
+def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers():
     shares = probabilities()
     shares[:4] = np.eye(3)[[0, 1, 1, 2]]  # labels are 0, 1, 2, 0: two right, two wrong
     with pytest.warns(UserWarning, match="0 or 1 in 4 of 240 rows"):
@@ -697,23 +637,10 @@ def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers(tmp_p
     assert np.isfinite(audit.score("logit_gap")).all()
     np.testing.assert_allclose(loss.iloc[:2], 0, atol=1e-12)
     np.testing.assert_allclose(loss.iloc[2:4], np.log(np.finfo(np.float64).eps))
-    assert audit.report(tmp_path / "page.html", figures=False).is_file()
 
 
-def test_the_target_among_its_own_shadow_models_is_noticed():
-    parts = arrays()
-    logits = np.round(parts["logits"] * 4) / 4  # gaps that float32 holds exactly
-    gaps = parts["shadow_gaps"].copy()
-    gaps[3] = mw.metrics.logit_gap(logits, parts["labels"])
-    audit = audit_of(shadow_gaps=gaps, final_logits=logits)
-    with pytest.raises(ValueError, match="has exactly the target's gaps"):
-        audit.log_lira()
-
-
-@settings(deadline=None, max_examples=5)
-@given(st.integers(0, 2**32 - 1))
-def test_the_order_of_samples_changes_nothing_but_the_order(seed):
-    parts, order = arrays(), np.random.default_rng(seed).permutation(N)
+def test_the_order_of_samples_changes_nothing_but_the_order():
+    parts, order = arrays(), np.random.default_rng(1).permutation(N)
     moved = {
         "labels": parts["labels"][order],
         "representations": parts["representations"]["late"][order],
@@ -732,14 +659,6 @@ def test_the_order_of_samples_changes_nothing_but_the_order(seed):
 
 def test_a_function_scores_arrays_without_logits():
     given = {k: v for k, v in arrays().items() if k in ("labels", "representations")}
-    audit, logits = mw.Audit.from_arrays(**given), []
-
-    def score(states, of_classes, labels):
-        logits.append(of_classes)
-        return -np.abs(states).sum(axis=1) - labels
-
-    found = audit.score(score, "late")
-    assert logits == [None]
-    np.testing.assert_allclose(
-        found, -np.abs(given["representations"]["late"]).sum(axis=1) - given["labels"], rtol=1e-6
-    )
+    found = mw.Audit.from_arrays(**given).score(lambda x, z, y: x[:, 0] - y * (z is None), "late")
+    expected = given["representations"]["late"][:, 0] - given["labels"]
+    np.testing.assert_allclose(found, expected, atol=1e-6)

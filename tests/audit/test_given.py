@@ -244,7 +244,9 @@ def test_what_is_given_away_changes_nothing(audit):
 
     assert (audit.score(rude) == 0).all()
     assert audit.score("mahalanobis").equals(expected)
-    for array in (audit.representation("last"), audit.members, audit.labels):
+    states = arrays()["representations"]["late"].astype(np.float32)
+    given_away = audit_of(representations=states).representation()
+    for array in (given_away, audit.members, audit.labels):
         with pytest.raises(ValueError, match="read-only"):
             array[:] = array[::-1]
 

@@ -162,14 +162,6 @@ def test_shadow_models_are_its_own(finished, tmp_path):
     assert fork.evidence.shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)
 
 
-def test_a_fork_forks(stopped, tmp_path):
-    first = stopped.fork(tmp_path / "a")
-    first.train()
-    second = first.fork(tmp_path / "b", data=first.data.take(range(200)))
-    assert second.forked["parent"] != first.forked["parent"]
-    assert set(second.members) <= set(first.members)
-
-
 def without(audit: mw.Audit, names) -> mw.data.ImageDataset:
     return audit.data.take(np.flatnonzero(~np.isin(audit.data.ids, list(names))))
 
@@ -195,13 +187,6 @@ def test_a_fork_of_a_fork_remembers_what_its_weights_have_seen(stopped, going_on
         assert (
             again.fork(tmp_path / "last", data=again.data, start="prediction").forked["seen"] == 15
         )
-
-
-def test_new_samples_join_the_pool_but_not_the_members(stopped, tmp_path):
-    data = mw.data.load_digits().take(range(500)).with_canaries(0)
-    fork = stopped.fork(tmp_path, data=data)
-    assert set(fork.members) == set(stopped.members)
-    assert set(fork.data.ids[fork.run.design.pool]) - set(stopped.data.ids)
 
 
 def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
@@ -349,3 +334,4 @@ def test_nothing_left_to_train_is_said(tmp_path):
     audit.train()
     with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
         audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
+    assert not (tmp_path / "fork" / "manifest.json").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -376,9 +375,6 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     assert watch.audit.layers == ("head.input",)
     expected = read(bag.eval(), texts).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], expected, atol=1e-6)
-    read(bag.train(), texts[:8])  # 8 rows of logits, of a flat batch of 50 tokens
-    bag.head.bias.data += 1
-    watch.step()
 
 
 class Rows(Dataset):
@@ -425,28 +421,14 @@ def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     assert watch.audit.labels.tolist() == y.tolist()
 
 
-def test_names_as_labels_are_sorted_into_classes(data, tmp_path):
-    names = ["cat", "ant", "bee"]
-    rows = Rows(lambda i: data.tensors[0][i], [names[i % 3] for i in range(N)])
-    watch = mw.watch(mlp(), rows, tmp_path / "run", STEPS)
-    assert watch.audit.data.class_names == ("ant", "bee", "cat")
-    assert watch.audit.labels[:3].tolist() == [2, 0, 1]
-
-
 def test_image_tensors_are_shown(tmp_path):
     torch.manual_seed(0)
     images = torch.rand(12, 3, 6, 5)
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(48, 2))
-    for name, shown in (("plain", images), ("normalised", (images - 0.5) / 0.25)):
-        pairs = TensorDataset(shown, torch.arange(12) % 2)
-        audit = mw.watch(module, pairs, tmp_path / name, 3).audit
-        image = audit.data[2].image
-        assert image.shape == (6, 5, 3)
-        assert image.dtype == np.uint8
-        if name == "plain":
-            np.testing.assert_array_equal(image, np.rint(255 * images[2].permute(1, 2, 0).numpy()))
-    kept = audit.kept().take([3, 1]).as_pairs()
-    assert torch.equal(kept[0][0], pairs[3][0])
+    audit = mw.watch(module, TensorDataset(images, torch.arange(12) % 2), tmp_path / "run", 3).audit
+    shown = np.rint(255 * images[2].permute(1, 2, 0).numpy()).astype(np.uint8)
+    np.testing.assert_array_equal(audit.data[2].image, shown)
+    assert torch.equal(audit.kept().take([3, 1]).as_pairs()[0][0], images[3])
 
 
 class Tagger(nn.Module):
@@ -505,17 +487,6 @@ def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
             hidden = block(hidden)
     token = hidden[0, -1 if reads == "last" else 0].numpy()
     np.testing.assert_allclose(one["layer.score.input"][5], token, atol=1e-5)
-
-
-def test_a_large_activation_of_images_is_pooled(tmp_path):
-    module = nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 2)
-    )
-    pairs = TensorDataset(torch.rand(6, 3, 24, 24), torch.arange(6) % 2)
-    made = forward_of(mw.watch(module, pairs, tmp_path / "run", 3, layers=["0"]))["layer.0"]
-    with torch.no_grad():
-        pooled = nn.functional.adaptive_avg_pool2d(module[0](pairs.tensors[0]), 4).flatten(1)
-    np.testing.assert_allclose(made, pooled, atol=1e-6)
 
 
 # Again, and after an end
@@ -721,17 +692,12 @@ def rows_with(label):
     [
         (lambda d: DataLoader(d, shuffle=True), ValueError, r"shuffles .* pass loader\.dataset"),
         (lambda d: Stream(), TypeError, "stream .* a dataset with a length"),
-        (lambda d: DataLoader(Stream()), TypeError, "stream .* a dataset with a length"),
         (iter, TypeError, "must be a dataset with a length"),
-        (lambda d: Changing("inputs"), ValueError,
-         "row 0 of the data differs .* without random augmentation"),
         (lambda d: Changing("inputs", 20), ValueError, r"row \d+ of the data differs each time"),
         (lambda d: Changing("labels"), ValueError, r"row \d+ of the data differs each time"),
         (lambda d: TensorDataset(*d.tensors, d.tensors[1]), TypeError, "pair .* tuple of 3"),
         (lambda d: [{"x": 1}] * 4, TypeError, "row 0 of the data must have 'label'"),
         (lambda d: rows_with(float("nan")), ValueError, "first in row 7 of the data"),
-        (lambda d: rows_with(None), ValueError, "first in row 7 of the data"),
-        (lambda d: rows_with(0.5), ValueError, "integers from 0"),
         (lambda d: rows_with(torch.tensor([0, 1])), ValueError, "row 7 .* has 2 values"),
         (lambda d: rows_with("cat"), ValueError, "some labels are strings .* row 7 of the data"),
         (lambda d: rows_with(3), ValueError, "for 3 classes, but the data have 4"),
@@ -892,27 +858,16 @@ class Checkpointed(nn.Module):
 
 
 class Quantised(nn.Module):
-    """A frozen base of 8 bits, and adapters that are trained.
+    """A frozen base of 8 bits in tensors without views, as torchao's, and a trained adapter."""
 
-    The base is of torch's own layers, or of tensors that have no views, as torchao's.
-    """
-
-    def __init__(self, packed):
+    def __init__(self):
         super().__init__()
-        from torch.ao.quantization import quantize_dynamic
-
-        base = nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU()).requires_grad_(False)
-        self.body = quantize_dynamic(base, {nn.Linear}, dtype=torch.qint8) if packed else None
-        for name, weight in base.state_dict().items() if not packed else ():
-            self.register_buffer(name.replace(".", "_"), Eight(weight))
+        base = nn.Linear(WIDTH, 8)
+        self.register_buffer("weight", Eight(base.weight.detach()))
         self.adapter, self.head = nn.Linear(8, 8), nn.Linear(8, CLASSES)
 
     def forward(self, x):
-        if self.body is None:
-            weight, bias = getattr(self, "0_weight"), getattr(self, "0_bias")
-            x = nn.functional.linear(x, weight.dequantize(), bias.dequantize()).relu()
-        else:
-            x = self.body(x)
+        x = nn.functional.linear(x, self.weight.dequantize()).relu()
         return self.head(x + self.adapter(x))
 
 
@@ -939,16 +894,8 @@ class Eight(torch.Tensor):
         raise NotImplementedError(str(func))
 
 
-@pytest.mark.filterwarnings("ignore:torch.(ao.quantization|quantize_per_tensor)")
 @pytest.mark.parametrize(
-    "made",
-    [
-        lambda: torch.compile(mlp(), backend="eager"),
-        Checkpointed,
-        partial(Quantised, packed=True),
-        partial(Quantised, packed=False),
-    ],
-    ids=["compiled", "gradient checkpointing", "packed", "quantised tensors"],
+    "made", [lambda: torch.compile(mlp(), backend="eager"), Checkpointed, Quantised]
 )
 def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(data, tmp_path, made):
     ends = []
@@ -963,15 +910,13 @@ def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(data, t
     assert np.isfinite(watch.audit.score("psmi", checkpoint=3)).all()
 
 
-@pytest.mark.filterwarnings("ignore:torch.(ao.quantization|quantize_per_tensor)")
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_quantised_base_is_known_and_another_is_refused(data, tmp_path, packed):
+def test_a_quantised_base_is_known_and_another_is_refused(data, tmp_path):
     torch.manual_seed(0)
-    module = Quantised(packed)
+    module = Quantised()
     mw.watch(module, data, tmp_path / "run", STEPS)
     for seed in (0, 1):
         torch.manual_seed(seed)
-        again = Quantised(packed)
+        again = Quantised()
         for mine, its in zip(again.parameters(), module.parameters(), strict=True):
             mine.data.copy_(its.data)
         if seed == 0:

@@ -357,13 +357,15 @@ class Watch:
         self._run: Run | None = None  # in the first process, as the recorder
         self._recorder: Recorder | None = None
 
+        self._hook: Any = None  # where weights may still be loaded, as Lightning does to resume
+
         def begun() -> tuple[int, bool]:
             self._run, self._recorder, step = begin()
+            if self._recorder.waits:
+                self._hook = module.register_forward_pre_hook(self._go_on)
             return step, _has_reached(self._recorder, step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
-        if self._recorder is not None and self._recorder.waits:
-            self._hook = module.register_forward_pre_hook(self._go_on)
         self._widens, self._balance, self._since = widens, 0.0, time.monotonic()
 
     def __repr__(self) -> str:
@@ -413,10 +415,7 @@ class Watch:
         return True
 
     def _go_on(self, module: nn.Module, _inputs: Any) -> None:
-        """Record the step where it begins with the weights of the loop.
-
-        They may have been loaded after `watch`, as Lightning does when it resumes.
-        """
+        """Record the step where it begins with the weights of the loop."""
         if module.training and self._recorder is not None:
             self._hook.remove()
             if self._recorder.waits:

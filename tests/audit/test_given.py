@@ -442,7 +442,7 @@ def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
     other = mw.data.TextDataset.from_texts(["other", *texts[1:]], arrays()["labels"])
     with pytest.raises(ValueError, match="1 samples have another content, the first is '000'"):
         mw.Audit.open(tmp_path / "mine", data=other)
-    with pytest.raises(ValueError, match="pass the dataset itself"):
+    with pytest.raises(TypeError, match=r"must be a dataset of mw\.data, not str"):
         mw.Audit.open(tmp_path / "mine", data="somewhere")
 
 

@@ -155,7 +155,8 @@ def check_arrays(
     """
     given = {name: values for name, values in arrays.items() if values is not None}
     early = [name for name in ("logits", "probabilities") if name in given]
-    if not early and (representations is None or not len(representations)):
+    by_layer = representations if isinstance(representations, Mapping) else {"": representations}
+    if not early and not any(values is not None for values in by_layer.values()):
         raise ValueError(
             "there is nothing to score: pass representations=, logits=, or both; probabilities= "
             "stands for logits="
@@ -175,13 +176,11 @@ def check_arrays(
     if own is None and not outputs:
         warn_of_absent(numbers, checked_class_names(names, numbers))
     data = _with_canaries(_dataset(samples, numbers, ids, names), canaries)
-    by_layer = representations if isinstance(representations, Mapping) else {}
     check_same_order(
         ids=data.ids.tolist(),
         labels=labels,
         canaries=canaries,
-        representations=representations,
-        **{f"representations[{key!r}]": values for key, values in by_layer.items()},
+        **{_of_layer(key): values for key, values in by_layer.items()},
         **{name: given[name] for name in outputs},
         **{f"{x}.T": given[x].T for x in _OF_MODELS if isinstance(given.get(x), pd.DataFrame)},
     )
@@ -217,11 +216,8 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     data, arrays, rows = given.data, given.arrays, np.arange(len(given.data))
     made = {LAYER + name: values for name, values in given.layers.items()}  # as of a forward pass
     median = mean = accuracy = float("nan")
-    n_options, logits, final = (
-        len(data.class_names),
-        arrays.get("logits"),
-        arrays.get("final_logits"),
-    )
+    logits, final = arrays.get("logits"), arrays.get("final_logits")
+    n_options = len(data.class_names)
     if logits is not None:
         made |= {"logits": logits, "losses": -loss(logits, data.labels)}
         mean, median = float(made["losses"].mean()), float(np.median(made["losses"]))
@@ -288,12 +284,15 @@ def _models(members: Numbers, gaps: Numbers) -> Models:
 def _layers(representations: Any, n: int) -> dict[str, Numbers]:
     """Return the representations by layer name. Layers with integer names are sorted."""
     if not isinstance(representations, Mapping):
-        return {ONLY: _representation("representations", representations, n)}
+        return {ONLY: _representation(_of_layer(""), representations, n)}
     keys = list(representations)
     if all(isinstance(key, int | np.integer) for key in keys):
         keys = sorted(keys)
-    where = "representations[{!r}]".format
-    return {str(key): _representation(where(key), representations[key], n) for key in keys}
+    return {str(key): _representation(_of_layer(key), representations[key], n) for key in keys}
+
+
+def _of_layer(key: Any) -> str:
+    return f"representations[{key!r}]" if key != "" else "representations"
 
 
 def _representation(what: str, values: Any, n: int) -> Numbers:
@@ -351,7 +350,8 @@ def _log_probabilities(shares: Numbers) -> Numbers:
             f"is taken of {smallest:.1g} instead of 0, so scores of such samples are equal or "
             "nearly so"
         )
-    return np.log(np.maximum(shares, smallest, dtype=np.float64))
+    logarithms: Numbers = np.log(np.maximum(shares, smallest, dtype=np.float64))
+    return logarithms
 
 
 def _of_options(logits: Numbers, data: Dataset) -> Numbers:
@@ -614,8 +614,14 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
     """
     manifest = read_arrays_manifest(run)
     run.hold(manifest)
+    if data is not None and not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
     if data is not None:
-        _check_data(run, manifest, data)
+        known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
+        content = data.content_hashes() if known else manifest["content"]
+        found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
+        if apart := data_apart(manifest, found):
+            raise ValueError(f"these are not the data of {run.path}: {apart}")
     kept = run.read_tensors(_FILE)
     layers = {name: kept[LAYER + name] for name in manifest["layers"]}
     names = manifest["ids"], manifest["data"]["class_names"]
@@ -637,15 +643,3 @@ def n_given_shadows(run: RunDirectory) -> int:
     """Return the number of shadow models whose gaps were given."""
     kept = run.read_tensors(_FILE)
     return len(kept["shadow_gaps"]) if "shadow_gaps" in kept else 0
-
-
-def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
-    if not isinstance(data, Dataset):
-        raise ValueError(  # noqa: TRY004 - a path is right elsewhere
-            f"the arrays in {run.path} were not made from a path: pass the dataset itself as data="
-        )
-    known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
-    content = list(data.content_hashes()) if known else manifest["content"]
-    found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
-    if apart := data_apart(manifest, found):
-        raise ValueError(f"these are not the data of {run.path}: {apart}")

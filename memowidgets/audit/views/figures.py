@@ -114,7 +114,8 @@ class _Desk:
     ) -> None:
         self.eta = real_number("eta", eta, finite=True)
         self.evidence, self.truth, self.advice = evidence, truth, advice
-        self.etas, self.panel_etas = ETAS, PANEL_ETAS
+        self.etas: tuple[float, ...] = ETAS
+        self.panel_etas: tuple[float, ...] = PANEL_ETAS
         if etas is not None:
             asked = [real_number("an eta", one, finite=True) for one in several("etas", etas)]
             self.etas = self.panel_etas = tuple(asked)

@@ -86,7 +86,7 @@ def listed_members(
     chosen = table[wanted].sort_values("score", kind="stable")
     if not samples:
         return chosen
-    rows = table.index.get_indexer(chosen.index)
+    rows = table.index.get_indexer(chosen.index).tolist()
     content = pd.DataFrame([_fields(data[row]) for row in rows], chosen.index, dtype=object)
     names = [*chosen.columns, "id"]
     for name in content.columns:  # one that is taken gets an underscore

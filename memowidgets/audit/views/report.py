@@ -177,7 +177,7 @@ class _Gathering:
             warnings=tuple(self._said(note, include_samples) for note in notes),
             missing=self._missing,
             truth_given="log_lira" in evidence.given,
-            digests=digests_of(evidence, scored and scored.checkpoint),
+            digests=digests_of(evidence, None if scored is None else scored.checkpoint),
             support=support,
             noun=noun_of(evidence),
         )

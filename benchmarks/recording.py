@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.run import read_names
-from memowidgets.audit.runs.identity import attributes_digest, read_design, read_manifest
+from memowidgets.audit.runs.identity import read_design, read_manifest
 from memowidgets.audit.runs.opening import data_again
 from memowidgets.files import make_private, write_whole
 from memowidgets.metrics import logit_gap
@@ -119,11 +119,8 @@ def export(
     notes = [*_NOTES, *(f"checkpoints/{name}/record.json" for name in records)]
     there = {name: run.read_note(name) for name in notes if run.has_file(name)}
     manifest["model_source"] = None
-    data = data_again(manifest)
-    if data is None:
+    if data_again(manifest) is None:
         manifest["data"]["source"] = None
-    else:
-        manifest["attributes"] = attributes_digest(data)
     manifest["recording"] = dict(about)
     pack(target, manifest, files, there)
 

@@ -216,7 +216,7 @@ def truly(expected: float, of: float | None = None) -> str:
     return f"{count} of {'them' if of is None else f'the {whole(of)}'} truly"
 
 
-def memorised(n: float, expected: float | None, positives: str = "memorised") -> str:
+def memorised(n: float, expected: float | None) -> str:
     """Return how many samples are memorised, and how many of them truly where that is known.
 
     Examples
@@ -225,7 +225,7 @@ def memorised(n: float, expected: float | None, positives: str = "memorised") ->
     ('29 memorised, about 22 of them truly', '29 memorised', '0 memorised')
     """
     known = "" if expected is None or not n else f", {truly(expected)}"
-    return f"{n:.4g} {positives}{known}" if n < 1000 else f"{whole(n)} {positives}{known}"
+    return f"{n:.4g} memorised{known}" if n < 1000 else f"{whole(n)} memorised{known}"
 
 
 def size_in_words(n: float) -> str:

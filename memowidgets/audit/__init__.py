@@ -8,16 +8,14 @@ from memowidgets.extras import later
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit, open_recorded
-    from memowidgets.audit.views.figures import figures_by_setting
     from memowidgets.audit.watching import Watch, watch
 
-__all__ = ["Audit", "Watch", "figures_by_setting", "open_recorded", "watch"]
+__all__ = ["Audit", "Watch", "open_recorded", "watch"]
 
 # a loop that is watched waits for what it imports, and pandas and widgets take a second
 __getattr__ = later(
     __name__,
     dict.fromkeys(__all__, "memowidgets.audit.audit")
-    | {"figures_by_setting": "memowidgets.audit.views.figures"}
     | dict.fromkeys(("Watch", "watch"), "memowidgets.audit.watching"),
 )
 

@@ -24,7 +24,6 @@ from memowidgets.audit.run import (
     shadow_sets,
 )
 from memowidgets.audit.runs import opening
-from memowidgets.audit.runs.fork import warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import check_version, warn_user
 from memowidgets.data import Dataset
@@ -264,8 +263,9 @@ class Audit:
             second of two classes. Each row sums to 1.
         path : path-like, optional
             Run directory. The arrays are copied there, readable by you alone, and so are decisions
-            and scores; `Audit.open` reads them again. Samples are never written: pass them to
-            `Audit.open` as ``data=``. Without a path, everything is in memory alone.
+            and scores; `Audit.open` reads them again. Other arrays of the same samples replace
+            them; decisions stay. Samples are never written: pass them to `Audit.open` as
+            ``data=``. Without a path, everything is in memory alone.
         seed : int
             Seed of PSMI's directions.
 
@@ -424,7 +424,7 @@ class Audit:
         ``seen``: how many removed or changed samples its weights have learned from.
         """
         fork = self.evidence.manifest.get("fork")
-        return None if fork is None else {k: v for k, v in fork.items() if k != "gone"}
+        return None if fork is None else dict(fork)
 
     @property
     def checkpoints(self) -> pd.DataFrame:
@@ -1358,10 +1358,11 @@ class Audit:
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
         etas: Iterable[float] | None = None,
-        compute: bool = False,
-        targets: str = "own",
     ) -> Figures:
         """Draw every figure of the paper that the computed numbers allow.
+
+        Nothing is trained, no forward pass is made, and no score is computed:
+        ``audit.compare(layers="all", checkpoints="all")`` computes all of them.
 
         Parameters
         ----------
@@ -1369,13 +1370,6 @@ class Audit:
             As in `evaluate`.
         etas : iterable of float, optional
             Values of η for the figures by η. Default: 1 to 12, and panels at 4, 6, 8 and 10.
-        compute : bool
-            Whether to compute scores from forward passes that are on disk. Nothing is ever
-            trained, and no forward pass is made.
-        targets : {"own", "all"}
-            Whose members the figures by η compare with the truth. "own": this target's. "all":
-            those of every shadow model in its turn, pooled as `evaluate_pooled` does, without
-            canaries at each η, as the paper does on CIFAR-10. That takes a while.
 
         Returns
         -------
@@ -1386,12 +1380,11 @@ class Audit:
         Raises
         ------
         ValueError, TypeError
-            If the targets are unknown, or η is not a number.
+            If the truth is unknown, or η is not a number.
         """
         from memowidgets.audit.views.figures import audit_figures
 
-        evidence = self._with_first() if targets == "all" else self.evidence
-        return audit_figures(evidence, eta, truth, etas, compute, targets)
+        return audit_figures(self.evidence, eta, truth, etas)
 
     def dashboard(self) -> Dashboard:
         """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide."""
@@ -1538,7 +1531,7 @@ class Audit:
         if log.unread:
             raise StoreError(log.unread)
         data = kept(self.data if self._run is None else self._run.clean_data, log, texts)
-        warn_of_members_alone(self.evidence, log)
+        opening.warn_of_members_alone(self.evidence, log)
         return data
 
     def fork(
@@ -1584,11 +1577,9 @@ class Audit:
         UserWarning
             If it starts from weights that have seen removed samples.
         """
-        from memowidgets.audit.runs.fork import fork_run
-
         instead = "train again with your Trainer, on audit.kept(), in a new audit"
         run = self._run_for("be forked", instead)
-        return self.of(fork_run(run, path, self.kept() if data is None else data, start))
+        return self.of(opening.fork_run(run, path, self.kept() if data is None else data, start))
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from memowidgets.audit.run import WATCHED, Run
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.opening import other_pairs, read_pairs
-from memowidgets.checks import check_version, warn_user, whole_number
+from memowidgets.checks import check_version, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.stamps import digest_of
-from memowidgets.store import MANIFEST, RunDirectory
+from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.design import Design, draw_design
+from memowidgets.training.design import draw_design
 from memowidgets.training.forward import unwrap
 from memowidgets.training.inputs import Batches, Pairs, call_module, pairs_of
 from memowidgets.training.passes import (
@@ -47,14 +43,13 @@ if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
 
 _EVERY, _RARELY = 0.2, 1  # epochs between two passes, and where passes take longer than steps
-_APART = 3  # a step may see a sample twice, as two augmentations of it
 
 
 def watch(
     module: nn.Module,
     data: Any,
     path: str | os.PathLike[str],
-    steps_per_epoch: int | None = None,
+    steps_per_epoch: int,
     forward: Callable[[Any, Any], Any] | None = None,
     layers: str | Sequence[str] = "auto",
     checkpoint_every: float | None = None,
@@ -113,11 +108,9 @@ def watch(
         Where representations are kept: at every checkpoint, or at the prediction checkpoint and the
         last one. Logits and losses are kept at every checkpoint. ``"prediction+final"`` keeps those
         that the ρ rule may still choose until `Watch.end`.
-    held_out : float, sequence of ids, mask, Dataset, torch dataset or DataLoader, optional
-        Samples that the loop does not train on: those of `data` with these ids or in this mask, a
-        share of `data` that is drawn by `seed` (train on ``watch.audit.member_data``), or others of
-        its kind. Their mean loss and accuracy at each checkpoint are the test curves, for the time
-        of one more pass over them.
+    held_out : Dataset, torch dataset or DataLoader, optional
+        Samples of the same kind that the loop does not train on. Their mean loss and accuracy at
+        each checkpoint are the test curves, for the time of one more pass over them.
     over_last : int
         Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
         loss is noisy.
@@ -147,7 +140,7 @@ def watch(
     ValueError, TypeError
         If a loader shuffles, rows differ each time that they are read, labels are not one class
         each, logits do not fit them or are probabilities, a layer does not exist, held-out samples
-        are in the data, `steps_per_epoch` is missing, or the path has another run.
+        are in the data, or the path has another run.
     FloatingPointError
         If a loss is not finite.
 
@@ -189,16 +182,19 @@ def watch(
     >>> watch.audit.checkpoints.index[:2].tolist()
     ['epoch-0', 'epoch-0.2']
     """
-    plan = _checked_plan(steps_per_epoch, _EVERY if checkpoint_every is None else checkpoint_every)
+    every = _EVERY if checkpoint_every is None else checkpoint_every
+    steps = "steps_per_epoch, the number of optimizer steps in an epoch,"
+    plan = CheckpointPlan(whole_number(steps, steps_per_epoch, 1), every)
     stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
 
     def begin() -> tuple[Run, Recorder, int]:
-        _check_given(module, forward, data, class_names, ids, batch_size)
+        _check_given(module, data, class_names, ids)
         check_version(version)
         whole_number("seed", seed)
-        samples, pairs = _samples(data, class_names, ids)
-        design = draw_design(samples, "all", held_out if _names_rows(held_out) else None, seed)
-        batches, inner = _batches(samples, pairs, design.members, batch_size), unwrap(module)
+        if batch_size is not None:
+            whole_number("batch_size", batch_size, 1)
+        samples, pairs = _samples(data, lambda rows: read_pairs(rows, class_names, ids))
+        batches, inner = Batches(samples, pairs, batch_size), unwrap(module)
         ask = forward or call_module
         run_two = partial(first_logits, inner, batches, ask)
         samples = _with_classes(samples, run_two().shape[1], named=class_names is not None)
@@ -207,15 +203,27 @@ def watch(
             head: str | None = chosen[0].part
         else:
             chosen, head = named_layers(inner, layers), None
-        looker = Looker(batches, samples.labels[design.members], ask, chosen, head)
-        unseen, aside = None, None
-        if len(rows := design.held_out):
-            others = _batches(samples, pairs, rows, batch_size)
-            aside = Looker(others, samples.labels[rows], ask, (), None)
-        elif not _names_rows(held_out):
-            unseen, aside = _held_out(held_out, samples, looker, batch_size)
-        looker = replace(looker, held_out=aside)
-        run = _begin_run(inner, samples, design, looker, path, plan.every, seed, unseen, version)
+        looker = Looker(batches, samples.labels, ask, chosen, head)
+        unseen = None
+        if held_out is not None:
+            unseen, rows = _samples(held_out, lambda rows: other_pairs(rows, samples.class_names))
+            if type(unseen) is not type(samples):
+                raise TypeError(
+                    "held_out has samples of another kind than data: "
+                    f"{type(unseen).__name__} there and {type(samples).__name__} here"
+                )
+            unseen = unseen.with_encoding(samples.encoding)
+            others = Batches(unseen, rows, batch_size or batches.size)
+            looker = replace(looker, held_out=Looker(others, unseen.labels, ask, (), None))
+        about = {
+            "class": type(inner).__name__,
+            "settings": json.dumps({"layers": list(looker.layer_names)}),
+            "version": version or "",
+            "parameters": digest_of(
+                json.dumps({name: list(one.shape) for name, one in tensors_of(inner).items()})
+            ),
+        }
+        run = _begun_run(about, list(looker.layer_names), samples, unseen, path, every, seed)
         recorder = Recorder(run.run, looker, plan, keep, stop)
         step = recorder.start(
             module,
@@ -230,18 +238,11 @@ def watch(
     return Watch(module, path, plan, begin, widens=checkpoint_every is None)
 
 
-def _check_given(
-    module: Any, forward: Any, data: Any, class_names: Any, ids: Any, batch_size: Any
-) -> None:
+def _check_given(module: Any, data: Any, class_names: Any, ids: Any) -> None:
     from torch import nn
 
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
-    if forward is not None and not callable(forward):
-        raise TypeError(
-            "forward must be a function of (module, inputs) that returns logits, not "
-            f"{type(forward).__name__}"
-        )
     if isinstance(data, Dataset) and (class_names is not None or ids is not None):
         raise ValueError(
             f"{type(data).__name__} has its own class names and ids; leave class_names= and ids= "
@@ -249,69 +250,16 @@ def _check_given(
         )
     if isinstance(data, WithheldDataset):
         raise TypeError("the samples of data are not at hand, only their ids; pass the dataset")
-    if batch_size is not None:
-        whole_number("batch_size", batch_size, 1)
 
 
-def _samples(
-    data: Any, class_names: Sequence[str] | None, ids: Sequence[str] | None
-) -> tuple[Dataset, Pairs | None]:
+def _samples(data: Any, read: Callable[[Pairs], PairDataset]) -> tuple[Dataset, Pairs | None]:
+    """Return samples, and the rows that batches are made of if they are a user's own."""
     if isinstance(data, PairDataset):  # such as audit.kept()
         return data, Pairs(data.as_pairs())
     if isinstance(data, Dataset):
         return data, None
     pairs = pairs_of(data)
-    return read_pairs(pairs, class_names, ids), pairs
-
-
-def _names_rows(held_out: Any) -> bool:
-    """Return whether held-out samples are a share of the data, ids, or a mask over them."""
-    if isinstance(held_out, list | tuple):
-        return bool(held_out) and all(isinstance(row, str | bool | np.bool_) for row in held_out)
-    return isinstance(held_out, int | float) or hasattr(held_out, "dtype")  # or an array
-
-
-def _batches(
-    data: Dataset, pairs: Pairs | None, rows: NDArray[np.int64], size: int | None
-) -> Batches:
-    """Return batches of some rows of the data, which are read as the data are."""
-    if len(rows) == len(data):
-        return Batches(data, pairs, size)
-    some = data.take(rows)
-    if isinstance(some, PairDataset) and pairs is not None:
-        pairs = replace(pairs, rows=some.as_pairs())
-    return Batches(some, pairs, size)
-
-
-def _held_out(
-    given: Any, data: Dataset, looker: Looker, batch_size: int | None
-) -> tuple[Dataset | None, Looker | None]:
-    """Return the samples that the loop does not train on, and the passes over them.
-
-    Raises
-    ------
-    TypeError
-        If they are a text, or samples of another kind than the data.
-    """
-    if given is None:
-        return None, None
-    if isinstance(given, str):
-        raise TypeError(
-            "held_out must be samples that the loop does not train on, as a share of data, ids, a "
-            f"mask, a dataset or a loader, not {given!r}"
-        )
-    if isinstance(given, Dataset):
-        samples, pairs = _samples(given, None, None)
-    else:
-        samples, pairs = other_pairs(given, data.class_names), pairs_of(given)
-    if type(samples) is not type(data):
-        raise TypeError(
-            f"held_out has samples of another kind than data: {type(samples).__name__} there and "
-            f"{type(data).__name__} here"
-        )
-    samples = samples.with_encoding(data.encoding)
-    batches = Batches(samples, pairs, batch_size or looker.batches.size)
-    return samples, Looker(batches, samples.labels, looker.forward, (), None)
+    return read(pairs), pairs
 
 
 def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
@@ -334,60 +282,31 @@ def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
     )
 
 
-def _begin_run(
-    module: nn.Module,
+def _begun_run(
+    about: dict[str, str],
+    layers: list[str],
     data: Dataset,
-    design: Design,
-    looker: Looker,
+    held_out: Dataset | None,
     path: str | os.PathLike[str],
     every: float,
     seed: int,
-    held_out: Dataset | None,
-    version: str | None,
 ) -> Run:
     """Begin the run of a watched training, or go on with it where the directory holds it."""
     run = RunDirectory(path)
-    if run.has_file(MANIFEST) and run.read_manifest().get("kind") != WATCHED:
-        raise ValueError(
-            f"{run.path} holds another run, which mw.watch did not record; choose another path"
-        )
+    design = draw_design(data, "all", None, seed)
     if held_out is not None:
         identity.check_held_out(held_out, data, design)
     settings = TrainingConfig(checkpoint_every=every).resolved({})
-    shapes = {name: list(tensor.shape) for name, tensor in tensors_of(module).items()}
-    about = {
-        "class": type(module).__name__,
-        "settings": json.dumps({"layers": list(looker.layer_names)}),
-        "version": version or "",
-        "parameters": digest_of(json.dumps(shapes)),
-    }
     manifest = {
         "kind": WATCHED,
         "model": about,
         "model_source": None,
-        "layers": list(looker.layer_names),
+        "layers": layers,
         **identity.describe_training(settings, seed, settings.precision),
         **identity.describe_data(data, design, held_out),
     }
     manifest = identity.settle(run, manifest, data, design)
     return Run(run, manifest, None, data, held_out, design, "cpu")
-
-
-def _checked_plan(steps: Any, every: Any) -> CheckpointPlan:
-    """Return the plan of the checkpoints.
-
-    Raises
-    ------
-    ValueError
-        If the steps are missing, or either is not a positive number.
-    """
-    if steps is None:
-        raise ValueError(
-            "steps_per_epoch is missing, so no epoch ends; pass the number of optimizer steps in "
-            "an epoch, such as len(loader) without gradient accumulation"
-        )
-    steps = whole_number("steps_per_epoch, the number of optimizer steps in an epoch,", steps, 1)
-    return CheckpointPlan(steps, every)
 
 
 def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
@@ -398,65 +317,20 @@ def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
     ValueError
         If it does: the module's code, or `forward`, is another.
     """
-    looker: Looker = recorder.passes
     record = recorder.known(step)
     if record is None:
-        if recorder.recorded(0) is not None and looker.forward is not call_module:
-            warn_user(
-                f"the weights are those of no checkpoint in {recorder.run.path}, so forward= was "
-                "not compared with that of the recording"
-            )
         return
     place = forward_of(record.name)
     if not recorder.run.has(place, record.weights):
         return
     kept = recorder.run.read_tensors(place, record.weights)["logits"]
-    apart = looker.difference(module, kept, record.precision)
+    apart = recorder.passes.difference(module, kept, record.precision)
     if apart:
         raise ValueError(
             f"the module has the weights of {record.name} in {recorder.run.path}, but gives other "
             f"logits than were recorded, by {apart:.1g} of their size: its code or forward= "
             "has changed. Choose another path, or pass overwrite=True to replace the recording"
         )
-
-
-class _Rows:
-    """Forward hooks that count the samples that a module is trained on.
-
-    Before the first of them they call `first`.
-    """
-
-    def __init__(self, module: nn.Module, first: Callable[[], None]) -> None:
-        self.seen, self._first = 0, first
-        self._has_begun = False
-        self._hooks = (
-            module.register_forward_pre_hook(self._begin),
-            module.register_forward_hook(self._count),
-        )
-
-    def stop(self) -> None:
-        """Count no more."""
-        for hook in self._hooks:
-            hook.remove()
-
-    def _begin(self, module: nn.Module, _inputs: Any) -> None:
-        if module.training and not self._has_begun:
-            self._has_begun = True
-            self._first()
-
-    def _count(self, module: nn.Module, _inputs: Any, output: Any) -> None:
-        """Add the rows of the logits: inputs may be flat, as those of an EmbeddingBag."""
-        tables = (one for one in _tensors(output) if one.ndim > 1)
-        if module.training and (logits := next(tables, None)) is not None:
-            self.seen += len(logits)
-
-
-def _tensors(values: Any) -> Iterator[Any]:
-    if hasattr(values, "ndim"):
-        yield values
-    elif isinstance(values, tuple | list | Mapping):
-        for value in values.values() if isinstance(values, Mapping) else values:
-            yield from _tensors(value)
 
 
 class Watch:
@@ -483,12 +357,15 @@ class Watch:
         self._run: Run | None = None  # in the first process, as the recorder
         self._recorder: Recorder | None = None
 
+        self._hook: Any = None  # where weights may still be loaded, as Lightning does to resume
+
         def begun() -> tuple[int, bool]:
             self._run, self._recorder, step = begin()
+            if self._recorder.waits:
+                self._hook = module.register_forward_pre_hook(self._go_on)
             return step, _has_reached(self._recorder, step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
-        self._rows: _Rows | None = _Rows(module, self._settled)
         self._widens, self._balance, self._since = widens, 0.0, time.monotonic()
 
     def __repr__(self) -> str:
@@ -515,20 +392,10 @@ class Watch:
             If a loss is not finite. Earlier checkpoints are kept.
         StoreError
             If another training was recorded at the path meanwhile.
-
-        Warns
-        -----
-        UserWarning
-            If the first step took more than three times as many samples as `steps_per_epoch`
-            implies, or less than a third of them.
         """
         self.steps += 1
-        if self._rows is not None:
-            self._rows.stop()
-            self._check_steps_per_epoch(self._rows.seen)
-            self._rows = None
-            if self._recorder is not None:
-                self._recorder.wait_no_more(self.steps - 1)  # the loop calls only a part
+        if self._recorder is not None:
+            self._recorder.wait_no_more(self.steps - 1)  # the loop calls only a part
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
@@ -547,29 +414,12 @@ class Watch:
             )
         return True
 
-    def _settled(self) -> None:
-        """Record the step where it begins if `watch` did not, with the weights of the loop.
-
-        They may have been loaded after `watch`, as Lightning does when it resumes.
-        """
-        if self._recorder is not None and self._recorder.waits:
-            self._recorder.go_on(self._module, self.steps)
-
-    def _check_steps_per_epoch(self, seen: int) -> None:
-        """Warn if the first step took far more or fewer samples than `steps_per_epoch` implies."""
-        import torch
-
-        several = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if several or self._recorder is None or not seen:
-            return
-        n = len(self._recorder.passes.labels)
-        likely, given = math.ceil(n / seen), self._plan.steps_per_epoch
-        if max(likely, given) > _APART * min(likely, given):
-            warn_user(
-                f"steps_per_epoch is {given}, but the first step took {seen} of {n} samples, so an "
-                f"epoch has about {likely} steps; pass the number of optimizer steps in an epoch, "
-                "or checkpoints come too often or too seldom"
-            )
+    def _go_on(self, module: nn.Module, _inputs: Any) -> None:
+        """Record the step where it begins with the weights of the loop."""
+        if module.training and self._recorder is not None:
+            self._hook.remove()
+            if self._recorder.waits:
+                self._recorder.go_on(self._module, self.steps)
 
     def end(self) -> None:
         """Record the last step, if no checkpoint was due there.

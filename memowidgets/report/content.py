@@ -42,22 +42,21 @@ class Figure:
 
 @dataclass(frozen=True)
 class Digest:
-    """SHA-256 digest of a part of the audit.
+    """SHA-256 digest of a file of the run directory.
 
     Attributes
     ----------
     what : str
-        The part: ``"model"``, ``"data"``, ``"run"``, ``"scores"``, ``"log-LiRA"``, ``"decisions"``.
+        What it holds: ``"model"``, ``"run"`` or ``"decisions"``.
     of : str
-        What exactly the digest is of, such as a file of the run directory, or the reason why there
-        is none.
-    sha256 : str, optional
-        64 hexadecimal digits; None if there is nothing to compute them from.
+        The file, such as ``"manifest.json"``.
+    sha256 : str
+        64 hexadecimal digits.
     """
 
     what: str
     of: str
-    sha256: str | None
+    sha256: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ class Content:
     truth_given : bool
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
-        Digests of model, data and run.
+        Digests of the run's files.
     noun : str
         What a reader calls the samples, such as ``"images"``.
     view : mapping of str to Any

@@ -257,7 +257,7 @@ def limits(content: Content) -> tuple[str, ...]:
 
 def appendix(content: Content) -> list[Table]:
     """Return rates, settings, checkpoints and digests."""
-    digests = [(d.what, d.sha256 or "none", d.of) for d in content.digests]
+    digests = [(d.what, d.sha256, d.of) for d in content.digests]
     columns = ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "chosen")
     checkpoints = [_checkpoint(row) for row in content.checkpoints]
     tables = [

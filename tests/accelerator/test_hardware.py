@@ -14,6 +14,7 @@ from torch import nn
 from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
+from memowidgets.audit.runs.identity import run_digest
 from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.progress import Progress
 from memowidgets.training import engine
@@ -383,6 +384,17 @@ def test_pooling_that_is_deterministic_on_the_device_is_that_of_torch(shape, dev
         found.append((y.detach().cpu(), x.grad.cpu()))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_run_says_whether_it_is_deterministic(of_the_cpu, device, tmp_path):
+    plain = audit("ConvNet", tmp_path / "plain", device).run.manifest
+    exact = audit("ConvNet", tmp_path / "exact", device, deterministic=True).run.manifest
+    at_home = of_the_cpu.run.manifest
+    assert "deterministic" not in plain["training"]
+    assert exact["training"]["deterministic"] is True
+    assert run_digest(plain) == run_digest(at_home) != run_digest(exact)
+    with pytest.raises(ValueError, match="deterministic is False there and True here"):
+        audit("ConvNet", tmp_path / "plain", device, deterministic=True)
 
 
 def test_psmi_runs_on_the_device(of_the_cpu, device, tmp_path, monkeypatch):

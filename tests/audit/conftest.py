@@ -9,7 +9,6 @@ import pytest
 from filelock import FileLock
 
 import memowidgets as mw
-from memowidgets.audit.runs.opening import recording_in
 from memowidgets.audit.views.answers import AuditView
 from tests.training.small import Inline
 
@@ -29,7 +28,7 @@ def small_audit(path, **changes) -> mw.Audit:
 
 def recording_at(folder, data=None) -> mw.Audit:
     """The audit in a folder that `export` wrote."""
-    return mw.Audit.of(recording_in(folder, data))
+    return mw.Audit.open(folder, data)
 
 
 def view_of(audit: mw.Audit) -> AuditView:

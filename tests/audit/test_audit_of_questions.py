@@ -39,7 +39,7 @@ def test_a_run_opens_with_data_and_model_made_again(audit):
 
 def test_other_prompts_are_another_run(audit):
     data = audit.data.with_template("{question} {options} Ward:")
-    with pytest.raises(ValueError, match="the data's prompts differ"):
+    with pytest.raises(ValueError, match="other data prompts"):
         mw.Audit.open(audit.path, data=data)
 
 

@@ -33,7 +33,6 @@ def test_every_public_method_says_what_it_does():
         (lambda a: a.log_lira(variance=["shrunk"]), "unknown variance .*shrunk.*'global'"),
         (lambda a: a.evaluate("psmi", truth="guess"), "valid: log_lira, canaries, or a mask"),
         (lambda a: a.evaluate("psmi", truth=[1, 0]), "boolean mask over the"),
-        (lambda a: a.figures(targets="some"), "targets must be 'own' or 'all'"),
         (lambda a: a.evaluate_pooled("loss", targets="some"), "targets must be several values"),
         # thresholds and other numbers
         (lambda a: a.flagged("psmi", tau="0"), "tau must be a number or 'class', not '0'"),

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import member_gaps
@@ -146,15 +144,11 @@ def test_the_rest_of_the_audit_works_on_it(audit):
     ]  # fmt: skip
     comparison = audit.compare_memorization()
     assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
-    curve = audit.shadow_curve(repeats=2)
-    assert curve["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
+    assert audit.shadow_curve(repeats=2)["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
     found = audit.flagged(tau=0.0)
     assert set(audit.members[:10]) <= set(found.index)
     assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
-    mask = np.arange(N) < 10
-    assert audit.evaluate("psmi", truth=mask).n_memorized == 10
-    norm = audit.score(lambda x, _z, _y: -np.linalg.norm(x, axis=1), name="norm")
-    assert norm.name == "norm"
+    assert audit.evaluate("psmi", truth=np.arange(N) < 10).n_memorized == 10
 
 
 def test_there_is_one_checkpoint_by_all_its_names(audit):
@@ -190,32 +184,18 @@ def test_a_series_by_id_is_put_in_order():
     assert NAMES[3] not in part.log_lira().index
 
 
-@pytest.mark.parametrize("what", ["labels", "canaries"])
-def test_labels_by_id_in_another_order_are_refused(what):
-    given = {"labels": arrays()["labels"], "canaries": np.arange(N) < 5}[what]
-    series = pd.Series(given, NAMES)
-    assert audit_of(**{what: series}, ids=NAMES).members.tolist() == list(NAMES)
-    with pytest.raises(ValueError, match=rf"{what} has the samples of ids in another order"):
-        audit_of(**{what: series[::-1]}, ids=NAMES)
-
-
-@pytest.mark.parametrize("what", ["logits", "representations", "shadow_gaps"])
-def test_tables_by_id_in_another_order_are_refused(what):
-    parts = arrays()
+@pytest.mark.parametrize("what", ["labels", "canaries", "logits", "representations", "shadow_gaps"])
+def test_values_by_id_in_another_order_are_refused(what):
+    parts = arrays() | {"canaries": np.arange(N) < 5}
     values = (parts | {"representations": parts["representations"]["late"]})[what]
-    labels, axis = (
-        pd.Series(parts["labels"], NAMES),
-        "columns" if what == "shadow_gaps" else "index",
-    )
-    table = pd.DataFrame(values, **{axis: NAMES})
-    shuffled = table.sample(frac=1, axis=axis, random_state=1)
-    for order in ({"labels": labels}, {"ids": NAMES}):
-        audit_of(**{what: table}, **order)
-        with pytest.raises(
-            ValueError, match=rf"{what}(\.T)? has the samples of .* in another order"
-        ):
-            audit_of(**{what: shuffled}, **order)
-    audit_of(**{what: pd.DataFrame(values)}, labels=labels.sample(frac=1, random_state=1))
+    axis = "columns" if what == "shadow_gaps" else "index"
+    table = (pd.Series if values.ndim == 1 else pd.DataFrame)(values, **{axis: NAMES})
+    shuffled = table[NAMES[::-1]] if axis == "columns" else table[::-1]
+    assert audit_of(**{what: table}, ids=NAMES).members.tolist() == NAMES
+    for order in ({"ids": NAMES}, {"labels": pd.Series(parts["labels"], NAMES)}):
+        if what not in order:
+            with pytest.raises(ValueError, match=rf"{what}(\.T)? has the samples of .* in another"):
+                audit_of(**{what: shuffled}, **order)
 
 
 def test_columns_by_class_in_another_order_are_refused():
@@ -254,10 +234,8 @@ def test_arrays_that_are_changed_later_change_nothing(frozen):
     assert audit.log_lira().equals(expected.log_lira())
 
 
-def test_what_is_given_away_changes_nothing():
-    parts = arrays()
-    states = parts["representations"]["late"].astype(np.float32)
-    audit, expected = (audit_of(representations=states) for _ in range(2))
+def test_what_is_given_away_changes_nothing(audit):
+    expected = audit.score("mahalanobis")
 
     def rude(*given):
         for array in given:
@@ -265,11 +243,12 @@ def test_what_is_given_away_changes_nothing():
         return given[0][:, 0]
 
     assert (audit.score(rude) == 0).all()
-    for array in (audit.representation("last"), audit.members, audit.labels):
+    assert audit.score("mahalanobis").equals(expected)
+    states = arrays()["representations"]["late"].astype(np.float32)
+    given_away = audit_of(representations=states).representation()
+    for array in (given_away, audit.members, audit.labels):
         with pytest.raises(ValueError, match="read-only"):
             array[:] = array[::-1]
-    for metric in ("mahalanobis", "loss", "logit_gap"):
-        assert audit.score(metric).equals(expected.score(metric))
 
 
 def test_a_map_for_reading_is_not_copied(tmp_path):
@@ -299,47 +278,12 @@ def test_lists_and_tensors_are_arrays():
     assert one.score("psmi").equals(audit_of().score("psmi"))
 
 
-def test_layers_with_numbers_go_by_their_numbers():
+def test_layers_with_numbers_go_by_their_numbers_and_more_axes_are_flattened():
     X = arrays()["representations"]["late"]
-    audit = audit_of(representations={12: X, 3: X[:, :2]})
+    audit = audit_of(representations={12: X.reshape(N, 3, 2, 2), 3: X[:, :2]})
     assert audit.layers == ("3", "12")
     assert audit.score("psmi", layer=12).equals(audit.score("psmi"))
-
-
-def test_what_has_more_axes_is_flattened():
-    X = arrays()["representations"]["late"]
-    cubes = audit_of(representations=X.reshape(N, 3, 2, 2))
-    assert cubes.score("psmi").equals(audit_of(representations=X).score("psmi"))
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_two_or_three_samples_have_a_loss(n):
-    audit = mw.Audit.from_arrays(labels=[0, 1, 1][:n], logits=np.eye(3)[:n] * 3)
-    assert len(audit.score("loss")) == n
-    assert np.isfinite(audit.score("logit_gap")).all()
-
-
-def test_a_class_with_one_sample_is_left_unscored_and_named():
-    labels = arrays()["labels"].copy()
-    labels[7] = 3
-    logits = np.hstack([arrays()["logits"], np.zeros((N, 1))])
-    audit = audit_of(labels=labels, logits=logits, final_logits=logits, ids=NAMES)
-    with pytest.warns(UserWarning, match="1 members have no score, .* patient-007"):
-        scores = audit.score("psmi")
-    assert len(scores) == N - 1
-    assert "1 member is left out" in " ".join(audit.evaluate("psmi").warnings)
-
-
-def test_the_guard_speaks_where_the_model_has_not_learned():
-    logits = np.random.default_rng(0).normal(size=(N, CLASSES)) / 10
-    audit = audit_of(logits=logits)
-    (note,) = audit.evidence.notes_at("prediction")
-    assert note.startswith("the median training loss is 1.")
-    assert "predict nothing" in note
-    assert not audit.checkpoints["learned"].any()
-    with pytest.warns(UserWarning, match="has not learned its task"):
-        audit.flagged(tau=0.0)
-    assert note in audit._repr_html_()
+    assert audit.score("psmi").equals(audit_of(representations=X).score("psmi"))
 
 
 # Samples
@@ -407,24 +351,10 @@ def test_samples_of_every_kind_are_shown_and_kept(samples, kind, name):
     assert audit.decisions["id"].tolist() == [name]
 
 
-def test_an_anonymised_text_is_kept_in_its_new_words():
-    audit = audit_of(samples=[f"text {i}" for i in range(N)])
-    audit.decision_log.decide(["007"], "anonymise")
-    kept = audit.kept(texts={"007": "a patient"})
-    assert (kept[7], kept[8]) == ("a patient", "text 8")
-
-
 def test_without_samples_ids_are_shown_and_nothing_is_kept(audit):
     assert audit.member_data[3].id == "003"
     with pytest.raises(StoreError, match="only their ids: give samples="):
         audit.kept()
-
-
-def test_a_dataset_brings_its_names_and_canaries():
-    data = mw.data.load_digits(canaries=0.1).take(range(100))
-    audit = mw.Audit.from_arrays(data.labels, logits=np.eye(10)[data.labels] * 9, samples=data)
-    assert audit.members.tolist() == data.ids.tolist()
-    assert audit.flagged(metric="logit_gap", tau=99)["canary"].sum() == data.canaries.sum()
 
 
 # Decisions
@@ -448,29 +378,16 @@ def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
             audit_of(path=tmp_path / "mine", **other)
 
 
-def everything(audit) -> list:
-    return [
-        audit.score("psmi"),
-        audit.score("loss"),
-        audit.log_lira(),
-        audit.evaluate("psmi").auc,
-        audit.members.tolist(),
-        audit.layers,
-        audit.data.class_names,
-        audit.n_shadows,
-    ]
-
-
 def test_arrays_with_a_path_are_a_run_like_others(tmp_path):
     first = audit_of(path=tmp_path / "mine", class_names=["x", "y", "z"], seed=3)
-    wanted = everything(first)
     first.decision_log.decide(["003"], "remove")
     again = mw.Audit.open(tmp_path / "mine")
-    for one, other in zip(everything(again), wanted, strict=True):
-        assert one.equals(other) if isinstance(one, pd.Series) else one == other
-    assert again.decision_log["003"] == Decision("remove")
+    for one, other in ((again, first), (first, again)):
+        assert one.score("psmi").equals(other.score("psmi"))
+        assert one.log_lira().equals(other.log_lira())
+    assert again.data.class_names == first.data.class_names
     assert again.checkpoints.equals(first.checkpoints)
-    assert again.evidence.notes_at("final") == first.evidence.notes_at("final")
+    assert again.decision_log["003"] == Decision("remove")
     with pytest.raises(StoreError, match="only their ids: give data="):
         again.kept()
     with pytest.raises(ValueError, match="which has no model: pass data= alone"):
@@ -480,44 +397,36 @@ def test_arrays_with_a_path_are_a_run_like_others(tmp_path):
 
 
 def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(tmp_path, monkeypatch):
-    wanted = audit_of(path=tmp_path / "mine").score("psmi")
+    path = tmp_path / "mine"
+    wanted = audit_of(path=path).score("psmi")
     monkeypatch.setattr(mw.audit.numbers.scores, "PSMI", None)
-    assert mw.Audit.open(tmp_path / "mine").score("psmi").equals(wanted)
-    assert audit_of(path=tmp_path / "mine").score("psmi").equals(wanted)
+    assert mw.Audit.open(path).score("psmi").equals(wanted)
+    assert audit_of(path=path).score("psmi").equals(wanted)
     monkeypatch.undo()
     other = arrays()["representations"]["late"] + 1.0
     other[:, 0] *= -3
-    early = arrays()["representations"]["early"]
-    for layers in ({"early": early, "late": other}, {"early": other}):
-        with pytest.warns(
-            UserWarning, match="held others of these arrays: representations of layer"
-        ):
-            changed = audit_of(path=tmp_path / "mine", representations=layers)
+    audit_of(path=path).decision_log.decide(["003"], "remove")
+    for layers in ({"early": other, "late": other}, {"early": other}):
+        changed = audit_of(path=path, representations=layers)
         assert not changed.score("psmi").equals(wanted)
-        assert mw.Audit.open(tmp_path / "mine").score("psmi").equals(changed.score("psmi"))
+        assert mw.Audit.open(path).score("psmi").equals(changed.score("psmi"))
     before = changed.score("psmi")
-    one = audit_of(path=tmp_path / "mine", representations={"early": other}, seed=1)
+    one = audit_of(path=path, representations={"early": other}, seed=1)
     assert not one.score("psmi").equals(before)
+    assert one.decision_log["003"] == Decision("remove")
 
 
-def test_a_kept_score_of_logits_that_were_replaced_is_not_taken(tmp_path):
-    """Another process replaces the logits, and this one keeps a score of the earlier ones."""
-
-    def first(_states, logits, _labels):
-        return logits[:, 0]
-
-    rng = np.random.default_rng(0)
-    given = {"labels": [0, 1, 2] * 8, "representations": rng.normal(size=(24, 2))}
-    logits = rng.normal(size=(24, 3))
+def test_arrays_that_were_replaced_keep_no_scores(tmp_path):
+    given = {"labels": [0, 1, 2] * 8, "representations": np.eye(24, 2)}
+    logits = np.random.default_rng(0).normal(size=(24, 3))
     before = mw.Audit.from_arrays(**given, logits=logits, path=tmp_path)
-    with pytest.warns(UserWarning, match="logits"):
-        after = mw.Audit.from_arrays(**given, logits=3 * logits, path=tmp_path)
-    kept = before.score(first, name="first", version="1")
-    np.testing.assert_allclose(kept, logits[:, 0], rtol=1e-6)
-    with pytest.warns(UserWarning, match="own-"):
-        found = after.score(first, name="first", version="1")
+    after = mw.Audit.from_arrays(**given, logits=3 * logits, path=tmp_path)
+    of = {"name": "first", "version": "1"}
+    with pytest.warns(UserWarning, match="not kept: .* another run"):
+        before.score(lambda _x, z, _y: z[:, 0], **of)
+    found = after.score(lambda _x, z, _y: z[:, 0], **of)
     np.testing.assert_allclose(found, 3 * logits[:, 0], rtol=1e-6)
-    assert found.equals(mw.Audit.open(tmp_path).score(first, name="first", version="1"))
+    assert found.equals(mw.Audit.open(tmp_path).score(lambda *_: 1, **of))
 
 
 def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
@@ -529,30 +438,23 @@ def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
     again = mw.Audit.open(tmp_path / "mine", data=data)
     assert again.member_data[7] == data[7]
     assert len(again.kept()) == N
+    audit_of(path=tmp_path / "mine")  # without samples, which are known from before
     other = mw.data.TextDataset.from_texts(["other", *texts[1:]], arrays()["labels"])
     with pytest.raises(ValueError, match="1 samples have another content, the first is '000'"):
         mw.Audit.open(tmp_path / "mine", data=other)
-    with pytest.raises(ValueError, match="pass the dataset itself"):
+    with pytest.raises(TypeError, match=r"must be a dataset of mw\.data, not str"):
         mw.Audit.open(tmp_path / "mine", data="somewhere")
 
 
 def test_the_command_line_knows_arrays(tmp_path, capsys):
     from memowidgets.__main__ import main
-    from memowidgets.commands import opened
 
     audit_of(path=tmp_path / "mine").score("psmi")
     assert main(["audits", str(tmp_path)]) == 0
     (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("mine")]
     assert "(arrays)" in line
     assert f"{N} of {N}" in line
-    page = tmp_path / "page.html"
-    assert (
-        main(["report", str(tmp_path / "mine"), str(page), "--metric", "loss", "--tau", "-1"]) == 0
-    )
-    assert page.exists()
-    dashboard = opened(tmp_path / "mine").dashboard()
-    assert dashboard.counts["n"] == N
-    dashboard.close()
+    assert str(SHADOWS) in line.split()
 
 
 def test_a_broken_file_of_arrays_is_refused(tmp_path):
@@ -576,26 +478,15 @@ def test_the_folder_of_a_run_is_refused(tmp_path):
     ("given", "work", "words"),
     [
         ({"logits": None}, lambda a: a.score("loss"), "give Audit.from_arrays logits="),
-        ({"logits": None}, lambda a: a.score("logit_gap"), " logits="),
         ({"logits": None}, lambda a: a.probabilities(), "logits="),
         ({"representations": None}, lambda a: a.score("psmi"), "representations="),
-        ({"representations": None}, lambda a: a.flagged("psmi"), "representations="),
         ({"representations": None}, lambda a: a.score("psmi", layer=2), "representations="),
-        ({"representations": None}, lambda a: a.representation(), "representations="),
         ({"representations": None}, lambda a: a.score(len), "representations="),
         (NO_SHADOWS, lambda a: a.evaluate("psmi"), "log_lira="),
         (NO_SHADOWS, lambda a: a.shadow_curve(), "shadow_gaps="),
-        (
-            NO_SHADOWS,
-            lambda a: a.compare_memorization(),
-            "shadow_members=",
-        ),
         ({}, lambda a: a.evaluate("psmi", truth="canaries"), "canaries="),
-        ({}, lambda a: a.train(), r"mw.Audit\(model, data, path=…\)"),
         ({}, lambda a: a.run_shadows(8), "go into shadow_gaps="),
         ({}, lambda a: a.as_target(1), "it has no model"),
-        ({}, lambda a: a.fork("elsewhere"), "it has no model"),
-        ({}, lambda a: a.recorder(), "it has no model"),
         ({}, lambda a: a.training, "does not know how the model was trained"),
     ],
 )
@@ -604,13 +495,11 @@ def test_what_is_missing_is_named_where_it_is_needed(given, work, words):
         work(audit_of(**given))
 
 
-@pytest.mark.parametrize("missing", ["logits", "representations", "shadow_gaps", "all"])
+@pytest.mark.parametrize("missing", ["logits", "all"])
 def test_the_dashboard_shows_what_there_is(missing):
-    gone = NO_SHADOWS if missing == "shadow_gaps" else {}
-    gone |= {missing: None} if missing in ("logits", "representations") else {}
-    if missing == "all":
-        gone = {"representations": None, **NO_SHADOWS}
-    audit = audit_of(**gone)
+    audit = audit_of(
+        **{"logits": None} if missing == "logits" else {"representations": None, **NO_SHADOWS}
+    )
     dashboard = audit.dashboard()
     dashboard.compute()
     dashboard.wait()
@@ -622,7 +511,7 @@ def test_the_dashboard_shows_what_there_is(missing):
     assert not checkpoint["marked"]  # nobody knows whether it is the ρ checkpoint
     assert dashboard.counts["n"] == N
     detail = dashboard._source.detail(0, *dashboard._choice)
-    assert (detail.shadows is not None) == (missing in ("representations", "logits"))
+    assert (detail.shadows is not None) == (missing == "logits")
     assert audit._repr_html_().count("<tr>") >= 5
     dashboard.close()
 
@@ -658,65 +547,49 @@ def shares(turn) -> dict:
     ("given", "words"),
     [
         ({"representations": None, "logits": None}, "pass representations=, logits=, or both"),
-        (bad("representations", at={(5, 7): np.nan}), "1 of 240 .* row 5, column 7"),
         (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 of 240 .* row 5, col"),
-        (bad("representations", turn=lambda x: x.T), r"12 rows for 240 labels.*: transpose it"),
-        (bad("representations", turn=lambda x: x[:-1]), "239 rows for 240 labels: its first axis"),
+        (bad("representations", turn=lambda x: x.T), r"\(12, 240\) for 240 labels.*first axis"),
         (bad("representations", turn=lambda x: x[:, 0]), r"\(240,\): a single feature is x\[:, N"),
-        (bad("representations", turn=lambda x: x[:, :0]), "has no features"),
+        (bad("representations", turn=lambda x: x[:, :0]), r"shape \(240, 0\)"),
         (bad("representations", turn=lambda x: x.astype(str)), "must be real numbers, not .*U"),
-        ({"representations": {}}, "representations is empty"),
-        ({"representations": {1: np.zeros((N, 2)), "1": np.zeros((N, 2))}}, "the name '1'"),
-        ({"representations": {"a": np.zeros((N, 2)), 2: np.zeros((3, 2))}}, r"\[2\] has 3 rows"),
-        ({"representations": [[1.0, 2.0], [1.0]]}, "rows have different lengths"),
+        ({"representations": {}, "logits": None}, "there is nothing to score"),
+        ({"representations": {"a": np.zeros((N, 2)), 2: np.zeros((3, 2))}}, r"\[2\] has shape \(3"),
+        ({"representations": [[1.0, 2.0], [1.0]]}, "inhomogeneous"),
         (bad("logits", at={(3, 1): np.nan}), "logits must be finite: 1 of 240 .*row 3, column 1"),
         (bad("logits", at={(3, 0): -np.inf}), r"logit of the label \(0\) of row 3 is -inf"),
-        (bad("logits", turn=lambda x: x[:, :1]), "80 labels have no column in logits.*: give one"),
-        (bad("logits", turn=lambda x: x[:, :0]), "logits has no columns: it needs one"),
-        (bad("logits", turn=lambda x: x[:, 0]), "80 labels have no column .* row 2: it is 2"),
+        (bad("logits", turn=lambda x: x[:, :0]), r"shape \(240, 0\)"),
+        (bad("logits", turn=lambda x: x[:, 0]) | NO_SHADOWS, "row 2 is 2, .* columns 0 to 1"),
         (bad("logits", turn=lambda x: x[:, :, None]), r"must be \(n_samples, n_classes\)"),
-        ({"class_names": ["a", "b"]}, r"3 columns for 2 classes \(a, b\)"),
+        ({"class_names": ["a", "b", "c", "d"]}, r"3 columns for 4 classes \(a, b, c, d\)"),
         ({"labels": []}, r"not of shape \(0,\)"),
         (bad("labels", at={4: -1}), "row 4 is -1"),
-        (bad("labels", turn=lambda y: np.where(np.arange(N) == 6, np.nan, y)), "1 NaN, .* row 6"),
-        (bad("labels", turn=lambda y: y + 0.5), "must be integers from 0, not float64"),
-        (bad("labels", turn=lambda y: np.where(y == 0, None, y.astype(str))), "labels are missing"),
-        (bad("labels", turn=lambda y: y[:, None]), r"not of shape \(240, 1\)"),
-        (bad("labels", turn=lambda y: y * 0), "all 240 samples have the label '0'"),
-        ({"ids": ["a"] * N}, "the id 'a' is already used in row 0"),
+        (bad("labels", turn=lambda y: np.where(np.arange(N) == 6, np.nan, y)), "missing.* row 6"),
         ({"ids": [1, "1", *range(2, N)]}, "the id '1' is already used"),
-        ({"ids": ["a", "b"]}, "2 ids for 240 samples"),
         (bad("shadow_members", turn=lambda x: x.astype(int)), r"astype\(bool\)"),
-        (bad("shadow_members", turn=lambda x: x.T), r"shadow_members must be \(n_shadows, 240\)"),
+        (bad("shadow_members", turn=lambda x: x.T), r"shadow_members must be \(n_models, 240\)"),
         (bad("shadow_members", turn=lambda x: x[:3]), "the same shape"),
-        (bad("shadow_gaps", turn=lambda x: x.T), "but has shape .*: transpose it"),
         (bad("shadow_gaps", at={(2, 9): np.nan}), "1 of 24 .* shadow model 2, column 9"),
         ({"shadow_members": None}, "shadow_gaps needs shadow_members="),
-        ({"shadow_gaps": None}, "shadow_members needs shadow_gaps="),
         ({"final_logits": None}, r"needs final_logits=.*Pass final_logits=logits if"),
         (bad("final_logits", turn=lambda x: x[:, [0, 1, 2, 2]]), "final_logits has 4 columns for"),
         ({"log_lira": np.zeros(N - 1)}, "one value for each of 240 samples"),
         ({"log_lira": np.full(N, np.nan)}, "NaN for every sample"),
-        ({"log_lira": np.where(np.arange(N) == 8, np.inf, 0)}, "1 infinite values, .* row 8"),
+        ({"log_lira": np.where(np.arange(N) == 8, np.inf, 0)}, "log_lira must be finite.* row 8"),
         ({"log_lira": pd.Series(np.zeros(N), NAMES)}, "log_lira is indexed by 'patient-000'"),
         ({"canaries": np.zeros(N, int)}, r"canaries must be bool.*astype\(bool\)"),
         ({"canaries": np.zeros(3, bool)}, "a mask over 240 samples"),
         ({"samples": ["text"] * 3}, "3 samples but 240 labels"),
         ({"samples": [object()] * N}, "samples holds object; give a dataset, images"),
         ({"samples": "text"}, "not str"),
-        ({"samples": RECORDS, "labels": np.arange(N) % 4, "logits": np.zeros((N, 4))}, "3"),
-        ({"samples": mw.data.load_digits().take(range(9))}, "9 samples but 240|3 columns for 10"),
+        (
+            {"samples": RECORDS} | bad("logits", turn=lambda x: x[:, [0, 1, 2, 2]]),
+            "4 columns for 3",
+        ),
         ({"seed": -1}, "seed must be a whole number from 0"),
         ({"probabilities": probabilities()}, "logits= or probabilities="),
-        (shares(lambda p: p / 2), "in each row, but 240 rows do not, .* row 0 with 0.5"),
-        (shares(np.log), "log-probabilities.*as logits="),
-        (shares(lambda p: np.log(p)[:, 0] - 1), "not between 0 and 1.*row 0, column 0"),
-        (shares(lambda p: arrays()["logits"]), "not between 0 and 1.*as logits="),
-        (
-            shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p)),
-            "1 of 240 .* row 7, column 0",
-        ),
-        (shares(lambda p: p[:9]), "9 rows for 240 labels"),
+        (shares(lambda p: p / 2), "in each row, but 240 rows do not, .* row 0 with a sum of 0.5"),
+        (shares(np.log), "log-probabilities.* go into logits="),
+        (shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p)), "1 of 240 .* row 7"),
         (OF_DIGITS | {"labels": OTHER}, "disagree on 1 labels, the first in row 4"),
         (OF_DIGITS | {"logits": LOGITS + 1, "ids": NAMES[:50]}, "ids of their own, which differ"),
         (OF_DIGITS | {"class_names": list("abc")}, "leave class_names out"),
@@ -734,10 +607,10 @@ def test_probabilities_in_place_of_logits_are_noticed():
         mw.Audit.from_arrays([0, 1, 1], logits=[0.2, 0.6, 0.9])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
 def test_probabilities_give_the_scores_of_their_logits(dtype):
     given, logits = audit_of(logits=None, probabilities=probabilities().astype(dtype)), audit_of()
-    accuracy = {np.float64: 1e-6, np.float32: 1e-3, np.float16: 0.05}[dtype]
+    accuracy = {np.float64: 1e-6, np.float16: 0.05}[dtype]
     for metric in ("loss", "logit_gap"):
         np.testing.assert_allclose(given.score(metric), logits.score(metric), atol=accuracy)
     np.testing.assert_allclose(given.probabilities(), logits.probabilities(), atol=1e-3)
@@ -756,7 +629,7 @@ def test_decisions_and_probabilities_of_two_classes_have_one_value_for_each_samp
     np.testing.assert_allclose(two.score("loss"), reference, atol=1e-9)
 
 
-def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers(tmp_path):
+def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers():
     shares = probabilities()
     shares[:4] = np.eye(3)[[0, 1, 1, 2]]  # labels are 0, 1, 2, 0: two right, two wrong
     with pytest.warns(UserWarning, match="0 or 1 in 4 of 240 rows"):
@@ -766,23 +639,10 @@ def test_probabilities_of_exactly_0_and_1_are_said_and_give_finite_numbers(tmp_p
     assert np.isfinite(audit.score("logit_gap")).all()
     np.testing.assert_allclose(loss.iloc[:2], 0, atol=1e-12)
     np.testing.assert_allclose(loss.iloc[2:4], np.log(np.finfo(np.float64).eps))
-    assert audit.report(tmp_path / "page.html", figures=False).is_file()
 
 
-def test_the_target_among_its_own_shadow_models_is_noticed():
-    parts = arrays()
-    logits = np.round(parts["logits"] * 4) / 4  # gaps that float32 holds exactly
-    gaps = parts["shadow_gaps"].copy()
-    gaps[3] = mw.metrics.logit_gap(logits, parts["labels"])
-    audit = audit_of(shadow_gaps=gaps, final_logits=logits)
-    with pytest.raises(ValueError, match="has exactly the target's gaps"):
-        audit.log_lira()
-
-
-@settings(deadline=None, max_examples=10)
-@given(st.integers(0, 2**32 - 1))
-def test_the_order_of_samples_changes_nothing_but_the_order(seed):
-    parts, order = arrays(), np.random.default_rng(seed).permutation(N)
+def test_the_order_of_samples_changes_nothing_but_the_order():
+    parts, order = arrays(), np.random.default_rng(1).permutation(N)
     moved = {
         "labels": parts["labels"][order],
         "representations": parts["representations"]["late"][order],
@@ -801,14 +661,6 @@ def test_the_order_of_samples_changes_nothing_but_the_order(seed):
 
 def test_a_function_scores_arrays_without_logits():
     given = {k: v for k, v in arrays().items() if k in ("labels", "representations")}
-    audit, logits = mw.Audit.from_arrays(**given), []
-
-    def score(states, of_classes, labels):
-        logits.append(of_classes)
-        return -np.abs(states).sum(axis=1) - labels
-
-    found = audit.score(score, "late")
-    assert logits == [None]
-    np.testing.assert_allclose(
-        found, -np.abs(given["representations"]["late"]).sum(axis=1) - given["labels"], rtol=1e-6
-    )
+    found = mw.Audit.from_arrays(**given).score(lambda x, z, y: x[:, 0] - y * (z is None), "late")
+    expected = given["representations"]["late"][:, 0] - given["labels"]
+    np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -117,17 +117,6 @@ def test_an_opened_sample_follows_the_design(audit, tmp_path):
     assert len(set(shown.values())) == len(revisions) == len(sets) == 2
 
 
-def test_figures_by_eta_pool_all_targets(audit):
-    eta = float(audit.as_target(0).log_lira().median())
-    figures = audit.figures(eta=eta, etas=[eta], targets="all")
-    table = figures.data["auc_by_eta"]
-    for metric in ("psmi", "loss", "logit_gap"):
-        pooled = audit.evaluate_pooled(metric, eta=eta, with_canaries=False)
-        row = table[(table["metric"] == metric) & table["eta"].eq(eta)].iloc[0]
-        assert (row["auc"], row["n"]) == (pytest.approx(pooled.auc), pooled.n)
-    assert "roc_by_eta" in figures
-
-
 # on recordings: the errors that METHOD.md measured, and how many are truly memorised
 
 

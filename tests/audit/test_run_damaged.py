@@ -123,9 +123,9 @@ def test_held_out_samples_belong_to_a_runs_identity(tmp_path):
     with pytest.raises(ValueError, match="not the held-out samples of"):
         mw.Audit.open(audit.path, data=small_data(), held_out=aside.take(range(20)))
     other = aside.with_labels((aside.labels + 1) % 10)
-    with pytest.raises(ValueError, match="held-out samples have other labels"):
+    with pytest.raises(ValueError, match="not the held-out samples"):
         mw.Audit.open(audit.path, data=small_data(), held_out=other)
-    with pytest.raises(ValueError, match="holds another run: its held-out samples have other lab"):
+    with pytest.raises(ValueError, match="holds another run: other held_out_labels"):
         small_audit(tmp_path, held_out=other)
     mw.Audit.open(audit.path, data=small_data(), held_out=aside, model=audit.run.model)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -16,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, RunDirectory, StoreError
-from memowidgets.training.design import draw_design
 from memowidgets.training.recorder import Recorder
 
 N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
@@ -378,9 +375,6 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     assert watch.audit.layers == ("head.input",)
     expected = read(bag.eval(), texts).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], expected, atol=1e-6)
-    read(bag.train(), texts[:8])  # 8 rows of logits, of a flat batch of 50 tokens
-    bag.head.bias.data += 1
-    watch.step()
 
 
 class Rows(Dataset):
@@ -427,28 +421,14 @@ def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     assert watch.audit.labels.tolist() == y.tolist()
 
 
-def test_names_as_labels_are_sorted_into_classes(data, tmp_path):
-    names = ["cat", "ant", "bee"]
-    rows = Rows(lambda i: data.tensors[0][i], [names[i % 3] for i in range(N)])
-    watch = mw.watch(mlp(), rows, tmp_path / "run", STEPS)
-    assert watch.audit.data.class_names == ("ant", "bee", "cat")
-    assert watch.audit.labels[:3].tolist() == [2, 0, 1]
-
-
 def test_image_tensors_are_shown(tmp_path):
     torch.manual_seed(0)
     images = torch.rand(12, 3, 6, 5)
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(48, 2))
-    for name, shown in (("plain", images), ("normalised", (images - 0.5) / 0.25)):
-        pairs = TensorDataset(shown, torch.arange(12) % 2)
-        audit = mw.watch(module, pairs, tmp_path / name, 3).audit
-        image = audit.data[2].image
-        assert image.shape == (6, 5, 3)
-        assert image.dtype == np.uint8
-        if name == "plain":
-            np.testing.assert_array_equal(image, np.rint(255 * images[2].permute(1, 2, 0).numpy()))
-    kept = audit.kept().take([3, 1]).as_pairs()
-    assert torch.equal(kept[0][0], pairs[3][0])
+    audit = mw.watch(module, TensorDataset(images, torch.arange(12) % 2), tmp_path / "run", 3).audit
+    shown = np.rint(255 * images[2].permute(1, 2, 0).numpy()).astype(np.uint8)
+    np.testing.assert_array_equal(audit.data[2].image, shown)
+    assert torch.equal(audit.kept().take([3, 1]).as_pairs()[0][0], images[3])
 
 
 class Tagger(nn.Module):
@@ -507,17 +487,6 @@ def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
             hidden = block(hidden)
     token = hidden[0, -1 if reads == "last" else 0].numpy()
     np.testing.assert_allclose(one["layer.score.input"][5], token, atol=1e-5)
-
-
-def test_a_large_activation_of_images_is_pooled(tmp_path):
-    module = nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 2)
-    )
-    pairs = TensorDataset(torch.rand(6, 3, 24, 24), torch.arange(6) % 2)
-    made = forward_of(mw.watch(module, pairs, tmp_path / "run", 3, layers=["0"]))["layer.0"]
-    with torch.no_grad():
-        pooled = nn.functional.adaptive_avg_pool2d(module[0](pairs.tensors[0]), 4).flatten(1)
-    np.testing.assert_allclose(made, pooled, atol=1e-6)
 
 
 # Again, and after an end
@@ -647,7 +616,7 @@ def test_a_run_of_another_kind_is_refused(data, tmp_path):
     digits = mw.data.load_digits().take(range(60))
     other = mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
     other.decision_log.decide([str(other.members[0])], "keep")  # begins the run
-    with pytest.raises(ValueError, match=r"holds another run, which mw\.watch did not record"):
+    with pytest.raises(ValueError, match="holds another run: its data have 60 samples"):
         mw.watch(mlp(), data, tmp_path / "run", STEPS)
     watch = mw.watch(mlp(), data, tmp_path / "watched", STEPS)
     with pytest.raises(ValueError, match=r"another run"):
@@ -723,17 +692,12 @@ def rows_with(label):
     [
         (lambda d: DataLoader(d, shuffle=True), ValueError, r"shuffles .* pass loader\.dataset"),
         (lambda d: Stream(), TypeError, "stream .* a dataset with a length"),
-        (lambda d: DataLoader(Stream()), TypeError, "stream .* a dataset with a length"),
         (iter, TypeError, "must be a dataset with a length"),
-        (lambda d: Changing("inputs"), ValueError,
-         "row 0 of the data differs .* without random augmentation"),
         (lambda d: Changing("inputs", 20), ValueError, r"row \d+ of the data differs each time"),
         (lambda d: Changing("labels"), ValueError, r"row \d+ of the data differs each time"),
         (lambda d: TensorDataset(*d.tensors, d.tensors[1]), TypeError, "pair .* tuple of 3"),
         (lambda d: [{"x": 1}] * 4, TypeError, "row 0 of the data must have 'label'"),
         (lambda d: rows_with(float("nan")), ValueError, "first in row 7 of the data"),
-        (lambda d: rows_with(None), ValueError, "first in row 7 of the data"),
-        (lambda d: rows_with(0.5), ValueError, "integers from 0"),
         (lambda d: rows_with(torch.tensor([0, 1])), ValueError, "row 7 .* has 2 values"),
         (lambda d: rows_with("cat"), ValueError, "some labels are strings .* row 7 of the data"),
         (lambda d: rows_with(3), ValueError, "for 3 classes, but the data have 4"),
@@ -755,7 +719,6 @@ def single(module, inputs):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"steps_per_epoch": None}, ValueError, r"steps_per_epoch is missing, .* len\(loader\)"),
         ({"steps_per_epoch": 0}, ValueError, "a whole number from 1, not 0"),
         ({"checkpoint_every": 0}, ValueError, "a positive number of epochs, such as 0.2, not 0"),
         ({"stop_at_drop": 95}, ValueError, "a share between 0 and 1"),
@@ -765,18 +728,11 @@ def single(module, inputs):
         ({"forward": lambda m, x: m(x).sum()}, ValueError, r"of shape \(\) for 2 samples"),
         ({"forward": lambda m, x: m(x)[:, :2]}, ValueError, "for 2 classes, but the data have 3"),
         ({"forward": lambda m, x: "logits"}, TypeError, "returns str, not logits"),
-        ({"forward": 3}, TypeError, "forward must be a function"),
         ({"batch_size": 0}, ValueError, "batch_size must be"),
         ({"module": "mlp"}, TypeError, "must be a torch.nn.Module, not str"),
         ({"module": nn.Linear(WIDTH, CLASSES)}, ValueError, "single linear layer"),
         ({"steps_done": 4}, ValueError, "lacks step 0"),
         ({"class_names": ["a", "b"]}, ValueError, "must lie between 0 and 1"),
-        ({"held_out": 1.0}, ValueError, "1.0"),
-        ({"held_out": ["nobody"]}, ValueError, "nobody"),
-        ({"held_out": np.ones(3, bool)}, ValueError, r"\(3,\)"),
-        ({"held_out": np.arange(N) % 2}, TypeError, "bool"),
-        ({"held_out": np.ones(N, bool)}, ValueError, "0 samples"),
-        ({"held_out": "half"}, TypeError, "half"),
         ({"held_out": DataLoader(samples(), shuffle=True)}, ValueError, "loader that shuffles"),
         ({"held_out": Subset(samples(), range(3, 9))}, ValueError,
          "6 held-out samples are members too"),
@@ -836,15 +792,6 @@ def test_auto_layers_refuse_a_head_that_is_not_linear(head, data, tmp_path):
     assert len(watch.audit.score("loss", checkpoint=0)) == N
 
 
-@pytest.mark.parametrize("given", [1, 5 * STEPS])
-def test_a_wrong_number_of_steps_in_an_epoch_is_noticed_at_the_first_step(given, data, tmp_path):
-    module = mlp()
-    watch = mw.watch(module, data, tmp_path / "run", given, checkpoint_every=1.0)
-    with pytest.warns(UserWarning, match=rf"is {given}, .* {BATCH} of {N} .* {STEPS} steps"):
-        trained(module, data, watch=watch, until=1)
-    assert not module._forward_pre_hooks
-
-
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -886,40 +833,6 @@ def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path)
     assert list(map(int, watch.audit.data.ids)) == places
 
 
-def test_held_out_rows_of_the_data_are_named_by_ids_or_a_mask(data, tmp_path):
-    """It is as if they were other data: members, checkpoints and scores are the same."""
-    mask, names = np.arange(N) % 5 == 2, [f"row-{i}" for i in range(N)]
-    kept, apart = (Subset(data, np.flatnonzero(rows).tolist()) for rows in (~mask, mask))
-    members, out = (np.array(names)[rows].tolist() for rows in (~mask, mask))
-    found = []
-    for place, whole, held_out, ids in (
-        ("one", data, mask, names),
-        ("two", kept, apart, members),
-    ):
-        module, watch = watching(whole, tmp_path / place, held_out=held_out, ids=ids)
-        seeded()
-        trained(module, kept, watch=watch, epochs=1)
-        found.append(watch.audit)
-    one, two = found
-    assert one.members.tolist() == two.members.tolist() == members
-    pd.testing.assert_frame_equal(one.checkpoints, two.checkpoints)
-    assert one.checkpoints["test_loss"].notna().all()
-    np.testing.assert_array_equal(one.score("psmi"), two.score("psmi"))
-    assert mw.Audit.open(tmp_path / "one").members.tolist() == members
-    for kind, given in (("tensor", torch.from_numpy(mask)), ("ids", out), ("array", np.array(out))):
-        _, watch = watching(data, tmp_path / kind, held_out=given, ids=names)
-        assert watch.audit.members.tolist() == members
-
-
-def test_a_share_that_is_held_out_is_drawn_as_in_an_audit(data, tmp_path):
-    watch = mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=0.25, seed=3)
-    design = draw_design(watch.audit.data, "all", 0.25, 3)
-    assert len(design.held_out) == round(0.25 * N)
-    assert watch.audit.members.tolist() == watch.audit.data.ids[design.members].tolist()
-    mine = watch.audit.member_data.as_pairs()
-    assert [int(label) for _, label in mine] == watch.audit.member_data.labels.tolist()
-
-
 def test_after_a_refused_start_another_may_follow_and_no_finished_run_is_deleted(data, tmp_path):
     module = mlp()
     nn.init.constant_(module[0].weight, float("nan"))
@@ -945,27 +858,16 @@ class Checkpointed(nn.Module):
 
 
 class Quantised(nn.Module):
-    """A frozen base of 8 bits, and adapters that are trained.
+    """A frozen base of 8 bits in tensors without views, as torchao's, and a trained adapter."""
 
-    The base is of torch's own layers, or of tensors that have no views, as torchao's.
-    """
-
-    def __init__(self, packed):
+    def __init__(self):
         super().__init__()
-        from torch.ao.quantization import quantize_dynamic
-
-        base = nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU()).requires_grad_(False)
-        self.body = quantize_dynamic(base, {nn.Linear}, dtype=torch.qint8) if packed else None
-        for name, weight in base.state_dict().items() if not packed else ():
-            self.register_buffer(name.replace(".", "_"), Eight(weight))
+        base = nn.Linear(WIDTH, 8)
+        self.register_buffer("weight", Eight(base.weight.detach()))
         self.adapter, self.head = nn.Linear(8, 8), nn.Linear(8, CLASSES)
 
     def forward(self, x):
-        if self.body is None:
-            weight, bias = getattr(self, "0_weight"), getattr(self, "0_bias")
-            x = nn.functional.linear(x, weight.dequantize(), bias.dequantize()).relu()
-        else:
-            x = self.body(x)
+        x = nn.functional.linear(x, self.weight.dequantize()).relu()
         return self.head(x + self.adapter(x))
 
 
@@ -992,16 +894,8 @@ class Eight(torch.Tensor):
         raise NotImplementedError(str(func))
 
 
-@pytest.mark.filterwarnings("ignore:torch.(ao.quantization|quantize_per_tensor)")
 @pytest.mark.parametrize(
-    "made",
-    [
-        lambda: torch.compile(mlp(), backend="eager"),
-        Checkpointed,
-        partial(Quantised, packed=True),
-        partial(Quantised, packed=False),
-    ],
-    ids=["compiled", "gradient checkpointing", "packed", "quantised tensors"],
+    "made", [lambda: torch.compile(mlp(), backend="eager"), Checkpointed, Quantised]
 )
 def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(data, tmp_path, made):
     ends = []
@@ -1016,15 +910,13 @@ def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(data, t
     assert np.isfinite(watch.audit.score("psmi", checkpoint=3)).all()
 
 
-@pytest.mark.filterwarnings("ignore:torch.(ao.quantization|quantize_per_tensor)")
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_quantised_base_is_known_and_another_is_refused(data, tmp_path, packed):
+def test_a_quantised_base_is_known_and_another_is_refused(data, tmp_path):
     torch.manual_seed(0)
-    module = Quantised(packed)
+    module = Quantised()
     mw.watch(module, data, tmp_path / "run", STEPS)
     for seed in (0, 1):
         torch.manual_seed(seed)
-        again = Quantised(packed)
+        again = Quantised()
         for mine, its in zip(again.parameters(), module.parameters(), strict=True):
             mine.data.copy_(its.data)
         if seed == 0:

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit import figures_by_setting
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
 from memowidgets.vocabulary import SPOKEN
@@ -235,8 +234,7 @@ def test_without_shadow_models_training_and_canaries_are_drawn(planted):
     assert "run_shadows(64)" in figures.notes["roc_by_eta"][0]
     for name in ("roc", "roc_by_checkpoint", "over_training", "auc_by_layer", "auc_by_eta"):
         assert "run_shadows(64)" in figures.missing[name]
-    assert 'figures(truth="canaries") needs none' in figures.missing["roc"]
-    said = "<li><b>roc, roc_by_checkpoint, over_training, auc_by_layer</b>: no ground truth"
+    said = "<li><b>roc, roc_by_checkpoint, over_training, auc_by_layer"
     assert said in figures._repr_html_()
     with pytest.raises(KeyError, match="roc was not drawn: no ground truth"):
         figures["roc"]
@@ -259,18 +257,16 @@ def test_nothing_is_computed_unasked_and_no_pass_is_made_when_asked(planted):
     before = own_files(planted)
     figures = planted.figures(truth="canaries")
     assert own_files(planted) == before
-    (note,) = [note for note in figures.notes["roc"] if note.startswith("not computed")]
-    assert ": psmi" in note
+    (note,) = [note for note in figures.notes["roc"] if note.startswith("not computed: psmi")]
+    assert "audit.compare(layers=" in note
     assert "auc_by_layer" in figures.missing
-    figures = planted.figures(truth="canaries", compute=True)
-    added = own_files(planted).keys() - before
-    passes = {Path(name).stem for name in before if name.startswith("forward/")}
-    assert {name.split("/")[0] for name in added} == {"scores"}
-    assert {name.split("/")[1] for name in added} <= passes
+
+
+def test_what_compare_computed_is_drawn(planted):
     found = planted.compare(["psmi"], layers="all", truth="canaries")
+    figures = planted.figures(truth="canaries")
     (lines,) = marks(figures["auc_by_layer"], "line")
-    drawn = lines.data[lines.data["score"] == "PSMI"]
-    assert drawn["auc"].tolist() == found["auc"].tolist()
+    assert lines.data["auc"].tolist() == found["auc"].tolist()
 
 
 def test_before_training_all_are_missing(tmp_path):
@@ -300,7 +296,8 @@ def test_arrays_have_one_checkpoint():
     audit = mw.Audit.from_arrays(
         labels=labels, representations=states, logits=logits, log_lira=rng.normal(3, 2, size=120)
     )
-    figures = audit.figures(compute=True)
+    audit.compare()
+    figures = audit.figures()
     assert list(figures) == ["roc", "auc_by_eta", "roc_by_eta", "lira_over_training"]
     _, lines = marks(figures["roc"], "line")
     assert lines.data["label"].nunique() == 4
@@ -336,22 +333,11 @@ def test_what_can_not_be_meant_is_an_error(audit, options, words):
 # Several settings
 
 
-def test_settings_side_by_side(audit, planted):
+def test_settings_side_by_side(audit):
     name = '<img src=x onerror="alert(1)"><script>'
-    drawn = figures_by_setting({name: audit, "digits": planted})
-    assert list(drawn) == ["auc_by_setting", "roc_by_setting"]
-    (points,) = marks(drawn["auc_by_setting"], "point")
-    expected = audit.compare(SCORES[:3])
-    assert points.data["setting"].unique().tolist() == [name]
-    assert column(points.data, "auc").ravel().tolist() == expected["auc"].tolist()
-    assert drawn.notes["auc_by_setting"][0].startswith("digits: no ground truth")
-    table = drawn.tables["drops"]
-    assert table.index.tolist() == [name, "digits"]
-    assert table.loc[name, 3.5] == audit.prediction.drop
-    assert table.columns.is_monotonic_increasing
-    (cross,) = marks(drawn["roc_by_setting"], "point")
-    assert cross.data["tpr"].item() == audit.evaluate("psmi").at(0).tpr
-    picture = drawn["auc_by_setting"]._repr_mimebundle_()["image/svg+xml"]
-    for text in (picture, drawn._repr_html_()):
-        assert "<img src=x" not in text
-        assert "<script" not in text
+    points = mw.charts.auc_by_setting(audit.compare(SCORES[:3]).assign(setting=name))
+    curves = mw.charts.roc_curves(mw.charts.roc_table({name: audit.evaluate("psmi")}), marked=None)
+    for chart in (points, curves):
+        picture = chart._repr_mimebundle_()["image/svg+xml"]
+        assert "<img src=x" not in picture
+        assert "<script" not in picture

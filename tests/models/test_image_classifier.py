@@ -149,7 +149,7 @@ def test_a_run_has_shadow_models_and_scores_and_is_opened_again(data, tmp_path):
     opened.run_shadows(5, Inline())
     assert opened.n_shadows == 5
     processor(image_mean=[0.1, 0.1, 0.1]).save_pretrained(folder)
-    with pytest.raises(ValueError, match="the image processor differs"):
+    with pytest.raises(ValueError, match="other model processor"):
         mw.Audit.open(path, data=data, model=load(folder))
 
 

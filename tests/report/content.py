@@ -46,7 +46,7 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
         "figures": (Figure("roc", "The curve.", SVG),),
         "digests": (
             Digest("model", "checkpoints/epoch-2/weights.safetensors", "0123456789abcdef" * 4),
-            Digest("decisions", "Nothing was decided.", None),
+            Digest("decisions", "decisions.csv", "fedcba9876543210" * 4),
         ),
     }  # fmt: skip
     return Content(**(known | changes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import Any, cast
@@ -30,18 +30,15 @@ from memowidgets.audit.evidence import (
     Names,
     ScorePlace,
 )
-from memowidgets.audit.runs import identity
-from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
+from memowidgets.audit.runs.identity import ARRAYS, data_apart, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import (
     check_finite,
     check_same_order,
-    check_unmasked,
     dense,
     is_tensor,
     looks_like_probabilities,
     numbered_labels,
     real_numbers,
-    several,
     to_numpy,
     warn_user,
     whole_number,
@@ -67,17 +64,16 @@ from memowidgets.data.tables import columns_to_show
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
-from memowidgets.stamps import array_digest, digest
+from memowidgets.stamps import digest, digest_of_arrays
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, quoted
 
-Floats = NDArray[np.float64]
 Numbers = NDArray[Any]
 Labels = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Texts = Sequence[str] | None
+Reader = Callable[[Any, str], Numbers]
 _GIVE = "give Audit.from_arrays"
 _OF_SHADOWS = "shadow_gaps=, shadow_members= and final_logits="
 _NO_LOGITS = Absent("this needs the model's logits", f"{_GIVE} logits=")
@@ -98,9 +94,10 @@ _ONE_CHECKPOINT = Absent(
 )
 ONLY = "last"
 _FILE = "arrays"
-_OF_MODELS = ("shadow_gaps", "shadow_members", "reference_gaps")
-OPTIONAL = ("logits", "final_logits", "log_lira", *_OF_MODELS)
-_TRUTH = ("shadow_gaps", "shadow_members", "final_logits")
+_SHADOWS = ("shadow_gaps", "shadow_members", "final_logits")
+_OF_MODELS = ("shadow_gaps", "shadow_members", "reference_gaps")  # a row for each model
+OPTIONAL = ("logits", "log_lira", "reference_gaps", *_SHADOWS)
+_OUTPUTS = ("logits", "probabilities", "final_logits")
 SCORES = f"scores/{GIVEN}"  # in the run directory
 _KINDS = (
     "a dataset, images as an array of shape (n, height, width[, channels]), a list of texts, or "
@@ -159,43 +156,47 @@ def check_arrays(
         As `Audit.from_arrays` says.
     """
     given = {name: values for name, values in arrays.items() if values is not None}
-    both = [name for name in ("logits", "probabilities") if name in given]
-    if representations is None and not both:
+    early = [name for name in ("logits", "probabilities") if name in given]
+    by_layer = representations if isinstance(representations, Mapping) else {"": representations}
+    if not early and not any(values is not None for values in by_layer.values()):
         raise ValueError(
             "there is nothing to score: pass representations=, logits=, or both; probabilities= "
             "stands for logits="
         )
-    if len(both) > 1:
+    if len(early) > 1:
         raise ValueError("pass logits= or probabilities=, not both: one follows from the other")
-    named, class_names = _labels(labels, class_names, samples)
-    n, found = len(named), dict[str, Numbers]()
-    outputs = _outputs(given, named)
-    names = _class_names(class_names, samples, outputs)
-    if not outputs and not isinstance(samples, Dataset):
-        known = checked_class_names(names, named)
-        warn_of_absent(named, known)
-    own_ids = None if ids is None else checked_ids(ids, n).tolist()
-    data = dataset_of(samples, named, own_ids, names, _canaries(canaries, n))
-    by_layer = representations if isinstance(representations, Mapping) else {}
-    by_row = {"ids": data.ids.tolist(), "labels": labels, "canaries": canaries}
-    by_row |= {"representations": representations}
-    by_row |= {f"representations[{key!r}]": values for key, values in by_layer.items()}
-    by_row |= {name: given[name] for name in outputs}
-    for name in _OF_MODELS:  # a row for each model
-        if isinstance(given.get(name), pd.DataFrame):
-            by_row[f"{name}.T"] = given[name].T
-    check_same_order(**by_row)
+    own = samples.class_names if isinstance(samples, Dataset) else None
+    if own is not None and class_names is not None and tuple(class_names) != own:
+        raise ValueError(f"the samples have the classes {listed(own)}: leave class_names out")
+    plain = to_numpy(labels) if is_tensor(labels) else labels
+    numbers, names = numbered_labels(plain, class_names if own is None else own)
+    numbers = checked_labels(numbers, names)
+    n = len(numbers)
+    outputs = {name: _logits(name, given[name], n) for name in _OUTPUTS if name in given}
+    if names is None and outputs:
+        names = [str(column) for column in range(next(iter(outputs.values())).shape[1])]
+    if own is None and not outputs:
+        warn_of_absent(numbers, checked_class_names(names, numbers))
+    data = _with_canaries(_dataset(samples, numbers, ids, names), canaries)
+    check_same_order(
+        ids=data.ids.tolist(),
+        labels=labels,
+        canaries=canaries,
+        **{_of_layer(key): values for key, values in by_layer.items()},
+        **{name: given[name] for name in outputs},
+        **{f"{x}.T": given[x].T for x in _OF_MODELS if isinstance(given.get(x), pd.DataFrame)},
+    )
+    found = _shadows(given, n)
     for name, table in outputs.items():
-        _check_class_order(name, given[name], data.class_names)
-        kept = found["logits" if name in both else name] = _of_options(table, data)
+        _check_classes(name, given[name], table, data.class_names)
+        kept = found["logits" if name in early else name] = _of_options(table, data)
         logit_gap(kept, data.labels)  # says what is wrong with an option that is missing
         if disorder := order_warning(name, kept, data.labels):
             warn_user(disorder)
     if "log_lira" in given:
-        found["log_lira"] = _log_lira(given["log_lira"], data.ids)
-    found |= _shadows(given, n)
+        found["log_lira"] = _log_lira(given["log_lira"], data.ids.tolist())
     if "reference_gaps" in given:
-        found["reference_gaps"] = _references(given["reference_gaps"], data.ids)
+        found["reference_gaps"] = _references(given, data.ids)
     layers = {} if representations is None else _layers(representations, n)
     return GivenArrays(data, layers, found)
 
@@ -217,53 +218,27 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     data, arrays, rows = given.data, given.arrays, np.arange(len(given.data))
     made = {LAYER + name: values for name, values in given.layers.items()}  # as of a forward pass
     median = mean = accuracy = float("nan")
-    logits, gaps, references = map(arrays.get, ("logits", "shadow_gaps", "reference_gaps"))
-    final = arrays.get("final_logits")
+    logits, final = arrays.get("logits"), arrays.get("final_logits")
+    n_options = len(data.class_names)
     if logits is not None:
         made |= {"logits": logits, "losses": -loss(logits, data.labels)}
         mean, median = float(made["losses"].mean()), float(np.median(made["losses"]))
         accuracy = float((logits.argmax(axis=1) == data.labels).mean())
+        n_options = int(np.median(np.isfinite(logits).sum(axis=1)))  # −inf: no such option
     record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
-    path = "arrays in memory" if run is None else str(run.path)
-
-    def models(kept: Shadows | None, none: Absent) -> Models:
-        if kept is None:
-            return Models("", none.refuse)
-        inside, outside = kept.members.sum(axis=0), (~kept.members).sum(axis=0)
-        suffice = bool(((inside >= 2) & (outside >= 2)).any())
-        indices, find_checkpoints = tuple(range(len(kept.gaps))), lambda: (GIVEN,)
-        return Models("", lambda _: kept, indices, find_checkpoints, suffice=suffice)
-
-    shadows = asked = None
-    if gaps is not None:
-        shadows = Shadows(arrays["shadow_members"], gaps, np.arange(len(gaps)))
-    if references is not None:
-        asked = Shadows(np.isnan(references), references, np.arange(len(references)))
-    no_shadows = _VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH
-
-    digests: dict[str, str] = {}
-
-    def files(_record: Record, layer: str) -> ScorePlace:
-        """The files of the scores from a layer: of these very values, logits, labels and seed."""
-        if layer not in digests:
-            # the logits too: a user's own score may read them
-            made_of = [given.layers.get(layer), logits, data.labels]
-            known = [array_digest(np.ascontiguousarray(a)) for a in made_of if a is not None]
-            digests[layer] = digest([*known, seed])
-        return ScorePlace(cast("RunDirectory", run), SCORES, digests[layer])
-
+    shadows, asked = arrays.get("shadow_gaps"), arrays.get("reference_gaps")
     cache, absent = Cache(), {TRACE: _ONE_CHECKPOINT}
     absent |= {LOGITS: _NO_LOGITS} if logits is None else {}
     absent |= {} if given.layers else {REPRESENTATIONS: _NO_LAYERS}
     return Evidence(
-        path=path,
+        path="arrays in memory" if run is None else str(run.path),
         manifest={"seed": seed, "layers": list(given.layers), "training": {}},
         data=data,
         trained_labels=data.labels,
         pool=rows,
         member_rows=rows,
         held_out_labels=np.empty(0, dtype=np.int64),
-        n_options=_n_options(data, logits),
+        n_options=n_options,
         names=Names(tuple(given.layers), (record,), last_step=record.step),
         checkpoints={
             GIVEN: Checkpoint(
@@ -273,9 +248,15 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
                 gaps=None if final is None else logit_gap(final, data.labels),
             )
         },
-        shadows=models(shadows, no_shadows),
-        references=models(asked, _NO_REFERENCES),
-        scores=KeptScores(cache, None if run is None else files),
+        shadows=Models("", (_VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH).refuse)
+        if shadows is None
+        else _models(arrays["shadow_members"], shadows),
+        references=Models("", _NO_REFERENCES.refuse)
+        if asked is None
+        else _models(np.isnan(asked), asked),
+        scores=KeptScores(
+            cache, None if run is None else lambda _record, _layer: ScorePlace(run, SCORES)
+        ),
         given={
             "labels": data.labels,
             **{f"representations, {name}": values for name, values in given.layers.items()},
@@ -288,170 +269,85 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     )
 
 
-def _n_options(data: Dataset, logits: Numbers | None) -> int:
-    """Return how many answers the model chooses from: classes, or a question's own options."""
-    if isinstance(data, MCQDataset):
-        return int(np.median(data.n_choices))
-    if logits is not None and isinstance(data, WithheldDataset):
-        return int(np.median(np.isfinite(logits).sum(axis=1)))  # −inf: no such option
-    return len(data.class_names)
-
-
-def _labels(
-    labels: Any, class_names: Sequence[str] | None, samples: Any
-) -> tuple[NDArray[np.int64], Sequence[str] | None]:
-    """Labels as numbers, and the names of their classes if they are strings."""
-    array = _array("labels", labels, are_numbers=False)
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        missing = np.isnan(array)
-        raise ValueError(
-            f"labels holds {int(missing.sum())} NaN, the first in row {int(missing.argmax())}: "
-            "leave out samples without a label"
-        )
-    known = samples.class_names if isinstance(samples, Dataset) else class_names
-    numbers, names = numbered_labels(array if is_tensor(labels) else labels, known)
-    return checked_labels(numbers, None), class_names if isinstance(samples, Dataset) else names
+def _models(members: Numbers, gaps: Numbers) -> Models:
+    """Return models that were given, by their masks and gaps, both (n_models, n)."""
+    kept = Shadows(members, gaps, np.arange(len(gaps)))
+    inside = members.sum(axis=0)
+    suffice = bool(((inside >= 2) & (len(gaps) - inside >= 2)).any())
+    return Models("", lambda _: kept, tuple(range(len(gaps))), lambda: (GIVEN,), suffice=suffice)
 
 
 def _layers(representations: Any, n: int) -> dict[str, Numbers]:
     """Return the representations by layer name. Layers with integer names are sorted."""
     if not isinstance(representations, Mapping):
-        return {ONLY: _representation("representations", representations, n)}
-    if not representations:
-        raise ValueError("representations is empty: pass {layer: array}, or leave it out")
+        return {ONLY: _representation(_of_layer(""), representations, n)}
     keys = list(representations)
     if all(isinstance(key, int | np.integer) for key in keys):
         keys = sorted(keys)
-    names = [str(key) for key in keys]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"two layers have the name {quoted(twice[0])}: names must differ")
-    where = "representations[{!r}]".format
-    return {
-        name: _representation(where(key), representations[key], n)
-        for name, key in zip(names, keys, strict=True)
-    }
+    return {str(key): _representation(_of_layer(key), representations[key], n) for key in keys}
+
+
+def _of_layer(key: Any) -> str:
+    return f"representations[{key!r}]" if key != "" else "representations"
 
 
 def _representation(what: str, values: Any, n: int) -> Numbers:
-    array = _floating(_array(what, values))
-    if array.ndim < 2:
+    array = _table(what, values, n)
+    if array.ndim < 2 or 0 in array.shape:
         raise ValueError(
             f"{what} must be (n_samples, n_features), but has shape {array.shape}: a single "
             "feature is x[:, None]"
         )
-    _check_rows(what, array, n)
-    if 0 in array.shape:
-        raise ValueError(f"{what} has no features: its shape is {array.shape}")
     flat = array.reshape(n, -1)
     check_finite(flat, what)
     return flat
 
 
-def _outputs(given: Mapping[str, Any], labels: Labels) -> dict[str, Numbers]:
-    """Return the model's outputs as logits, by the name of their argument."""
-    read = {"logits": _logits, "probabilities": _log_probabilities, "final_logits": _logits}
-    found = {name: read[name](name, given[name], len(labels)) for name in read if name in given}
-    for name, table in found.items():
-        _check_columns(name, labels, table)
-    return found
-
-
 def _logits(what: str, values: Any, n: int) -> Numbers:
-    """Return checked logits; one value for each sample is that of the second of two classes."""
-    array = _of_classes(what, values, n)
-    check_finite(array, what, allowed=-np.inf)
-    single = array.shape[1] == 1
-    if looks_like_probabilities(np.hstack([1 - array, array]) if single else array):
-        rows = "lies between 0 and 1" if single else "lies between 0 and 1 and sums to 1"
-        warn_user(
-            f"{what} look like probabilities: each row {rows}; pass "
-            + ("their logarithms" if what == "final_logits" else "them as probabilities= instead")
-        )
-    return np.hstack([0 * array, array]) if single else array
+    """Return logits, (n, n_classes), also of probabilities: their logarithms are logits.
 
-
-def _log_probabilities(_what: str, values: Any, n: int) -> Numbers:
-    """Return the logarithms of probabilities, which are logits: their softmax is what was given."""
-    array = _of_classes("probabilities", values, n)
-    check_finite(array, "probabilities")
-    outside = (array < 0) | (array > 1 + _SUMS)
-    if outside.any():
-        row, column = (int(i) for i in np.unravel_index(outside.argmax(), array.shape))
-        raise ValueError(
-            f"probabilities holds {int(outside.sum())} values that are not between 0 and 1, the "
-            f"first in row {row}, column {column}: {array[row, column]:.4g}; pass "
-            "log-probabilities and logits, such as those of decision_function, as logits="
-        )
-    if array.shape[1] == 1:
-        array = np.hstack([1 - array, array])
-    sums = array.sum(axis=1, dtype=np.float64)
-    off = np.abs(sums - 1) > _SUMS
-    if off.any():
-        row = int(off.argmax())
-        raise ValueError(
-            f"probabilities must sum to 1 in each row, but {int(off.sum())} rows do not, the first "
-            f"is row {row} with {sums[row]:.4g}: pass those of all classes, and divide each row by "
-            "its sum if they are rounded"
-        )
-    smallest = np.finfo(array.dtype).eps  # as in scikit-learn's log_loss
-    zero = (array < smallest).any(axis=1)
-    if zero.any():
-        warn_user(
-            f"probabilities are 0 or 1 in {int(zero.sum())} of {n} rows: their logarithm is taken "
-            f"of {smallest:.1g} instead of 0, so scores of such samples are equal or nearly so"
-        )
-    logarithms: Floats = np.log(np.maximum(array, smallest, dtype=np.float64))
-    return logarithms
-
-
-def _of_classes(what: str, values: Any, n: int) -> Numbers:
-    """Return an array of shape (n, n_classes), or (n, 1) of one value for each sample."""
-    array = _floating(_array(what, values))
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2:
+    One value for each sample is that of the second of two classes.
+    """
+    array = _table(what, values, n)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(
             f"{what} must be (n_samples, n_classes), or (n_samples,) for the second of two "
             f"classes, but has shape {array.shape}"
         )
-    _check_rows(what, array, n)
-    if array.shape[1] == 0:
-        raise ValueError(f"{what} has no columns: it needs one for each class")
-    return array
-
-
-def _check_columns(what: str, labels: NDArray[np.int64], logits: Numbers) -> None:
-    outside = labels >= logits.shape[1]
-    if outside.any():
-        row = int(outside.argmax())
-        raise ValueError(
-            f"{int(outside.sum())} labels have no column in {what}, the first in row {row}: it is "
-            f"{labels[row]}, and the columns are 0 to {logits.shape[1] - 1}: give one for each "
-            "class"
+    shares = np.hstack([1 - array, array]) if array.shape[1] == 1 else array
+    if what == "probabilities":
+        return _log_probabilities(shares)
+    check_finite(array, what, allowed=-np.inf)
+    if looks_like_probabilities(shares):
+        warn_user(
+            f"{what} look like probabilities, between 0 and 1 with a sum of 1: pass "
+            + ("their logarithms" if what == "final_logits" else "them as probabilities= instead")
         )
+    return np.hstack([0 * array, array]) if array.shape[1] == 1 else array
 
 
-def _class_names(
-    class_names: Sequence[str] | None, samples: Any, outputs: Mapping[str, Numbers]
-) -> Sequence[str] | None:
-    """Return the class names, one for each column of the logits; None if nobody knows them."""
-    known = samples.class_names if isinstance(samples, Dataset) else None
-    class_names = None if class_names is None else several("class_names", class_names)
-    if class_names is not None and known is not None and tuple(class_names) != known:
+def _log_probabilities(shares: Numbers) -> Numbers:
+    check_finite(shares, "probabilities")
+    sums = shares.sum(axis=1, dtype=np.float64)
+    wrong = (shares < 0).any(axis=1) | (np.abs(sums - 1) > _SUMS)
+    if wrong.any():
+        row = int(wrong.argmax())
         raise ValueError(
-            f"class_names are {listed(class_names)}; those of the samples are "
-            f"{listed(known)}: leave class_names out"
+            f"probabilities must be from 0 to 1 and sum to 1 in each row, but {int(wrong.sum())} "
+            f"rows do not, the first is row {row} with a sum of {sums[row]:.4g}: pass those of "
+            "all classes; log-probabilities and logits go into logits="
         )
-    names = class_names if known is None else known
-    for what, table in outputs.items():
-        columns = table.shape[1]
-        names = [str(c) for c in range(columns)] if names is None else names
-        if len(names) != columns:
-            raise ValueError(
-                f"{what} has {columns} columns for {len(names)} classes ({listed(names)})"
-            )
-    return names
+    smallest = np.finfo(shares.dtype).eps  # as in scikit-learn's log_loss
+    zero = (shares < smallest).any(axis=1)
+    if zero.any():
+        warn_user(
+            f"probabilities are 0 or 1 in {int(zero.sum())} of {len(shares)} rows: their logarithm "
+            f"is taken of {smallest:.1g} instead of 0, so scores of such samples are equal or "
+            "nearly so"
+        )
+    logarithms: Numbers = np.log(np.maximum(shares, smallest, dtype=np.float64))
+    return logarithms
 
 
 def _of_options(logits: Numbers, data: Dataset) -> Numbers:
@@ -462,46 +358,14 @@ def _of_options(logits: Numbers, data: Dataset) -> Numbers:
     return np.where(lacking, -np.inf, logits) if lacking.any() else logits
 
 
-def _log_lira(values: Any, ids: NDArray[np.str_]) -> Floats:
-    """Return one value for each sample. A Series is sorted by id."""
-    if isinstance(values, pd.Series):
-        values = _by_id(values, ids.tolist())
-    array = _array("log_lira", values).astype(np.float64)
-    if array.shape != ids.shape:
+def _check_classes(what: str, values: Any, table: Numbers, class_names: Sequence[str]) -> None:
+    """Refuse columns that are not the classes, or that are named by them in another order."""
+    if table.shape[1] != len(class_names):
         raise ValueError(
-            f"log_lira must be one value for each of {len(ids)} samples, but has "
-            f"shape {array.shape}"
+            f"{what} has {table.shape[1]} columns for {len(class_names)} classes "
+            f"({listed(class_names)})"
         )
-    endless = np.isinf(array)
-    if endless.any():
-        raise ValueError(
-            f"log_lira holds {int(endless.sum())} infinite values, the first in row "
-            f"{int(endless.argmax())}: compute it in log space, with NaN for no value"
-        )
-    if np.isnan(array).all():
-        raise ValueError("log_lira is NaN for every sample: leave it out")
-    return array
-
-
-def _by_id(values: pd.Series, ids: list[str]) -> Any:
-    """Return a series in the order of the ids. A series without ids keeps its order."""
-    if isinstance(values.index, pd.RangeIndex):
-        return values.to_numpy()
-    names = values.index.map(str)
-    wrong = names[~names.isin(ids) | names.duplicated()]
-    if len(wrong):
-        raise ValueError(
-            f"log_lira is indexed by {quoted(wrong[0])}, which is not a sample's id or occurs "
-            "twice. Pass ids=, or an array in the order of the labels"
-        )
-    return pd.Series(to_numpy(values), names).reindex(ids).to_numpy()
-
-
-def _check_class_order(what: str, values: Any, class_names: Sequence[str]) -> None:
-    """Refuse columns that are named by the classes in another order: they are read by place."""
-    if not isinstance(values, pd.DataFrame):
-        return
-    columns = [str(name) for name in values.columns]
+    columns = list(map(str, values.columns)) if isinstance(values, pd.DataFrame) else []
     if columns != list(class_names) and sorted(columns) == sorted(class_names):
         raise ValueError(
             f"{what} has the columns {listed(columns)}, but the classes are in the order "
@@ -509,18 +373,41 @@ def _check_class_order(what: str, values: Any, class_names: Sequence[str]) -> No
         )
 
 
-def _canaries(values: Any, n: int) -> NDArray[np.bool_] | None:
-    if values is None:
-        return None
-    mask = checked_mask(_array("canaries", values, are_numbers=False), "canaries")
-    if mask.shape != (n,):
-        raise ValueError(f"canaries must be a mask over {n} samples, but has shape {mask.shape}")
-    return mask
+def _log_lira(values: Any, ids: list[str]) -> Numbers:
+    """Return one value for each sample. A Series is sorted by id, if it has ids."""
+    if isinstance(values, pd.Series) and not isinstance(values.index, pd.RangeIndex):
+        names = values.index.map(str)
+        wrong = names[~names.isin(ids) | names.duplicated()]
+        if len(wrong):
+            raise ValueError(
+                f"log_lira is indexed by {quoted(wrong[0])}, which is not a sample's id or occurs "
+                "twice. Pass ids=, or an array in the order of the labels"
+            )
+        values = pd.Series(to_numpy(values), names).reindex(ids)
+    array = _array("log_lira", values).astype(np.float64)
+    if array.shape != (len(ids),):
+        raise ValueError(
+            f"log_lira must be one value for each of {len(ids)} samples, but has "
+            f"shape {array.shape}"
+        )
+    _check_finite_or_nan("log_lira", array, "compute it in log space, with NaN for no value")
+    if np.isnan(array).all():
+        raise ValueError("log_lira is NaN for every sample: leave it out")
+    return array
+
+
+def _with_canaries(data: Dataset, canaries: Any) -> Dataset:
+    if canaries is None:
+        return data
+    mask = _array("canaries", canaries, checked_mask)
+    if mask.shape != (len(data),):
+        raise ValueError(f"canaries must be a mask over {len(data)} samples, not {mask.shape}")
+    return cast("Dataset", replace(cast("Any", data), canaries=mask))
 
 
 def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
-    """Return the arrays of shadow models, (n_shadows, n), all of one shape."""
-    there, missing = ([x for x in _TRUTH if (x in given) is known] for known in (True, False))
+    """Return the gaps and masks of shadow models, (n_shadows, n)."""
+    there, missing = ([x for x in _SHADOWS if (x in given) is known] for known in (True, False))
     if not there:
         return {}
     if missing:
@@ -528,13 +415,9 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
             f"{there[0]} needs {missing[0]}=: log-LiRA compares the finished model's logits with "
             "shadow models. Pass final_logits=logits if these are the finished model's"
         )
-    gaps = _array("shadow_gaps", given["shadow_gaps"])
-    _check_models("shadow_gaps", gaps, n, "shadow")
+    gaps = _of_models("shadow_gaps", given, n)
     check_finite(gaps, "shadow_gaps", row="shadow model")
-    members = checked_mask(
-        _array("shadow_members", given["shadow_members"], are_numbers=False), "shadow_members"
-    )
-    _check_models("shadow_members", members, n, "shadow")
+    members = _of_models("shadow_members", given, n, checked_mask)
     if members.shape != gaps.shape:
         raise ValueError(
             "shadow_members and shadow_gaps must have the same shape, a row for each shadow model, "
@@ -543,16 +426,10 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
     return {"shadow_gaps": gaps.astype(np.float32, copy=False), "shadow_members": members}
 
 
-def _references(gaps: Any, ids: NDArray[np.str_]) -> NDArray[np.float32]:
+def _references(given: Mapping[str, Any], ids: NDArray[np.str_]) -> Numbers:
     """Return gaps of reference models; every sample needs one that never saw it."""
-    table = _array("reference_gaps", gaps)
-    _check_models("reference_gaps", table, len(ids), "reference")
-    endless = np.isinf(table).any(axis=0)
-    if endless.any():
-        raise ValueError(
-            f"reference_gaps holds infinite values for {int(endless.sum())} samples, the first is "
-            f"{quoted(ids[endless.argmax()])}: pass NaN where a reference model saw a sample"
-        )
+    table = _of_models("reference_gaps", given, len(ids))
+    _check_finite_or_nan("reference_gaps", table, "pass NaN where a model saw a sample")
     always = np.isnan(table).all(axis=0)
     if always.any():
         raise ValueError(
@@ -562,96 +439,67 @@ def _references(gaps: Any, ids: NDArray[np.str_]) -> NDArray[np.float32]:
     return table.astype(np.float32, copy=False)
 
 
-def _check_models(what: str, array: Numbers, n: int, kind: str) -> None:
-    if array.ndim == 2 and array.shape[1] == n:
-        return
-    turned = array.ndim == 2 and array.shape[0] == n
-    raise ValueError(
-        f"{what} must be (n_{kind}s, {n}), a row for each {kind} model, but has shape "
-        f"{array.shape}" + (": transpose it" if turned else "")
-    )
+def _check_finite_or_nan(what: str, array: Numbers, remedy: str) -> None:
+    check_finite(np.where(np.isnan(array), 0, array), what, remedy)
 
 
-def _array(what: str, values: Any, *, are_numbers: bool = True) -> Numbers:
-    """Return values as an array of real numbers on the CPU that nobody else can change."""
-    check_unmasked(values)
-    values = dense(values, what)
-    try:
-        array = real_numbers(values, what) if are_numbers else to_numpy(values)
-    except ValueError as error:
-        if "inhomogeneous" not in str(error):
-            raise
-        raise ValueError(f"{what} is not an array: its rows have different lengths") from None
-    # in the order that it has: sums of another order end in other last digits
-    return array.copy(order="K") if _is_changeable(array) else array
+def _of_models(what: str, given: Mapping[str, Any], n: int, read: Reader = real_numbers) -> Numbers:
+    array = _array(what, given[what], read)
+    if array.ndim != 2 or array.shape[1] != n:
+        raise ValueError(
+            f"{what} must be (n_models, {n}), a row for each model, but has shape {array.shape}"
+        )
+    return array
 
 
-def _is_changeable(array: Numbers) -> bool:
-    """Return whether someone who holds the same memory can change it.
+def _table(what: str, values: Any, n: int) -> Numbers:
+    """Return an array of floating numbers with a row for each sample."""
+    array = _array(what, values)
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float32)
+    if array.shape[:1] != (n,):
+        raise ValueError(
+            f"{what} has shape {array.shape} for {n} labels: its first axis must be the samples"
+        )
+    return array
+
+
+def _array(what: str, values: Any, read: Reader = real_numbers) -> Numbers:
+    """Return values as an array on the CPU that nobody else can change.
 
     Kept scores of the old values would otherwise stand beside new ones of the changed values.
     """
-    owner: Any = array
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
-            return True
+    owner: Any = read(dense(values, what), what)
+    array: Numbers = owner
+    while isinstance(owner, np.ndarray) and not owner.flags.writeable:
         owner = owner.base
     # a memory map that was opened for reading, or bytes; a tensor's memory is its own
-    return not isinstance(owner, bytes | mmap | None)
-
-
-def _floating(array: Numbers) -> Numbers:
-    wide = array.dtype in {np.dtype(np.float32), np.dtype(np.float64)}
-    return array if wide else array.astype(np.float32)
-
-
-def _check_rows(what: str, array: Numbers, n: int) -> None:
-    if array.shape[0] != n:
-        turned = array.ndim > 1 and array.shape[1] == n
-        raise ValueError(
-            f"{what} has {array.shape[0]} rows for {n} labels: its first axis must be the samples"
-            + (", which stand on the second: transpose it" if turned else "")
-        )
+    is_safe = isinstance(owner, bytes | mmap | None)
+    # in the order that it has: sums of another order end in other last digits
+    return array if is_safe else array.copy(order="K")
 
 
 # the samples beside the arrays
 
 
-def dataset_of(
-    samples: Any, labels: Labels, ids: Texts, class_names: Texts, canaries: Mask | None
-) -> Dataset:
-    """A dataset of the samples; one of ids alone where there are none.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If samples and labels don't fit each other, or the samples are of no known kind.
-    """
+def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
+    """Return a dataset of the samples; one of ids alone where there are none."""
     if samples is None:
         names = checked_ids(ids, len(labels))
-        made: Dataset = WithheldDataset(
+        return WithheldDataset(
             ids=names,
             labels=labels,
             class_names=checked_class_names(class_names, labels),
             hashes=tuple(names.tolist()),
             hint="samples=…",
         )
-    else:
-        samples = to_numpy(samples) if is_tensor(samples) else samples
-        if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
-            raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
-        if len(samples) != len(labels):
-            raise ValueError(f"{len(samples)} samples but {len(labels)} labels: give one for each")
-        wrap = _checked_dataset if isinstance(samples, Dataset) else _dataset_around
-        made = wrap(samples, labels, ids, class_names)
-    if canaries is None:
-        return made
-    if made.canaries is not None and not np.array_equal(made.canaries, canaries):
-        raise ValueError("the samples say which of them are canaries: leave canaries= out")
-    return cast("Dataset", replace(cast("Any", made), canaries=canaries))
-
-
-def _checked_dataset(samples: Dataset, labels: Labels, ids: Texts, _names: Texts) -> Dataset:
+    samples = to_numpy(samples) if is_tensor(samples) else samples
+    if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
+        raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
+    if len(samples) != len(labels):
+        raise ValueError(f"{len(samples)} samples but {len(labels)} labels: give one for each")
+    if not isinstance(samples, Dataset):
+        return _dataset_around(samples, labels, ids, class_names)
     other = np.flatnonzero(samples.labels != labels)
     if len(other):
         row = int(other[0])
@@ -660,47 +508,38 @@ def _checked_dataset(samples: Dataset, labels: Labels, ids: Texts, _names: Texts
             f"{labels[row]} here and {samples.labels[row]} there; give samples.with_labels(labels)"
         )
     checked_class_names(samples.class_names, labels)
-    if ids is not None and list(ids) != samples.ids.tolist():
+    if ids is not None and list(map(str, ids)) != samples.ids.tolist():
         raise ValueError("the samples have ids of their own, which differ: leave ids= out")
     return samples
 
 
 def _dataset_around(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
-    if isinstance(samples, np.ndarray) and samples.dtype.kind in "biuf":
+    kind = kind_of(samples) if isinstance(samples, np.ndarray) else None
+    if kind == "pixels":
         with warnings.catch_warnings():  # the check of the labels has said it
             warnings.filterwarnings("ignore", ".*never occur in the labels")
             return ImageDataset.from_arrays(samples, labels, class_names, ids)
     is_frame = isinstance(samples, pd.DataFrame)
     rows = list(samples.to_dict("records") if is_frame else samples)
-    kind, own = kind_of(rows), None
+    kind = kind_of(rows)
     if all(isinstance(row, Mapping) and "id" in row for row in rows):
-        own = [str(row["id"]) for row in rows]
+        ids = ids or [str(row["id"]) for row in rows]
+    names = checked_class_names(class_names, labels)
     if is_frame and kind in (None, "withheld"):  # the rows of a table, to be shown
-        columns, names = columns_to_show(samples), checked_class_names(class_names, labels)
-        return TableDataset(checked_ids(ids or own, len(rows)), labels, names, columns=columns)
+        return TableDataset(
+            checked_ids(ids, len(rows)), labels, names, columns=columns_to_show(samples)
+        )
     other = next((row for row in rows if kind_of_sample(row) != kind), None)
     if kind not in ("text", "record", "question") or other is not None:
-        named = type(rows[0] if other is None else other).__name__
-        raise TypeError(f"samples holds {named}; give {_KINDS}")
-    if kind == "question":
-        return _questions(rows, labels, ids, class_names)
+        found = type(rows[0] if other is None else other).__name__
+        raise TypeError(f"samples holds {found}; give {_KINDS}")
+    named = checked_ids(ids, len(rows))
+    if kind == "question":  # with these labels, whatever answers they carry
+        own = zip(rows, labels.tolist(), named.tolist(), strict=True)
+        asked = [{**row, "answer": label, "id": name} for row, label, name in own]
+        return MCQDataset.from_records(asked, answers="index", equal_options="keep")
     texts = [value_of(row, "text") for row in rows] if kind == "record" else rows
-    names = checked_class_names(class_names, labels)
-    return TextDataset(checked_ids(ids or own, len(texts)), labels, names, texts=tuple(texts))
-
-
-def _questions(rows: list[Any], labels: Labels, ids: Texts, class_names: Texts) -> MCQDataset:
-    """Questions with these labels, whatever answers they carry."""
-    named = [{**row, "answer": int(label)} for row, label in zip(rows, labels, strict=True)]
-    if ids is not None:
-        named = [{**row, "id": name} for row, name in zip(named, ids, strict=True)]
-    data = MCQDataset.from_records(named, answers="index", equal_options="keep")
-    if class_names is not None and len(class_names) != len(data.class_names):
-        raise ValueError(
-            f"the questions have up to {len(data.class_names)} options, which are their classes; "
-            f"there are {len(class_names)} columns of logits, or class_names"
-        )
-    return data
+    return TextDataset(named, labels, names, texts=tuple(texts))
 
 
 # the arrays as files of a run directory
@@ -719,32 +558,36 @@ def kept_arrays(
     seed = whole_number("seed", seed)
     if path is None:
         return evidence_of(given, None, seed), None
-    run = RunDirectory(path)
-    if run.has_file(MANIFEST) and not is_of_arrays(run):
-        raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
+    run, files = RunDirectory(path), given.as_files
+    stored = None
+    if run.has_file(MANIFEST):
+        if not is_of_arrays(run):
+            raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
+        stored = read_arrays_manifest(run)
+    labels = digest(given.data.labels.tolist())
     manifest = {
         "kind": ARRAYS,
         "seed": seed,
         "layers": list(given.layers),
-        "data": {"n": len(given.data), "class_names": list(given.data.class_names)},
+        "data": {"class_names": list(given.data.class_names), "labels": labels},
         "ids": given.data.ids.tolist(),
         "content": list(given.data.content_hashes()),
+        "arrays": digest_of_arrays(files),
     }
-    stored = read_arrays_manifest(run) if run.has_file(MANIFEST) else None
-    kept = dict(run.read_tensors(_FILE)) if run.has(_FILE) else {}
-    other = "labels" in kept and not _equal(kept["labels"], given.data.labels)
-    if stored is not None and (other or stored["ids"] != manifest["ids"]):
-        raise ValueError(
-            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
-            "folder"
-        )
-    if stored is not None and isinstance(given.data, WithheldDataset):
-        manifest["content"] = stored["content"]  # the samples were given before
-    if stored is None or any(stored.get(key) != value for key, value in manifest.items()):
-        run.write_manifest(manifest)
+    if stored is not None:
+        if stored["ids"] != manifest["ids"] or stored["data"]["labels"] != labels:
+            raise ValueError(
+                f"{run.path} holds decisions on other samples (ids or labels differ): choose "
+                "another folder"
+            )
+        if isinstance(given.data, WithheldDataset):
+            manifest["content"] = stored["content"]  # the samples were given before
+    if stored is None or any(stored[key] != value for key, value in manifest.items()):
+        run.write_manifest(manifest)  # now the arrays of before belong to another run
         run.forget(SCORES)
     run.hold(read_arrays_manifest(run))
-    _keep(run, given.as_files, kept)
+    if not run.has(_FILE):
+        run.write_tensors(_FILE, files)
     return evidence_of(given, run, seed), run
 
 
@@ -767,8 +610,14 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
     """
     manifest = read_arrays_manifest(run)
     run.hold(manifest)
+    if data is not None and not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
     if data is not None:
-        _check_data(run, manifest, data)
+        known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
+        content = data.content_hashes() if known else manifest["content"]
+        found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
+        if apart := data_apart(manifest, found):
+            raise ValueError(f"these are not the data of {run.path}: {apart}")
     kept = run.read_tensors(_FILE)
     layers = {name: kept[LAYER + name] for name in manifest["layers"]}
     names = manifest["ids"], manifest["data"]["class_names"]
@@ -790,35 +639,3 @@ def n_given_shadows(run: RunDirectory) -> int:
     """Return the number of shadow models whose gaps were given."""
     kept = run.read_tensors(_FILE)
     return len(kept["shadow_gaps"]) if "shadow_gaps" in kept else 0
-
-
-def _keep(
-    run: RunDirectory, arrays: dict[str, NDArray[Any]], kept: Mapping[str, NDArray[Any]]
-) -> None:
-    """Write the arrays, unless the very same are there; warn if they replace others."""
-    others = [name for name in kept if name not in arrays or not _equal(kept[name], arrays[name])]
-    if others:
-        said = [name.replace(LAYER, "representations of layer ", 1) for name in others]
-        warn_user(
-            f"{run.path} held others of these arrays: {listed(said)}. They are replaced, and "
-            "scores are computed again. Decisions on the samples stay"
-        )
-        run.forget(SCORES)
-    if others or kept.keys() != arrays.keys() or not run.has(_FILE):
-        run.write_tensors(_FILE, arrays)
-
-
-def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-
-
-def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
-    if not isinstance(data, Dataset):
-        raise ValueError(  # noqa: TRY004 - a path is right elsewhere
-            f"the arrays in {run.path} were not made from a path: pass the dataset itself as data="
-        )
-    known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
-    content = list(data.content_hashes()) if known else manifest["content"]
-    found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
-    if apart := identity.data_apart(manifest, found):
-        raise ValueError(f"these are not the data of {run.path}: {apart}")

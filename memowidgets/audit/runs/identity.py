@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
@@ -29,7 +29,7 @@ _FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a d
 _OFF = {"deterministic": False, "version": "none"}  # what a manifest leaves out
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 _MOST_CHECKPOINTS = 100_000
-_ALWAYS = ("epochs", "checkpoint_every", "batch_size", "lr", *_FUNCTIONS)
+_SETTINGS = set(TrainingConfig.__dataclass_fields__) - {*_FUNCTIONS}
 
 
 # the description
@@ -48,35 +48,32 @@ def describe_model(
     }
 
 
-def describe_training(
-    settings: Settings, seed: int, precision: str, device: str | None = None
-) -> dict[str, Any]:
-    """Return the part of a manifest that says how a model is trained, and with what.
-
-    Where the run begins on a device, it also says how equal another training there would be.
-    """
-    exact = settings.deterministic or device == "cpu"
-    repeats = {"repeats": "bit for bit" if exact else "to rounding"}
+def describe_training(settings: Settings, seed: int, precision: str) -> dict[str, Any]:
+    """Return the part of a manifest that says how a model is trained, and with what."""
     return {
         "seed": seed,
         "training": settings.described(),
         "precision": precision,
-        **({} if device is None else repeats),
         "versions": installed(_LIBRARIES),
     }
 
 
 def describe_data(data: Dataset, design: Design, held_out: Dataset | None) -> dict[str, Any]:
     """Return the part of a manifest that identifies data and split: digests and ids, no sample."""
-    aside = None if held_out is None else held_out_digest(held_out)
-    labels = None if held_out is None else digest(held_out.labels.tolist())
     return {
         **describe_samples(data),
+        **describe_held_out(held_out),
         "members": digest(design.members.tolist()),
         "pool": digest(design.pool.tolist()),
-        "held_out": aside,
-        **({} if labels is None else {"held_out_labels": labels}),
     }
+
+
+def describe_held_out(held_out: Dataset | None) -> dict[str, Any]:
+    """Return what identifies held-out samples that are a dataset of their own."""
+    if held_out is None:
+        return {"held_out": None}
+    labels = digest(held_out.labels.tolist())
+    return {"held_out": digest(held_out.content_hashes()), "held_out_labels": labels}
 
 
 def describe_samples(data: Dataset) -> dict[str, Any]:
@@ -95,17 +92,6 @@ def describe_samples(data: Dataset) -> dict[str, Any]:
     }
 
 
-def attributes_digest(data: Dataset) -> str:
-    """Return a digest of what is shown of samples beside their content, such as their kind."""
-    columns = getattr(data, "attributes", {})
-    return digest({name: [str(value) for value in column] for name, column in columns.items()})
-
-
-def held_out_digest(held_out: Dataset) -> str:
-    """Return a digest of a held-out dataset."""
-    return digest(held_out.content_hashes())
-
-
 def run_digest(manifest: Mapping[str, Any]) -> str:
     """Return a digest of everything that determines what a target has learned."""
     parts = ("model", "training", "probe", "seed", "members", "content", "fork")
@@ -117,22 +103,7 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
 # the comparison of two descriptions
 
 
-_SAID = {  # what it means that a digest differs
-    "model weights": "the base weights differ (digest {} there and {} here)",
-    "model recipe": "the configuration or the tokenizer of the base model differs (digest {} there "
-    "and {} here)",
-    "model tokenizer": "the tokenizer differs (digest {} there and {} here)",
-    "model processor": "the image processor differs (digest {} there and {} here)",
-    "data class_names": "the data's class names differ",
-    "data labels": "the data's labels differ",
-    "data canaries": "the data's canaries differ",
-    "data prompts": "the data's prompts differ",
-    "seed": "its seed is {}, this one {}",
-    "members": "it has other members",
-    "pool": "it has other held-out samples",
-    "held_out": "it has other held-out samples",
-    "held_out_labels": "its held-out samples have other labels",
-}
+_DIGEST = re.compile("[0-9a-f]{16}")
 _APART = ("n", "source")  # of data: the same samples may come from elsewhere
 _OF_SPLIT = ("seed", "pool", "held_out", "held_out_labels", "members")
 
@@ -162,12 +133,13 @@ def same_run(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     if here["precision"] == "auto":  # it means what it meant where the run was begun
         here["precision"] = there["precision"]
     split, given_split = ({part: each.get(part) for part in _OF_SPLIT} for each in (stored, given))
+    forks = stored.get("fork") or {}, given.get("fork") or {}
     return (
         data_apart(stored, given)
         or model_apart(stored, given)
         or _first_apart(there, here, "training ")
         or _first_apart(split, given_split)
-        or _forks_apart(stored, given)
+        or _first_apart(*forks, "fork ")
     )
 
 
@@ -207,23 +179,11 @@ def _first_apart(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = 
     for key in [*given, *stored]:
         there, here = stored.get(key), given.get(key)
         if there != here:
-            most = 300 if key == "settings" else 60
-            values = visible(str(there), most), visible(str(here), most)
-            other = f"{of}{visible(key, 40)} is {values[0]} there and {values[1]} here"
-            return _SAID[of + key].format(*values) if of + key in _SAID else other
+            what, most = f"{of}{visible(key, 40)}", 300 if key == "settings" else 60
+            shown = f"{visible(str(there), most)} there and {visible(str(here), most)} here"
+            are_digests = all(map(_DIGEST.fullmatch, (str(there), str(here))))
+            return f"other {what} (digest {shown})" if are_digests else f"{what} is {shown}"
     return ""
-
-
-def _forks_apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Return in what two runs differ by how they began."""
-    if stored.get("fork") == given.get("fork"):
-        return ""
-    said = []
-    for fork in (stored.get("fork"), given.get("fork")):
-        start = fork and visible(str(fork["checkpoint"] or fork["start"]), 60)
-        parent = fork and visible(str(fork["parent"]), 60)
-        said.append(f"a fork, from {start}, of the run {parent}" if fork else "no fork")
-    return f"it is {said[0]}, this one is {said[1]}"
 
 
 def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
@@ -239,10 +199,14 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
             f"the held-out samples have the classes {listed(held_out.class_names)}; the data "
             f"have {listed(data.class_names)}"
         )
-    if _columns(held_out) != _columns(data):
+    kinds = [
+        {name: values.dtype.kind for name, values in getattr(each, "columns", {}).items()}
+        for each in (held_out, data)
+    ]
+    if kinds[0] != kinds[1]:
         raise ValueError(
             "the held-out samples have other columns, or columns of another kind, than the data: "
-            f"{listed(_columns(held_out))} there and {listed(_columns(data))} here"
+            f"{listed(kinds[0])} there and {listed(kinds[1])} here"
         )
     hashes = data.content_hashes()
     members = {hashes[i] for i in design.members}
@@ -254,18 +218,15 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
         )
 
 
-def _columns(data: Dataset) -> list[str]:
-    """Return the names of a table's columns, with their kinds; empty for other data."""
-    columns: Mapping[str, NDArray[Any]] = getattr(data, "columns", {})
-    kinds = {True: "number", False: "category"}
-    return [f"{name} ({kinds[values.dtype.kind == 'f']})" for name, values in columns.items()]
-
-
 # the manifest on disk
 
 
 def settle(
-    run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
+    run: RunDirectory,
+    manifest: Mapping[str, Any],
+    trained_on: Dataset,
+    design: Design,
+    stop: StopRule | None = None,
 ) -> dict[str, Any]:
     """Begin a run in an empty directory, or check that the directory contains this run.
 
@@ -276,14 +237,23 @@ def settle(
     ValueError
         If it contains another one. The message names the difference.
     """
-    arrays = _design_arrays(trained_on, design)
+    canaries = trained_on.canaries
+    arrays = {
+        "labels": trained_on.labels,
+        "pool": design.pool,
+        "members": design.members,
+        "held_out": design.held_out,
+        "groups": design.groups,
+        "all_members": np.array([design.all_members]),
+        **({} if canaries is None else {"canaries": canaries}),
+    }
     if not run.has_file(MANIFEST):  # it comes first: another process may do the same now
         run.write_manifest({**manifest, "design": digest_of_arrays(arrays)})
     stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))
     run.hold(stored)
     if not ((run.path / "checkpoints").exists() or run.has_file("rho.json")):
-        write_stop(run, StopRule())
+        write_stop(run, stop or StopRule())
     try:
         read_design(run, stored)
     except StoreError as error:  # it follows from data, members and seed
@@ -291,19 +261,6 @@ def settle(
             warn_user(f"{error}; it is made again")
         run.write_tensors("design", arrays)
     return stored
-
-
-def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
-    """Return the members, the pool, the held-out samples and the labels, for their file."""
-    return {
-        "labels": data.labels,
-        "pool": design.pool,
-        "members": design.members,
-        "held_out": design.held_out,
-        "groups": design.groups,
-        "all_members": np.array([design.all_members]),
-        **({} if data.canaries is None else {"canaries": data.canaries}),
-    }
 
 
 def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
@@ -333,39 +290,36 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
 # the shape of a manifest, whose file may be untrusted
 
 
-def _is_seed(value: Any) -> bool:
-    return has_form(value, int) and value >= 0
+def _or_none(form: Any) -> Any:
+    return lambda value: value is None or has_form(value, form)
 
 
-def _is_fork(value: Any) -> bool:
-    form = {"parent": str, "start": str, "checkpoint": str | None, "seen": _is_seed}
-    return value is None or has_form(value, form)
-
-
+_FORK = {"parent": str, "start": str, "checkpoint": str | None, "seen": int}
+_TRAINING = {"epochs": float, "checkpoint_every": float, "batch_size": int, "lr": float}
 _SHAPE: dict[str, Any] = {
-    "seed": _is_seed,
+    "seed": lambda value: has_form(value, int) and value >= 0,
     "model": dict,
     "model_source": dict | None,
     "layers": lambda value: has_form(value, [str]) and bool(value),
-    "training": dict,
-    "precision": str,
+    "training": {**_TRAINING, **dict.fromkeys(_FUNCTIONS, str)},
+    "precision": lambda value: value in COMPUTED,
     "design": str,
     "data": {"class_names": [str], "labels": str, "source": dict | None},
     "members": str,
     "pool": str,
     "held_out": str | None,
-    "fork": _is_fork,
-    "recording": lambda value: value is None or has_form(value, {str: str}),
-    "probe": lambda value: value is None or has_form(value, PROBE),
+    "fork": _or_none(_FORK),
+    "recording": _or_none({str: str}),
+    "probe": _or_none(PROBE),
     "ids": [str],
     "content": [str],
 }
-_LATER = ("fork", "recording", "probe")  # optional parts
 _SHAPE_OF_ARRAYS: dict[str, Any] = {
     **{name: _SHAPE[name] for name in ("seed", "ids", "content")},
     "kind": lambda value: value == ARRAYS,
     "layers": [str],
-    "data": {"class_names": [str]},
+    "data": {"class_names": [str], "labels": str},
+    "arrays": str,
 }
 
 
@@ -400,37 +354,24 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
             "open it with Audit.open"
         )
     _shaped(run, manifest, _SHAPE)
-    known = {k: v for k, v in manifest["training"].items() if k in _FIELDS}
-    lacking = [name for name in _ALWAYS if name not in known]
-    if lacking:
-        raise _broken(run, f"its training has no {lacking[0]!r}")
-    if not all(isinstance(known[name], str) for name in _FUNCTIONS):
-        raise _broken(run, "the optimizer or schedule of its training is not a text")
+    known = {k: v for k, v in manifest["training"].items() if k in _SETTINGS}
     try:
-        TrainingConfig(**{k: v for k, v in known.items() if k not in _FUNCTIONS})
+        TrainingConfig(**known)
         checkpoints = math.ceil(known["epochs"] / known["checkpoint_every"])
     except (ValueError, TypeError, ArithmeticError) as error:
         said = visible(str(error), 200)
         raise _broken(run, f"its training settings are invalid: {said}") from None
     if checkpoints > _MOST_CHECKPOINTS:
         raise _broken(run, f"its training has {checkpoints} checkpoints")
-    if manifest["precision"] not in COMPUTED:
-        raise StoreError(
-            f"{run.path / MANIFEST} names the precision {visible(repr(manifest['precision']), 40)}"
-            f"; valid: {', '.join(COMPUTED)}. Update memowidgets if a newer version wrote it"
-        )
     return manifest
-
-
-_FIELDS: Sequence[str] = tuple(TrainingConfig.__dataclass_fields__)
 
 
 def _shaped(
     run: RunDirectory, manifest: dict[str, Any], shape: Mapping[str, Any]
 ) -> dict[str, Any]:
-    for name, form in shape.items():
-        if (name not in manifest and name not in _LATER) or not has_form(manifest.get(name), form):
-            raise _broken(run, f"its {name!r} is missing or invalid")
+    wrong = [name for name, form in shape.items() if not has_form(manifest.get(name), form)]
+    if wrong:
+        raise _broken(run, f"its {wrong[0]!r} is missing or invalid")
     if len(manifest["ids"]) != len(manifest["content"]):
         raise _broken(run, "its numbers of ids and of contents differ")
     return manifest

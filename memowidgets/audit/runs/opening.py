@@ -1,4 +1,4 @@
-"""A run of a directory or a recording: begun, or opened with its data and model.
+"""A run: begun, forked, or opened with its data and model from a directory or a recording.
 
 Data and model are given. Those that the package itself makes are made again without.
 """
@@ -8,18 +8,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memowidgets import data as data_room
-from memowidgets.audit.run import WATCHED, Run, device_of, noise_of
+from memowidgets.audit.run import WATCHED, Run, device_of, fork_note, noise_of
 from memowidgets.audit.runs import identity
-from memowidgets.checks import as_code, has_form, whole_number
+from memowidgets.checks import as_code, has_form, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
+from memowidgets.files import check_outside_runs
 from memowidgets.models import (
     CausalLM,
     ConvNet,
@@ -30,13 +31,18 @@ from memowidgets.models import (
 from memowidgets.models.base import check_model
 from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.progress import shown
-from memowidgets.stamps import digest
-from memowidgets.store import PackedRun, RunDirectory, StoreError
+from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError
 from memowidgets.training.config import Settings, TrainingConfig
-from memowidgets.training.design import Design, HeldOut, Members, draw_design
+from memowidgets.training.design import Design, HeldOut, Members, draw_design, follow_design
 from memowidgets.training.inputs import Pairs, pairs_of
 from memowidgets.training.seeds import restored
-from memowidgets.visible import quoted, visible
+from memowidgets.training.target import TargetTraining, start_of
+from memowidgets.visible import listed
+
+if TYPE_CHECKING:
+    from memowidgets.audit.evidence import Evidence
+    from memowidgets.decisions import DecisionLog
+    from memowidgets.training.rho import Record
 
 # What is made again as a manifest says, which may be anybody's: bounded work, without any file.
 _DATA: dict[str, Callable[..., Dataset]] = {
@@ -51,6 +57,8 @@ _MODELS: dict[str, Callable[..., Model]] = {
     "SequenceClassifier.from_scratch": SequenceClassifier.from_scratch,
 }
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")  # take data first
+STARTS = ("scratch", "prediction")
+_CHANGES = ("anonymise", "remove", "relabel")
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 
 
@@ -82,10 +90,10 @@ def begun_run(
         identity.check_held_out(aside, data, design)
         aside = aside.with_encoding(data.encoding)
     run = RunDirectory(path)
-    used = device_of(model, device)
-    precision = resolve_precision(torch_device(used), settings.precision)
+    used = torch_device(device_of(model, device))
+    precision = resolve_precision(used, settings.precision)
     manifest = {
-        **identity.describe_training(settings, seed, precision, used),
+        **identity.describe_training(settings, seed, precision),
         **identity.describe_model(model, data, design, settings),
         **identity.describe_data(data, design, aside),
     }
@@ -114,7 +122,7 @@ def opened_run(
     if manifest.get("kind") == WATCHED and _are_pairs(data):
         data = read_pairs(pairs_of(data), names, manifest["ids"])
     if _are_pairs(held_out):
-        held_out = other_pairs(held_out, names)
+        held_out = other_pairs(pairs_of(held_out), names)
     design = identity.read_design(run, manifest)
     data, model = _find_data(run, manifest, design, data, model, held_out)
     if held_out is not None and data is not None:
@@ -134,78 +142,53 @@ def _find_data(
     held_out: Dataset | None,
 ) -> tuple[Dataset | None, Model | None]:
     """Return data and model of a run: the given ones after a check, or the same made again."""
-    data = cast("Dataset | None", _own_samples(run, manifest, data))
-    _check_given(run, manifest, data, model, held_out)
-    if data is None:
-        data = data_again(manifest)
-        known = manifest.get("attributes")
-        if known and (data is None or identity.attributes_digest(data) != known):
-            raise StoreError(
-                f"{run.path} has numbers about other samples than "
-                f"{manifest['data']['source']['loader']} generates here: install the release of "
-                "memowidgets that the recording is from"
-            )
-    data = None if data is None else data.fitted(design.pool)
-    made = None if model is not None else _model_again(manifest["model_source"], data)
-    candidate = model or made
-    if data is None or candidate is None:
-        return data, candidate
-    settings = Settings.read(manifest["training"])
-    here = identity.describe_model(candidate, data, design, settings)
-    if model is not None:
-        same = ("held_out", "held_out_labels", "fork")
-        identity.check_same(
-            manifest,
-            {
-                **identity.describe_training(settings, manifest["seed"], manifest["precision"]),
-                **here,
-                **identity.describe_data(data, design, None),
-                **{key: manifest.get(key) for key in same},
-            },
-            str(run.path),
-        )
-        return data, model
-    return data, None if identity.model_apart(manifest, here) else made
-
-
-def _check_given(
-    run: RunDirectory, manifest: Mapping[str, Any], data: Any, model: Any, held_out: Any
-) -> None:
-    """Raise for data, a model or held-out samples that are not the run's."""
     for name, given in (("data", data), ("held_out", held_out)):
         if given is not None and not isinstance(given, Dataset):
             raise TypeError(f"{name} must be a dataset of mw.data, not {type(given).__name__}")
     if model is not None:
         check_model(model)
-    if data is not None and (
-        apart := identity.data_apart(manifest, identity.describe_samples(data))
-    ):
-        raise ValueError(f"these are not the data of {run.path}: {apart}")
     if held_out is not None:
-        if identity.held_out_digest(held_out) != manifest["held_out"]:
-            raise ValueError(f"these are not the held-out samples of {run.path}")
-        if digest(held_out.labels.tolist()) != manifest["held_out_labels"]:
-            raise ValueError(f"these held-out samples have other labels than those of {run.path}")
+        found = identity.describe_held_out(held_out)
+        if any(manifest.get(key) != value for key, value in found.items()):
+            raise ValueError(f"these are not the held-out samples of {run.path}, with their labels")
+    if data is None:
+        data = data_again(manifest)
+    else:
+        data = _own_samples(run, manifest, data)
+        if apart := identity.data_apart(manifest, identity.describe_samples(data)):
+            raise ValueError(f"these are not the data of {run.path}: {apart}")
+    data = None if data is None else data.fitted(design.pool)
+    found_model = model or _model_again(manifest.get("model_source"), data)
+    if data is None or found_model is None:
+        return data, found_model
+    settings = Settings.read(manifest["training"])
+    here = identity.describe_model(found_model, data, design, settings)
+    apart = identity.model_apart(manifest, here)
+    if apart and model is not None:
+        raise ValueError(f"this is not the model of {run.path}: {apart}")
+    return data, None if apart else found_model
 
 
-def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Any) -> Any:
-    """Return a fork's own samples out of its parent's data, with the labels of the fork."""
-    if not manifest.get("fork") or not isinstance(data, Dataset):
+def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> Dataset:
+    """Return the samples of a fork or a recording out of data that may hold more."""
+    place = {str(name): i for i, name in enumerate(data.ids)}
+    is_part = manifest.get("fork") or manifest.get("recording")
+    if not is_part or not place.keys() >= set(manifest["ids"]):
         return data
-    if not set(manifest["ids"]) <= set(data.ids.tolist()):
-        return data
-    own, labels = _select(manifest, data), np.array(run.read_tensors("design")["labels"])
-    return own if np.array_equal(own.labels, labels) else own.with_labels(labels)
+    own = data.take([place[name] for name in manifest["ids"]])
+    labels = np.array(run.read_tensors("design")["labels"])
+    is_relabelled = manifest.get("fork") and not np.array_equal(own.labels, labels)
+    return own.with_labels(labels) if is_relabelled else own
 
 
 def data_again(manifest: Mapping[str, Any]) -> Dataset | None:
     """Make the data of a run again. None if that is not possible with the package alone."""
     source, n = manifest["data"]["source"], len(manifest["ids"])
-    if not has_form(source, {"loader": str, "arguments": dict}) or source["loader"] not in _DATA:
+    if not has_form(source, {"loader": str, "arguments": dict}):
         return None
     if source["arguments"].get("n", n) != n:
         return None
-    made: Dataset | None = _make(_DATA[source["loader"]], source["arguments"])
+    made: Dataset | None = _make(_DATA.get(source["loader"]), source["arguments"])
     if made is None or identity.data_apart(manifest, identity.describe_samples(made)):
         return None
     return made
@@ -213,20 +196,25 @@ def data_again(manifest: Mapping[str, Any]) -> Dataset | None:
 
 def _model_again(source: Any, data: Dataset | None) -> Model | None:
     """Make the model again. None if only the user can provide it."""
-    if not has_form(source, {"model": str, "arguments": dict}) or source["model"] not in _MODELS:
+    if not has_form(source, {"model": str, "arguments": dict}):
         return None
     needs_data = source["model"] in _OF_DATA
     if needs_data and data is None:
         return None
-    made: Model | None = _make(_MODELS[source["model"]], source["arguments"], *[data] * needs_data)
+    made: Model | None = _make(
+        _MODELS.get(source["model"]), source["arguments"], *[data] * needs_data
+    )
     return made
 
 
-def _make(make: Callable[..., Any], arguments: Mapping[str, Any], *data: Any) -> Any:
+def _make(make: Callable[..., Any] | None, arguments: Mapping[str, Any], *data: Any) -> Any:
     """Return what a function makes of arguments that anybody may have written; None if nothing."""
-    with suppress(Exception):
+    if make is None:
+        return None
+    try:
         return make(*data, **arguments)
-    return None
+    except (TypeError, ValueError):  # an argument that it does not take, or refuses
+        return None
 
 
 def _withheld(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:
@@ -257,27 +245,7 @@ def recorded_source(name: str, data: Dataset | None = None) -> Run:
     found = sorted(folder.name for folder in RECORDINGS.glob("*") if folder.is_dir())
     if name not in found:
         raise ValueError(f"unknown recorded audit {name!r}; there are {', '.join(found) or 'none'}")
-    return recording_in(RECORDINGS / name, data)
-
-
-def recording_in(folder: Path, data: Dataset | None = None) -> Run:
-    """Return the evidence of a recording that `export` wrote; its files stay as they are."""
-    run = PackedRun(folder)
-    chosen = None if data is None else _select(identity.read_manifest(run), data)
-    return opened_run(run, data=chosen)
-
-
-def _select(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
-    """The recorded samples out of a dataset that may hold more, in the recording's order."""
-    positions = {str(name): i for i, name in enumerate(data.ids)}
-    missing = [name for name in manifest["ids"] if name not in positions]
-    if missing:
-        raise ValueError(
-            f"{len(missing)} of the {len(manifest['ids'])} recorded samples are not in these "
-            f"data, the first is {quoted(missing[0])}: give "
-            f"{visible(str(manifest['recording']['data']), 300)}"
-        )
-    return data.take([positions[name] for name in manifest["ids"]])
+    return opened_run(PackedRun(RECORDINGS / name), data)
 
 
 # samples of a user's own
@@ -296,13 +264,117 @@ def read_pairs(
         )
 
 
-def other_pairs(held_out: Any, class_names: Sequence[str]) -> PairDataset:
+def other_pairs(pairs: Pairs, class_names: Sequence[str]) -> PairDataset:
     """Return the held-out samples of a torch dataset or loader; classes may be absent."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*never occur in the labels", UserWarning)
-        return read_pairs(pairs_of(held_out), class_names, None)
+        return read_pairs(pairs, class_names, None)
 
 
 def _are_pairs(data: Any) -> bool:
     """Return whether data are a user's own, not a dataset of memowidgets."""
     return data is not None and not isinstance(data, Dataset | str | os.PathLike)
+
+
+# forks: the same model, settings and split on what is left of the data
+
+
+def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
+    """Begin the run that `Audit.fork` describes, or go on with it."""
+    _check_request(run, path, data, start)
+    recipe = run.recipe()
+    run.check_code()
+    aside = _held_out_of(run)
+    design = follow_design(run.design, run.data.ids, data)
+    chosen = run.names.prediction().record if start == "prediction" else None
+    if chosen is not None and run.data.encoding is not None:
+        raise ValueError(
+            "a table is encoded by the rows of its own run, which the weights of "
+            f'{chosen.name} do not read; take start="scratch"'
+        )
+    data = data.fitted(design.pool)
+    if aside is not None:
+        identity.check_held_out(aside, data, design)
+        aside = aside.with_encoding(data.encoding)
+    asked = replace(run.training, precision=run.manifest["training"]["precision"])
+    manifest = {
+        **identity.describe_training(asked, run.seed, recipe.settings.precision),
+        **identity.describe_model(recipe.model, data, design, asked),
+        **identity.describe_data(data, design, aside),
+        "fork": _fork_note(run, data, start, chosen),
+    }
+    made = RunDirectory(path)
+    stored = identity.read_manifest(made) if made.has_file(MANIFEST) else manifest
+    identity.check_same(stored, manifest, str(made.path))
+    made.hold(stored)  # the manifest comes last: what was killed before it begins again
+    if chosen is not None and not made.has(start_of(chosen.name)):
+        own = replace(recipe, data=data)
+        TargetTraining(made, own, design, aside, run.seed).start_from(run.run, chosen)
+    manifest = identity.settle(made, manifest, data, design, run.names.stop)
+    for note in fork_note(manifest):
+        warn_user(note)
+    device = "auto" if recipe.anywhere else recipe.device
+    return Run(made, manifest, recipe.model, data, aside, design, device, settings=asked)
+
+
+def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
+    """Warn if decisions change members alone, while shadow models train on others too."""
+    changed = {name for name, made in log.table().items() if made.decision in _CHANGES}
+    others = evidence.data.ids[np.setdiff1d(evidence.pool, evidence.member_rows)]
+    if changed and len(others) and changed.isdisjoint(others.tolist()):
+        warn_user(
+            "only members of the target were decided on, and the shadow models of a new audit "
+            "train on the other samples too: log-LiRA would measure the cleaning, not what is "
+            'memorised. Decide with members="all", and compare memorized_per_model() of two '
+            "new audits, of the data and of kept()"
+        )
+
+
+def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> None:
+    if start not in STARTS:
+        raise ValueError(f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}")
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dataset, such as audit.kept(), not {type(data).__name__}")
+    check_outside_runs(Path(path).expanduser().absolute().parent)  # a fork may go on in its own
+    if parent.training.label_noise:
+        raise ValueError(
+            "this run has label noise, which would fall on other samples in a fork: fork a run "
+            "without label_noise"
+        )
+    if data.class_names != parent.data.class_names:
+        raise ValueError(
+            f"the data have the classes {listed(data.class_names)}; those of the run to fork "
+            f"are {listed(parent.data.class_names)}"
+        )
+
+
+def _held_out_of(parent: Run) -> Dataset | None:
+    """The held-out dataset where it is one of its own."""
+    known = parent.manifest.get("held_out")
+    if known is None:
+        return None
+    if identity.describe_held_out(parent.held_out)["held_out"] != known:
+        raise StoreError(
+            "the held-out samples are a dataset of their own, which is not at hand: "
+            "Audit.open(path, held_out=…)"
+        )
+    return parent.held_out
+
+
+def _fork_note(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
+    seen = 0
+    if chosen is not None:
+        now, then = _contents(data), _contents(parent.data.take(parent.design.members))
+        before = (parent.manifest.get("fork") or {}).get("seen", 0)
+        seen = before + sum(now.get(name) != then[name] for name in then)
+    return {
+        "parent": identity.run_digest(parent.manifest),
+        "start": start,
+        "checkpoint": None if chosen is None else chosen.name,
+        "seen": seen,
+    }
+
+
+def _contents(data: Dataset) -> dict[str, tuple[str, int]]:
+    pairs = zip(data.content_hashes(), data.labels.tolist(), strict=True)
+    return dict(zip(data.ids.tolist(), pairs, strict=True))

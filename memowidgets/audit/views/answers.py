@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,17 +54,6 @@ _FEW_SECONDS = 10.0  # to start the processes takes about as long
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
-class Fits(NamedTuple):
-    """Gaps of shape (n_shadows, n_members), and the mean and variance of each member's sides."""
-
-    checkpoint: str
-    members: NDArray[np.bool_]
-    gaps: NDArray[np.float32]
-    target: NDArray[np.float32]
-    inside: tuple[NDArray[np.float64], NDArray[np.float64]]
-    outside: tuple[NDArray[np.float64], NDArray[np.float64]]
-
-
 class AuditView:
     """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
 
@@ -103,9 +92,9 @@ class AuditView:
         names = self._take().names
         later = names.some_records("all")
         chosen = names.prediction().record if later else None
-        return [
-            Choice(one.name, _when(one.epoch), one == chosen and one.epoch >= 0) for one in later
-        ]
+        labels = ["as given" if np.isnan(one.epoch) else f"epoch {one.epoch:g}" for one in later]
+        pairs = zip(later, labels, strict=True)
+        return [Choice(one.name, x, one == chosen and one.epoch >= 0) for one, x in pairs]
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by name; the last is the recommended one."""
@@ -199,7 +188,7 @@ class AuditView:
         return replace(
             found,
             title=f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}",
-            probabilities=None if of_classes is None else _rows(of_classes, found.positions),
+            probabilities=None if of_classes is None else of_classes[found.positions],
             warnings=(
                 *shared,
                 *found.notes,
@@ -218,7 +207,7 @@ class AuditView:
         run = Path(evidence.path)
         folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
         files = (file for folder in folders for file in folder.rglob("*.safetensors"))
-        there = {(str(file.relative_to(run)), _written_at(file)) for file in files}
+        there = {(str(file.relative_to(run)), file.stat().st_mtime_ns) for file in files}
         return frozenset(there | {truth_version(evidence)})
 
     def samples(self) -> Dataset:
@@ -263,14 +252,13 @@ class AuditView:
             guess=_final_guess(evidence, position),
         )
 
-    def fits(self, evidence: Evidence) -> Fits:
-        """Return both Gaussians of all members, fitted again once there are other shadow models."""
+    def _fits(self, evidence: Evidence) -> Any:
+        """Return `member_gaps`, and mean and variance of both sides of each member."""
 
-        def fitted() -> Fits:
-            name, members, gaps, target = member_gaps(evidence)
-            found = moments(*checked_models(gaps, members))
-            inside, outside = Densities.fit(found.inside, found.outside, VARIANCE).gaussians()
-            return Fits(name, members, gaps, target, inside, outside)
+        def fitted() -> Any:
+            compared = member_gaps(evidence)
+            found = moments(*checked_models(compared[2], compared[1]))
+            return compared, Densities.fit(found.inside, found.outside, VARIANCE).gaussians()
 
         return self._cache.of("fits", truth_version(evidence), fitted)
 
@@ -281,33 +269,28 @@ class AuditView:
         if not evidence.has_ground_truth:
             return None, "There are no shadow models to compare with."
         try:
-            fits = self.fits(evidence)
+            (checkpoint, members, gaps, target), sides = self._fits(evidence)
         except StoreError as error:  # log-LiRA may be there without the gaps behind it
             return None, f"No picture of LiRA: {without_advice(error)}."
-        inside = fits.members[:, position]
+        inside, own = members[:, position], gaps[:, position].astype(np.float64)
         if not 0 < inside.sum() < len(inside):
             return None, "This sample is in every shadow model, or in none: it has no log-LiRA."
-        gaps = fits.gaps[:, position].astype(np.float64)
-        values = member_log_lira(evidence)
+        fits = [(float(mean[position]), math.sqrt(var[position])) for mean, var in sides]
+        values, counts = member_log_lira(evidence), support(evidence, eta)
+        known = counts is not None and not np.isnan(counts.memorized[position])
         shadows = ShadowGaps(
-            inside=gaps[inside],
-            outside=gaps[~inside],
-            target=float(fits.target[position]),
-            fit_in=(float(fits.inside[0][position]), math.sqrt(fits.inside[1][position])),
-            fit_out=(float(fits.outside[0][position]), math.sqrt(fits.outside[1][position])),
+            inside=own[inside],
+            outside=own[~inside],
+            target=float(target[position]),
+            fit_in=fits[0],
+            fit_out=fits[1],
             log_lira=math.nan if values is None else float(values[position]),
-            checkpoint=fits.checkpoint.replace("-", " "),
-            support=self._support(evidence, position, eta),
+            checkpoint=checkpoint.replace("-", " "),
+            support=(int(counts.memorized[position]), int(counts.models[position]))
+            if counts is not None and known
+            else None,
         )
         return shadows, ""
-
-    @staticmethod
-    def _support(evidence: Evidence, position: int, eta: float) -> tuple[int, int] | None:
-        """How many models memorised a member, of how many, if enough models know."""
-        found = support(evidence, eta)
-        if found is None or np.isnan(found.memorized[position]):
-            return None
-        return int(found.memorized[position]), int(found.models[position])
 
     def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
         """Return the flagged and the decided members, as `Audit.export` writes flagged ones."""
@@ -374,11 +357,6 @@ class AuditView:
         )
 
 
-def _rows(of_all: NDArray[np.float64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return some rows of an array, without a copy where they are all of them."""
-    return of_all if len(positions) == len(of_all) else of_all[positions]
-
-
 def _is_small(evidence: Evidence, layer: str, checkpoint: str) -> bool:
     """Whether a score of a layer takes about a second or less."""
     try:
@@ -396,19 +374,6 @@ def layer_label(name: str) -> str:
     ('layer 30', 'block1.conv2')
     """
     return f"layer {name}" if name.isdecimal() else visible(name, 60)
-
-
-def _when(epoch: float) -> str:
-    """When a checkpoint was."""
-    return "as given" if np.isnan(epoch) else f"epoch {epoch:g}"
-
-
-def _written_at(file: Path) -> int:
-    """When a file was written; 0 if it is gone meanwhile."""
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _final_guess(evidence: Evidence, position: int) -> int | None:

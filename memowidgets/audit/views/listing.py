@@ -23,13 +23,12 @@ from memowidgets.audit.numbers.scores import (
 )
 from memowidgets.audit.numbers.truth import member_log_lira, support
 from memowidgets.checks import is_missing, real_number, warn_user
-from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.data import WithheldDataset
 from memowidgets.data.dataset import kind_of_sample, value_of, writable
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
 from memowidgets.evaluation.scored import LowestShare, Rule, Scored
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
-from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     import os
@@ -79,17 +78,21 @@ def listed_members(
     table["decision"] = [one.decision for one in made]
     table["to"] = [one.to for one in made]
     table["note"] = [one.note for one in made]
-    is_decided = (table["decision"] != UNDECIDED.decision).to_numpy()
-    flagged = np.zeros(len(table), dtype=np.bool_)
-    flagged[found.positions] = found.flagged(rule)
-    wanted = {"flagged": flagged, "flagged or decided": flagged | is_decided}
-    rows = np.arange(len(table)) if which == "all" else np.flatnonzero(wanted[which])
-    rows = rows[np.argsort(table["score"].to_numpy()[rows], kind="stable")]  # NaN comes last
-    chosen = table.iloc[rows]
+    wanted = np.full(len(table), which == "all")
+    wanted[found.positions] |= found.flagged(rule)
+    if which == "flagged or decided":
+        wanted |= (table["decision"] != UNDECIDED.decision).to_numpy()
+    chosen = table[wanted].sort_values("score", kind="stable")
     if not samples:
         return chosen
-    content = _contents(data, rows.tolist(), [*table.columns, "id"])
-    return chosen.assign(**{name: pd.Series(values, chosen.index) for name, values in content})
+    rows = table.index.get_indexer(chosen.index).tolist()
+    content = pd.DataFrame([_fields(data[row]) for row in rows], chosen.index, dtype=object)
+    names = [*chosen.columns, "id"]
+    for name in content.columns:  # one that is taken gets an underscore
+        while name in names:
+            name += "_"  # noqa: PLW2901
+        names.append(name)
+    return chosen.join(content.set_axis(names[len(chosen.columns) + 1 :], axis=1))
 
 
 def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
@@ -163,9 +166,7 @@ def target_of(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
 
 
 def as_text(table: pd.DataFrame, suffix: str) -> str:
-    """Return a table by id as CSV (".csv") or JSON Lines (".jsonl"), or raise."""
-    if suffix not in SUFFIXES:
-        raise ValueError(f"a table is written as {' or '.join(SUFFIXES)}, not as {quoted(suffix)}")
+    """Return a table by id as CSV (".csv") or JSON Lines (".jsonl")."""
     names = ["id", *map(str, table.columns)]
     rows = [
         [name, *map(plain, values)] for name, *values in table.astype(object).itertuples(name=None)
@@ -174,22 +175,6 @@ def as_text(table: pd.DataFrame, suffix: str) -> str:
         return csv_text(names, [[_cell(value) for value in row] for row in rows])
     lines = [json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in rows]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _contents(data: Dataset, rows: list[int], taken: list[str]) -> list[tuple[str, list[Any]]]:
-    """Return the fields of samples, column by column. An image has none.
-
-    A field with the name of a column that is there already gets an underscore at its end.
-    """
-    found = [_fields(data[row]) for row in rows]
-    columns = []
-    for name in dict.fromkeys(name for fields in found for name in fields):
-        free = name
-        while free in taken:
-            free += "_"
-        taken.append(free)
-        columns.append((free, [fields.get(name) for fields in found]))
-    return columns
 
 
 def _fields(sample: Any) -> Mapping[str, Any]:

@@ -20,8 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from memowidgets.audit.evidence import GIVEN, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
@@ -41,18 +39,15 @@ from memowidgets.extras import installed, pip_install
 from memowidgets.files import opened
 from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.report import Content, Digest, Figure
-from memowidgets.stamps import array_digest
-from memowidgets.store import MANIFEST, StoreError, without_advice
+from memowidgets.store import MANIFEST, NotThereError, StoreError, without_advice
 from memowidgets.visible import listed, visible
 from memowidgets.vocabulary import Note, percent, spoken
 from memowidgets.widgets.standin import still
 from memowidgets.widgets.standin import table as html_table
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from memowidgets.charts import Figures
-    from memowidgets.decisions import Decision, DecisionLog
+    from memowidgets.decisions import DecisionLog
 
 ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
@@ -66,8 +61,6 @@ NOUNS = {
 }
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
-_NO_MODEL = "The audit was made from arrays, so it has no model."
-_NO_WEIGHTS = "The weights are not kept with the audit; manifest.json describes the model."
 _BESIDE_WEIGHTS = ("outputs", "resume")  # other tensors in the folder of a checkpoint
 
 
@@ -134,25 +127,29 @@ class _Gathering:
 
     def __init__(self, evidence: Evidence, log: DecisionLog, eta: float) -> None:
         self._evidence, self._log, self._eta = evidence, log, eta
-        self._manifest = evidence.manifest
         self._missing: dict[str, str] = {}
         self._name = Path(evidence.path).name or "audit"
 
     def content(
         self, rule: Rule, pick: tuple[str, str, str], *, include_samples: bool, figures: bool
     ) -> Content:
-        evidence = self._evidence
+        evidence, manifest = self._evidence, self._evidence.manifest
         scored = self._tried("scores", lambda: self._scored(pick, include_samples))
         scored, at = scored.on(rule) if scored else (None, 0.0)
         what = "how many models memorised each"
         support = self._tried(what, lambda: self._support(scored)) if scored else None
-        self._note_truth()
-        if len(evidence.names.layer_names) == 1:
-            self._miss("scores by layer", "the model has one layer")
-        samples = self._samples() if include_samples else None
+        if not evidence.has_ground_truth:  # the audit's own words say why
+            self._tried("ground truth: memorised samples, TPR, FPR, AUC", self._no_truth)
+        self._log.refresh()
+        if self._log.problem:
+            self._miss("decisions", self._log.problem)
+        samples = evidence.member_data if include_samples else None
+        if isinstance(samples, WithheldDataset):
+            self._miss("samples", "they are not at hand, only their ids")
+            samples = None
         notes = self._tried("warnings", lambda: evidence.notes_at(pick[2])) or ()
         now = installed(LIBRARIES)
-        then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
+        then = {str(k): str(v) for k, v in (manifest.get("versions") or {}).items()}
         return Content(
             name=self._name,
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -166,7 +163,7 @@ class _Gathering:
             layers=evidence.names.layer_names,
             training=self._tried("settings of the training", self._training) or {},
             versions={"run": then, "report": now} if then else {"report": now},
-            seed=self._manifest.get("seed"),
+            seed=manifest.get("seed"),
             checkpoints=self._checkpoints(),
             tau=at,
             eta=self._eta,
@@ -174,17 +171,15 @@ class _Gathering:
             ids=[str(name) for name in evidence.members],
             samples=samples,
             class_names=evidence.data.class_names if include_samples else (),
-            decisions=self._decisions(),
+            decisions=self._log.table(),
             figures=self._figures() if figures else (),
             warnings=tuple(self._said(note, include_samples) for note in notes),
             missing=self._missing,
             truth_given="log_lira" in evidence.given,
-            digests=digests_of(evidence, scored),
+            digests=digests_of(evidence, None if scored is None else scored.checkpoint),
             support=support,
-            noun=self._noun(),
+            noun=noun_of(evidence),
         )
-
-    # ------------------------------------------------------------ trying
 
     def _tried(self, what: str, ask: Callable[[], Found]) -> Found | None:
         """What the audit answers; None, and a note, where it has nothing to answer with."""
@@ -207,8 +202,6 @@ class _Gathering:
         if note.key == SMALL_CLASSES and not include_samples:
             text = text.split(":")[0]
         return Note(note.key, text, **note.numbers)
-
-    # ------------------------------------------------------------ numbers
 
     def _scored(self, pick: tuple[str, str, str], include_samples: bool) -> Scored:
         evidence, (metric, layer, checkpoint) = self._evidence, pick
@@ -238,23 +231,9 @@ class _Gathering:
         counts, rows = support(self._evidence, self._eta), scored.positions
         return counts and (counts.memorized[rows], counts.models[rows])
 
-    def _note_truth(self) -> None:
-        """In the audit's own words why there is no truth, and what would give one."""
-        if self._evidence.has_ground_truth:
-            return
-        what = "ground truth: memorised samples, TPR, FPR, AUC"
-        if self._tried(what, lambda: log_lira(self._evidence)) is not None:
-            self._miss(what, "there is no log-LiRA at the end of training")
-
-    # ------------------------------------------------------------ what it is
-
-    def _noun(self) -> str:
-        """What a reader calls the samples."""
-        evidence = self._evidence
-        source = (evidence.manifest.get("data") or {}).get("source") or {}
-        if source.get("loader") == "make_patients":
-            return "notes"
-        return NOUNS.get(kind_of(evidence.member_data) or "", "samples")
+    def _no_truth(self) -> None:
+        log_lira(self._evidence)
+        raise NotThereError("there is no log-LiRA at the end of training")
 
     def _training(self) -> dict[str, Any]:
         described = self._evidence.training().described().items()
@@ -268,22 +247,6 @@ class _Gathering:
         table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
         rows = table.reset_index().to_dict("records")
         return [{str(name): plain(value) for name, value in row.items()} for row in rows]
-
-    def _decisions(self) -> dict[str, Decision]:
-        log = self._log
-        log.refresh()
-        if log.problem:
-            self._miss("decisions", log.problem)
-        return log.table()
-
-    def _samples(self) -> Any:
-        data = self._evidence.member_data
-        if isinstance(data, WithheldDataset):
-            self._miss("samples", "they are not at hand, only their ids")
-            return None
-        return data
-
-    # ------------------------------------------------------------ figures
 
     def _figures(self) -> tuple[Figure, ...]:
         """The figures that `Audit.figures` draws."""
@@ -327,87 +290,41 @@ def _sentence(text: str) -> str:
 def _flat(settings: Any) -> str | None:
     """A model's settings as one line; they are kept as JSON."""
     try:
-        found = json.loads(settings) if isinstance(settings, str) else settings
-    except ValueError:
-        return str(settings)
+        found = json.loads(settings)
+    except (TypeError, ValueError):
+        return None if settings is None else str(settings)
     if not isinstance(found, dict):
-        return None if found is None else str(found)
+        return str(found)
     return ", ".join(f"{name} {json.dumps(value)}" for name, value in found.items()) or None
 
 
-# digests
+def noun_of(evidence: Evidence) -> str:
+    """Return what a reader calls the samples."""
+    source = (evidence.manifest.get("data") or {}).get("source") or {}
+    if source.get("loader") == "make_patients":
+        return "notes"
+    return NOUNS.get(kind_of(evidence.member_data) or "", "samples")
 
 
-def digests_of(evidence: Evidence, scored: Scored | None) -> tuple[Digest, ...]:
-    """Return the digests of what was audited, of how, and of what came out.
+def digests_of(evidence: Evidence, checkpoint: str | None) -> tuple[Digest, ...]:
+    """Return the digests of a run's files: weights, manifest and decisions.
 
-    Parameters
-    ----------
-    evidence : Evidence
-        Of the audit.
-    scored : Scored or None
-        The scores of the report.
+    The manifest has the digest of each sample, or of the arrays that were given.
     """
-    if evidence.given:
-        found = [Digest("model", _NO_MODEL, None), *_of_arrays(evidence)]
-    else:
-        found = _of_run(evidence, None if scored is None else scored.checkpoint)
-    if scored is not None:
-        found.append(_of_numbers("scores", "score of each scored member", scored.scores))
-        if scored.log_lira is not None:
-            found.append(_of_numbers("log-LiRA", "log-LiRA of these members", scored.log_lira))
-    decisions = Path(evidence.path) / DECISIONS
-    if decisions.is_file():
-        found.append(Digest("decisions", DECISIONS, _of_file(decisions)))
-    return tuple(found)
-
-
-def _of_run(evidence: Evidence, checkpoint: str | None) -> list[Digest]:
-    """Return the digests of weights, samples and manifest; each can be computed from a file."""
     run = evidence.whole or evidence
     folder = Path(run.path)
-    weights = []
+    files = [("run", folder / MANIFEST), ("decisions", folder / DECISIONS)]
     if run is evidence and checkpoint is not None:
-        files = sorted((folder / "checkpoints" / checkpoint).glob("*.safetensors"))
-        weights = [file for file in files if file.stem not in _BESIDE_WEIGHTS]
-    found = [Digest("model", f"checkpoints/{checkpoint}/{f.name}", _of_file(f)) for f in weights]
-    content = run.manifest.get("content") or []
-    samples = "content of the samples: their digests in manifest.json, each in a line"
-    return [
-        *(found or [Digest("model", _NO_WEIGHTS, None)]),
-        Digest("data", samples, _of_text("".join(f"{line}\n" for line in content)))
-        if content
-        else Digest("data", "The run does not keep digests of its samples.", None),
-        Digest("run", MANIFEST, _of_file(folder / MANIFEST)),
-    ]
+        weights = sorted((folder / "checkpoints" / checkpoint).glob("*.safetensors"))
+        own = [("model", file) for file in weights if file.stem not in _BESIDE_WEIGHTS]
+        files = [*own, *files]
+    there = [(what, file) for what, file in files if file.is_file()]
+    return tuple(Digest(what, str(f.relative_to(folder)), _sha256(f)) for what, f in there)
 
 
-def _of_arrays(evidence: Evidence) -> list[Digest]:
-    """Return the digest of the arrays as data, and with the seed as run."""
-    arrays = {name: array_digest(values) for name, values in evidence.given.items()}
-    named = ", ".join(arrays)
-    as_json = partial(json.dumps, sort_keys=True, separators=(",", ":"))
-    data = _of_text(as_json(arrays))
-    run = _of_text(as_json({"arrays": arrays, "seed": evidence.manifest["seed"]}))
-    return [
-        Digest("data", f"digest of each array, as JSON: {named}", data),
-        Digest("run", "the same with the seed", run),
-    ]
-
-
-def _of_numbers(what: str, of: str, values: NDArray[np.float64]) -> Digest:
-    little = np.ascontiguousarray(values, dtype="<f8").tobytes()
-    of = f"{of}, as 64-bit little-endian numbers"
-    return Digest(what, of, hashlib.sha256(little).hexdigest())
-
-
-def _of_file(file: Path) -> str:
+def _sha256(file: Path) -> str:
     with opened(file) as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _of_text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # the summary in a cell

@@ -39,7 +39,6 @@ from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesig
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction, StopRule
 from memowidgets.training.target import check_start
-from memowidgets.training.trainer_passes import TrainerPasses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -554,6 +553,8 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
+        from memowidgets.training.trainer_callback import TrainerPasses
+
         run, stop = self._run_for("record a training"), _stop_rule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)

@@ -66,11 +66,10 @@ from memowidgets.training.design import (
     draw_noise,
 )
 from memowidgets.training.design import Kind as KindOfModel
-from memowidgets.training.engine import check_executor
+from memowidgets.training.engine import KeptForward, ShadowJob, check_executor
 from memowidgets.training.learner import Recipe
 from memowidgets.training.probe import check_functions
 from memowidgets.training.rho import Record
-from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import listed, quoted, visible

@@ -26,8 +26,7 @@ from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training import engine
-from memowidgets.training.engine import JobFile
-from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.engine import JobFile, ShadowJob
 from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked

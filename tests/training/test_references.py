@@ -258,7 +258,7 @@ def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
     assert "reference" not in fork.metrics
     shutil.copytree(Path(referenced.path, "references"), Path(fork.path, "references"))
     fork.train()
-    with pytest.raises(StoreError, match="another model, data or configuration"):
+    with pytest.raises(StoreError, match="belongs to another run"):
         fork.score("reference", checkpoint=EPOCH)
 
 

@@ -114,7 +114,7 @@ def test_a_file_of_another_configuration_is_never_mixed_in(audit, threads, tmp_p
     shutil.copy(tmp_path / "other/shadows/0002.safetensors", tmp_path / "run/shadows")
     audit = tiny_audit(tmp_path / "run")
     for call in (audit.log_lira, lambda: audit.run_shadows(6, threads)):
-        with pytest.raises(StoreError, match=r"shadows/0002\.safetensors was trained with another"):
+        with pytest.raises(StoreError, match=r"shadows/0002\.safetensors belongs to another run"):
             call()
 
 

@@ -217,14 +217,10 @@ def watch(
         looker = replace(looker, held_out=aside)
         run = _begin_run(inner, samples, design, looker, path, plan.every, seed, unseen, version)
         recorder = Recorder(run.run, looker, plan, keep, stop)
-        step = recorder.start(
-            module,
-            steps_done,
-            plan.steps_per_epoch,
-            overwrite=overwrite,
-            check=lambda step: _check_forward(recorder, inner, step),
-            may_wait=True,
-        )
+        step = recorder.start(module, steps_done, plan.steps_per_epoch, overwrite=overwrite)
+        _check_forward(recorder, inner, step)
+        if not (step and recorder.waits):  # else the weights may still be loaded
+            recorder.go_on(module, step)
         return run, recorder, step
 
     return Watch(module, path, plan, begin, widens=checkpoint_every is None)

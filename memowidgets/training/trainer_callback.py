@@ -175,7 +175,8 @@ class MemorizationCallback(TrainerCallback):
         with preserved(device_of(model)):
             repeated = check_rows(loader, passes)
             passes.check(model)
-            self._recorder.start(model, state.global_step, *course, progress=self._progress)
+            self._recorder.start(model, state.global_step, *course)
+            self._recorder.go_on(model, state.global_step, self._progress)
             if repeated:
                 self._recorder.run.write_note(REPEATS, {"rows": repeated})
 

@@ -235,7 +235,7 @@ class StoredPass:
         """Let `make` write a pass straight into the file, which appears once it has ended well."""
         with ExitStack() as stack:
 
-            def allocate(shapes: Shapes) -> dict[str, NDArray[Any]]:
+            def allocate(shapes: Shapes, _precision: str) -> dict[str, NDArray[Any]]:
                 made_in = {"precision": self._precision}
                 new = self._run.new_tensors(self._name, shapes, made_in, self._weights)
                 return stack.enter_context(new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,10 @@ class Batches:
         self._data, self._pairs = data, pairs
         own = None if pairs is None else pairs.batch_size
         self.size = batch_size or own or _BATCH
-        self._order = _order(data)
+        self._texts = _texts_of(data)
+        # texts of similar length are together, to pad less
+        lengths = np.zeros(len(data)) if self._texts is None else [*map(len, self._texts)]
+        self._order = np.argsort(lengths, kind="stable")
         self._checks = 0
 
     def __len__(self) -> int:
@@ -124,7 +127,7 @@ class Batches:
     def _read(self, order: Positions, size: int, workers: int) -> Iterator[tuple[Positions, Any]]:
         places = [order[i : i + size] for i in range(0, len(order), size)]
         if self._pairs is None:
-            feed = _feeder(self._data)
+            feed = _feeder(self._data, self._texts)
             return ((place, feed(place)) for place in places)
         return zip(places, self._collated(order, size, workers), strict=True)
 
@@ -139,16 +142,8 @@ class Batches:
             collate_fn=pairs.collate,
             num_workers=workers,
         )
-        try:
-            for batch in loader:
-                yield split_pair(batch, "a batch of the data")[0]
-        except RuntimeError as error:
-            if "stack expects each tensor to be equal size" not in str(error):
-                raise
-            raise ValueError(
-                "inputs of the data have different sizes, so they do not stack to a batch; pass "
-                "DataLoader(dataset, shuffle=False, collate_fn=…) as data"
-            ) from error
+        for batch in loader:
+            yield split_pair(batch, "a batch of the data")[0]
 
 
 def move_to(inputs: Any, device: torch.device) -> Any:
@@ -217,20 +212,19 @@ def _binds(takes: inspect.Signature, *given: Any, **named: Any) -> bool:
     return True
 
 
-def _order(data: Dataset) -> Positions:
-    """Return an order in which texts of similar length are together, to reduce padding."""
-    if isinstance(data, TextDataset):
-        return np.argsort([len(text) for text in data.texts], kind="stable")
+def _texts_of(data: Dataset) -> Sequence[str] | None:
+    """Return what a forward gets of texts or questions; None of other data."""
     if isinstance(data, MCQDataset):
-        lengths = [len(data.prompt(i)) for i in range(len(data))]
-        return np.argsort(lengths, kind="stable")
-    return np.arange(len(data))
+        return [data.prompt(i) for i in range(len(data))]
+    return data.texts if isinstance(data, TextDataset) else None
 
 
-def _feeder(data: Dataset) -> Callable[[Positions], Any]:
+def _feeder(data: Dataset, texts: Sequence[str] | None) -> Callable[[Positions], Any]:
     """Return a function from positions to what a forward gets of a dataset of memowidgets."""
     import torch
 
+    if texts is not None:
+        return lambda place: [texts[i] for i in place]
     if isinstance(data, ImageDataset):
         from memowidgets.models import ConvNet
 
@@ -238,8 +232,4 @@ def _feeder(data: Dataset) -> Callable[[Positions], Any]:
     if isinstance(data, TableDataset):
         features = torch.from_numpy(data.encoded())
         return lambda place: features[torch.from_numpy(np.asarray(place))]
-    if isinstance(data, TextDataset):
-        return lambda place: [data.texts[i] for i in place]
-    if isinstance(data, MCQDataset):
-        return lambda place: [data.prompt(int(i)) for i in place]
     return lambda place: [data[int(i)] for i in place]

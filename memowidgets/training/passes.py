@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.models.base import captured
-from memowidgets.models.device import precision_of, room_for
+from memowidgets.models.device import precision_of, room_for, used_precision
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.forward import (
     LAYER,
+    Allocate,
     Forward,
     device_of,
     filled_pass,
@@ -27,11 +28,10 @@ from memowidgets.training.forward import (
     untouched,
 )
 from memowidgets.training.inputs import Batches, move_to
-from memowidgets.training.recorder import Allocate, Weights, trained_weights
+from memowidgets.training.recorder import Weights, trained_weights
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
 
@@ -104,7 +104,7 @@ class Capture:
             return values if name == _HEAD else _pool(by_name[name], part, values)
 
         self._raw = self._stack.enter_context(captured(self._module, places, reduced))
-        takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
+        takers = (part for part in self._module.modules() if _MASK in _names_taken(type(part)))
         for part in takers if self._layers else ():
             hook = part.register_forward_pre_hook(self._keep_mask, with_kwargs=True)
             self._stack.callback(hook.remove)
@@ -115,9 +115,8 @@ class Capture:
 
     def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
         """Keep the first mask that a part receives in a pass, (batch, tokens)."""
-        taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
         if self._mask is None:
-            self._mask = _mask_of(taken)
+            self._mask = _mask_of(dict(zip(_names_taken(type(part)), inputs, strict=False)) | named)
 
     def rows(self, logits: Tensor, inputs: Any) -> dict[str, Tensor]:
         """Return the values of each sample at each layer, (batch, values).
@@ -256,16 +255,11 @@ def _mask_of(inputs: Any) -> Tensor | None:
     return found if getattr(found, "ndim", 0) == 2 else None
 
 
-def _names_taken(part: nn.Module) -> tuple[str, ...]:
-    kind: Any = type(part)
-    return _names_of(kind)
-
-
 @cache
-def _names_of(kind: Any) -> tuple[str, ...]:
-    """Return the names of what the forward of a kind of module takes, self the first."""
+def _names_taken(kind: type[nn.Module]) -> tuple[str, ...]:
+    """Return the names of what the forward of a kind of module takes, without self."""
     try:
-        return tuple(inspect.signature(kind.forward).parameters)
+        return tuple(inspect.signature(kind.forward).parameters)[1:]
     except (TypeError, ValueError):  # as in compiled modules
         return ()
 
@@ -306,16 +300,12 @@ def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
     """Return whether images are (batch, height, width, channels), by the widths of a part."""
     from torch import nn
 
-    first, last = values.shape[1], values.shape[3]
-    widths: dict[type, set[int]] = {nn.Conv2d: set(), nn.Linear: set()}
-    for inside in part.modules():
-        if isinstance(inside, nn.Conv2d):
-            widths[nn.Conv2d] |= {inside.in_channels, inside.out_channels}
-        elif isinstance(inside, nn.Linear):
-            widths[nn.Linear] |= {inside.in_features, inside.out_features}
-        elif isinstance(inside, nn.LayerNorm):
-            widths[nn.Linear].add(inside.normalized_shape[-1])
-    return last in widths[nn.Linear] and first not in widths[nn.Conv2d]
+    def widths(*kinds: type[nn.Module]) -> set[int]:
+        inside = (p for p in part.modules() if isinstance(p, kinds))
+        return {n for p in inside for w in p.parameters(recurse=False) for n in w.shape[:2]}
+
+    is_last = values.shape[3] in widths(nn.Linear, nn.LayerNorm)
+    return is_last and values.shape[1] not in widths(nn.Conv2d)
 
 
 @dataclass(frozen=True)
@@ -366,42 +356,53 @@ class Looker:
         MemoryError
             If a batch does not fit into the GPU's memory beside the training.
         """
+        import torch
+        from torch.nn.functional import cross_entropy
+
         device = device_of(module)
-        used: list[str] = []
-
-        def precision() -> str:
-            return used[-1] if used else precision_of(module, device)
-
-        with untouched(module), Capture(module, self.layers, self.head) as capture:
+        with (
+            untouched(module),
+            Capture(module, self.layers, self.head) as capture,
+            used_precision(module) as used,
+        ):
             self.batches.check_steady()
-            note = module.register_forward_pre_hook(
-                lambda *_: used.append(precision_of(module, device))
-            )
+
+            def answer(place: Any, inputs: Any) -> dict[str, Tensor]:
+                inputs = move_to(inputs, device)
+                logits = ask(self.forward, module, inputs, len(place))
+                layers = {LAYER + k: v for k, v in capture.rows(logits, inputs).items()}
+                labels = torch.from_numpy(self.labels[place]).to(logits.device)
+                losses = cross_entropy(logits.float(), labels, reduction="none")
+                return {"logits": logits, "losses": losses, **layers}
 
             size = min(self.batches.size, len(self.labels))
             what = f"a forward pass over {size} samples at once beside the training"
-            try:
-                with room_for(what, "pass a smaller batch_size= to mw.watch"):
-                    found = filled_pass(
-                        self.batches,
-                        partial(self._answers, module, device, capture),
-                        len(self.labels),
-                        len(self.batches),
-                        precision,
-                        progress=progress,
-                        what="recording a checkpoint",
-                        allocate=lambda shapes: allocate(shapes, precision()),
-                    )
-            finally:
-                note.remove()
-        _warn_of_padding(capture.lengths)
+            with room_for(what, "pass a smaller batch_size= to mw.watch"):
+                found = filled_pass(
+                    self.batches,
+                    answer,
+                    len(self.labels),
+                    len(self.batches),
+                    lambda: used[-1] if used else precision_of(module, device),
+                    progress=progress,
+                    what="recording a checkpoint",
+                    allocate=allocate,
+                )
+        changing = {name: seen for name, seen in capture.lengths.items() if len(seen) > 1}
+        if changing:
+            seen = set.union(*changing.values())
+            warn_user(
+                f"batches have {min(seen)} to {max(seen)} positions and no attention_mask, so the "
+                f"mean at {listed(map(quoted, changing), 5)} includes padding and depends on the "
+                "batch; give the mask to a parameter attention_mask, or choose layers with layers="
+            )
         return found
 
     def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
         """Return the mean loss and the accuracy of the held-out samples, if there are any."""
         if self.held_out is None:
             return None
-        seen = self.held_out.look(module, progress, lambda shapes, _precision: in_memory(shapes))
+        seen = self.held_out.look(module, progress, in_memory)
         return seen.figures(self.held_out.labels)
 
     def weights(self, module: nn.Module) -> Weights:
@@ -431,28 +432,6 @@ class Looker:
         apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
         return apart if apart > (_FLOAT32 if precision == "float32" else _SHORT) else 0.0
 
-    def _answers(
-        self,
-        module: nn.Module,
-        device: torch.device,
-        capture: Capture,
-        place: NDArray[np.int64],
-        inputs: Any,
-    ) -> dict[str, Tensor]:
-        import torch
-        from torch.nn.functional import cross_entropy
-
-        inputs = move_to(inputs, device)
-        logits = ask(self.forward, module, inputs, len(place))
-        rows = capture.rows(logits, inputs)
-        logits = logits.float()
-        labels = torch.from_numpy(self.labels[place]).to(logits.device)
-        return {
-            "logits": logits,
-            "losses": cross_entropy(logits, labels, reduction="none"),
-            **{LAYER + name: values for name, values in rows.items()},
-        }
-
 
 def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, Any], Any]) -> Tensor:
     """Run a module on two samples, and return their logits, (2, n_classes).
@@ -474,18 +453,6 @@ def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, An
     return logits
 
 
-def _warn_of_padding(lengths: Mapping[str, set[int]]) -> None:
-    """Warn of layers that were averaged over padding, if batches have different lengths."""
-    changing = {name: found for name, found in lengths.items() if len(found) > 1}
-    if changing:
-        found = set.union(*changing.values())
-        warn_user(
-            f"batches have {min(found)} to {max(found)} positions and no attention_mask, so the "
-            f"mean at {listed(map(quoted, changing), 5)} includes padding and depends on the "
-            "batch; give the mask to a parameter attention_mask, or choose layers with layers="
-        )
-
-
 def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: int) -> Tensor:
     """Return the logits of a batch of n samples.
 
@@ -501,8 +468,15 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
     found = getattr(output, "logits", output) if found is None else found
     advice = "pass forward=, a function of (module, inputs) that returns such logits"
     if isinstance(found, tuple | list) and found:
-        _check_first(found, n, advice)
+        tables = [t for t in found if getattr(t, "ndim", 0) == 2 and len(t) == n and t.shape[1] > 1]
+        narrow = min((table.shape[1] for table in tables), default=0)
         found = found[0]
+        if tables and found is tables[0] and found.shape[1] > narrow:
+            raise ValueError(
+                f"the module returns several outputs, the first of shape {tuple(found.shape)} and "
+                f"another with {narrow} columns, so the first may be features and not logits; "
+                f"{advice}"
+            )
     if not isinstance(found, torch.Tensor):
         raise TypeError(
             f"the module returns {type(output).__name__}, not logits of shape (batch, classes); "
@@ -522,37 +496,16 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
     return found
 
 
-def _check_first(outputs: Sequence[Any], n: int, advice: str) -> None:
-    """Raise if the first of several outputs is wider than another: features before logits."""
-    shapes = [tuple(getattr(each, "shape", ())) for each in outputs]
-    tables = [shape for shape in shapes if len(shape) == 2 and shape[0] == n and shape[1] > 1]
-    if tables and shapes[0] == tables[0] and shapes[0][1] > min(shape[1] for shape in tables):
-        narrow = min(tables, key=lambda shape: shape[1])
-        raise ValueError(
-            f"the module returns {len(outputs)} outputs, the first {shapes[0]} and another "
-            f"{narrow}, so the first may be features and not logits of shape (batch, classes); "
-            f"{advice}"
-        )
-
-
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of a module's state by name, those inside of packed layers too."""
-    found: dict[str, Tensor] = {}
-    for name, value in module.state_dict().items():
-        inside = (
-            {f"{name}.{i}": each for i, each in enumerate(value)} if type(value) is tuple else {}
-        )
-        found |= {
-            n: each for n, each in (inside or {name: value}).items() if hasattr(each, "detach")
-        }
-    return found
+    """Return the tensors of a module's state by name."""
+    return {n: value for n, value in module.state_dict().items() if hasattr(value, "detach")}
 
 
 def _sample_of(tensor: Tensor) -> Tensor:
     import torch
 
     values = tensor.detach()
-    if values.is_quantized or type(values) not in (torch.Tensor, torch.nn.Parameter):
+    if type(values) not in (torch.Tensor, torch.nn.Parameter):
         values = values.dequantize()  # such values have no views
     some = values.reshape(-1)[:: max(1, values.numel() // _SAMPLED)]
     return some.float() if some.is_floating_point() else some  # NumPy lacks most short types

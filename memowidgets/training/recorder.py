@@ -36,6 +36,7 @@ from memowidgets.training.checkpoint import (
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.forward import (
     LAYER,
+    Allocate,
     FloatArray,
     Forward,
     Shapes,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
 _T = TypeVar("_T")
 
 

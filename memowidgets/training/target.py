@@ -37,10 +37,9 @@ from memowidgets.training.checkpoint import (
     record_file,
 )
 from memowidgets.training.design import Design
-from memowidgets.training.forward import Allocate as AllocateShapes
-from memowidgets.training.forward import Forward, end_batches
+from memowidgets.training.forward import Allocate, Forward, end_batches
 from memowidgets.training.learner import Learner, Recipe, state_of_weights
-from memowidgets.training.recorder import Allocate, Recorder, Weights
+from memowidgets.training.recorder import Recorder, Weights
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
 
@@ -161,11 +160,8 @@ class _LearnerPasses(ModelPasses):
 
     def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
         """Run the module over the members."""
-        made_in = self._learner.precision
         where = self.recipe.data, self.members
-        return self.ask(
-            module, *where, progress=progress, allocate=lambda shapes: allocate(shapes, made_in)
-        )
+        return self.ask(module, *where, progress=progress, allocate=allocate)
 
     def weights(self, module: nn.Module) -> Weights:
         """Return what a checkpoint stores; its digest is that of the file."""
@@ -241,7 +237,7 @@ class TargetTraining:
                     break
             self._loaded.keep(learner, self._identity(records[-1]))
 
-    def forward(self, name: str, progress: Progress, allocate: AllocateShapes) -> Forward:
+    def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
         """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
         with self._loaded.alone():
             learner = self._trained(name)

@@ -26,10 +26,17 @@ from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import REPEATS, arrays_of
-from memowidgets.training.forward import LAYER, Forward, Shapes, device_of, forward, unwrap
+from memowidgets.training.forward import (
+    LAYER,
+    Allocate,
+    Forward,
+    Shapes,
+    device_of,
+    forward,
+    unwrap,
+)
 from memowidgets.training.learner import Recipe
 from memowidgets.training.recorder import (
-    Allocate,
     Weights,
     check_whole,
     in_the_first_process,
@@ -310,7 +317,7 @@ class TrainerPasses(ModelPasses):
         unkept = {LAYER + name for name in {*self._layers} - {*self.layer_names}}
         with used_precision(module) as used:
 
-            def stored(shapes: Shapes) -> Mapping[str, NDArray[np.float32]]:
+            def stored(shapes: Shapes, _: str) -> Mapping[str, NDArray[np.float32]]:
                 lasting = {name: shape for name, shape in shapes.items() if name not in unkept}
                 return allocate(lasting, used[-1])
 

@@ -20,7 +20,7 @@ from memowidgets.models.device import DeviceError, device_status, resolve_device
 from memowidgets.models.transformer import TokenModel
 from memowidgets.progress import Progress
 from memowidgets.training import engine
-from memowidgets.training.passes import Looker
+from memowidgets.training.passes import Capture
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
@@ -327,7 +327,7 @@ def test_a_watched_pass_that_does_not_fit_names_its_batch(device, tmp_path, monk
     def full(*_):
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(Looker, "_answers", full)
+    monkeypatch.setattr(Capture, "rows", full)
     with pytest.raises(MemoryError, match=r"40 samples at once.* batch_size= to mw\.watch"):
         watched(tmp_path / "device", device)
 

@@ -128,9 +128,6 @@ class Model(abc.ABC):
     forward_batch: int = 512
     """Batch size of a pass without training."""
 
-    less_memory: ClassVar[str] = ""
-    """Advice to reduce the memory of representations, as the end of a sentence."""
-
     cpu_threads: int | None = None
     """Number of CPU threads; None for all. Use 1 if a step takes about a millisecond."""
 

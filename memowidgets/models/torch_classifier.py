@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -116,7 +116,6 @@ class TorchClassifier(ImageModel):
     }
 
     forward_batch: int = 256
-    less_memory: ClassVar[str] = "; pass pool=4 to the model, or fewer layers="
 
     def __init__(
         self,

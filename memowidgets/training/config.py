@@ -34,7 +34,8 @@ class TrainingConfig:
     checkpoint_every : float, optional
         Epochs between two checkpoints. Step 0 and the end are always checkpoints.
     batch_size : int, optional
-        Number of samples in a batch.
+        Number of samples in a batch. A last batch of one sample is left out where the module
+        normalises over its batch.
     accumulate : int, optional
         Number of batches in a step (gradient accumulation). The paper's language models use 2
         batches of 2.

@@ -164,7 +164,7 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
     # no other thread uses this model: a pass keeps what it captures there; copy would pickle it
     model = object.__new__(type(job.recipe.model))
     vars(model).update(vars(job.recipe.model))
-    learner = Learner(replace(job.recipe, model=model), own, seed, drop_single=True)
+    learner = Learner(replace(job.recipe, model=model), own, seed)
     asked = job.shadows.asked(design, members)
     gaps: dict[str, NDArray[np.float32]] = {}
     kept: dict[str, NDArray[Any]] = {}

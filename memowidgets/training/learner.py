@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 
 WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
-_MUCH_GB = 2.0
 _BATCHES_SORTED = 50  # number of batches among which samples are sorted by length
 _FEWEST_GROUPS = 4  # so that small sets do not have the same batches in every epoch
 _FIRST_RATE = "first_lr"  # learning rate of a group that the schedule scales
@@ -81,23 +79,12 @@ class Learner:
         Positions of the samples to train on.
     seed : int
         Seed of the weights, the order of the samples, and the module's own draws.
-    drop_single : bool
-        Whether a last batch of one sample is left out where the module cannot normalise over it,
-        instead of raising an error. The sizes of shadow models differ, and nobody chooses them.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        members: NDArray[np.int64],
-        seed: int,
-        *,
-        drop_single: bool = False,
-    ) -> None:
+    def __init__(self, recipe: Recipe, members: NDArray[np.int64], seed: int) -> None:
         import torch
 
         self.recipe, self.members, self.seed = recipe, members, seed
-        self._drop_single = drop_single
         self.step = 0
         self._device = torch.device(recipe.device)
         self.precision = resolve_precision(self._device, recipe.settings.precision)
@@ -141,20 +128,19 @@ class Learner:
     ) -> Forward:
         """Run a forward pass over samples, without changing what is learned."""
         own = data is None or data is self.recipe.data
-        look = partial(
-            forward,
-            self.recipe.model,
-            self.module,
-            self.recipe.data if data is None else data,
-            device=self._device,
-            precision=self.precision,
-            capture=capture,
-            feed=self._feed if own else None,
-        )
         with self._on_device():
-            if capture:
-                _say_memory(look(positions[:1]), len(positions), self.recipe.model)
-            return look(positions, progress=progress, allocate=allocate)
+            return forward(
+                self.recipe.model,
+                self.module,
+                self.recipe.data if data is None else data,
+                positions,
+                self._device,
+                self.precision,
+                capture=capture,
+                progress=progress,
+                allocate=allocate,
+                feed=self._feed if own else None,
+            )
 
     @property
     def total_steps(self) -> int:
@@ -240,29 +226,13 @@ class Learner:
                 try:
                     _, losses = model.outputs(self.module, inputs, labels)
                 except ValueError as error:
-                    if self._is_dropped(batch, error):
+                    # a last batch of one sample, over which the module can't normalise
+                    is_one = len(batch) == 1 < settings.batch_size
+                    if is_one and "more than 1 value per channel" in str(error):
                         continue
                     raise
             share = torch.full_like(losses, 1 / len(samples))  # takes less than sum() and division
             losses.backward(share)  # type: ignore[no-untyped-call]
-
-    def _is_dropped(self, batch: NDArray[np.int64], error: ValueError) -> bool:
-        """Return whether to leave out a batch of one sample, over which the module can't normalise.
-
-        Raises
-        ------
-        ValueError
-            If it is such a batch, and must not be left out.
-        """
-        if len(batch) > 1 or "more than 1 value per channel" not in str(error):
-            return False
-        size, n = self.recipe.settings.batch_size, len(self.members)
-        if self._drop_single and size > 1:
-            return True
-        raise ValueError(
-            f"the module normalises over its batch, but with {n} samples in batches of {size} "
-            f"the last batch has one sample; use another batch_size, such as {size + 1}"
-        ) from error
 
     def _samples(self) -> NDArray[np.int64]:
         """Return the step's samples; each epoch's order depends on the seed alone."""
@@ -280,18 +250,6 @@ class Learner:
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the input of `Learner.resume` for weights alone."""
     return {WEIGHTS + name: np.array(array) for name, array in weights.items()}
-
-
-def _say_memory(one: Forward, n: int, model: Model) -> None:
-    """Warn before large representations are computed."""
-    gigabytes = 4e-9 * n * sum(values.shape[1] for values in one.layers.values())
-    if gigabytes > _MUCH_GB:
-        warnings.warn(
-            f"the representations of {n} samples at {len(one.layers)} layers take {gigabytes:.1f} "
-            f"GB of disk at each checkpoint{model.less_memory}",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optimizer:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models.device import (
     COMPUTED,
-    PRECISIONS,
     free_bytes,
     free_memory,
     torch_device,
@@ -56,48 +54,34 @@ _ELSEWHERE = 1e-2  # in the median, on another device or with other versions, as
 class Loaded:
     """Learner with the weights of a checkpoint; a process keeps at most one, and no large one."""
 
-    _mutex: ClassVar[threading.RLock] = threading.RLock()
     _last: ClassVar[weakref.ref[Loaded] | None] = None
 
     def __init__(self) -> None:
-        self._one = threading.RLock()
+        self.alone = threading.RLock()  # a pass changes the mode of its module while it runs
         self._learner: Learner | None = None
         self._of: Hashable = None
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Let one thread use learners: a pass changes the mode of its module while it runs."""
-        with self._one:
-            yield
-
-    def find(self, recipe: Recipe, of: Hashable) -> Learner | None:
-        """Return the learner of a recipe that has the weights `of`, or None."""
-        kept = self._learner
-        if kept is None or self._of != of:
-            return None
-        same = recipe.model is kept.recipe.model and recipe.data is kept.recipe.data
-        settings = recipe.settings, recipe.device
-        return kept if same and settings == (kept.recipe.settings, kept.recipe.device) else None
+    def find(self, of: Hashable) -> Learner | None:
+        """Return the learner if it has the weights `of`, else None."""
+        return self._learner if self._of == of else None
 
     def keep(self, learner: Learner, of: Hashable) -> None:
         """Keep a learner that has the weights `of`, if it is small, and drop all others."""
-        with self._mutex:
-            self.drop()
-            told = free_bytes(torch_device(learner.recipe.device))
-            free = _FREE_BYTES if told is None else told
-            if learner.forget_optimizer() <= _SHARE * free:
-                self._learner, self._of = learner, of
-                Loaded._last = weakref.ref(self)
+        self.drop()
+        told = free_bytes(torch_device(learner.recipe.device))
+        free = _FREE_BYTES if told is None else told
+        if learner.forget_optimizer() <= _SHARE * free:
+            self._learner, self._of = learner, of
+            Loaded._last = weakref.ref(self)
 
     def drop(self) -> None:
         """Give back the memory of the learner that the process keeps, whoever made it."""
-        with self._mutex:
-            last = Loaded._last() if Loaded._last is not None else None
-            Loaded._last = None
-            if last is not None and last._learner is not None:  # noqa: SLF001 - of the same class
-                device = torch_device(last._learner.recipe.device)  # noqa: SLF001
-                last._learner = last._of = None  # noqa: SLF001
-                free_memory(device)
+        last = Loaded._last() if Loaded._last is not None else None
+        if last is not None and (learner := last._learner) is not None:  # noqa: SLF001 - of this class
+            last._learner = last._of = None  # noqa: SLF001
+            device = torch_device(learner.recipe.device)
+            del learner
+            free_memory(device)
 
 
 class ModelPasses:
@@ -239,7 +223,7 @@ class TargetTraining:
 
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
         """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
-        with self._loaded.alone():
+        with self._loaded.alone:
             learner = self._trained(name)
             seen = learner.look_at(
                 self._design.members, capture=True, progress=progress, allocate=allocate
@@ -249,13 +233,13 @@ class TargetTraining:
 
     def look(self, name: str, positions: NDArray[np.int64]) -> Forward:
         """Run a checkpoint over any samples, without capturing representations."""
-        with self._loaded.alone():
+        with self._loaded.alone:
             self.check(name)
             return self._trained(name).look_at(positions)
 
     def check(self, name: str) -> None:
         """Raise if what the model computes at a checkpoint has changed since training."""
-        with self._loaded.alone():
+        with self._loaded.alone:
             self._check_repeats(self._trained(name), read_record(self._run, name))
 
     def _check_repeats(self, learner: Learner, record: Record, seen: Forward | None = None) -> None:
@@ -364,18 +348,16 @@ class TargetTraining:
 
     def _trained(self, name: str) -> Learner:
         """Return the module of a checkpoint, in the precision of its recorded pass."""
-        settings = self._recipe.settings
-        record = read_record(self._run, name)
+        settings, record = self._recipe.settings, read_record(self._run, name)
+        if (known := self._loaded.find(self._identity(record))) is not None:
+            return known
         made_in = precision_at(self._run, record, settings.precision)
-        if made_in not in PRECISIONS:
+        if made_in not in COMPUTED:
             raise StoreError(
                 f"the pass at {name} was made in {made_in}, and an audit computes in "
                 f"{' or '.join(COMPUTED)}, so it cannot be repeated"
             )
         recipe = replace(self._recipe, settings=replace(settings, precision=made_in))
-        known = self._loaded.find(recipe, self._identity(record))
-        if known is not None:
-            return known
         self._loaded.drop()
         learner = Learner(recipe, self._design.members, self._seed)
         identity = self._identity(record)  # from before the file is read

@@ -108,15 +108,6 @@ def test_rates_fall_as_the_schedule_says():
     assert cosine.rate(25, 100) == pytest.approx(0.5 + 0.5 * math.cos(math.pi / 4))
 
 
-def test_the_rate_rises_first_where_asked_to():
-    warm = settings(epochs=10, batch_size=10, lr=1.0, schedule="linear", warmup=0.1)
-    rates = [warm.rate(step, 100) for step in range(100)]
-    assert np.argmax(rates) == 10
-    assert 0 < rates[0] < 0.2
-    assert (np.diff(rates[:11]) > 0).all()
-    assert (np.diff(rates[10:]) < 0).all()
-
-
 def test_batches_that_are_accumulated_make_one_step():
     assert settings(batch_size=2, accumulate=2).steps_per_epoch(9) == 3
 
@@ -124,11 +115,11 @@ def test_batches_that_are_accumulated_make_one_step():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"warmup": 1.0}, "from 0 to below 1"),
+        ({"label_noise": 1.0}, "from 0 to below 1"),
         ({"accumulate": 1.5}, "accumulate must be a whole number"),
         ({"epochs": 0}, "epochs must be a positive number"),
-        ({"lr": float("nan")}, "lr must be a number, not nan"),
-        ({"lr": float("inf")}, "lr must be a positive number"),
+        ({"lr": float("nan")}, "lr must be a number .*not nan"),
+        ({"lr": float("inf")}, r"lr must be a number to 1e\+06"),
         ({"batch_size": 2.5}, "whole number"),
         ({"weight_decay": -1}, "weight_decay"),
         ({"optimizer": "lion"}, "valid: adamw, sgd"),
@@ -141,11 +132,6 @@ def test_batches_that_are_accumulated_make_one_step():
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         TrainingConfig(**changes).resolved({})
-
-
-def test_checkpoints_far_closer_than_steps_are_refused():
-    with pytest.raises(ValueError, match=r"1e-09 epochs.*7 steps; pass 0\.14"):
-        CheckpointPlan(7, 1e-9)
 
 
 def test_the_study_design_splits_as_the_paper_does():

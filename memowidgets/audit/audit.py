@@ -33,11 +33,10 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import write_stop
+from memowidgets.training.checkpoint import Prediction, StopRule, write_stop
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.recorder import Recorder
-from memowidgets.training.rho import Prediction, StopRule
 from memowidgets.training.target import check_start
 
 if TYPE_CHECKING:

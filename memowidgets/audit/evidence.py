@@ -21,7 +21,7 @@ from memowidgets.audit.names import GIVEN, Names
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent
-from memowidgets.training.rho import Record
+from memowidgets.training.checkpoint import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.vocabulary import Note, percent
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
 from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.training.checkpoint import Record
 from memowidgets.training.forward import Allocate, Shapes
-from memowidgets.training.rho import Record
 from memowidgets.vocabulary import Note
 
 if TYPE_CHECKING:

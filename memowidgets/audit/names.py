@@ -12,7 +12,7 @@ import numpy as np
 
 from memowidgets.checks import as_code
 from memowidgets.store import NotThereError
-from memowidgets.training.rho import Prediction, Record, StopRule
+from memowidgets.training.checkpoint import Prediction, Record, StopRule
 from memowidgets.visible import listed, quoted, visible
 
 GIVEN = "given"  # the one checkpoint of arrays

@@ -44,6 +44,7 @@ from memowidgets.training.checkpoint import (
     KEEP_ALL,
     REPEATS,
     RHO,
+    Record,
     left_out,
     name_of,
     outputs_of,
@@ -69,7 +70,6 @@ from memowidgets.training.design import Kind as KindOfModel
 from memowidgets.training.engine import KeptForward, ShadowJob, check_executor
 from memowidgets.training.learner import Recipe
 from memowidgets.training.probe import check_functions
-from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import listed, quoted, visible

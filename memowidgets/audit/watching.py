@@ -23,7 +23,7 @@ from memowidgets.data.pairs import PairDataset
 from memowidgets.stamps import digest_of
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import forward_of
+from memowidgets.training.checkpoint import StopRule, forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import Design, draw_design
 from memowidgets.training.forward import unwrap
@@ -37,7 +37,6 @@ from memowidgets.training.passes import (
     tensors_of,
 )
 from memowidgets.training.recorder import Recorder, in_the_first_process
-from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
 from memowidgets.vocabulary import percent
 

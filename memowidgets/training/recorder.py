@@ -22,6 +22,9 @@ from memowidgets.training.checkpoint import (
     COURSE,
     KEEP,
     Course,
+    Prediction,
+    Record,
+    StopRule,
     forget_checkpoints,
     forward_of,
     name_of,
@@ -43,7 +46,6 @@ from memowidgets.training.forward import (
     device_of,
     unwrap,
 )
-from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.seeds import preserved
 
 if TYPE_CHECKING:

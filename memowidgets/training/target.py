@@ -25,6 +25,8 @@ from memowidgets.progress import Progress
 from memowidgets.store import NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
     KEEP_ALL,
+    Record,
+    StopRule,
     forward_of,
     left_out,
     name_of,
@@ -38,7 +40,6 @@ from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate, Forward, end_batches
 from memowidgets.training.learner import Learner, Recipe, state_of_weights
 from memowidgets.training.recorder import Recorder, Weights
-from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
 
 if TYPE_CHECKING:

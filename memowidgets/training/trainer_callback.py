@@ -25,7 +25,7 @@ from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
-from memowidgets.training.checkpoint import REPEATS, arrays_of
+from memowidgets.training.checkpoint import REPEATS, Prediction, Record, arrays_of
 from memowidgets.training.forward import (
     LAYER,
     Allocate,
@@ -42,7 +42,6 @@ from memowidgets.training.recorder import (
     in_the_first_process,
     trained_weights,
 )
-from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.seeds import preserved
 from memowidgets.training.target import ModelPasses
 from memowidgets.visible import listed, quoted

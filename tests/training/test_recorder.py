@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, run_at
-from memowidgets.training.rho import Record, StopRule
+from memowidgets.training.checkpoint import Record, StopRule
 
 losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
 

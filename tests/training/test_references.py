@@ -17,10 +17,9 @@ from memowidgets.audit.run import Run
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training.checkpoint import write_stop
+from memowidgets.training.checkpoint import StopRule, write_stop
 from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
 from memowidgets.training.learner import Learner
-from memowidgets.training.rho import StopRule
 from memowidgets.training.seeds import derived_seed
 from tests.audit.conftest import recording_at, view_of
 from tests.hostile.forged import held

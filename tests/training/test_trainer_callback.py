@@ -25,8 +25,7 @@ from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotThereError, StoreError
-from memowidgets.training.checkpoint import write_stop
-from memowidgets.training.rho import StopRule
+from memowidgets.training.checkpoint import StopRule, write_stop
 from tests.audit.conftest import view_of
 from tests.training.small import run_in_two_processes
 

@@ -41,7 +41,7 @@ from memowidgets.evaluation.scored import Scored
 from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.rho import Record
+from memowidgets.training.checkpoint import Record
 from memowidgets.vocabulary import Note, verb
 
 SHARED_NOISE = Note(

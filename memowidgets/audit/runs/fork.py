@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memowidgets.audit.evidence import Evidence
     from memowidgets.decisions import DecisionLog
-    from memowidgets.training.rho import Record
+    from memowidgets.training.checkpoint import Record
 
 STARTS = ("scratch", "prediction")
 _CHANGES = ("anonymise", "remove", "relabel")

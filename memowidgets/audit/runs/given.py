@@ -68,7 +68,7 @@ from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
 from memowidgets.stamps import array_digest, digest
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
-from memowidgets.training.rho import Record
+from memowidgets.training.checkpoint import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, quoted
 

@@ -9,9 +9,9 @@ import pytest
 
 from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
+from memowidgets.training.checkpoint import Record, StopRule
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import draw_design
-from memowidgets.training.rho import Record, StopRule
 
 
 def records(*drops: float) -> list[Record]:
@@ -69,7 +69,7 @@ def test_what_is_unusual_about_the_choice_is_said(drops, facts):
         ({"rho": 0.0}, (0.5,), "share between 0 and 1"),
         ({"rho": 1.0}, (0.5,), "share between 0 and 1"),
         ({"rho": 95}, (0.5,), "share between 0 and 1"),
-        ({"over_last": 0}, (0.5,), "over_last must be a number of evaluations"),
+        ({"over_last": 0}, (0.5,), "over_last, the number of evaluations .*not 0"),
         ({}, (), "no checkpoint after step 0"),
     ],
 )

@@ -522,8 +522,6 @@ class Watch:
             self._rows.stop()
             self._check_steps_per_epoch(self._rows.seen)
             self._rows = None
-            if self._recorder is not None:
-                self._recorder.wait_no_more(self.steps - 1)  # the loop calls only a part
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached

@@ -206,21 +206,14 @@ def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> Layer:
     """
     from torch import nn
 
-    ran: dict[str, None] = {}
     linear = {
         name: part
         for name, part in module.named_modules()
         if isinstance(part, nn.Linear) and ".lora_" not in name  # those of adapters do not count
     }
-    hooks = [
-        part.register_forward_hook(lambda *_, name=name: ran.setdefault(name))
-        for name, part in linear.items()
-    ]
-    try:
+    outputs = {name: (name, False) for name in linear}
+    with captured(module, outputs, lambda _name, _part, values: values) as ran:
         n_classes = run().shape[1]
-    finally:
-        for hook in hooks:
-            hook.remove()
     if "" in linear:
         raise ValueError(
             "the module is a single linear layer, so no layer comes before its logits; audit its "

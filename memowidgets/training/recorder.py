@@ -209,19 +209,18 @@ class Recorder:
         return step
 
     def go_on(self, module: nn.Module, step: int, progress: Progress | None = None) -> None:
-        """Record the step where it begins if that is due, with the weights of the module."""
-        self.wait_no_more(step)
-        if self.is_due(step):
-            self.record(module, step, progress)
+        """Record the step where it begins if that is due, with the weights of the module.
 
-    def wait_no_more(self, step: int) -> None:
-        """Warn if the step where it begins was recorded with other weights than these."""
+        Warns if the step was recorded with other weights than these.
+        """
         if self.waits:
             self.waits = False
             warn_user(
                 f"{self.run.path} has other weights at step {step}, so this checkpoint and later "
                 "ones are recorded anew; load the trained weights before mw.watch"
             )
+        if self.is_due(step):
+            self.record(module, step, progress)
 
     def _step_of(self, module: nn.Module, step: int | None, *, overwrite: bool) -> int:
         """Return the step where the training is, which must be the one that is recorded here."""

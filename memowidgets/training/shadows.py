@@ -133,7 +133,7 @@ class ShadowSet:
     def check(self, index: Any) -> None:
         """Raise an error if there is no model of that index, broken or not."""
         there = self.indices()
-        is_number = isinstance(index, int | np.integer)
+        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
         if is_number and (index in there or self.path_of(int(index)).exists()):
             return
         if not there:
@@ -187,7 +187,8 @@ class ShadowSet:
         held = self.checkpoints()
         if checkpoint not in held:
             what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
-            raise NotThereError(what, self._kind.again, checkpoint)
+            again = f"call {self._kind.call} again for that checkpoint"
+            raise NotThereError(what, again, checkpoint)
         for sentence in self.lost():
             warnings.warn(sentence, UserWarning, stacklevel=3)
         files = [self.file(index) for index in indices]

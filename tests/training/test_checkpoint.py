@@ -11,7 +11,7 @@ from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import Record, StopRule
 from memowidgets.training.config import CheckpointPlan, Settings
-from memowidgets.training.design import draw_design
+from memowidgets.training.design import ShadowDesign, draw_design
 
 
 def records(*drops: float) -> list[Record]:
@@ -141,11 +141,11 @@ def test_the_study_design_splits_as_the_paper_does():
     assert len(design.members) == pytest.approx(len(design.pool) / 2, abs=2)
     assert set(design.members) <= set(design.pool)
     assert not set(design.held_out) & set(design.pool)
-    masks = np.array([design.shadow_members(0, i) for i in range(40)])
+    masks = np.array([ShadowDesign().members(design, 0, i) for i in range(40)])
     assert masks.mean() == pytest.approx(0.5, abs=0.01)
     assert masks.mean(axis=0).min() > 0.1
     assert (masks[0] != masks[1]).any()
-    np.testing.assert_array_equal(masks[3], design.shadow_members(0, 3))
+    np.testing.assert_array_equal(masks[3], ShadowDesign().members(design, 0, 3))
     other = draw_design(data, "half", 1 / 9, seed=1)
     assert set(other.members) != set(design.members)
 
@@ -154,7 +154,11 @@ def test_duplicates_stay_on_one_side_of_every_split():
     pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1)).astype(np.uint8)
     data = ImageDataset.from_arrays(np.concatenate([pixels, pixels, pixels]), np.arange(120) % 2)
     design = draw_design(data, "half", 1 / 9, seed=0)
-    for part in (design.members, design.held_out, design.pool[design.shadow_members(0, 0)]):
+    for part in (
+        design.members,
+        design.held_out,
+        design.pool[ShadowDesign().members(design, 0, 0)],
+    ):
         assert set(np.bincount(part % 40)) <= {0, 3}
 
 

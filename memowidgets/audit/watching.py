@@ -27,13 +27,16 @@ from memowidgets.training.checkpoint import StopRule, forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import Design, draw_design
 from memowidgets.training.forward import unwrap
-from memowidgets.training.inputs import Batches, Pairs, call_module, pairs_of
 from memowidgets.training.passes import (
+    Batches,
     Layer,
     Looker,
+    Pairs,
+    call_module,
     first_logits,
     last_layer,
     named_layers,
+    pairs_of,
     tensors_of,
 )
 from memowidgets.training.recorder import Recorder, in_the_first_process

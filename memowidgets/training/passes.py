@@ -1,18 +1,21 @@
-"""Passes of a user's module over their data: logits, losses, and rows of values of its layers."""
+"""Passes of a user's module over their data: batches, logits, and rows of values of its layers."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
+from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
+from memowidgets.data.pairs import PairDataset, split_pair
 from memowidgets.models.base import captured
 from memowidgets.models.device import precision_of, room_for, used_precision
 from memowidgets.progress import Progress
@@ -27,15 +30,16 @@ from memowidgets.training.forward import (
     in_memory,
     untouched,
 )
-from memowidgets.training.inputs import Batches, move_to
 from memowidgets.training.recorder import Weights, trained_weights
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
-
 INPUT = ".input"
+_BATCH = 64
+_CHECKED = 8  # rows that each pass reads twice
 _MASK = "attention_mask"
 _HEAD = ""  # no part has this name
 _LARGEST = 8192
@@ -43,6 +47,218 @@ _SIDES = (4, 2, 1)
 _TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
 _FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows of a torch dataset or loader, and how they become batches.
+
+    Attributes
+    ----------
+    rows : sequence of (inputs, label)
+        The dataset.
+    batch_size : int or None
+        The loader's batch size.
+    collate : callable or None
+        The loader's function that makes a batch of pairs.
+    workers : int
+        The loader's number of worker processes.
+    """
+
+    rows: Any
+    batch_size: int | None = None
+    collate: Callable[[list[Any]], Any] | None = None
+    workers: int = 0
+
+
+def pairs_of(data: Any) -> Pairs:
+    """Return the rows of a torch dataset or of a loader that does not shuffle.
+
+    Raises
+    ------
+    ValueError
+        If the loader shuffles, or otherwise does not give each row once and in order.
+    """
+    from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
+
+    if isinstance(data, Mapping):
+        raise TypeError(
+            f"data is a mapping of {listed(map(quoted, data), 5)}; pass one dataset, such as one "
+            "of its splits"
+        )
+    if isinstance(data, IterableDataset) or isinstance(
+        getattr(data, "dataset", None), IterableDataset
+    ):
+        raise TypeError(
+            "data is a stream (IterableDataset), which has no order to read it in again; pass a "
+            "dataset with a length"
+        )
+    if not isinstance(data, DataLoader):
+        return Pairs(data)
+    sampler: Any = data.sampler
+    if data.batch_sampler is not None:
+        sampler = getattr(data.batch_sampler, "sampler", data.batch_sampler)
+    if not isinstance(sampler, SequentialSampler):
+        raise ValueError(  # noqa: TRY004 - its type is right
+            f"data is a loader that shuffles or draws its rows ({type(sampler).__name__}), so its "
+            "batches cannot be told apart by their order; pass loader.dataset, or a loader with "
+            "shuffle=False. Your training loop may go on using the loader that shuffles"
+        )
+    return Pairs(data.dataset, data.batch_size, data.collate_fn, data.num_workers)
+
+
+class Batches:
+    """Batches of inputs on the CPU, each sample once.
+
+    Parameters
+    ----------
+    data : Dataset
+        A dataset of memowidgets, or the `PairDataset` of `pairs`.
+    pairs : Pairs or None
+        Where the rows of a `PairDataset` come from.
+    batch_size : int or None
+        Number of samples in a batch. None is the loader's, or 64.
+    """
+
+    def __init__(self, data: Dataset, pairs: Pairs | None, batch_size: int | None) -> None:
+        self._data, self._pairs = data, pairs
+        own = None if pairs is None else pairs.batch_size
+        self.size = batch_size or own or _BATCH
+        self._texts = _texts_of(data)
+        # texts of similar length are together, to pad less
+        lengths = np.zeros(len(data)) if self._texts is None else [*map(len, self._texts)]
+        self._order = np.argsort(lengths, kind="stable")
+        self._checks = 0
+
+    def __len__(self) -> int:
+        return math.ceil(len(self._data) / self.size)
+
+    def __iter__(self) -> Iterator[tuple[Positions, Any]]:
+        """Yield positions in the data, and the inputs of these samples."""
+        return self._read(self._order, self.size, self._pairs.workers if self._pairs else 0)
+
+    def check_steady(self) -> None:
+        """Raise if rows differ from what was read first. Each call looks at other rows."""
+        if isinstance(self._data, PairDataset):
+            n = len(self._data)
+            spread = np.arange(min(_CHECKED, n)) * n // min(_CHECKED, n)
+            self._data.check_steady((spread + self._checks) % n)
+            self._checks += 1
+
+    def first(self, n: int) -> Any:
+        """Return the inputs of the first samples."""
+        return next(self._read(np.arange(min(n, len(self._data))), n, 0))[1]
+
+    def _read(self, order: Positions, size: int, workers: int) -> Iterator[tuple[Positions, Any]]:
+        places = [order[i : i + size] for i in range(0, len(order), size)]
+        if self._pairs is None:
+            feed = _feeder(self._data, self._texts)
+            return ((place, feed(place)) for place in places)
+        return zip(places, self._collated(order, size, workers), strict=True)
+
+    def _collated(self, order: Positions, size: int, workers: int) -> Iterator[Any]:
+        from torch.utils.data import DataLoader, Subset
+
+        pairs = self._pairs
+        assert pairs is not None  # noqa: S101 - for the type checker
+        loader = DataLoader(
+            Subset(pairs.rows, order.tolist()),
+            batch_size=size,
+            collate_fn=pairs.collate,
+            num_workers=workers,
+        )
+        for batch in loader:
+            yield split_pair(batch, "a batch of the data")[0]
+
+
+def move_to(inputs: Any, device: torch.device) -> Any:
+    """Return inputs with every tensor on a device."""
+    return _change_tensors(inputs, lambda tensor: tensor.to(device))
+
+
+def _change_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return inputs with every tensor changed."""
+    import torch
+
+    if isinstance(inputs, torch.Tensor):
+        return change(inputs)
+    if isinstance(inputs, Mapping):
+        return {name: _change_tensors(value, change) for name, value in inputs.items()}
+    if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
+        return type(inputs)(*(_change_tensors(value, change) for value in inputs))
+    if isinstance(inputs, tuple | list):
+        return type(inputs)(_change_tensors(value, change) for value in inputs)
+    return inputs
+
+
+def call_module(module: nn.Module, inputs: Any) -> Any:
+    """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one.
+
+    A module with weights in half precision gets floating-point inputs in that precision.
+    """
+    inputs = _in_precision_of(module, inputs)
+    takes = inspect.signature(module.forward)
+    call = partial(module, inputs)  # some take a whole mapping
+    if isinstance(inputs, Mapping) and _binds(takes, **inputs):
+        call = partial(module, **inputs)
+    elif isinstance(inputs, tuple | list) and _binds(takes, *inputs):
+        call = partial(module, *inputs)
+    try:
+        return call()
+    except (TypeError, AttributeError) as error:
+        if not isinstance(inputs, Mapping):
+            raise
+        raise TypeError(
+            f"rows of the data give {listed(map(quoted, inputs), 5)}, with which the module, that "
+            f"takes {listed(takes.parameters, 5)}, cannot be called; name the inputs alike, give "
+            "tensors (a datasets.Dataset does .with_format('torch')), or pass forward=, a function "
+            "of (module, inputs) that returns logits"
+        ) from error
+
+
+def _in_precision_of(module: nn.Module, inputs: Any) -> Any:
+    import torch
+
+    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
+    if weight is None or weight.dtype not in (torch.bfloat16, torch.float16):
+        return inputs
+    dtype = weight.dtype
+    return _change_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+
+def _binds(takes: inspect.Signature, *given: Any, **named: Any) -> bool:
+    try:
+        takes.bind(*given, **named)
+    except TypeError:
+        return False
+    return True
+
+
+def _texts_of(data: Dataset) -> Sequence[str] | None:
+    """Return what a forward gets of texts or questions; None of other data."""
+    if isinstance(data, MCQDataset):
+        return [data.prompt(i) for i in range(len(data))]
+    return data.texts if isinstance(data, TextDataset) else None
+
+
+def _feeder(data: Dataset, texts: Sequence[str] | None) -> Callable[[Positions], Any]:
+    """Return a function from positions to what a forward gets of a dataset of memowidgets."""
+    import torch
+
+    if texts is not None:
+        return lambda place: [texts[i] for i in place]
+    if isinstance(data, ImageDataset):
+        from memowidgets.models import ConvNet
+
+        return ConvNet().feeder(data, torch.device("cpu"))
+    if isinstance(data, TableDataset):
+        features = torch.from_numpy(data.encoded())
+        return lambda place: features[torch.from_numpy(np.asarray(place))]
+    return lambda place: [data[int(i)] for i in place]
+
+
+# layers
 
 
 @dataclass(frozen=True)
@@ -170,11 +386,8 @@ def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, 
     known.pop("")
     if not asked:
         raise ValueError('layers is empty; name parts of the module, or use "auto"')
-    if len(set(asked)) < len(asked):
-        twice = next(name for name in asked if asked.count(name) > 1)
-        raise ValueError(f"layers names {quoted(twice)} twice")
     found = []
-    for name in asked:
+    for name in dict.fromkeys(asked):
         part = str(name).removesuffix(INPUT)
         if name in known:
             found.append(Layer(str(name), str(name)))
@@ -303,7 +516,7 @@ def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Looker:
-    """Passes over a module that its user trains: the `Passes` of a recorder.
+    """Passes over a module that its user trains.
 
     Attributes
     ----------

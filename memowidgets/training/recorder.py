@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,7 @@ from memowidgets.training.checkpoint import (
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.forward import (
     LAYER,
-    Allocate,
     FloatArray,
-    Forward,
     Shapes,
     device_of,
     unwrap,
@@ -77,36 +75,6 @@ class Weights:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Passes(Protocol):
-    """How samples are fed to a module: the one thing in which trainings differ for a recorder."""
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """Label of each sample of a pass, (n,)."""
-        ...
-
-    @property
-    def layer_names(self) -> tuple[str, ...]:
-        """Names of the layers whose representations a pass keeps, first to last."""
-        ...
-
-    def look(self, module: Any, progress: Progress, allocate: Allocate) -> Forward:
-        """Run the module over all samples, into arrays that `allocate` makes of their shapes.
-
-        Module, gradients and random states stay as they are. The second argument of `allocate` is
-        the precision of the pass.
-        """
-        ...
-
-    def test(self, module: Any, progress: Progress) -> tuple[float, float] | None:
-        """Return the mean loss and the accuracy of the held-out samples; None without any."""
-        ...
-
-    def weights(self, module: Any) -> Weights:
-        """Return the weights that identify the checkpoint, as far as they are stored."""
-        ...
-
-
 class Recorder:
     """Recorder of the checkpoints of a training, whoever runs its loop.
 
@@ -120,8 +88,11 @@ class Recorder:
     ----------
     run : RunDirectory
         Run directory for the checkpoints.
-    passes : Passes
-        How samples are fed to the module.
+    passes : ModelPasses or Looker
+        How samples are fed to the module: the one thing in which trainings differ here. `look`
+        gives logits, losses and the layers `layer_names` of all samples, `test` the mean loss and
+        the accuracy of held-out ones, and `weights` what identifies a checkpoint. They leave
+        module, gradients and random states as they are.
     plan : CheckpointPlan
         Steps at which checkpoints are due. `start` and `follow` replace its length.
     keep : {"all", "prediction+final"}
@@ -312,19 +283,15 @@ class Recorder:
 
             seen = passes.look(module, progress, allocate)
             test = passes.test(module, progress)
-        train_loss, train_accuracy = seen.figures(passes.labels)
         if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
             warn_user(disorder)
-        test_loss, test_accuracy = test or (None, None)
         record = Record(
-            name=name,
-            epoch=epoch,
-            step=step,
-            median_loss=float(np.median(seen.losses)),
-            train_loss=train_loss,
-            train_accuracy=train_accuracy,
-            test_loss=test_loss,
-            test_accuracy=test_accuracy,
+            name,
+            epoch,
+            step,
+            float(np.median(seen.losses)),
+            *seen.figures(passes.labels),
+            *(test or (None, None)),
             precision=seen.precision,
             weights=digest,
             seconds=round(seconds, 3),
@@ -395,9 +362,8 @@ class Recorder:
             if course is None:
                 raise StoreError(f"{self.run.path} has lost its {COURSE} while it was recorded")
             write_course(self.run, replace(course, total_steps=step))
-        if self.keep == "prediction+final":
-            with self.run.lock("checkpoints"):
-                self._thin(ended=True)
+        with self.run.lock("checkpoints"):
+            self._thin(ended=True)
 
     def _thin(self, *, ended: bool) -> None:
         """Delete weights and representations that `keep` leaves out."""

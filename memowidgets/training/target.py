@@ -86,7 +86,7 @@ class Loaded:
 
 
 class ModelPasses:
-    """Passes over the samples of a recipe, as its model feeds them: the `Passes` of a checkpoint.
+    """Passes over the samples of a recipe, as its model feeds them.
 
     Parameters
     ----------

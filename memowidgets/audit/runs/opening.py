@@ -34,7 +34,7 @@ from memowidgets.stamps import digest
 from memowidgets.store import PackedRun, RunDirectory, StoreError
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
-from memowidgets.training.inputs import Pairs, pairs_of
+from memowidgets.training.passes import Pairs, pairs_of
 from memowidgets.training.seeds import restored
 from memowidgets.visible import quoted, visible
 

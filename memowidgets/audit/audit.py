@@ -36,8 +36,8 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import Prediction, StopRule, write_stop
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
+from memowidgets.training.learner import check_start
 from memowidgets.training.recorder import Recorder
-from memowidgets.training.target import check_start
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -68,10 +68,9 @@ from memowidgets.training.design import (
 )
 from memowidgets.training.design import Kind as KindOfModel
 from memowidgets.training.engine import KeptForward, ShadowJob, check_executor
-from memowidgets.training.learner import Recipe
+from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.probe import check_functions
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
-from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import listed, quoted, visible
 from memowidgets.vocabulary import Note, percent
 

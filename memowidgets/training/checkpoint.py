@@ -118,26 +118,24 @@ class Prediction:
     @property
     def warnings(self) -> tuple[Note, ...]:
         """Warnings about the choice."""
-        rho, drop, name = percent(self.rho), percent(self.drop), self.record.name
-        notes = []
+        name, notes = self.record.name, []
         if self.plateau is not None:
             said = (
                 f"the drop of the median loss levelled off at {percent(self.plateau)}, below "
-                f"{rho}; {name}, the first checkpoint within 2 % of that, is taken. Label "
-                "smoothing, mixup or wrong labels keep the loss up: train without them, or set "
-                "stop_at_drop below the plateau"
+                f"{percent(self.rho)}; {name}, the first checkpoint within 2 % of that, is taken. "
+                "Label smoothing, mixup or wrong labels keep the loss up: train without them, or "
+                "set stop_at_drop below the plateau"
             )
             notes.append(Note("plateau", said, drop=self.plateau, rho=self.rho))
         elif not self.reached:
-            said = f"no checkpoint reached a drop of {rho} in the median loss; {name} is the "
-            notes.append(
-                Note("not reached", f"{said}nearest, at {drop}", drop=self.drop, rho=self.rho)
-            )
+            said = f"no checkpoint reached a drop of {percent(self.rho)} in the median loss; "
+            said += f"{name} is the nearest, at {percent(self.drop)}"
+            notes.append(Note("not reached", said, drop=self.drop, rho=self.rho))
         if self.jumped_from is not None:
             said = (
-                f"the drop jumped from {percent(self.jumped_from)} to {drop} between two "
-                "checkpoints, so part of the memorising may be done already; set more checkpoints "
-                "or a smoother schedule"
+                f"the drop jumped from {percent(self.jumped_from)} to {percent(self.drop)} between "
+                "two checkpoints, so part of the memorising may be done already; set more "
+                "checkpoints or a smoother schedule"
             )
             notes.append(Note("jumped", said, before=self.jumped_from, drop=self.drop))
         return tuple(notes)

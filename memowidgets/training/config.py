@@ -18,7 +18,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
 }
 STEPS = "steps"
-_MOST, _MOST_CHECKPOINTS = 1_000_000, 10_000
+_MOST_CHECKPOINTS = 10_000
 AUGMENTATIONS = ("none", "flip", "crop", "flip+crop")
 _NAMES = {
     "optimizer": OPTIMIZERS,
@@ -115,7 +115,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "checkpoint_every", "lr"):
             value = getattr(self, name)
-            if value is not None and not real_number(name, value, high=_MOST) > 0:
+            if value is not None and not real_number(name, value, finite=True) > 0:
                 raise ValueError(f"{name} must be a positive number, not {value}")
         for name in ("batch_size", "accumulate"):
             if (value := getattr(self, name)) is not None:

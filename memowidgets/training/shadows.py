@@ -154,8 +154,8 @@ class ShadowSet:
         for what, value, said in (
             ("config", self._config, f"was trained with another {of_config}: {{}}"),
             ("precision", self._precision, "was trained in {}, and the target in {}"),
-            ("design", self.key, "is of the design {}, not {}"),
-            ("index", str(index), "is number {}, not {}"),
+            ("design", self.key, "has the design {}, not {}"),
+            ("index", str(index), "has the index {}, not {}"),
         ):
             found = file.metadata.get(what)
             if value and found != value:

@@ -35,7 +35,7 @@ from memowidgets.training.forward import (
     forward,
     unwrap,
 )
-from memowidgets.training.learner import Recipe
+from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.recorder import (
     Weights,
     check_whole,
@@ -43,7 +43,6 @@ from memowidgets.training.recorder import (
     trained_weights,
 )
 from memowidgets.training.seeds import preserved
-from memowidgets.training.target import ModelPasses
 from memowidgets.visible import listed, quoted
 from memowidgets.vocabulary import percent
 

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 import memowidgets as mw
 from memowidgets.evaluation import below_class
 from memowidgets.store import NotThereError, StoreError, run_at
-from memowidgets.training import target
+from memowidgets.training.checkpoint import outputs_of
 from memowidgets.training.learner import Learner
 from tests.audit.conftest import small_audit, small_data, view_of
 from tests.audit.test_watching import mlp, samples, trained
@@ -55,7 +55,7 @@ def test_training_keeps_the_losses_without_another_pass(tmp_path, monkeypatch):
     assert len(passes) == made
     run = run_at(audit.path)
     for name in audit.checkpoints.index:
-        size = run.place(f"{target.outputs_of(name)}.safetensors").stat().st_size
+        size = run.place(f"{outputs_of(name)}.safetensors").stat().st_size
         assert size - 4 * len(audit.members) * (10 + 1) < 1024
 
 
@@ -247,11 +247,11 @@ def test_the_dashboard_shows_the_probabilities_of_a_checkpoint_that_was_made_aga
     view = view_of(audit)
     before = view.view("csl", audit.layers[-1], "epoch-2").probabilities
     record = audit.evidence.names.record("epoch-2")
-    kept = audit.run.run.read_tensors(target.outputs_of("epoch-2"), record.weights)
+    kept = audit.run.run.read_tensors(outputs_of("epoch-2"), record.weights)
     moved = {"logits": kept["logits"] + np.eye(10, dtype=np.float32)[0], "losses": kept["losses"]}
     moved = {name: np.array(values) for name, values in moved.items()}
     noted = {"precision": "float32"}
-    audit.run.run.write_tensors(target.outputs_of("epoch-2"), moved, noted, record.weights)
+    audit.run.run.write_tensors(outputs_of("epoch-2"), moved, noted, record.weights)
     after = view.view("csl", audit.layers[-1], "epoch-2").probabilities
     np.testing.assert_array_equal(after, audit.probabilities("epoch-2"))
     assert (after[:, 0] > before[:, 0]).all()

@@ -17,7 +17,7 @@ from memowidgets.stamps import digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.checkpoint import write_stop
 from memowidgets.training.design import follow_design
-from memowidgets.training.target import TargetTraining, start_of
+from memowidgets.training.learner import TargetTraining, start_of
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -320,7 +320,7 @@ class Capture:
             return values if name == _HEAD else _pool(by_name[name], part, values)
 
         self._raw = self._stack.enter_context(captured(self._module, places, reduced))
-        takers = (part for part in self._module.modules() if _MASK in _names_taken(type(part)))
+        takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
         for part in takers if self._layers else ():
             hook = part.register_forward_pre_hook(self._keep_mask, with_kwargs=True)
             self._stack.callback(hook.remove)
@@ -332,7 +332,7 @@ class Capture:
     def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
         """Keep the first mask that a part receives in a pass, (batch, tokens)."""
         if self._mask is None:
-            self._mask = _mask_of(dict(zip(_names_taken(type(part)), inputs, strict=False)) | named)
+            self._mask = _mask_of(dict(zip(_names_taken(part), inputs, strict=False)) | named)
 
     def rows(self, logits: Tensor, inputs: Any) -> dict[str, Tensor]:
         """Return the values of each sample at each layer, (batch, values).
@@ -461,11 +461,10 @@ def _mask_of(inputs: Any) -> Tensor | None:
     return found if getattr(found, "ndim", 0) == 2 else None
 
 
-@cache
-def _names_taken(kind: type[nn.Module]) -> tuple[str, ...]:
-    """Return the names of what the forward of a kind of module takes, without self."""
+def _names_taken(part: nn.Module) -> tuple[str, ...]:
+    """Return the names of what the forward of a part takes."""
     try:
-        return tuple(inspect.signature(kind.forward).parameters)[1:]
+        return tuple(inspect.signature(part.forward).parameters)
     except (TypeError, ValueError):  # as in compiled modules
         return ()
 

@@ -285,17 +285,21 @@ class Recorder:
             test = passes.test(module, progress)
         if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
             warn_user(disorder)
+        train_loss, train_accuracy = seen.figures(passes.labels)
+        test_loss, test_accuracy = test or (None, None)
         record = Record(
             name,
             epoch,
             step,
             float(np.median(seen.losses)),
-            *seen.figures(passes.labels),
-            *(test or (None, None)),
-            precision=seen.precision,
-            weights=digest,
-            seconds=round(seconds, 3),
-            made_by=seen.made_by,
+            train_loss,
+            train_accuracy,
+            test_loss,
+            test_accuracy,
+            seen.precision,
+            digest,
+            round(seconds, 3),
+            seen.made_by,
         )
         run.write_note(record_file(name), asdict(record))
         return record

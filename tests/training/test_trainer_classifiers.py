@@ -83,45 +83,6 @@ def begin(audit, model, rows, tokenizer, folder, **changes):
     trainer(model, rows, tokenizer, folder / "out", callback, max_steps=1, **changes).train()
 
 
-def test_the_callback_gives_the_audit_that_train_gives(
-    data, tokenizer, tmp_path, in_the_audits_order
-):
-    """As of the language models in `test_trainer_callback.py`, which has interruptions too."""
-    off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-    model = tiny("bert", len(tokenizer), **off)
-    plan = mw.TrainingConfig(
-        epochs=3,
-        checkpoint_every=0.5,
-        batch_size=5,
-        lr=5e-3,
-        schedule="linear",
-        weight_decay=0.0,
-        precision="float32",
-    )
-    ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
-    ours.train()
-    theirs = make_audit(model, tokenizer, data, tmp_path / "theirs", training=plan)
-    callback = mw.training.MemorizationCallback(theirs, None)
-    live, course = copy.deepcopy(model), {"max_grad_norm": 0.0, "lr_scheduler_type": "linear"}
-    rows = script_rows(data, tokenizer)
-    made = trainer(
-        live, rows, tokenizer, tmp_path / "out", callback, kind=in_the_audits_order, **course
-    )
-    made.train()
-    assert theirs.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
-    assert theirs.layers == ours.layers
-    for column in ("median_loss", "train_loss", "drop"):
-        np.testing.assert_allclose(
-            theirs.checkpoints[column], ours.checkpoints[column], rtol=1e-3, atol=1e-4
-        )
-    for metric in ("loss", "logit_gap", "psmi"):
-        for checkpoint in (1, "final"):
-            expected = ours.score(metric, checkpoint=checkpoint)
-            np.testing.assert_allclose(
-                theirs.score(metric, checkpoint=checkpoint), expected, rtol=1e-2, atol=2e-3
-            )
-
-
 class Weighted(Trainer):
     """Has a loss of its own, which is trained as it is."""
 

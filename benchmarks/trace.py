@@ -14,7 +14,7 @@ from unittest.mock import patch
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved
 from memowidgets.training.checkpoint import outputs_of
-from memowidgets.training.target import TargetTraining
+from memowidgets.training.learner import TargetTraining
 
 TURNS = 5
 EPOCHS = 6

@@ -34,13 +34,11 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import write_stop
+from memowidgets.training.checkpoint import Prediction, StopRule, write_stop
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
+from memowidgets.training.learner import check_start
 from memowidgets.training.recorder import Recorder
-from memowidgets.training.rho import Prediction, StopRule
-from memowidgets.training.target import check_start
-from memowidgets.training.trainer_passes import TrainerPasses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -543,6 +541,8 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
+        from memowidgets.training.trainer_callback import TrainerPasses
+
         run = self._run_for("record a training")
         stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names

@@ -48,6 +48,7 @@ from memowidgets.training.checkpoint import (
     KEEP_ALL,
     REPEATS,
     RHO,
+    Record,
     forward_of,
     left_out,
     name_of,
@@ -70,14 +71,11 @@ from memowidgets.training.design import (
     draw_noise,
 )
 from memowidgets.training.design import Kind as KindOfModel
-from memowidgets.training.engine import check_executor
+from memowidgets.training.engine import KeptForward, ShadowJob, check_executor
 from memowidgets.training.forward import Shapes
-from memowidgets.training.learner import Recipe
+from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.probe import check_functions
-from memowidgets.training.rho import Record
-from memowidgets.training.shadow import KeptForward, ShadowJob
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
-from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import listed, quoted, visible
 from memowidgets.vocabulary import Note, percent
 
@@ -461,12 +459,13 @@ class Run:
         return self.run.read_tensors(place, of)
 
     def _make_pass(self, record: Record, progress: Progress) -> None:
-        place, made_in = forward_of(record.name), {"precision": record.precision}
+        place = forward_of(record.name)
         warn_of(self.run.why_not(place, record.weights or None))
         target, start = self.target(), time.monotonic()
         with ExitStack() as stack:  # the file appears once the pass has ended well
 
-            def allocate(shapes: Shapes) -> dict[str, NDArray[Any]]:
+            def allocate(shapes: Shapes, precision: str) -> dict[str, NDArray[Any]]:
+                made_in = {"precision": precision}
                 new = self.run.new_tensors(place, shapes, made_in, record.weights)
                 return stack.enter_context(new)
 

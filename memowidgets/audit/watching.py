@@ -19,21 +19,23 @@ from memowidgets.data.pairs import PairDataset
 from memowidgets.stamps import digest_of
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import forward_of
+from memowidgets.training.checkpoint import StopRule, forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.forward import unwrap
-from memowidgets.training.inputs import Batches, Pairs, call_module, pairs_of
 from memowidgets.training.passes import (
+    Batches,
     Layer,
     Looker,
+    Pairs,
+    call_module,
     first_logits,
     last_layer,
     named_layers,
+    pairs_of,
     tensors_of,
 )
 from memowidgets.training.recorder import Recorder, in_the_first_process
-from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
 from memowidgets.vocabulary import percent
 
@@ -225,14 +227,10 @@ def watch(
         }
         run = _begun_run(about, list(looker.layer_names), samples, unseen, path, every, seed)
         recorder = Recorder(run.run, looker, plan, keep, stop)
-        step = recorder.start(
-            module,
-            steps_done,
-            plan.steps_per_epoch,
-            overwrite=overwrite,
-            check=lambda step: _check_forward(recorder, inner, step),
-            may_wait=True,
-        )
+        step = recorder.start(module, steps_done, plan.steps_per_epoch, overwrite=overwrite)
+        _check_forward(recorder, inner, step)
+        if not (step and recorder.waits):  # else the weights may still be loaded
+            recorder.go_on(module, step)
         return run, recorder, step
 
     return Watch(module, path, plan, begin, widens=checkpoint_every is None)
@@ -394,8 +392,6 @@ class Watch:
             If another training was recorded at the path meanwhile.
         """
         self.steps += 1
-        if self._recorder is not None:
-            self._recorder.wait_no_more(self.steps - 1)  # the loop calls only a part
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached

@@ -126,8 +126,6 @@ class Model(abc.ABC):
         Whether training batches have samples of similar length.
     forward_batch : int
         Batch size of a pass without training.
-    less_memory : str
-        Advice to reduce the memory of representations, as the end of a sentence.
     cpu_threads : int or None
         Number of CPU threads; None for all. Use 1 if a step takes about a millisecond.
     version : str or None
@@ -146,7 +144,6 @@ class Model(abc.ABC):
     training_defaults: Mapping[str, Any] = {}
     batches_by_length: ClassVar[bool] = False
     forward_batch: int = 512
-    less_memory: ClassVar[str] = ""
     cpu_threads: int | None = None
     version: str | None = None
     draws_weights: ClassVar[bool] = True

@@ -159,18 +159,21 @@ def check_available(device: torch.device, precision: str) -> None:
 
 @contextmanager
 def used_precision(model: Any) -> Iterator[list[str]]:
-    """Within this context, every pass of a model of transformers adds its precision to the list.
+    """Within this context, every pass of a module adds its precision to the list.
 
     It is noted at the first part with weights of its own, because an autocast may begin in the
     model's own forward.
     """
+    import torch
+
     found: list[str] = []
-    device = next(model.parameters()).device
+    device = next(model.parameters(), torch.empty(0)).device
 
     def note(*_: object) -> None:
         found.append(precision_of(model, device))
 
-    first = next(part for part in model.modules() if part._parameters)  # noqa: SLF001
+    own = (part for part in model.modules() if part._parameters)  # noqa: SLF001
+    first = next(own, model)
     hook = first.register_forward_pre_hook(note)
     try:
         yield found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -67,11 +67,12 @@ class TorchClassifier(ImageModel):
     A run knows `make_module` by what it does, not by its text. When a run is begun, its module is
     made twice under one seed and asked about 8 members on the CPU, with weights that a seeded
     generator fills in. The logits, the gradients and buffers of one pass in training mode, and the
-    shape, mean and deviation of each initial weight are kept in the manifest. Whoever goes on with
-    the run, opens it with ``model=`` or trains its shadow models makes this probe again, and is
-    refused if it differs. A probe cannot see a change that acts only later, such as from the third
-    pass on, or on other inputs than these 8, such as larger batches. Put such a change into
-    `version`, which is compared as well.
+    shape, length and a seeded product of each initial weight are kept in the manifest. Whoever goes
+    on with the run, opens it with ``model=`` or trains its shadow models makes this probe again,
+    and is refused if it differs; under another version of torch, logits and shapes alone are
+    compared. A probe cannot see a change that acts only later, such as from the third pass on, or
+    on other inputs than these 8, such as larger batches. Put such a change into `version`, which is
+    compared as well.
 
     In bfloat16 the whole module runs under autocast, including its last layer, so logits have 8
     significant bits and many samples have equal logit gaps. To avoid this, let the module call its
@@ -112,7 +113,6 @@ class TorchClassifier(ImageModel):
     }
 
     forward_batch: int = 256
-    less_memory: ClassVar[str] = "; pass pool=4 to the model, or fewer layers="
 
     def __init__(
         self,

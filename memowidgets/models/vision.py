@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,7 +187,6 @@ class WideResNet(ImageModel):
 
     channels_last: bool = True
     forward_batch: int = 256
-    less_memory: ClassVar[str] = "; pass pool=4 to the model"
 
     def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:
         self.depth = whole_number("depth", depth, 10, _DEEPEST)

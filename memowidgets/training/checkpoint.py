@@ -1,22 +1,21 @@
-"""Checkpoints in a run directory: their records, the places of their files, and their training."""
+"""Checkpoints: their records, the ρ rule that chooses one, and their places in a run directory."""
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import has_form
+from memowidgets.checks import has_form, real_number, whole_number
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.rho import Record, StopRule
 from memowidgets.visible import quoted
-from memowidgets.vocabulary import percent
+from memowidgets.vocabulary import Note, percent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +24,253 @@ COURSE = "trainer.json"
 RHO = "rho.json"
 REPEATS = "repeats.json"  # rows of a Trainer for each member that has several
 KEEP = ("all", "prediction+final")
+_JUMP = 0.25
+_FAR_LARGER = 3.0
+_FIRST_STEPS = 4
+_PLATEAU = 0.02  # drops this close to the largest one are of its plateau
+_FEWEST_AFTER = 2  # checkpoints after the first one of a plateau
+
+
+@dataclass(frozen=True)
+class Record:
+    """Values of a checkpoint, over the target's members and the held-out samples.
+
+    Attributes
+    ----------
+    name : str
+        Name, such as ``"epoch-2"``.
+    epoch : float
+        Passes over the members so far.
+    step : int
+        Optimizer steps so far.
+    median_loss, train_loss, test_loss : float
+        Losses in nats (natural logarithms). The test loss is None if nothing was held out.
+    train_accuracy, test_accuracy : float
+        Accuracies as shares.
+    precision : str
+        Precision of the pass over the members.
+    weights : str
+        Digest of the weights. Empty until they are written.
+    seconds : float
+        Seconds of the training since the checkpoint before, without the passes. 0 if not known.
+    made_by : str
+        What the rounding of the pass depends on, see `memowidgets.training.forward.Forward`.
+    """
+
+    name: str
+    epoch: float
+    step: int
+    median_loss: float
+    train_loss: float
+    train_accuracy: float
+    test_loss: float | None
+    test_accuracy: float | None
+    precision: str
+    weights: str = ""
+    seconds: float = field(default=0.0, compare=False)
+    made_by: str = field(default="", compare=False)
+
+    def checked(self) -> Record:
+        """Return the record after checking each field's type, because its file may be untrusted.
+
+        Raises
+        ------
+        ValueError
+            If a field has the wrong type; the message names it.
+        """
+        for each in fields(self):
+            value = getattr(self, each.name)
+            form = {"str": str, "int": int, "float": float}.get(str(each.type), float | None)
+            if not has_form(value, form) or (each.name == "step" and value < 0):
+                raise ValueError(f"its {each.name} is {quoted(value)}")
+        return self
+
+    def drop(self, first: Record) -> float:
+        """Return the drop of the median loss since step 0, as a share."""
+        return 1.0 - self.median_loss / first.median_loss
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Checkpoint that the ρ rule chose.
+
+    Attributes
+    ----------
+    record : Record
+        Record of the checkpoint.
+    drop, rho : float
+        Its drop of the median loss, and the required drop.
+    reached : bool
+        Whether any checkpoint reached ρ. If not, this is the nearest one.
+    jumped_from : float or None
+        Drop at the checkpoint before, if ρ was crossed by a jump. Otherwise None.
+    plateau : float or None
+        Largest drop, if the drop levelled off below ρ. Otherwise None.
+    """
+
+    record: Record
+    drop: float
+    rho: float
+    reached: bool
+    jumped_from: float | None = None
+    plateau: float | None = None
+
+    @property
+    def warnings(self) -> tuple[Note, ...]:
+        """Warnings about the choice."""
+        name, notes = self.record.name, []
+        if self.plateau is not None:
+            said = (
+                f"the drop of the median loss levelled off at {percent(self.plateau)}, below "
+                f"{percent(self.rho)}; {name}, the first checkpoint within 2 % of that, is taken. "
+                "Label smoothing, mixup or wrong labels keep the loss up: train without them, or "
+                "set stop_at_drop below the plateau"
+            )
+            notes.append(Note("plateau", said, drop=self.plateau, rho=self.rho))
+        elif not self.reached:
+            said = f"no checkpoint reached a drop of {percent(self.rho)} in the median loss; "
+            said += f"{name} is the nearest, at {percent(self.drop)}"
+            notes.append(Note("not reached", said, drop=self.drop, rho=self.rho))
+        if self.jumped_from is not None:
+            said = (
+                f"the drop jumped from {percent(self.jumped_from)} to {percent(self.drop)} between "
+                "two checkpoints, so part of the memorising may be done already; set more "
+                "checkpoints or a smoother schedule"
+            )
+            notes.append(Note("jumped", said, before=self.jumped_from, drop=self.drop))
+        return tuple(notes)
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Rule for the interruption of training.
+
+    Attributes
+    ----------
+    rho : float
+        Required drop of the median loss, as a share.
+    over_last : int
+        Number of evaluations in the running median of the loss. Use 3 or so when the loss is noisy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If either is out of range, or no number.
+    """
+
+    rho: float = 0.95
+    over_last: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < real_number("stop_at_drop", self.rho) < 1:
+            raise ValueError(
+                f"stop_at_drop must be a share between 0 and 1, such as 0.95, not {self.rho}"
+            )
+        whole_number("over_last, the number of evaluations in a median,", self.over_last, 1)
+
+    def prediction(self, records: Sequence[Record]) -> Prediction:
+        """Choose the checkpoint at which memorisation is predicted (paper, Section 4.3).
+
+        It is the first one that has reached ρ. If none has, it is the first one whose drop is
+        within .02 of the largest if two or more follow it (the drop levelled off), else the nearest
+        to ρ.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            Records in the order of training, step 0 first.
+
+        Raises
+        ------
+        ValueError
+            If there is no checkpoint after step 0.
+        """
+        if len(records) < 2:
+            raise ValueError("there is no checkpoint after step 0 yet")
+        if records[0].median_loss <= 0:
+            raise ValueError("the median loss is 0 before training, so it cannot drop")
+        drops = _drops(records, self.over_last)
+        reached = next((i for i, drop in enumerate(drops) if drop >= self.rho), None)
+        level = _levelled_off(drops, self.rho) if reached is None else None
+        chosen = level if reached is None else reached
+        if chosen is None:
+            chosen = min(range(len(drops)), key=lambda i: abs(drops[i] - self.rho))
+        return Prediction(
+            records[1 + chosen],
+            drops[chosen],
+            self.rho,
+            reached is not None,
+            _jumped_from(drops, chosen, self.rho),
+            None if level is None else max(drops),
+        )
+
+    def candidates(self, records: Sequence[Record]) -> set[str]:
+        """Return the names of the checkpoints so far that the rule may choose, now or later.
+
+        Examples
+        --------
+        >>> losses = [1.0, 0.5, 0.21, 0.2, 0.205, 0.195]
+        >>> records = [
+        ...     Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
+        ...     for i, loss in enumerate(losses)
+        ... ]
+        >>> sorted(StopRule(0.95).candidates(records))
+        ['epoch-2', 'epoch-3', 'epoch-5']
+        """
+        if len(records) == 1 or records[0].median_loss <= 0:  # nothing is chosen yet
+            return {record.name for record in records}
+        found = self.prediction(records)
+        names = {found.record.name}
+        if found.reached:
+            return names
+        # If the drop levels off, the rule goes back to the first checkpoint of the plateau. That
+        # can't be one that has a higher one before it.
+        drops = _drops(records, self.over_last)
+        least, highest = max(drops) - _PLATEAU, 0.0
+        for record, drop in zip(records[1:], drops, strict=True):
+            if drop >= max(least, self.rho / 2) and drop > highest:
+                names.add(record.name)
+                highest = drop
+        return names
+
+    def is_reached(self, records: Sequence[Record]) -> bool:
+        """Return whether a checkpoint has reached ρ."""
+        return len(records) > 1 and self.prediction(records).reached
+
+
+def _drops(records: Sequence[Record], over_last: int) -> list[float]:
+    """Return the drop of the running median loss at each checkpoint after step 0."""
+    first, losses = records[0].median_loss, [record.median_loss for record in records[1:]]
+    return [
+        1.0 - median(losses[max(0, i - over_last) : i]) / first for i in range(1, len(losses) + 1)
+    ]
+
+
+def _levelled_off(drops: Sequence[float], rho: float) -> int | None:
+    """Return the first checkpoint of the plateau that the drop ends on, or None without one.
+
+    A drop of less than half of ρ is no plateau: nothing was learned yet.
+    """
+    least = max(drops) - _PLATEAU
+    first = next(i for i, drop in enumerate(drops) if drop >= least)
+    after = drops[first + 1 :]
+    level = len(after) >= _FEWEST_AFTER and min(after) >= least and drops[first] >= rho / 2
+    return first if level else None
+
+
+def _jumped_from(drops: Sequence[float], chosen: int, rho: float) -> float | None:
+    """Return the drop before ρ was crossed in a step that is far larger than those before.
+
+    The first few steps are always large, because the model is learning its task.
+    """
+    before = drops[chosen - 1] if chosen else 0.0
+    if not before < rho <= drops[chosen] or 0 < chosen < _FIRST_STEPS:
+        return None
+    usual = before / chosen if chosen else 0.0
+    return before if drops[chosen] - before > max(_JUMP, _FAR_LARGER * usual) else None
+
+
+# in a run directory
 
 
 def read_records(run: RunDirectory) -> list[Record]:
@@ -63,7 +309,7 @@ def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
     course, gone = read_course(run), {record.name for record in records}
     if course is not None:
         left = {name: of for name, of in course.weights.items() if name not in gone}
-        write_course(run, dataclasses.replace(course, weights=left))
+        write_course(run, replace(course, weights=left))
     for record in reversed(records):
         name = record.name
         run.forget(f"checkpoints/{name}", forward_of(name), f"scores/{name}")
@@ -128,18 +374,15 @@ def read_course(run: RunDirectory) -> Course | None:
     """Return the course of an external training, or None if the audit trains its own target."""
     if not run.has_file(COURSE):
         return None
-    try:
-        course = Course(**run.read_note(COURSE))
-    except TypeError as error:
-        raise StoreError(f"{run.path / COURSE} is broken: {error}") from None
-    counts = (course.steps_per_epoch, course.total_steps)
-    if not all(type(count) is int and count > 0 for count in counts):
-        raise StoreError(f"{run.path / COURSE} is broken: its numbers of steps are invalid")
-    if not isinstance(course.weights, dict):
-        raise StoreError(f"{run.path / COURSE} is broken: its weights are not digests by name")
-    if course.keep not in KEEP:
-        raise StoreError(f"{run.path / COURSE} is broken: keep is not one of {', '.join(KEEP)}")
-    return course
+    note = run.read_note(COURSE)
+    form = {"steps_per_epoch": _is_count, "total_steps": _is_count, "weights": {str: str}}
+    if note.keys() != {*form, "keep"} or not has_form(note, form) or note["keep"] not in KEEP:
+        raise StoreError(f"{run.path / COURSE} is broken: delete the folder, and record again")
+    return Course(**note)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value > 0
 
 
 KEEP_ALL = 'keep="all" keeps them'

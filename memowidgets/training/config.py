@@ -18,8 +18,14 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
 }
 STEPS = "steps"
-_MOST_EPOCHS, _MOST_CHECKPOINTS = 1_000_000, 10_000
+_MOST_CHECKPOINTS = 10_000
 AUGMENTATIONS = ("none", "flip", "crop", "flip+crop")
+_NAMES = {
+    "optimizer": OPTIMIZERS,
+    "schedule": (*SCHEDULES, STEPS),
+    "precision": PRECISIONS,
+    "augment": AUGMENTATIONS,
+}
 _FUNCTION = "function "  # stands before the name of a user's function in a manifest
 
 
@@ -34,7 +40,8 @@ class TrainingConfig:
     checkpoint_every : float, optional
         Epochs between two checkpoints. Step 0 and the end are always checkpoints.
     batch_size : int, optional
-        Number of samples in a batch.
+        Number of samples in a batch. A last batch of one sample is left out where the module
+        normalises over its batch.
     accumulate : int, optional
         Number of batches in a step (gradient accumulation). The paper's language models use 2
         batches of 2.
@@ -50,8 +57,6 @@ class TrainingConfig:
     milestones : sequence of float, optional
         Shares of the training at which ``"steps"`` lowers the rate. The default is a half and three
         quarters, as for the paper's network on CIFAR-10 (epochs 150 and 225 of 300).
-    warmup : float, optional
-        Share of the steps over which the rate first rises to `lr`.
     weight_decay : float, optional
         Weight decay, as the optimizer defines it.
     precision : {"auto", "float32", "bfloat16"}, optional
@@ -99,7 +104,6 @@ class TrainingConfig:
     lr: float | None = None
     optimizer: str | Callable[..., Any] | None = None
     schedule: str | Callable[[float], float] | None = None
-    warmup: float | None = None
     weight_decay: float | None = None
     precision: str | None = None
     label_noise: float | None = None
@@ -109,28 +113,22 @@ class TrainingConfig:
     version: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "checkpoint_every", "batch_size", "accumulate", "lr"):
+        for name in ("epochs", "checkpoint_every", "lr"):
             value = getattr(self, name)
-            if value is not None and not 0 < real_number(name, value) < math.inf:
+            if value is not None and not real_number(name, value, finite=True) > 0:
                 raise ValueError(f"{name} must be a positive number, not {value}")
-        if self.epochs is not None:
-            real_number("epochs", self.epochs, high=_MOST_EPOCHS)
         for name in ("batch_size", "accumulate"):
             if (value := getattr(self, name)) is not None:
                 whole_number(name, value, 1)
-        for name in ("warmup", "label_noise"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= real_number(name, value) < 1:
-                raise ValueError(f"{name} must be a share from 0 to below 1, not {value}")
+        noise = self.label_noise
+        if noise is not None and not 0 <= real_number("label_noise", noise) < 1:
+            raise ValueError(f"label_noise must be a share from 0 to below 1, not {noise}")
         if self.weight_decay is not None:
             real_number("weight_decay", self.weight_decay, 0, finite=True)
-        _check_name("optimizer", self.optimizer, OPTIMIZERS)
-        _check_name("schedule", self.schedule, (*SCHEDULES, STEPS))
-        _check_name("precision", self.precision, PRECISIONS)
-        _check_name("augment", self.augment, AUGMENTATIONS)
-        _check_milestones(self.milestones)
-        if not (self.deterministic is None or isinstance(self.deterministic, bool)):
-            raise ValueError(f"deterministic must be True or False, not {self.deterministic!r}")
+        for name, valid in _NAMES.items():
+            _check_name(name, getattr(self, name), valid)
+        if self.milestones is not None:
+            _check_milestones(self.milestones)
         check_version(self.version)
 
     def resolved(self, defaults: Mapping[str, Any]) -> Settings:
@@ -162,7 +160,6 @@ class Settings:
     lr: float = 1e-3
     optimizer: str | Callable[..., Any] = "adamw"
     schedule: str | Callable[[float], float] = "constant"
-    warmup: float = 0.0
     weight_decay: float = 0.0
     precision: str = "float32"
     label_noise: float = 0.0
@@ -205,15 +202,12 @@ class Settings:
     def rate(self, step: int, n_members: int, lr: float | None = None) -> float:
         """Return the learning rate of a step, which depends only on the finished share."""
         top = self.lr if lr is None else lr
-        done = step / self.total_steps(n_members)
-        if done < self.warmup:
-            return top * (step + 1) / (self.warmup * self.total_steps(n_members) + 1)
-        return top * self._factor((done - self.warmup) / (1 - self.warmup))
+        return top * self._factor(step / self.total_steps(n_members))
 
     def _factor(self, done: float) -> float:
-        if self.schedule == STEPS:
-            return 0.1 ** sum(done >= milestone for milestone in self.milestones)
         schedule = self.schedule
+        if schedule == STEPS:
+            return 0.1 ** sum(done >= milestone for milestone in self.milestones)
         if callable(schedule):
             factor = float(schedule(done))
             if not (factor >= 0 and math.isfinite(factor)):
@@ -222,9 +216,6 @@ class Settings:
         if schedule not in SCHEDULES:
             raise ValueError(lost_function("schedule", schedule))
         return SCHEDULES[schedule](done)
-
-
-_HALF = 0.501  # of a step; the step nearest to a checkpoint's epoch is at most .5 away
 
 
 class CheckpointPlan:
@@ -268,11 +259,6 @@ class CheckpointPlan:
             raise ValueError(
                 f"checkpoint_every must be a positive number of epochs, such as 0.2, not {every!r}"
             )
-        if every * steps_per_epoch * _MOST_CHECKPOINTS < 1:
-            raise ValueError(
-                f"checkpoint_every is {every:g} epochs, far less than one of {steps_per_epoch} "
-                f"steps; pass {1 / steps_per_epoch:.2g} for a checkpoint after each step"
-            )
         self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
         known = None if total is None else total / steps_per_epoch
         self._epochs = known if epochs is None else epochs
@@ -282,11 +268,8 @@ class CheckpointPlan:
         if self._epochs is not None and self.total is not None and step >= self.total:
             return round(self._epochs, 9) if step == self.total else None
         stride = self.every * self.steps_per_epoch
-        if abs(round(step / stride) * stride - step) > _HALF:  # asked after each step of a training
-            return None
-        near = range(max(0, math.floor((step - 1) / stride)), math.ceil((step + 1) / stride) + 1)
-        due = [round(k * self.every, 9) for k in near if self._step(k) == step]
-        return min(due, key=lambda epoch: abs(epoch * self.steps_per_epoch - step), default=None)
+        nearest = math.ceil(round(step / stride - 0.5, 6))  # the earlier of two that are as near
+        return round(nearest * self.every, 9) if self._step(nearest) == step else None
 
     def epoch_of(self, step: int) -> float:
         """Return the epoch of any step, as it names a checkpoint there."""
@@ -335,11 +318,9 @@ def _plain(value: Any) -> Any:
     return int(value) if value == int(value) else float(value)
 
 
-def _check_milestones(milestones: Sequence[float] | None) -> None:
-    if milestones is None:
-        return
+def _check_milestones(milestones: Sequence[float]) -> None:
     shares = [real_number("a milestone", share) for share in several("milestones", milestones)]
-    if any(not 0 < share < 1 for share in shares) or shares != sorted(set(shares)):
+    if shares != sorted({share for share in shares if 0 < share < 1}):
         raise ValueError(
             f"milestones must be rising shares of the training between 0 and 1, not {milestones!r}"
         )

@@ -38,8 +38,6 @@ class Kind:
         What one of them is called.
     call, usual : str
         Method of `Audit` that trains them, and how many are usual.
-    again : str
-        What to do for gaps at another checkpoint.
     folder : str
         Folder of their files in a run directory.
     stream : int
@@ -49,28 +47,12 @@ class Kind:
     noun: str
     call: str
     usual: str
-    again: str
     folder: str
     stream: int
 
 
-SHADOW = Kind(
-    "shadow model",
-    "run_shadows",
-    "64",
-    "run_shadows(…, checkpoints=[…]) trains them again for it",
-    "shadows",
-    4,
-)
-REFERENCE = Kind(
-    "reference model",
-    "run_references",
-    "2",
-    "they are asked at the prediction checkpoint; run_references trains them again for it where "
-    "that has changed since",
-    "references",
-    8,
-)
+SHADOW = Kind("shadow model", "run_shadows", "64", "shadows", 4)
+REFERENCE = Kind("reference model", "run_references", "2", "references", 8)
 
 
 @dataclass(frozen=True)
@@ -96,11 +78,6 @@ class Design:
     held_out: NDArray[np.int64]
     groups: NDArray[np.int64]
     all_members: bool
-
-    def shadow_members(self, seed: int, index: int) -> NDArray[np.bool_]:
-        """Return whether a shadow model trains on each sample of the pool: a random half."""
-        chosen = _draw(self.pool, self.groups, 0.5, derived_seed(seed, _SHADOW, index))
-        return np.isin(self.pool, chosen)
 
 
 @dataclass(frozen=True)
@@ -163,7 +140,8 @@ class ShadowDesign:
     def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
         """Return whether a shadow model trains on each sample of the pool, (n_pool,)."""
         if self.name == "halves":
-            return design.shadow_members(seed, index)
+            half = _draw(design.pool, design.groups, 0.5, derived_seed(seed, _SHADOW, index))
+            return np.isin(design.pool, half)
         split = design.pool if self.audited is None else self.audited
         half = _draw(split, design.groups, 0.5, derived_seed(seed, _PAIR, index // 2))
         if index % 2:
@@ -276,8 +254,7 @@ def audited_samples(
         if data.canaries is None:
             raise ValueError(
                 'design="canaries" needs data with canaries (with_canaries), or audited= with a '
-                "mask "
-                "or the ids of the samples to audit"
+                "mask or the ids of the samples to audit"
             )
         audited = data.canaries
     chosen = _positions_of(data, audited, "members")

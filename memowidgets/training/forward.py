@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
-Allocate = Callable[[Shapes], Mapping[str, FloatArray]]
+Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]  # of shapes and a precision
 Feed = Callable[[NDArray[Any]], Any]
 LAYER = "layer."
 
@@ -86,8 +86,9 @@ def filled_pass(
     progress, what : Progress and str
         Progress, and the text that it shows. It may cancel between two batches.
     allocate : callable, optional
-        Function that creates the arrays that the pass fills, from their shapes by name, and may
-        leave out layers. With memory-mapped arrays the pass needs memory for one batch only.
+        Function that creates the arrays that the pass fills, from their shapes by name and from the
+        precision, and may leave out layers. With memory-mapped arrays the pass needs memory for one
+        batch only.
 
     Raises
     ------
@@ -102,7 +103,8 @@ def filled_pass(
             progress.report(done, n_batches, what)
         answers = ask(places, inputs)
         if not filled:
-            filled = (allocate or in_memory)({k: (n, *v.shape[1:]) for k, v in answers.items()})
+            shapes = {name: (n, *values.shape[1:]) for name, values in answers.items()}
+            filled = (allocate or in_memory)(shapes, precision())
         for name, values in answers.items():
             if name not in filled:
                 continue
@@ -185,8 +187,9 @@ def forward(
     return replace(found, made_by=made_by)
 
 
-def in_memory(shapes: Shapes) -> dict[str, FloatArray]:
+def in_memory(shapes: Shapes, precision: str) -> dict[str, FloatArray]:
     """Create the arrays of a pass in memory."""
+    del precision
     return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
 
 

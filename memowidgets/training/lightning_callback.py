@@ -12,21 +12,21 @@ from memowidgets.checks import warn_user
 _MISSING = "LightningCallback needs Lightning; install it with pip install lightning"
 
 
-def _base() -> tuple[type, bool]:
-    """Return Lightning's class of callbacks, and whether Lightning is there."""
-    later = "pytorch_lightning" in sys.modules and "lightning" not in sys.modules
-    names = ("lightning.pytorch", "pytorch_lightning")
-    for name in reversed(names) if later else names:
+def _base() -> type:
+    """Return the class of callbacks of the Lightning that is imported or installed, or object."""
+    names = ["lightning.pytorch", "pytorch_lightning"]
+    names.sort(key=lambda name: name.partition(".")[0] not in sys.modules)
+    for name in names:
         with suppress(ModuleNotFoundError):
-            return import_module(name).Callback, True
-    return object, False
+            found: type = import_module(name).Callback
+            return found
+    return object
 
 
 if TYPE_CHECKING:
     Callback = object
-    _IS_THERE = True
 else:
-    Callback, _IS_THERE = _base()
+    Callback = _base()
 
 __all__ = ["LightningCallback"]
 
@@ -77,7 +77,7 @@ class LightningCallback(Callback):
     """
 
     def __init__(self, watch: Any, stop: bool = True) -> None:
-        if not _IS_THERE:
+        if LightningCallback.__mro__[1] is object:
             raise ModuleNotFoundError(_MISSING)
         if not hasattr(watch, "step") or not hasattr(watch, "continue_at"):
             raise TypeError(f"watch must be what mw.watch returns, not {type(watch).__name__}")

@@ -1,41 +1,45 @@
-"""Passes of a user's module over their data: logits, losses, and rows of values of its layers."""
+"""Passes of a user's module over their data: batches, logits, and rows of values of its layers."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
+from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
+from memowidgets.data.pairs import PairDataset, split_pair
 from memowidgets.models.base import captured
-from memowidgets.models.device import precision_of, room_for
+from memowidgets.models.device import precision_of, room_for, used_precision
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.forward import (
     LAYER,
+    Allocate,
     Forward,
     device_of,
     filled_pass,
     in_memory,
     untouched,
 )
-from memowidgets.training.inputs import Batches, move_to
-from memowidgets.training.recorder import Allocate, Weights, trained_weights
+from memowidgets.training.recorder import Weights, trained_weights
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-
 INPUT = ".input"
+_BATCH = 64
+_CHECKED = 8  # rows that each pass reads twice
 _MASK = "attention_mask"
 _HEAD = ""  # no part has this name
 _LARGEST = 8192
@@ -43,6 +47,218 @@ _SIDES = (4, 2, 1)
 _TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
 _FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows of a torch dataset or loader, and how they become batches.
+
+    Attributes
+    ----------
+    rows : sequence of (inputs, label)
+        The dataset.
+    batch_size : int or None
+        The loader's batch size.
+    collate : callable or None
+        The loader's function that makes a batch of pairs.
+    workers : int
+        The loader's number of worker processes.
+    """
+
+    rows: Any
+    batch_size: int | None = None
+    collate: Callable[[list[Any]], Any] | None = None
+    workers: int = 0
+
+
+def pairs_of(data: Any) -> Pairs:
+    """Return the rows of a torch dataset or of a loader that does not shuffle.
+
+    Raises
+    ------
+    ValueError
+        If the loader shuffles, or otherwise does not give each row once and in order.
+    """
+    from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
+
+    if isinstance(data, Mapping):
+        raise TypeError(
+            f"data is a mapping of {listed(map(quoted, data), 5)}; pass one dataset, such as one "
+            "of its splits"
+        )
+    if isinstance(data, IterableDataset) or isinstance(
+        getattr(data, "dataset", None), IterableDataset
+    ):
+        raise TypeError(
+            "data is a stream (IterableDataset), which has no order to read it in again; pass a "
+            "dataset with a length"
+        )
+    if not isinstance(data, DataLoader):
+        return Pairs(data)
+    sampler: Any = data.sampler
+    if data.batch_sampler is not None:
+        sampler = getattr(data.batch_sampler, "sampler", data.batch_sampler)
+    if not isinstance(sampler, SequentialSampler):
+        raise ValueError(  # noqa: TRY004 - its type is right
+            f"data is a loader that shuffles or draws its rows ({type(sampler).__name__}), so its "
+            "batches cannot be told apart by their order; pass loader.dataset, or a loader with "
+            "shuffle=False. Your training loop may go on using the loader that shuffles"
+        )
+    return Pairs(data.dataset, data.batch_size, data.collate_fn, data.num_workers)
+
+
+class Batches:
+    """Batches of inputs on the CPU, each sample once.
+
+    Parameters
+    ----------
+    data : Dataset
+        A dataset of memowidgets, or the `PairDataset` of `pairs`.
+    pairs : Pairs or None
+        Where the rows of a `PairDataset` come from.
+    batch_size : int or None
+        Number of samples in a batch. None is the loader's, or 64.
+    """
+
+    def __init__(self, data: Dataset, pairs: Pairs | None, batch_size: int | None) -> None:
+        self._data, self._pairs = data, pairs
+        own = None if pairs is None else pairs.batch_size
+        self.size = batch_size or own or _BATCH
+        self._texts = _texts_of(data)
+        # texts of similar length are together, to pad less
+        lengths = np.zeros(len(data)) if self._texts is None else [*map(len, self._texts)]
+        self._order = np.argsort(lengths, kind="stable")
+        self._checks = 0
+
+    def __len__(self) -> int:
+        return math.ceil(len(self._data) / self.size)
+
+    def __iter__(self) -> Iterator[tuple[Positions, Any]]:
+        """Yield positions in the data, and the inputs of these samples."""
+        return self._read(self._order, self.size, self._pairs.workers if self._pairs else 0)
+
+    def check_steady(self) -> None:
+        """Raise if rows differ from what was read first. Each call looks at other rows."""
+        if isinstance(self._data, PairDataset):
+            n = len(self._data)
+            spread = np.arange(min(_CHECKED, n)) * n // min(_CHECKED, n)
+            self._data.check_steady((spread + self._checks) % n)
+            self._checks += 1
+
+    def first(self, n: int) -> Any:
+        """Return the inputs of the first samples."""
+        return next(self._read(np.arange(min(n, len(self._data))), n, 0))[1]
+
+    def _read(self, order: Positions, size: int, workers: int) -> Iterator[tuple[Positions, Any]]:
+        places = [order[i : i + size] for i in range(0, len(order), size)]
+        if self._pairs is None:
+            feed = _feeder(self._data, self._texts)
+            return ((place, feed(place)) for place in places)
+        return zip(places, self._collated(order, size, workers), strict=True)
+
+    def _collated(self, order: Positions, size: int, workers: int) -> Iterator[Any]:
+        from torch.utils.data import DataLoader, Subset
+
+        pairs = self._pairs
+        assert pairs is not None  # noqa: S101 - for the type checker
+        loader = DataLoader(
+            Subset(pairs.rows, order.tolist()),
+            batch_size=size,
+            collate_fn=pairs.collate,
+            num_workers=workers,
+        )
+        for batch in loader:
+            yield split_pair(batch, "a batch of the data")[0]
+
+
+def move_to(inputs: Any, device: torch.device) -> Any:
+    """Return inputs with every tensor on a device."""
+    return _change_tensors(inputs, lambda tensor: tensor.to(device))
+
+
+def _change_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return inputs with every tensor changed."""
+    import torch
+
+    if isinstance(inputs, torch.Tensor):
+        return change(inputs)
+    if isinstance(inputs, Mapping):
+        return {name: _change_tensors(value, change) for name, value in inputs.items()}
+    if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
+        return type(inputs)(*(_change_tensors(value, change) for value in inputs))
+    if isinstance(inputs, tuple | list):
+        return type(inputs)(_change_tensors(value, change) for value in inputs)
+    return inputs
+
+
+def call_module(module: nn.Module, inputs: Any) -> Any:
+    """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one.
+
+    A module with weights in half precision gets floating-point inputs in that precision.
+    """
+    inputs = _in_precision_of(module, inputs)
+    takes = inspect.signature(module.forward)
+    call = partial(module, inputs)  # some take a whole mapping
+    if isinstance(inputs, Mapping) and _binds(takes, **inputs):
+        call = partial(module, **inputs)
+    elif isinstance(inputs, tuple | list) and _binds(takes, *inputs):
+        call = partial(module, *inputs)
+    try:
+        return call()
+    except (TypeError, AttributeError) as error:
+        if not isinstance(inputs, Mapping):
+            raise
+        raise TypeError(
+            f"rows of the data give {listed(map(quoted, inputs), 5)}, with which the module, that "
+            f"takes {listed(takes.parameters, 5)}, cannot be called; name the inputs alike, give "
+            "tensors (a datasets.Dataset does .with_format('torch')), or pass forward=, a function "
+            "of (module, inputs) that returns logits"
+        ) from error
+
+
+def _in_precision_of(module: nn.Module, inputs: Any) -> Any:
+    import torch
+
+    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
+    if weight is None or weight.dtype not in (torch.bfloat16, torch.float16):
+        return inputs
+    dtype = weight.dtype
+    return _change_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+
+def _binds(takes: inspect.Signature, *given: Any, **named: Any) -> bool:
+    try:
+        takes.bind(*given, **named)
+    except TypeError:
+        return False
+    return True
+
+
+def _texts_of(data: Dataset) -> Sequence[str] | None:
+    """Return what a forward gets of texts or questions; None of other data."""
+    if isinstance(data, MCQDataset):
+        return [data.prompt(i) for i in range(len(data))]
+    return data.texts if isinstance(data, TextDataset) else None
+
+
+def _feeder(data: Dataset, texts: Sequence[str] | None) -> Callable[[Positions], Any]:
+    """Return a function from positions to what a forward gets of a dataset of memowidgets."""
+    import torch
+
+    if texts is not None:
+        return lambda place: [texts[i] for i in place]
+    if isinstance(data, ImageDataset):
+        from memowidgets.models import ConvNet
+
+        return ConvNet().feeder(data, torch.device("cpu"))
+    if isinstance(data, TableDataset):
+        features = torch.from_numpy(data.encoded())
+        return lambda place: features[torch.from_numpy(np.asarray(place))]
+    return lambda place: [data[int(i)] for i in place]
+
+
+# layers
 
 
 @dataclass(frozen=True)
@@ -115,9 +331,8 @@ class Capture:
 
     def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
         """Keep the first mask that a part receives in a pass, (batch, tokens)."""
-        taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
         if self._mask is None:
-            self._mask = _mask_of(taken)
+            self._mask = _mask_of(dict(zip(_names_taken(part), inputs, strict=False)) | named)
 
     def rows(self, logits: Tensor, inputs: Any) -> dict[str, Tensor]:
         """Return the values of each sample at each layer, (batch, values).
@@ -171,11 +386,8 @@ def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, 
     known.pop("")
     if not asked:
         raise ValueError('layers is empty; name parts of the module, or use "auto"')
-    if len(set(asked)) < len(asked):
-        twice = next(name for name in asked if asked.count(name) > 1)
-        raise ValueError(f"layers names {quoted(twice)} twice")
     found = []
-    for name in asked:
+    for name in dict.fromkeys(asked):
         part = str(name).removesuffix(INPUT)
         if name in known:
             found.append(Layer(str(name), str(name)))
@@ -207,21 +419,14 @@ def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> Layer:
     """
     from torch import nn
 
-    ran: dict[str, None] = {}
     linear = {
         name: part
         for name, part in module.named_modules()
         if isinstance(part, nn.Linear) and ".lora_" not in name  # those of adapters do not count
     }
-    hooks = [
-        part.register_forward_hook(lambda *_, name=name: ran.setdefault(name))
-        for name, part in linear.items()
-    ]
-    try:
+    outputs = {name: (name, False) for name in linear}
+    with captured(module, outputs, lambda _name, _part, values: values) as ran:
         n_classes = run().shape[1]
-    finally:
-        for hook in hooks:
-            hook.remove()
     if "" in linear:
         raise ValueError(
             "the module is a single linear layer, so no layer comes before its logits; audit its "
@@ -257,15 +462,9 @@ def _mask_of(inputs: Any) -> Tensor | None:
 
 
 def _names_taken(part: nn.Module) -> tuple[str, ...]:
-    kind: Any = type(part)
-    return _names_of(kind)
-
-
-@cache
-def _names_of(kind: Any) -> tuple[str, ...]:
-    """Return the names of what the forward of a kind of module takes, self the first."""
+    """Return the names of what the forward of a part takes."""
     try:
-        return tuple(inspect.signature(kind.forward).parameters)
+        return tuple(inspect.signature(part.forward).parameters)
     except (TypeError, ValueError):  # as in compiled modules
         return ()
 
@@ -306,21 +505,17 @@ def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
     """Return whether images are (batch, height, width, channels), by the widths of a part."""
     from torch import nn
 
-    first, last = values.shape[1], values.shape[3]
-    widths: dict[type, set[int]] = {nn.Conv2d: set(), nn.Linear: set()}
-    for inside in part.modules():
-        if isinstance(inside, nn.Conv2d):
-            widths[nn.Conv2d] |= {inside.in_channels, inside.out_channels}
-        elif isinstance(inside, nn.Linear):
-            widths[nn.Linear] |= {inside.in_features, inside.out_features}
-        elif isinstance(inside, nn.LayerNorm):
-            widths[nn.Linear].add(inside.normalized_shape[-1])
-    return last in widths[nn.Linear] and first not in widths[nn.Conv2d]
+    def widths(*kinds: type[nn.Module]) -> set[int]:
+        inside = (p for p in part.modules() if isinstance(p, kinds))
+        return {n for p in inside for w in p.parameters(recurse=False) for n in w.shape[:2]}
+
+    is_last = values.shape[3] in widths(nn.Linear, nn.LayerNorm)
+    return is_last and values.shape[1] not in widths(nn.Conv2d)
 
 
 @dataclass(frozen=True)
 class Looker:
-    """Passes over a module that its user trains: the `Passes` of a recorder.
+    """Passes over a module that its user trains.
 
     Attributes
     ----------
@@ -366,42 +561,53 @@ class Looker:
         MemoryError
             If a batch does not fit into the GPU's memory beside the training.
         """
+        import torch
+        from torch.nn.functional import cross_entropy
+
         device = device_of(module)
-        used: list[str] = []
-
-        def precision() -> str:
-            return used[-1] if used else precision_of(module, device)
-
-        with untouched(module), Capture(module, self.layers, self.head) as capture:
+        with (
+            untouched(module),
+            Capture(module, self.layers, self.head) as capture,
+            used_precision(module) as used,
+        ):
             self.batches.check_steady()
-            note = module.register_forward_pre_hook(
-                lambda *_: used.append(precision_of(module, device))
-            )
+
+            def answer(place: Any, inputs: Any) -> dict[str, Tensor]:
+                inputs = move_to(inputs, device)
+                logits = ask(self.forward, module, inputs, len(place))
+                layers = {LAYER + k: v for k, v in capture.rows(logits, inputs).items()}
+                labels = torch.from_numpy(self.labels[place]).to(logits.device)
+                losses = cross_entropy(logits.float(), labels, reduction="none")
+                return {"logits": logits, "losses": losses, **layers}
 
             size = min(self.batches.size, len(self.labels))
             what = f"a forward pass over {size} samples at once beside the training"
-            try:
-                with room_for(what, "pass a smaller batch_size= to mw.watch"):
-                    found = filled_pass(
-                        self.batches,
-                        partial(self._answers, module, device, capture),
-                        len(self.labels),
-                        len(self.batches),
-                        precision,
-                        progress=progress,
-                        what="recording a checkpoint",
-                        allocate=lambda shapes: allocate(shapes, precision()),
-                    )
-            finally:
-                note.remove()
-        _warn_of_padding(capture.lengths)
+            with room_for(what, "pass a smaller batch_size= to mw.watch"):
+                found = filled_pass(
+                    self.batches,
+                    answer,
+                    len(self.labels),
+                    len(self.batches),
+                    lambda: used[-1] if used else precision_of(module, device),
+                    progress=progress,
+                    what="recording a checkpoint",
+                    allocate=allocate,
+                )
+        changing = {name: seen for name, seen in capture.lengths.items() if len(seen) > 1}
+        if changing:
+            seen = set.union(*changing.values())
+            warn_user(
+                f"batches have {min(seen)} to {max(seen)} positions and no attention_mask, so the "
+                f"mean at {listed(map(quoted, changing), 5)} includes padding and depends on the "
+                "batch; give the mask to a parameter attention_mask, or choose layers with layers="
+            )
         return found
 
     def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
         """Return the mean loss and the accuracy of the held-out samples, if there are any."""
         if self.held_out is None:
             return None
-        seen = self.held_out.look(module, progress, lambda shapes, _precision: in_memory(shapes))
+        seen = self.held_out.look(module, progress, in_memory)
         return seen.figures(self.held_out.labels)
 
     def weights(self, module: nn.Module) -> Weights:
@@ -431,28 +637,6 @@ class Looker:
         apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
         return apart if apart > (_FLOAT32 if precision == "float32" else _SHORT) else 0.0
 
-    def _answers(
-        self,
-        module: nn.Module,
-        device: torch.device,
-        capture: Capture,
-        place: NDArray[np.int64],
-        inputs: Any,
-    ) -> dict[str, Tensor]:
-        import torch
-        from torch.nn.functional import cross_entropy
-
-        inputs = move_to(inputs, device)
-        logits = ask(self.forward, module, inputs, len(place))
-        rows = capture.rows(logits, inputs)
-        logits = logits.float()
-        labels = torch.from_numpy(self.labels[place]).to(logits.device)
-        return {
-            "logits": logits,
-            "losses": cross_entropy(logits, labels, reduction="none"),
-            **{LAYER + name: values for name, values in rows.items()},
-        }
-
 
 def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, Any], Any]) -> Tensor:
     """Run a module on two samples, and return their logits, (2, n_classes).
@@ -474,18 +658,6 @@ def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, An
     return logits
 
 
-def _warn_of_padding(lengths: Mapping[str, set[int]]) -> None:
-    """Warn of layers that were averaged over padding, if batches have different lengths."""
-    changing = {name: found for name, found in lengths.items() if len(found) > 1}
-    if changing:
-        found = set.union(*changing.values())
-        warn_user(
-            f"batches have {min(found)} to {max(found)} positions and no attention_mask, so the "
-            f"mean at {listed(map(quoted, changing), 5)} includes padding and depends on the "
-            "batch; give the mask to a parameter attention_mask, or choose layers with layers="
-        )
-
-
 def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: int) -> Tensor:
     """Return the logits of a batch of n samples.
 
@@ -501,8 +673,15 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
     found = getattr(output, "logits", output) if found is None else found
     advice = "pass forward=, a function of (module, inputs) that returns such logits"
     if isinstance(found, tuple | list) and found:
-        _check_first(found, n, advice)
+        tables = [t for t in found if getattr(t, "ndim", 0) == 2 and len(t) == n and t.shape[1] > 1]
+        narrow = min((table.shape[1] for table in tables), default=0)
         found = found[0]
+        if tables and found is tables[0] and found.shape[1] > narrow:
+            raise ValueError(
+                f"the module returns several outputs, the first of shape {tuple(found.shape)} and "
+                f"another with {narrow} columns, so the first may be features and not logits; "
+                f"{advice}"
+            )
     if not isinstance(found, torch.Tensor):
         raise TypeError(
             f"the module returns {type(output).__name__}, not logits of shape (batch, classes); "
@@ -522,37 +701,16 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
     return found
 
 
-def _check_first(outputs: Sequence[Any], n: int, advice: str) -> None:
-    """Raise if the first of several outputs is wider than another: features before logits."""
-    shapes = [tuple(getattr(each, "shape", ())) for each in outputs]
-    tables = [shape for shape in shapes if len(shape) == 2 and shape[0] == n and shape[1] > 1]
-    if tables and shapes[0] == tables[0] and shapes[0][1] > min(shape[1] for shape in tables):
-        narrow = min(tables, key=lambda shape: shape[1])
-        raise ValueError(
-            f"the module returns {len(outputs)} outputs, the first {shapes[0]} and another "
-            f"{narrow}, so the first may be features and not logits of shape (batch, classes); "
-            f"{advice}"
-        )
-
-
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of a module's state by name, those inside of packed layers too."""
-    found: dict[str, Tensor] = {}
-    for name, value in module.state_dict().items():
-        inside = (
-            {f"{name}.{i}": each for i, each in enumerate(value)} if type(value) is tuple else {}
-        )
-        found |= {
-            n: each for n, each in (inside or {name: value}).items() if hasattr(each, "detach")
-        }
-    return found
+    """Return the tensors of a module's state by name."""
+    return {n: value for n, value in module.state_dict().items() if hasattr(value, "detach")}
 
 
 def _sample_of(tensor: Tensor) -> Tensor:
     import torch
 
     values = tensor.detach()
-    if values.is_quantized or type(values) not in (torch.Tensor, torch.nn.Parameter):
+    if type(values) not in (torch.Tensor, torch.nn.Parameter):
         values = values.dequantize()  # such values have no views
     some = values.reshape(-1)[:: max(1, values.numel() // _SAMPLED)]
     return some.float() if some.is_floating_point() else some  # NumPy lacks most short types

@@ -39,14 +39,11 @@ SAMPLES = 8
 PROBE = {"torch": str, "machine": str, "device": str, "numbers": {str: [float]}}
 """Form of a probe in a manifest."""
 
-WEIGHTS = "module weights"
-"""What the shapes of a module's weights are called, and whether each is trained."""
-
-_FIRST, _BITS = "module first values", "training bits"
+_WEIGHTS, _BITS = "module weights", "training bits"
+_FIRST = "module first values"
 _SEED = 20251123
 _BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
 _ROUNDED = 3e-2  # of gradients in float32, where rounding switches a ReLU, and on other devices
-_SIGMAS = 6.0  # of the mean or deviation of freshly drawn weights, between versions of torch
 _NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _MOST = 20_000_000  # trained values of which the optimizer is asked about each
 _CUT = 8
@@ -90,9 +87,8 @@ def make_probe(
     """
     import torch
 
-    version = torch.__version__.partition("+")[0]
-    made: Probe = {"torch": version, "machine": platform.machine(), "device": "cpu", "numbers": {}}
-    numbers: Numbers = made["numbers"]
+    version, numbers = torch.__version__.partition("+")[0], Numbers()
+    made = {"torch": version, "machine": platform.machine(), "device": "cpu", "numbers": numbers}
     if model.has_user_code(data):
         asked = data.take(rows[:SAMPLES])
         made["device"], found = _module(model, asked)
@@ -118,17 +114,28 @@ def make_probe(
 def first_apart(stored: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Return in which part two probes differ, and by what share; empty if they do the same.
 
-    What one of them was not asked about is not compared.
+    What one of them was not asked about is not compared. First values, and what a module does in
+    training, are compared where torch, machine and device are the same.
     """
     there, now = stored["numbers"], here["numbers"]
-    both = {_role(name) for name in there} & {_role(name) for name in now}
-    for name in (name for name in {**there, **now} if _role(name) in both):
+    is_near = stored["device"] == here["device"]
+    is_same = is_near and all(stored[key] == here[key] for key in ("torch", "machine"))
+    of_training = _BOUND if there.get(_BITS) == [64.0] else _ROUNDED
+    roles = {_role(name) for name in there} & {_role(name) for name in now}
+    for name in {**there, **now}:
+        is_local = name.startswith((_FIRST, "training"))
+        if _role(name) not in roles or (is_local and not is_same):
+            continue
         one, other = (np.array(numbers.get(name, [])) for numbers in (there, now))
         if one.shape != other.shape:
             return f"in the {name} are {one.size} numbers there and {other.size} here"
-        size = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0))
+        bound = of_training if name.startswith("training") else _BOUND
+        if name.startswith("module") and not is_near:
+            bound = _ROUNDED
+        size = np.abs([*one, *other]).max(initial=0.0)
         differ = np.abs(one - other).max(initial=0.0)
-        if not differ <= _bound(name, stored, here) * (size + _least(name, there)):
+        is_exact = name.startswith(_WEIGHTS)
+        if not differ <= (0.0 if is_exact else bound * (size + _least(name, there))):
             return f"in the {name} the numbers differ by {differ / size:.2%}"
     return ""
 
@@ -142,21 +149,6 @@ def _least(name: str, numbers: Numbers) -> float:
     group = name.partition("'")[0]
     alike = (v for key, v in numbers.items() if " of '" in name and key.startswith(group))
     return 1e-3 * max(map(abs, itertools.chain([0.0], *alike)))
-
-
-def _bound(name: str, stored: Mapping[str, Any], here: Mapping[str, Any]) -> float:
-    """Return the share by which a part may differ."""
-    is_near = stored["device"] == here["device"]
-    is_same = is_near and all(stored[key] == here[key] for key in ("torch", "machine"))
-    if name.startswith(WEIGHTS):
-        return 0.0
-    if name.startswith(_FIRST):
-        *shape, _ = stored["numbers"].get(name.replace(_FIRST, WEIGHTS), [1.0])
-        return _BOUND if is_same else _SIGMAS / math.sqrt(max(1.0, math.prod(shape)))
-    if name.startswith("training"):
-        in_double = stored["numbers"].get(_BITS) == [64.0]
-        return math.inf if not is_same else _BOUND if in_double else _ROUNDED
-    return _BOUND if is_near or not name.startswith("module") else _ROUNDED
 
 
 def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -> None:
@@ -199,42 +191,43 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
     """
     import torch
 
-    with RandomStates(_SEED).active():
+    with RandomStates(_SEED).active(), ExitStack() as stack:
         module = model.build(data)
         if not all(weights.requires_grad for weights in module.parameters()):
             module = copy.deepcopy(module)  # the frozen part may be every module's
         module = module.float()
         found: Numbers = {}
-        for name, p in module.named_parameters():
-            found[f"{WEIGHTS} {quoted(name)}"] = [*map(float, p.shape), float(p.requires_grad)]
-            found[f"{_FIRST} {quoted(name)}"] = _moments(p)
+        for i, (name, p) in enumerate(module.named_parameters()):
+            found[f"{_WEIGHTS} {quoted(name)}"] = [*map(float, p.shape), float(p.requires_grad)]
+            found[f"{_FIRST} {quoted(name)}"] = _size_and_place(p, i)
         device = next(module.parameters(), torch.empty(0)).device
         labels = torch.arange(len(data), device=device) % len(data.class_names)
         inputs = model.feeder(data, device)(np.arange(len(data)))
-        with torch.autocast(device.type, enabled=False), ExitStack() as stack:
-            if model.draws_weights:
-                put_back = _put_back(module)
-                stack.callback(put_back)  # a part may be another module's: it is refused as it was
-                _fill(module)
+        stack.enter_context(torch.autocast(device.type, enabled=False))
+        if model.draws_weights:
+            first = {name: value.clone() for name, value in module.state_dict().items()}
+            # a part may be another module's: it is refused as it was
+            stack.callback(lambda: module.float().load_state_dict(first))
+            _fill(module)
+        answers = _answers(*_asked(model, module, inputs, labels))
+        if model.draws_weights and not np.isfinite(answers).all():  # as a logarithm of weights
+            module.load_state_dict(first)
             answers = _answers(*_asked(model, module, inputs, labels))
-            if model.draws_weights and not np.isfinite(answers).all():  # as a logarithm of weights
-                put_back()
-                answers = _answers(*_asked(model, module, inputs, labels))
-            if not np.isfinite(answers).all():
-                raise ValueError(
-                    "the module gives logits or losses that are not finite for the first "
-                    f"{len(data)} samples; look for a division or a logarithm of 0"
-                )
-            found |= {"module logits": answers.ravel().tolist(), _BITS: [0.0]}
-            for bits, dtype in ((64.0, torch.float64), (32.0, torch.float32)):
-                module = module.double() if bits == 64 else module.float()
-                try:
-                    trained = _trained(model, module, _cast(inputs, dtype), labels)
-                except (RuntimeError, ValueError, TypeError):
-                    continue
-                if np.isfinite(trained["training logits"]).all():
-                    found |= {_BITS: [bits], **trained}
-                break
+        if not np.isfinite(answers).all():
+            raise ValueError(
+                "the module gives logits or losses that are not finite for the first "
+                f"{len(data)} samples; look for a division or a logarithm of 0"
+            )
+        found |= {"module logits": answers.ravel().tolist(), _BITS: [0.0]}
+        for bits, dtype in ((64.0, torch.float64), (32.0, torch.float32)):
+            module = module.double() if bits == 64 else module.float()
+            try:
+                trained = _trained(model, module, _cast(inputs, dtype), labels)
+            except (RuntimeError, ValueError, TypeError):
+                continue
+            if np.isfinite(trained["training logits"]).all():
+                found |= {_BITS: [bits], **trained}
+            break
     return device.type, found
 
 
@@ -290,22 +283,13 @@ def _cast(inputs: Any, dtype: Any) -> Any:
     return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
 
-def _plain(tensor: Tensor) -> NDArray[np.float64]:
+def _size_and_place(tensor: Tensor, number: int) -> list[float]:
+    """Return the length of a vector, and its product with a seeded one of that length."""
     import torch
 
     plain = tensor.detach().cpu()
-    return (torch.view_as_real(plain) if plain.is_complex() else plain).double().numpy()
-
-
-def _moments(weights: Tensor) -> list[float]:
-    """Return mean and deviation of the values."""
-    values = _plain(weights)
-    return [float(values.mean()), float(values.std())] if values.size else [0.0, 0.0]
-
-
-def _size_and_place(tensor: Tensor, number: int) -> list[float]:
-    """Return the length of a vector, and its product with a seeded one of that length."""
-    values = np.nan_to_num(_plain(tensor))
+    plain = torch.view_as_real(plain) if plain.is_complex() else plain
+    values = np.nan_to_num(plain.double().numpy())
     return [float(np.linalg.norm(values)), float((values * _numbers(values.shape, number)).sum())]
 
 
@@ -313,24 +297,6 @@ def _numbers(shape: Sequence[int], number: int) -> NDArray[np.float32]:
     """Return seeded normal numbers of NumPy, which are the same in every version of torch."""
     block = np.random.default_rng(_SEED).standard_normal(_BLOCK, dtype=np.float32)
     return np.resize(np.roll(block, -997 * number), tuple(shape))
-
-
-def _put_back(module: nn.Module) -> Callable[[], None]:
-    """Return a function that gives a module its present values again, in float32."""
-    import torch
-
-    def tensors() -> list[Tensor]:
-        return [*module.parameters(), *module.buffers()]
-
-    before = [tensor.detach().clone() for tensor in tensors()]
-
-    def put_back() -> None:
-        module.float()
-        with torch.no_grad():
-            for tensor, values in zip(tensors(), before, strict=True):
-                tensor.copy_(values)
-
-    return put_back
 
 
 def _fill(module: nn.Module) -> None:
@@ -354,7 +320,7 @@ def _fill(module: nn.Module) -> None:
 
 def _optimizer(
     make: Callable[..., Any], shapes: Sequence[tuple[int, ...]], has_version: bool
-) -> dict[str, list[float]]:
+) -> Numbers:
     """Return how far two steps with seeded gradients move copies of the trained weights.
 
     The gradients are seeded, never real ones: the first step of Adam turns the rounding of a real
@@ -377,7 +343,7 @@ def _optimizer(
         return _numbers(size, next(numbers)).astype(np.float64)
 
     weights = [torch.nn.Parameter(torch.from_numpy(drawn(size))) for size in sizes]
-    moves: dict[str, list[float]] = {}
+    moves: Numbers = {}
     with RandomStates(_SEED).active():
         try:
             optimizer = given_optimizer(make, list(weights))
@@ -393,11 +359,10 @@ def _optimizer(
         except (RuntimeError, ValueError, AssertionError, LookupError) as error:
             if has_version:
                 return {}
-            cut = f", cut to {_CUT} values along each axis" if is_cut else ""
             raise ValueError(
-                "the optimizer cannot take two steps on the CPU with copies of the trained weights"
-                f"{cut}: {first_line(error)}. If it trains "
-                'your model nevertheless, state TrainingConfig(…, version="1") for it'
+                "the optimizer cannot take two steps on the CPU with copies of the trained "
+                f"weights: {first_line(error)}. If it trains your model nevertheless, state "
+                'TrainingConfig(…, version="1") for it'
             ) from error
     return moves
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +22,14 @@ from memowidgets.training.checkpoint import (
     COURSE,
     KEEP,
     Course,
+    Prediction,
+    Record,
+    StopRule,
     forget_checkpoints,
     forward_of,
     name_of,
     outputs_of,
     read_course,
-    read_record,
     read_records,
     read_stop,
     record_file,
@@ -40,24 +40,16 @@ from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.forward import (
     LAYER,
     FloatArray,
-    Forward,
     Shapes,
     device_of,
-    in_memory,
     unwrap,
 )
-from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.seeds import preserved
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-_SHORT, _FEW_BYTES = 0.5, 5e6  # seconds and bytes of a checkpoint of which nothing is said
-_SAID_AT = 2  # checkpoints after which their cost is said: the first one warms up
-_SMALL = 2**24  # bytes of a pass that is written at once, which takes less than mapping its file
-
-Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
 _T = TypeVar("_T")
 
 
@@ -83,36 +75,6 @@ class Weights:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Passes(Protocol):
-    """How samples are fed to a module: the one thing in which trainings differ for a recorder."""
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """Label of each sample of a pass, (n,)."""
-        ...
-
-    @property
-    def layer_names(self) -> tuple[str, ...]:
-        """Names of the layers whose representations a pass keeps, first to last."""
-        ...
-
-    def look(self, module: Any, progress: Progress, allocate: Allocate) -> Forward:
-        """Run the module over all samples, into arrays that `allocate` makes of their shapes.
-
-        Module, gradients and random states stay as they are. The second argument of `allocate` is
-        the precision of the pass.
-        """
-        ...
-
-    def test(self, module: Any, progress: Progress) -> tuple[float, float] | None:
-        """Return the mean loss and the accuracy of the held-out samples; None without any."""
-        ...
-
-    def weights(self, module: Any) -> Weights:
-        """Return the weights that identify the checkpoint, as far as they are stored."""
-        ...
-
-
 class Recorder:
     """Recorder of the checkpoints of a training, whoever runs its loop.
 
@@ -126,8 +88,11 @@ class Recorder:
     ----------
     run : RunDirectory
         Run directory for the checkpoints.
-    passes : Passes
-        How samples are fed to the module.
+    passes : ModelPasses or Looker
+        How samples are fed to the module: the one thing in which trainings differ here. `look`
+        gives logits, losses and the layers `layer_names` of all samples, `test` the mean loss and
+        the accuracy of held-out ones, and `weights` what identifies a checkpoint. They leave
+        module, gradients and random states as they are.
     plan : CheckpointPlan
         Steps at which checkpoints are due. `start` and `follow` replace its length.
     keep : {"all", "prediction+final"}
@@ -150,7 +115,6 @@ class Recorder:
         self._plan = plan
         self._stop = stop
         self._rule = stop or read_stop(run, has_records=False)
-        self._made = 0  # checkpoints by this process, without those that were there
         self._records: list[Record] = []  # of this training, as far as it is known
         self.waits = False  # for the weights that were recorded at the step where it begins
 
@@ -178,14 +142,11 @@ class Recorder:
         total_steps: int | None = None,
         *,
         overwrite: bool = False,
-        check: Callable[[int], None] = lambda _step: None,
-        may_wait: bool = False,
-        progress: Progress | None = None,
     ) -> int:
         """Begin a recording, or go on with one at the step where the training is.
 
-        That step is recorded if it is due. A start that is refused leaves no folder that was not
-        there before.
+        Nothing is recorded yet: `go_on` or `continue_at` must be called before the next step. A
+        start that is refused leaves no folder that was not there before.
 
         Parameters
         ----------
@@ -198,13 +159,6 @@ class Recorder:
             Optimizer steps in an epoch, and in the whole training, if that is known.
         overwrite : bool
             Whether to replace another recording.
-        check : callable
-            Function of the step that may refuse it before anything is recorded.
-        may_wait : bool
-            Whether the weights may still be loaded where the step is recorded with others. Then
-            `go_on` or `continue_at` must be called before the next step.
-        progress : Progress, optional
-            Progress of the pass.
 
         Returns
         -------
@@ -223,25 +177,21 @@ class Recorder:
         step = self._step_of(unwrap(module), step, overwrite=overwrite)
         if self._stop is not None:
             write_stop(self.run, self._stop)
-        check(step)
-        if not (may_wait and step and self.waits):
-            self.go_on(module, step, progress)
         return step
 
     def go_on(self, module: nn.Module, step: int, progress: Progress | None = None) -> None:
-        """Record the step where it begins if that is due, with the weights of the module."""
-        self.wait_no_more(step)
-        if self.is_due(step):
-            self.record(module, step, progress)
+        """Record the step where it begins if that is due, with the weights of the module.
 
-    def wait_no_more(self, step: int) -> None:
-        """Warn if the step where it begins was recorded with other weights than these."""
+        Warns if the step was recorded with other weights than these.
+        """
         if self.waits:
             self.waits = False
             warn_user(
                 f"{self.run.path} has other weights at step {step}, so this checkpoint and later "
                 "ones are recorded anew; load the trained weights before mw.watch"
             )
+        if self.is_due(step):
+            self.record(module, step, progress)
 
     def _step_of(self, module: nn.Module, step: int | None, *, overwrite: bool) -> int:
         """Return the step where the training is, which must be the one that is recorded here."""
@@ -325,40 +275,31 @@ class Recorder:
                 f"checkpoints/{name}/{weights.file}", weights.arrays, as_others_do, digest
             )
         place = forward_of(name) if passes.layer_names else outputs_of(name)
-        made_in: dict[str, str] = {}
         with ExitStack() as stack:
-            arrays: dict[str, FloatArray] = {}
 
             def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
-                made_in["precision"] = precision
-                if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:
-                    arrays.update(in_memory(shapes))
-                else:
-                    made = run.new_tensors(place, shapes, made_in, digest)
-                    arrays.update(stack.enter_context(made))
-                return arrays
+                made_in = {"precision": precision}
+                return stack.enter_context(run.new_tensors(place, shapes, made_in, digest))
 
             seen = passes.look(module, progress, allocate)
             test = passes.test(module, progress)
-            if not isinstance(seen.logits, np.memmap):
-                run.write_tensors(place, arrays, made_in, digest)
-        train_loss, train_accuracy = seen.figures(passes.labels)
         if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
             warn_user(disorder)
+        train_loss, train_accuracy = seen.figures(passes.labels)
         test_loss, test_accuracy = test or (None, None)
         record = Record(
-            name=name,
-            epoch=epoch,
-            step=step,
-            median_loss=float(np.median(seen.losses)),
-            train_loss=train_loss,
-            train_accuracy=train_accuracy,
-            test_loss=test_loss,
-            test_accuracy=test_accuracy,
-            precision=seen.precision,
-            weights=digest,
-            seconds=round(seconds, 3),
-            made_by=seen.made_by,
+            name,
+            epoch,
+            step,
+            float(np.median(seen.losses)),
+            train_loss,
+            train_accuracy,
+            test_loss,
+            test_accuracy,
+            seen.precision,
+            digest,
+            round(seconds, 3),
+            seen.made_by,
         )
         run.write_note(record_file(name), asdict(record))
         return record
@@ -374,18 +315,10 @@ class Recorder:
         StoreError
             If another training was recorded here meanwhile.
         """
-        made, start = self._made, time.monotonic()
-        with preserved(device_of(module)):
-            record = self._recorded(module, step, progress)
-        if made < self._made == _SAID_AT:
-            self._say(record, time.monotonic() - start)
-        return record
-
-    def _recorded(self, module: nn.Module, step: int, progress: Progress | None) -> Record:
-        module = unwrap(module)
+        device, module = device_of(module), unwrap(module)
         weights = self.passes.weights(module)
-        with self.run.lock("checkpoints"):
-            records = self._there()
+        with preserved(device), self.run.lock("checkpoints"):
+            records = read_records(self.run)
             last = self._records[-1] if self._records else None
             there = {(record.step, record.weights) for record in records}
             if last is not None and last.step < step and (last.step, last.weights) not in there:
@@ -418,7 +351,6 @@ class Recorder:
                 course = Course(self._plan.steps_per_epoch, end, digests, self.keep)
                 write_course(self.run, course)
                 self._thin(ended=step == self._plan.total)
-        self._made += 1
         return made
 
     def finish(self, step: int) -> None:
@@ -434,9 +366,8 @@ class Recorder:
             if course is None:
                 raise StoreError(f"{self.run.path} has lost its {COURSE} while it was recorded")
             write_course(self.run, replace(course, total_steps=step))
-        if self.keep == "prediction+final":
-            with self.run.lock("checkpoints"):
-                self._thin(ended=True)
+        with self.run.lock("checkpoints"):
+            self._thin(ended=True)
 
     def _thin(self, *, ended: bool) -> None:
         """Delete weights and representations that `keep` leaves out."""
@@ -459,33 +390,6 @@ class Recorder:
             for file in self.run.place(f"checkpoints/{record.name}").iterdir():
                 if file.name != own:
                     file.unlink()
-
-    def _say(self, record: Record, seconds: float) -> None:
-        """Say what a checkpoint takes in time and on disk, unless that is next to nothing."""
-        from tqdm.auto import tqdm
-
-        files = [self.run.place(f"{forward_of(record.name)}.safetensors")]
-        files += self.run.place(f"checkpoints/{record.name}").iterdir()
-        size = sum(file.stat().st_size for file in files if file.is_file())
-        if seconds < _SHORT and size < _FEW_BYTES:
-            return
-        tqdm.write(
-            f"memowidgets: a checkpoint takes {seconds:.2g} s and {size / 1e6:.3g} MB on disk, "
-            f"{1 / self._plan.every:.3g} times an epoch; a larger checkpoint_every= makes fewer, "
-            'and keep="prediction+final" keeps less of them'
-        )
-
-    def _there(self) -> list[Record]:
-        """Return the checkpoints in the run directory, which are those of this training as a rule.
-
-        Whoever records another training here removes or replaces the last one.
-        """
-        known = self._records
-        if known and set(self.run.names("checkpoints", "")) == {record.name for record in known}:
-            last = known[-1]
-            if self.run.has_file(record_file(last.name)):
-                return known if read_record(self.run, last.name) == last else read_records(self.run)
-        return read_records(self.run)
 
     def prediction(self, step: int) -> Prediction | None:
         """Return the choice of the ρ rule up to a step; None before the second checkpoint.

@@ -18,8 +18,14 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.design import SHADOW, Kind
-from memowidgets.training.engine import default_processes, fill
-from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, own_steps
+from memowidgets.training.engine import (
+    KeptForward,
+    ShadowJob,
+    TrainedShadow,
+    default_processes,
+    fill,
+    own_steps,
+)
 from memowidgets.visible import listed
 from memowidgets.vocabulary import Note
 
@@ -85,8 +91,6 @@ class ShadowSet:
     ) -> None:
         self._run, self.key, self._config, self._precision = run, key, config, precision
         self._none, self._kind = none, kind
-        self._seen: dict[int, tuple[tuple[int, ...], bool]] = {}
-        self._lost: tuple[Any, list[Note]] | None = None
         self._folder = kind.folder if key == "halves" else f"{kind.folder}/{key}"
 
     def __len__(self) -> int:
@@ -106,18 +110,16 @@ class ShadowSet:
 
     def lost(self) -> list[Note]:
         """Return a note, if trained shadow models are lost or cannot be used."""
-        seen = self.state(), read_choice(self._run).get("trained", {}).get(self.key, 0)
-        if self._lost is None or self._lost[0] != seen:
-            numbers = self._numbers()
-            faults = [self._run.why_not(self._name(i)) for i in numbers]
-            faults += [f"{self.path_of(i)} is missing" for i in range(seen[1]) if i not in numbers]
-            wrong = [fault for fault in faults if fault is not None]
-            counted = f"{len(wrong)} of {len(faults)} {self._kind.noun}s"
-            end = f"Call audit.{self._kind.call} to train them again."
-            counted += " are lost or damaged, such as this one"
-            said = [f"{counted}: {one}. {end}" for one in wrong[:1]]
-            self._lost = seen, [Note("lost models", one, n=len(wrong)) for one in said]
-        return self._lost[1]
+        trained = read_choice(self._run).get("trained", {}).get(self.key, 0)
+        numbers = self._numbers()
+        faults = [self._run.why_not(self._name(i)) for i in numbers]
+        faults += [f"{self.path_of(i)} is missing" for i in range(trained) if i not in numbers]
+        wrong = [fault for fault in faults if fault is not None]
+        if not wrong:
+            return []
+        said = f"{len(wrong)} of {len(faults)} {self._kind.noun}s are lost or damaged, such as this"
+        end = f"Call audit.{self._kind.call} to train them again."
+        return [Note("lost models", f"{said} one: {wrong[0]}. {end}", n=len(wrong))]
 
     def note_trained(self, n: int) -> None:
         """Store that the shadow models 0 to n − 1 are trained, if so: a lost one is noticed."""
@@ -130,9 +132,9 @@ class ShadowSet:
 
     def check(self, index: Any) -> None:
         """Raise an error if there is no model of that index, broken or not."""
-        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
         there = self.indices()
-        if is_number and (index in there or self.path_of(index).exists()):
+        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        if is_number and (index in there or self.path_of(int(index)).exists()):
             return
         if not there:
             raise self.none.error()
@@ -147,29 +149,18 @@ class ShadowSet:
         StoreError
             If it is missing, broken, or of another configuration or precision.
         """
-        path, again = self.path_of(index), f"delete it and call {self._kind.call} again"
-        try:
-            file, foreign = self._run.read_tensors(self._name(index)), None
-        except ForeignError as error:  # another configuration says more than another run
-            file, foreign = Tensors(path), error
-        config = file.metadata.get("config")
-        if self._config and config != self._config:
-            raise StoreError(
-                f"{path} was trained with another model, data or configuration ({config}, here "
-                f"{self._config}); move it away, or {again}"
-            )
-        if foreign is not None:
-            raise foreign
-        for what, value in (("index", str(index)), ("design", self.key), ("config", self._config)):
+        path, file = self.path_of(index), self._run.read_tensors(self._name(index))
+        of_config = "model, data or configuration"
+        for what, value, said in (
+            ("config", self._config, f"was trained with another {of_config}: {{}}"),
+            ("precision", self._precision, "was trained in {}, and the target in {}"),
+            ("design", self.key, "has the design {}, not {}"),
+            ("index", str(index), "has the index {}, not {}"),
+        ):
             found = file.metadata.get(what)
             if value and found != value:
-                raise ForeignError(f"{path} says that its {what} is {found}, not {value}", again)
-        precision = file.metadata.get("precision")
-        if self._precision and precision != self._precision:
-            raise StoreError(
-                f"{path} was trained in {precision}, and the target in {self._precision}, so their "
-                f"logit gaps cannot be compared; move it away, or {again}"
-            )
+                again = f"move it away, or delete it and call {self._kind.call} again"
+                raise ForeignError(f"{path} {said.format(found, value)}", again)
         return file
 
     def path_of(self, index: int) -> Path:
@@ -180,11 +171,6 @@ class ShadowSet:
         """Return the checkpoints at which every shadow model has gaps."""
         kept = [_gaps_in(self.file(index)) for index in self.indices()]
         return tuple(sorted(set.intersection(*kept))) if kept else ()
-
-    def seconds(self) -> list[float]:
-        """Return the recorded seconds of each shadow model that has them."""
-        before = [self.file(index).metadata.get("seconds") for index in self.indices()]
-        return [float(seconds) for seconds in before if seconds]
 
     def read(self, checkpoint: str) -> Shadows:
         """Return all shadow models' gaps at a checkpoint.
@@ -201,7 +187,8 @@ class ShadowSet:
         held = self.checkpoints()
         if checkpoint not in held:
             what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
-            raise NotThereError(what, self._kind.again, checkpoint)
+            again = f"call {self._kind.call} again for that checkpoint"
+            raise NotThereError(what, again, checkpoint)
         for sentence in self.lost():
             warnings.warn(sentence, UserWarning, stacklevel=3)
         files = [self.file(index) for index in indices]
@@ -233,12 +220,10 @@ class ShadowSet:
             unsuitable.
         """
         part = range(n) if indices is None else indices
-        if not self.missing(part, job)[0]:
-            return
         alone = self._run.lock(f"{self._kind.noun}s-{self.key}".replace(" ", "-"))
         with alone if indices is None else nullcontext():
             missing, job = self.missing(part, job)
-            if not missing:  # another process has just finished them
+            if not missing:
                 return
             own = int(job.shadows.members(job.design, job.seed, missing[0]).sum())
             steps = max(step for _, step in own_steps(job, own))
@@ -273,18 +258,14 @@ class ShadowSet:
 
     def holds(self, index: int, job: ShadowJob) -> bool:
         """Return whether a shadow model is complete, with everything that the job requires."""
-        if not self._run.has(self._name(index)) or self._is_broken(index):
+        if not self._run.has(self._name(index)):
             return False
         file = self.file(index)
-        kept = _forward_of(file)
-        return set(job.checkpoints) <= _gaps_in(file) and (
-            job.forward is None
-            or (
-                kept is not None
-                and kept.checkpoint == job.forward.checkpoint
-                and set(job.forward.layers) <= set(kept.layers)
-            )
-        )
+        wanted, kept = job.forward, _forward_of(file)
+        if wanted is not None and (kept is None or kept.checkpoint != wanted.checkpoint):
+            return False
+        layers = {*wanted.layers} - {*kept.layers} if wanted and kept else set()
+        return set(job.checkpoints) <= _gaps_in(file) and not layers
 
     def write(self, index: int, trained: TrainedShadow, job: ShadowJob) -> None:
         """Write a shadow model that a worker returned."""
@@ -320,18 +301,13 @@ class ShadowSet:
 
     def _is_broken(self, index: int) -> bool:
         """Return whether a file is unusable; a file of another run is an error when it is read."""
-        name = self._name(index)
-        state = self._run.state(name)
-        if index not in self._seen or self._seen[index][0] != state:
-            try:
-                self._run.read_tensors(name)
-                broken = False
-            except ForeignError:
-                broken = False
-            except StoreError:
-                broken = True
-            self._seen[index] = state, broken
-        return self._seen[index][1]
+        try:
+            self._run.read_tensors(self._name(index))
+        except ForeignError:
+            return False
+        except StoreError:
+            return True
+        return False
 
     def _name(self, index: int | str) -> str:
         return f"{self._folder}/{int(index):04d}"

@@ -18,7 +18,7 @@ from memowidgets.audit.runs.identity import run_digest
 from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.progress import Progress
 from memowidgets.training import engine
-from memowidgets.training.passes import Looker
+from memowidgets.training.passes import Capture
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
@@ -273,7 +273,7 @@ def test_a_watched_pass_that_does_not_fit_names_its_batch(device, tmp_path, monk
     def full(*_):
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(Looker, "_answers", full)
+    monkeypatch.setattr(Capture, "rows", full)
     with pytest.raises(MemoryError, match=r"40 samples at once.* batch_size= to mw\.watch"):
         watched(tmp_path / "device", device)
 

@@ -11,7 +11,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.evaluation import below_class
 from memowidgets.store import NotThereError, StoreError, run_at
-from memowidgets.training import target
+from memowidgets.training.checkpoint import outputs_of
 from memowidgets.training.learner import Learner
 from tests.audit.conftest import small_audit, small_data, view_of
 from tests.audit.test_watching import mlp, samples, trained
@@ -52,7 +52,7 @@ def test_training_keeps_the_losses_without_another_pass(tmp_path, monkeypatch):
     assert len(passes) == made
     run = run_at(audit.path)
     for name in audit.checkpoints.index:
-        size = run.place(f"{target.outputs_of(name)}.safetensors").stat().st_size
+        size = run.place(f"{outputs_of(name)}.safetensors").stat().st_size
         assert size - 4 * len(audit.members) * (10 + 1) < 1024
 
 
@@ -215,10 +215,10 @@ def test_the_dashboard_shows_the_probabilities_of_a_checkpoint_that_was_made_aga
     shutil.rmtree(tmp_path / "run" / "forward")
     view, place = view_of(audit), ("csl", audit.layers[-1], "epoch-2")
     before, record = view.view(*place).probabilities, audit.evidence.names.record("epoch-2")
-    kept = audit.run.run.read_tensors(target.outputs_of("epoch-2"), record.weights)
+    kept = audit.run.run.read_tensors(outputs_of("epoch-2"), record.weights)
     moved = {"logits": kept["logits"] + np.eye(10, dtype=np.float32)[0], "losses": kept["losses"]}
     moved = {name: np.array(values) for name, values in moved.items()}
-    audit.run.run.write_tensors(target.outputs_of("epoch-2"), moved, of=record.weights)
+    audit.run.run.write_tensors(outputs_of("epoch-2"), moved, of=record.weights)
     after = view.view(*place).probabilities
     np.testing.assert_array_equal(after, audit.probabilities("epoch-2"))
     assert (after[:, 0] > before[:, 0]).all()

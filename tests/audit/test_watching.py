@@ -702,8 +702,6 @@ def rows_with(label):
         (lambda d: rows_with("cat"), ValueError, "some labels are strings .* row 7 of the data"),
         (lambda d: rows_with(3), ValueError, "for 3 classes, but the data have 4"),
         (lambda d: rows_with(-1), ValueError, "row 7 is -1"),
-        (lambda d: Rows(lambda i: torch.zeros(i % 2 + 6), d.tensors[1]), ValueError,
-         "different sizes, .* collate_fn"),
     ],
 )  # fmt: skip
 def test_data_that_can_not_be_watched_are_named(given, error, message, data, tmp_path):

@@ -131,7 +131,7 @@ def test_features_before_the_logits_are_not_taken_for_logits(data, tmp_path):
             found = features, self.head(features)
             return found[::-1] if self.swapped else found
 
-    with pytest.raises(ValueError, match=r"first \(2, 16\) and another \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"first of shape \(2, 16\) and another with 3 columns"):
         mw.watch(Both(swapped=False), data, tmp_path / "run", STEPS)
     for module, forward in (
         (Both(swapped=True), None),

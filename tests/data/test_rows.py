@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memowidgets.data import ImageDataset, MCQDataset, TableDataset, TextDataset
-from memowidgets.training.design import draw_design
+from memowidgets.training.design import ShadowDesign, draw_design
 
 CSV = {
     "texts": TextDataset.from_csv,
@@ -278,7 +278,7 @@ def test_duplicates_stay_on_one_side_of_every_split():
     assert "30 duplicates" in repr(data)
     design = draw_design(data, "half", 0.2, seed=0)
     sides = [design.members, design.held_out, np.setdiff1d(design.pool, design.members)]
-    sides += [design.pool[design.shadow_members(0, shadow)] for shadow in range(3)]
+    sides += [design.pool[ShadowDesign().members(design, 0, shadow)] for shadow in range(3)]
     for side in sides:
         counts = np.bincount(side % 30, minlength=30)
         assert set(counts.tolist()) <= {0, 2}

@@ -21,7 +21,7 @@ from memowidgets.audit.runs import opening
 from memowidgets.commands.demo import RECORDING as DEMO
 from memowidgets.stamps import fingerprints
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
-from memowidgets.training.rho import StopRule
+from memowidgets.training.checkpoint import StopRule
 from tests.programs import printed
 
 RECORDING = opening.RECORDINGS / "mmlu-field-smollm2"

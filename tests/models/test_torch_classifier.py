@@ -258,15 +258,6 @@ def test_silent_layers_are_named(data):
         taught(model, data, epochs=1).look_at(np.arange(3), capture=True)
 
 
-def test_much_memory_is_said_beforehand(data, monkeypatch):
-    monkeypatch.setattr("memowidgets.training.learner._MUCH_GB", 1e-4)
-    learner = taught(mw.models.TorchClassifier(ResNet, layers=["conv1", "avgpool"]), data, epochs=1)
-    size = 4e-9 * 60 * (8 * 16 * 16 + 16)
-    message = rf"60 samples at 2 layers take {size:.1f} GB of disk at each.*pool=4"
-    with pytest.warns(UserWarning, match=message):
-        learner.look_at(np.arange(60), capture=True)
-
-
 def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
     model = mw.models.TorchClassifier(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(768, n)),
                                       version="1")  # fmt: skip
@@ -286,16 +277,6 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
 
 def normalised(n):
     return nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.BatchNorm1d(8), nn.Linear(8, n))
-
-
-def test_a_last_batch_of_one_says_what_to_do(data):
-    model = mw.models.TorchClassifier(normalised, version="1")
-    settings = mw.TrainingConfig(epochs=1, batch_size=10, precision="float32").resolved(
-        model.training_defaults
-    )
-    learner = Learner(Recipe(model, data, settings, "cpu"), np.arange(21), 0)
-    with pytest.raises(ValueError, match="21 samples in batches of 10 the last batch has one"):
-        learner.advance(3, Progress(), "training")
 
 
 def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
@@ -323,11 +304,11 @@ def test_a_frozen_part_may_be_shared(data):
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", torch.optim.Adam])
-def test_a_shadow_model_leaves_a_last_batch_of_one_out(data, optimizer):
+def test_a_last_batch_of_one_is_left_out_where_the_module_normalises_over_it(data, optimizer):
     model = mw.models.TorchClassifier(normalised, version="1")
     settings = mw.TrainingConfig(epochs=2, batch_size=10, lr=0.1, optimizer=optimizer)
     recipe = Recipe(model, data, settings.resolved(model.training_defaults), "cpu")
-    learner = Learner(recipe, np.arange(21), 0, drop_single=True)
+    learner = Learner(recipe, np.arange(21), 0)
     learner.advance(2, Progress(), "training")
     before = learner.weights()
     learner.advance(3, Progress(), "training")
@@ -337,8 +318,8 @@ def test_a_shadow_model_leaves_a_last_batch_of_one_out(data, optimizer):
     learner.advance(6, Progress(), "training")
     assert not np.array_equal(before["1.weight"], learner.weights()["1.weight"])
     alone = replace(recipe, settings=replace(recipe.settings, batch_size=1))
-    with pytest.raises(ValueError, match="in batches of 1 the last batch has one"):
-        Learner(alone, np.arange(3), 0, drop_single=True).advance(1, Progress(), "training")
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        Learner(alone, np.arange(3), 0).advance(1, Progress(), "training")
 
 
 def test_a_part_that_its_maker_froze_stays_in_eval_mode():

@@ -13,8 +13,7 @@ import torch
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
-from memowidgets.training.engine import JobFile
-from memowidgets.training.shadow import ShadowJob, train_shadow
+from memowidgets.training.engine import JobFile, ShadowJob, train_shadow
 from tests.accelerator.recipes import language_model, questions
 
 

@@ -26,8 +26,7 @@ from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training import engine
-from memowidgets.training.engine import JobFile
-from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.engine import JobFile, ShadowJob
 from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked
@@ -90,13 +89,6 @@ def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit, strai
         audit.run_shadows(5, closed)
     audit.run_shadows(5, Inline())
     assert_first(audit, straight, 5)
-
-
-def test_an_executor_that_is_shut_down_meanwhile_is_named(audit):
-    pool = ThreadPoolExecutor(1)
-    with pytest.raises(StoreError, match="call run_shadows again"):
-        audit.run_shadows(9, pool, progress=after(2, lambda: pool.shutdown(cancel_futures=True)))
-    assert 2 <= audit.n_shadows < 9
 
 
 class Uncancelled(Inline):
@@ -591,27 +583,6 @@ def test_a_model_that_kills_its_dask_workers_is_a_sentence_and_calling_again_goe
     note = Progress(lambda step: seen.append(step.done))
     audit.run_shadows(6, client.get_executor(), progress=note)
     assert seen[0] == finished
-    assert_first(audit, straight, 6, atol=1e-3)
-
-
-def fails_once(real, flag):
-    def train(job, index, progress):
-        with contextlib.suppress(FileExistsError):
-            Path(flag).touch(exist_ok=False)
-            raise MemoryError("the GPU's memory cannot hold this model")
-        return real(job, index, progress)
-
-    return train
-
-
-def test_dask_tries_a_model_again_if_it_is_told_to(client, audit, straight, tmp_path):
-    client.run(train_instead, fails_once, str(tmp_path / "one"))
-    with pytest.raises(MemoryError, match="cannot hold this model") as raised:
-        audit.run_shadows(6, client.get_executor())
-    assert "from the worker" in raised.value.__notes__[0]
-    client.run(train_instead, fails_once, str(tmp_path / "another"))
-    audit.run_shadows(6, client.get_executor(retries=3))
-    assert (tmp_path / "another").exists()
     assert_first(audit, straight, 6, atol=1e-3)
 
 

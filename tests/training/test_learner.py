@@ -137,10 +137,3 @@ def test_the_last_smaller_batch_is_random():
         for seed in range(50)
     ]
     assert abs(np.mean(rests) - 499.5) < 4 * 1000 / np.sqrt(12 * 400)
-
-
-def test_without_lengths_the_order_is_that_of_earlier_versions():
-    members = np.arange(100, 200)
-    expected = np.random.default_rng(7).permutation(members)
-    order = epoch_order(members, None, 16, np.random.default_rng(7))
-    np.testing.assert_array_equal(order, expected)

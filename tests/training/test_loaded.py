@@ -11,7 +11,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.models.vision import ImageModel
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training import target
+from memowidgets.training import learner as learner_room
 from tests.training.small import Inline, tiny_audit, trained
 
 
@@ -91,7 +91,7 @@ def test_one_model_is_kept_at_a_time_and_none_that_is_large(audit, source, monke
     gaps(other, "final")
     assert audit.run.loaded._learner is None
     assert other.run.loaded._learner is not None
-    monkeypatch.setattr(target, "_FREE_BYTES", 1000)
+    monkeypatch.setattr(learner_room, "_FREE_BYTES", 1000)
     gaps(audit, "final")
     assert other.run.loaded._learner is audit.run.loaded._learner is None
 

@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, run_at
-from memowidgets.training import recorder
-from memowidgets.training.rho import Record, StopRule
+from memowidgets.training.checkpoint import Record, StopRule
 
 losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
 
@@ -85,14 +84,3 @@ def test_a_run_goes_on_only_with_the_keep_that_it_has(tmp_path):
     assert '"all"' in str(refused.value)
     with pytest.raises(ValueError, match="some"):
         trained(tmp_path / "other", keep="some")
-
-
-def test_what_a_checkpoint_takes_is_said_once_unless_it_is_next_to_nothing(
-    tmp_path, monkeypatch, capsys
-):
-    trained(tmp_path / "quiet", epochs=1)
-    assert "MB" not in "".join(capsys.readouterr())
-    monkeypatch.setattr(recorder, "_SHORT", 0.0)
-    trained(tmp_path / "run", epochs=1)
-    said = "".join(capsys.readouterr())
-    assert said.count("MB on disk, 5 times an epoch") == 1

@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from benchmarks.recording import export
 from memowidgets.audit.run import Run
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training.checkpoint import write_stop
+from memowidgets.training.checkpoint import StopRule, write_stop
 from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
 from memowidgets.training.learner import Learner
-from memowidgets.training.rho import StopRule
 from memowidgets.training.seeds import derived_seed
-from tests.audit.conftest import recording_at, view_of
-from tests.hostile.forged import held
+from tests.audit.conftest import view_of
 from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=2, checkpoint_every=0.5, batch_size=16, precision="float32")
@@ -247,39 +244,13 @@ def test_figures_have_it_where_it_is_there(audit, referenced):
     assert "reference" not in set(without.data["roc"]["score"]), "nobody asked for them"
 
 
-def test_a_recording_has_it_without_model_and_data(referenced, tmp_path):
-    about = {"title": "digits", "data": "none", "command": "none"}
-    export(referenced.path, tmp_path / "recording", about, {})
-    again = recording_at(tmp_path / "recording")
-    assert again.score("reference").equals(referenced.score("reference"))
-
-
 def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
     fork = referenced.fork(tmp_path / "fork", data=DIGITS.take(np.arange(3, len(DIGITS))))
     assert "reference" not in fork.metrics
     shutil.copytree(Path(referenced.path, "references"), Path(fork.path, "references"))
     fork.train()
-    with pytest.raises(StoreError, match="another model, data or configuration"):
+    with pytest.raises(StoreError, match="belongs to another run"):
         fork.score("reference", checkpoint=EPOCH)
-
-
-def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
-    view = view_of(audit)
-    choices = {choice.value for choice in view.score_choices()}
-    assert {"reference", "reference+csl", "reference+psmi+csl"} <= choices, "they can be trained"
-    before = view.revision()
-    audit.run_references(1, Inline())
-    assert view.revision() != before
-    layer = audit.layers[-1]
-    one = view.view("reference", layer, EPOCH)
-    assert view.is_computed("reference", layer, EPOCH)
-    assert not view.is_computed("reference", layer, "epoch-2")
-    audit.run_references(2, Inline())
-    two = view.view("reference", layer, EPOCH)
-    assert not np.allclose(one.scores, two.scores)
-    np.testing.assert_array_equal(two.scores, referenced.score("reference"))
-    detail = view.detail(3, "reference", layer, EPOCH)
-    assert detail.scores[~np.isnan(detail.scores)].tolist() == [two.scores[3]]
 
 
 def in_this_process(monkeypatch):
@@ -400,20 +371,6 @@ def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
     assert audit.score("reference").equals(referenced.score("reference"))
 
 
-def test_models_of_other_members_or_another_precision_are_refused(audit, referenced, tmp_path):
-    there, here = referenced.run.references.files, audit.run.references.files
-    for name, value in (("config", "of other members"), ("precision", "bfloat16")):
-        for index in there.indices():
-            file = there.file(index)
-            arrays = {key: np.array(file[key]) for key in file}
-            metadata = {**file.metadata, name: value}
-            held(audit.path).write_tensors(here._name(index), arrays, metadata)
-        with pytest.raises(StoreError, match=rf"{value}.*call run_references again"):
-            audit.score("reference")
-    other = audit_at(tmp_path / "other", members=list(audit.members[:40]))
-    assert other.run.references.config != audit.run.references.config
-
-
 def test_another_prediction_checkpoint_needs_them_trained_again(audit):
     audit.run_references(1, Inline())
     before = audit.score("reference")
@@ -440,18 +397,6 @@ class Failing(Inline):
         if self.left < 0:
             raise BrokenExecutor("the queue was closed")
         return super().submit(fn, *args, **kwargs)
-
-
-def test_what_is_finished_is_kept_and_the_end_is_the_same(audit, referenced):
-    n = 2 * per_round(audit)
-    said = rf"queue was closed.* {n - 1} finished reference models are kept"
-    with pytest.raises(StoreError, match=said):
-        audit.run_references(2, Failing(n - 1))
-    audit.run_references(2, Inline())
-    for index in range(n):
-        one, other = (a.run.references.files.file(index) for a in (audit, referenced))
-        for name in ("members", f"gap.{EPOCH}"):
-            np.testing.assert_array_equal(one[name], other[name])
 
 
 def test_the_cost_is_said_first_and_a_cancel_keeps_what_is_finished(audit):

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
-from tests.training.small import assert_same, contents, tiny_audit, trained
+from tests.training.small import assert_same, contents, tiny_audit
 
 pytestmark = pytest.mark.worker_processes
 
@@ -107,17 +106,6 @@ def test_canaries_are_judged_by_models_with_and_without_them(audit, threads):
 # Files
 
 
-def test_a_file_of_another_configuration_is_never_mixed_in(audit, threads, tmp_path):
-    audit.run_shadows(4, threads)
-    other = trained(tmp_path / "other", seed=1)
-    other.run_shadows(4, threads)
-    shutil.copy(tmp_path / "other/shadows/0002.safetensors", tmp_path / "run/shadows")
-    audit = tiny_audit(tmp_path / "run")
-    for call in (audit.log_lira, lambda: audit.run_shadows(6, threads)):
-        with pytest.raises(StoreError, match=r"shadows/0002\.safetensors was trained with another"):
-            call()
-
-
 def test_a_kept_forward_pass_serves_the_shadow_as_target(audit, threads):
     audit.run_shadows(6, threads, design="balanced", keep_forward="all")
     target = audit.as_target(2)
@@ -161,13 +149,6 @@ def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit, threads):
     assert len(audit.as_target(4).score("loss")) > 0
 
 
-def test_three_shadow_models_judge_nobody(audit, threads):
-    audit.run_shadows(3, threads)
-    assert not audit.has_ground_truth
-    with pytest.raises(ValueError, match="fewer than two shadow models on a side"):
-        audit.log_lira()
-
-
 # Who trains which
 
 
@@ -200,25 +181,3 @@ def test_parts_give_the_models_of_the_whole(audit, threads, tmp_path):
 def test_a_part_is_of_the_whole(audit, threads, indices, error, fact):
     with pytest.raises(error, match=fact):
         audit.run_shadows(6, threads, indices=indices)
-
-
-def test_progress_says_how_many_are_done_and_the_time_left(audit, threads):
-    said = []
-    audit.run_shadows(6, threads, progress=Progress(said.append))
-    shadows = [step for step in said if step.what == "training shadow models"]
-    assert [step.done for step in shadows] == sorted(step.done for step in shadows)
-    assert shadows[-1].done == shadows[-1].total == 6
-    assert "6 to train" in shadows[0].detail
-    assert all(step.seconds_left is not None for step in shadows if step.done)
-
-
-def test_cancel_ends_foreign_workers_and_keeps_what_is_finished(audit, threads):
-    progress = Progress(
-        lambda step: progress.cancel() if step.what.startswith("training") and step.done else None
-    )
-    with pytest.raises(Cancelled):
-        audit.run_shadows(40, threads, progress=progress)
-    kept = audit.n_shadows
-    assert 1 <= kept < 40
-    audit.run_shadows(kept + 1, threads)
-    assert audit.n_shadows == kept + 1

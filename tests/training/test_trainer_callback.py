@@ -25,8 +25,7 @@ from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotThereError, StoreError
-from memowidgets.training.checkpoint import write_stop
-from memowidgets.training.rho import StopRule
+from memowidgets.training.checkpoint import StopRule, write_stop
 from tests.audit.conftest import view_of
 from tests.training.small import run_in_two_processes
 
@@ -467,7 +466,7 @@ def test_other_prompts_are_an_error_that_shows_both_and_no_text(data, tokenizer,
     assert "\n  audit    " in said
     assert f"from token {first} on" in said
     assert str(theirs[first : first + 8])[1:-1] in said
-    assert "tokenizer.decode shows them" in said
+    assert 'template="chat"' in said
     assert "Which ward" not in said
     assert not (tmp_path / "run/checkpoints").exists()
 
@@ -585,20 +584,6 @@ def test_members_in_several_rows_are_counted_and_their_cards_say_so(record, data
     assert not any("rows" in said for said in view.detail(5, *place).notes)
 
 
-def test_rows_that_answer_with_words_name_the_reply(data, tokenizer, tmp_path):
-    wards = data.with_template("{question} {options} Answer:")
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, wards, tmp_path / "letters")
-    rows = script_rows(wards, tokenizer)
-    for row in rows:
-        row["input_ids"][-1] = row["labels"][-1] = row["input_ids"][0]  # another word
-    callback = mw.training.MemorizationCallback(audit)
-    with pytest.raises(
-        ValueError, match=r'(?s)36 of 36 members.*reply="text".*one token an option'
-    ):
-        trainer(model, rows, tmp_path / "out", callback).train()
-
-
 @pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"])
 def test_the_collators_of_transformers_are_read(name, record, data, tokenizer):
     rows, options = script_rows(data, tokenizer), {}
@@ -707,22 +692,3 @@ def test_libraries_are_imported_when_their_callback_is_used():
     assert not {"transformers", "lightning", "pytorch_lightning"} & {*done.stdout.split()}
     with pytest.raises(AttributeError, match="it has LightningCallback, MemorizationC"):
         _ = mw.training.Callback
-
-
-def test_where_the_rows_are_chats_the_error_has_the_template_that_fits(data, tokenizer, tmp_path):
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.chat_template = (
-        "{% for one in messages %}Answer: {{ one['content'] }}\nAnswer: {% endfor %}"
-    )
-    chats = data.with_template("chat", tokenizer=tokenizer)
-    rows = script_rows(chats, tokenizer)
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "other")
-    callback = mw.training.MemorizationCallback(audit)
-    with pytest.raises(ValueError, match="template=") as refused:
-        trainer(model, rows, tmp_path / "out", callback).train()
-    assert repr(chats.templates[0]) in str(refused.value)
-    audit = make_audit(model, tokenizer, chats, tmp_path / "run")
-    callback = mw.training.MemorizationCallback(audit, None)
-    trainer(model, rows, tmp_path / "out", callback).train()
-    assert len(audit.checkpoints) == 4

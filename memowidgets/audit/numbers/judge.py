@@ -39,7 +39,7 @@ from memowidgets.checks import several
 from memowidgets.evaluation.scored import Scored
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.rho import Record
+from memowidgets.training.checkpoint import Record
 from memowidgets.vocabulary import Note, verb
 
 SHARED_NOISE = Note(

@@ -45,7 +45,7 @@ from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
 from memowidgets.store import StoreError
-from memowidgets.training.rho import Record
+from memowidgets.training.checkpoint import Record
 from memowidgets.visible import listed
 from memowidgets.vocabulary import Note, counted_flagged, whole
 

@@ -15,7 +15,7 @@ from memowidgets.memorization.densities import check_choices
 from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotThereError
-from memowidgets.training.rho import Record
+from memowidgets.training.checkpoint import Record
 from memowidgets.vocabulary import Note
 
 VARIANCE = "shrunk"

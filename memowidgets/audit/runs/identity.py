@@ -17,11 +17,10 @@ from memowidgets.models.device import COMPUTED
 from memowidgets.stamps import digest, digest_of_arrays
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import write_stop
+from memowidgets.training.checkpoint import StopRule, write_stop
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
 from memowidgets.training.probe import PROBE, first_apart, make_probe
-from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
 ARRAYS = "arrays"

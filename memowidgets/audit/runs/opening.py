@@ -34,15 +34,15 @@ from memowidgets.progress import shown
 from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError
 from memowidgets.training.config import Settings, TrainingConfig
 from memowidgets.training.design import Design, HeldOut, Members, draw_design, follow_design
-from memowidgets.training.inputs import Pairs, pairs_of
+from memowidgets.training.learner import TargetTraining, start_of
+from memowidgets.training.passes import Pairs, pairs_of
 from memowidgets.training.seeds import restored
-from memowidgets.training.target import TargetTraining, start_of
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:
     from memowidgets.audit.evidence import Evidence
     from memowidgets.decisions import DecisionLog
-    from memowidgets.training.rho import Record
+    from memowidgets.training.checkpoint import Record
 
 # What is made again as a manifest says, which may be anybody's: bounded work, without any file.
 _DATA: dict[str, Callable[..., Dataset]] = {

@@ -28,7 +28,7 @@ from memowidgets.data.dataset import kind_of_sample, value_of, writable
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
 from memowidgets.evaluation.scored import LowestShare, Rule, Scored
 from memowidgets.store import StoreError
-from memowidgets.training.rho import Record
+from memowidgets.training.checkpoint import Record
 
 if TYPE_CHECKING:
     import os

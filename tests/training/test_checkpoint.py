@@ -9,9 +9,9 @@ import pytest
 
 from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
+from memowidgets.training.checkpoint import Record, StopRule
 from memowidgets.training.config import CheckpointPlan, Settings
-from memowidgets.training.design import draw_design
-from memowidgets.training.rho import Record, StopRule
+from memowidgets.training.design import ShadowDesign, draw_design
 
 
 def records(*drops: float) -> list[Record]:
@@ -69,7 +69,7 @@ def test_what_is_unusual_about_the_choice_is_said(drops, facts):
         ({"rho": 0.0}, (0.5,), "share between 0 and 1"),
         ({"rho": 1.0}, (0.5,), "share between 0 and 1"),
         ({"rho": 95}, (0.5,), "share between 0 and 1"),
-        ({"over_last": 0}, (0.5,), "over_last must be a number of evaluations"),
+        ({"over_last": 0}, (0.5,), "over_last, the number of evaluations .*not 0"),
         ({}, (), "no checkpoint after step 0"),
     ],
 )
@@ -108,15 +108,6 @@ def test_rates_fall_as_the_schedule_says():
     assert cosine.rate(25, 100) == pytest.approx(0.5 + 0.5 * math.cos(math.pi / 4))
 
 
-def test_the_rate_rises_first_where_asked_to():
-    warm = settings(epochs=10, batch_size=10, lr=1.0, schedule="linear", warmup=0.1)
-    rates = [warm.rate(step, 100) for step in range(100)]
-    assert np.argmax(rates) == 10
-    assert 0 < rates[0] < 0.2
-    assert (np.diff(rates[:11]) > 0).all()
-    assert (np.diff(rates[10:]) < 0).all()
-
-
 def test_batches_that_are_accumulated_make_one_step():
     assert settings(batch_size=2, accumulate=2).steps_per_epoch(9) == 3
 
@@ -124,16 +115,16 @@ def test_batches_that_are_accumulated_make_one_step():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"warmup": 1.0}, "from 0 to below 1"),
+        ({"label_noise": 1.0}, "from 0 to below 1"),
         ({"accumulate": 1.5}, "accumulate must be a whole number"),
         ({"epochs": 0}, "epochs must be a positive number"),
-        ({"lr": float("nan")}, "lr must be a number, not nan"),
-        ({"lr": float("inf")}, "lr must be a positive number"),
+        ({"lr": float("nan")}, "lr must be a finite number, not nan"),
+        ({"lr": float("inf")}, "lr must be a finite number"),
         ({"batch_size": 2.5}, "whole number"),
         ({"weight_decay": -1}, "weight_decay"),
         ({"optimizer": "lion"}, "valid: adamw, sgd"),
         ({"precision": "float8"}, "valid: auto, float32, bfloat16"),
-        ({"epochs": 1e12}, r"epochs must be a number to 1e\+06"),
+        ({"epochs": 1e12}, r"1e\+12 checkpoints, and at most 10000"),
         ({"checkpoint_every": 1e-9}, r"1e\+10 checkpoints, and at most 10000"),
         ({"epochs": 1e6}, r"1e\+06 checkpoints, and at most 10000"),
     ],
@@ -143,11 +134,6 @@ def test_bad_settings_are_refused(changes, message):
         TrainingConfig(**changes).resolved({})
 
 
-def test_checkpoints_far_closer_than_steps_are_refused():
-    with pytest.raises(ValueError, match=r"1e-09 epochs.*7 steps; pass 0\.14"):
-        CheckpointPlan(7, 1e-9)
-
-
 def test_the_study_design_splits_as_the_paper_does():
     data = load_digits()
     design = draw_design(data, "half", 1 / 9, seed=0)
@@ -155,11 +141,11 @@ def test_the_study_design_splits_as_the_paper_does():
     assert len(design.members) == pytest.approx(len(design.pool) / 2, abs=2)
     assert set(design.members) <= set(design.pool)
     assert not set(design.held_out) & set(design.pool)
-    masks = np.array([design.shadow_members(0, i) for i in range(40)])
+    masks = np.array([ShadowDesign().members(design, 0, i) for i in range(40)])
     assert masks.mean() == pytest.approx(0.5, abs=0.01)
     assert masks.mean(axis=0).min() > 0.1
     assert (masks[0] != masks[1]).any()
-    np.testing.assert_array_equal(masks[3], design.shadow_members(0, 3))
+    np.testing.assert_array_equal(masks[3], ShadowDesign().members(design, 0, 3))
     other = draw_design(data, "half", 1 / 9, seed=1)
     assert set(other.members) != set(design.members)
 
@@ -168,7 +154,11 @@ def test_duplicates_stay_on_one_side_of_every_split():
     pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1)).astype(np.uint8)
     data = ImageDataset.from_arrays(np.concatenate([pixels, pixels, pixels]), np.arange(120) % 2)
     design = draw_design(data, "half", 1 / 9, seed=0)
-    for part in (design.members, design.held_out, design.pool[design.shadow_members(0, 0)]):
+    for part in (
+        design.members,
+        design.held_out,
+        design.pool[ShadowDesign().members(design, 0, 0)],
+    ):
         assert set(np.bincount(part % 40)) <= {0, 3}
 
 

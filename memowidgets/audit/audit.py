@@ -26,7 +26,7 @@ from memowidgets.audit.runs.fork import warn_of_members_alone
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import as_code, check_version, warn_user
 from memowidgets.data import Dataset
-from memowidgets.decisions import DecisionLog, kept, log_of
+from memowidgets.decisions import DecisionLog, apply_decisions, log_of
 from memowidgets.files import write_whole
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
@@ -1620,7 +1620,7 @@ class Audit:
         log.refresh()
         if log.unread:
             raise StoreError(log.unread)
-        data = kept(self.evidence.clean_data, log, texts)
+        data = apply_decisions(self.evidence.clean_data, log, texts)
         warn_of_members_alone(self.evidence, log)
         return data
 

@@ -191,18 +191,6 @@ def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget,
     assert [one for one in said(widget) if one.get("done") is False] == []
 
 
-@pytest.mark.parametrize(
-    "data",
-    [{}, {"method": "explode"}, {"method": "update", "state": 7}, {"method": "update", "state": []},
-     {"method": "update", "state": {"tau": 1}, "buffer_paths": [["a", "b"]]}, 7, None],
-)  # fmt: skip
-def test_an_envelope_that_makes_no_sense_is_answered(widget, data, logged):
-    before = state(widget)
-    hear(widget, data)
-    assert len([one for one in said(widget) if one.get("done") is False]) == 1
-    assert state(widget) == before
-
-
 def test_in_python_a_refused_value_is_a_trait_error_and_what_it_was_before():
     explorer = mw.widgets.ThresholdExplorer([0.1, 0.2])
     try:

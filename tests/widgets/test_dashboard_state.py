@@ -142,23 +142,16 @@ def test_an_address_restores_a_view_and_follows_it(opened, monkeypatch):
     json.dumps(told)
 
 
-def test_an_address_that_makes_no_sense_is_said_and_the_rest_is_restored(opened):
-    dashboard, _ = opened()
-    wrong = {"layer": "<b>", "colour": 1, "tau": 0.5, "filter": "none", "page": -1}
-    say_all(dashboard, "address", text=json.dumps(wrong))
-    text = in_the_bar(dashboard)
-    for part in ("layer '<b>'", "'colour'", "filter 'none'", "not -1"):
-        assert part in text
-    assert dashboard.tau == 0.5
-    assert dashboard.state["layer"] == "last"
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "1", '{"a":' * 600, "[" * 5000, "9" * 3999, "NaN"])
-def test_an_address_that_is_no_state(opened, text):
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "1", '{"a":' * 600, "[" * 100_000, "9" * 5000, "NaN", '{"layer": "<b>"}',
+     '{"colour": 1}', '{"filter": "none"}', '{"page": -1}'],
+)  # fmt: skip
+def test_an_address_that_makes_no_sense_is_said(opened, text):
     dashboard, _ = opened()
     before = dashboard.state
     say_all(dashboard, "address", text=text)
-    assert "no state" in in_the_bar(dashboard)
+    assert "not restored" in in_the_bar(dashboard)
     assert dashboard.state == before
 
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from memowidgets.evaluation import clopper_pearson, roc
 from memowidgets.evaluation.scored import STATUSES, AgainstClass, Scored
 from memowidgets.widgets.explored import (
-    ErrorLevels,
     Judged,
     SortedScores,
     checked_scores,
-    packed_log_lira,
+    packed_errors,
+    packed_floats,
 )
 from memowidgets.widgets.frontend import script, style
 from tests.javascript import asking
@@ -41,9 +41,7 @@ def text(part):
 
 def on_wire(scores, memorized=None, errors=None):
     of = SortedScores.of(scores)
-    packed = {**of.packed(), **of.packed_truth(memorized)}
-    if errors is not None:
-        packed |= ErrorLevels.of(errors).packed(of)
+    packed = {**of.packed(), **of.packed_truth(memorized), **packed_errors(errors, of)}
     return {name: text(part) for name, part in packed.items()}
 
 
@@ -143,7 +141,7 @@ gaps_near_eta = st.one_of(
 @given(rows=st.lists(st.tuples(any_scores, gaps_near_eta), min_size=2, max_size=40))
 def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
     scores, gaps = (np.array(column) for column in zip(*rows, strict=True))
-    packed, wide = packed_log_lira(SortedScores.of(scores).rising(gaps))
+    packed, wide = packed_floats(SortedScores.of(scores).rising(gaps))
     finite = gaps[np.isfinite(gaps)]
     for eta in {4.0, 4.1, *around(finite[:3])}:
         memorized = gaps >= eta
@@ -203,17 +201,19 @@ def test_both_sides_call_the_same_samples_undecided(ask, n):
     rng = np.random.default_rng(n)
     scores = rng.normal(size=n).round(2)
     errors = rng.gamma(2, 0.01, n) * (rng.random(n) < 0.9)
-    levels = ErrorLevels.of(errors)
+    packed = packed_errors(errors, SortedScores.of(scores))
+    levels = np.frombuffer(packed["levels"])
+    sent = levels[np.searchsorted(levels, errors)]
     taus = around(scores[:20])
     found = ask("undecided", wire=on_wire(scores, errors=errors), taus=taus)
-    assert found == [undecided(scores, levels.errors, tau) for tau in taus]
+    assert found == [undecided(scores, sent, tau) for tau in taus]
     exact = [undecided(scores, errors, tau) for tau in taus]
     if n < 65_536:
         assert found == exact
     else:  # each error counts as the next of 256 levels
         assert all(mine >= true for mine, true in zip(found, exact, strict=True))
         positive = errors > 0
-        assert (levels.errors[positive] / errors[positive]).max() < 1.1
+        assert (sent[positive] / errors[positive]).max() < 1.1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -265,12 +265,12 @@ def test_a_million_scores_fit_on_the_wire():
     pairs = np.concatenate([scores[:500_000]] * 2)
     for kind in (scores, scores.round(3), scores.astype(np.float32).astype(float), pairs):
         of = SortedScores.of(kind)
-        errors = ErrorLevels.of(rng.gamma(2, 0.01, 1_000_000))
-        wire = {**of.packed(), **of.packed_truth(memorized), **errors.packed(of)}
+        errors = packed_errors(rng.gamma(2, 0.01, 1_000_000), of)
+        wire = {**of.packed(), **of.packed_truth(memorized), **errors}
         assert sum(len(part) for part in wire.values() if isinstance(part, bytes)) < 10_000_000
 
 
 def test_log_lira_is_sent_as_fine_as_it_must_be():
     exact = np.array([4.0, -1.5, np.inf])
-    assert packed_log_lira(exact) == (exact.astype(np.float32).tobytes(), False)
-    assert packed_log_lira(np.array([4.1])) == (np.array([4.1]).tobytes(), True)
+    assert packed_floats(exact) == (exact.astype(np.float32).tobytes(), False)
+    assert packed_floats(np.array([4.1])) == (np.array([4.1]).tobytes(), True)

@@ -67,7 +67,7 @@ class Fits(NamedTuple):
 
 
 class AuditView:
-    """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
+    """Answers the dashboard's questions, from any thread.
 
     Parameters
     ----------

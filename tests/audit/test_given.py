@@ -538,7 +538,7 @@ def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
 
 def test_the_command_line_knows_arrays(tmp_path, capsys):
     from memowidgets.__main__ import main
-    from memowidgets.commands import opened
+    from memowidgets.commands.runs import open_run
 
     audit_of(path=tmp_path / "mine").score("psmi")
     assert main(["audits", str(tmp_path)]) == 0
@@ -550,7 +550,7 @@ def test_the_command_line_knows_arrays(tmp_path, capsys):
         main(["report", str(tmp_path / "mine"), str(page), "--metric", "loss", "--tau", "-1"]) == 0
     )
     assert page.exists()
-    dashboard = opened(tmp_path / "mine").dashboard()
+    dashboard = open_run(tmp_path / "mine").dashboard()
     assert dashboard.counts["n"] == N
     dashboard.close()
 

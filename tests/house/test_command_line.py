@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,38 +229,18 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     directory = RunDirectory(early)
     directory.hold(directory.read_manifest())
     directory.write_note("rho.json", asdict(StopRule(0.99999)))
-    half = tmp_path / "half"
-    shutil.copytree(run, half)
-    (half / "manifest.json").unlink()
     (tmp_path / "around").symlink_to(tmp_path, target_is_directory=True)
     status, out, err = said(capsys, "audits", tmp_path)
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["run", "model", "members"]
     (whole,) = [line for line in lines if line.startswith("a/b/whole")]
-    assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4 % +32 +\d+\.\d MB$", whole)
+    assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4 % +32$", whole)
     assert re.search(r"^early .*not reached: \d+(\.\d)? %", out, re.MULTILINE)
     assert "evil⟨U+001B⟩[31m" in out
     assert re.search(rf"^newer: .*written in format {FORMAT + 1}", out, re.MULTILINE)
-    assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 5
     assert max(map(len, lines)) < 900
-
-
-def test_a_closed_folder_is_no_end(run, tmp_path, capsys, monkeypatch):
-    shutil.copytree(run, tmp_path / "a")
-    (tmp_path / "closed").mkdir()
-    whole = Path.is_file
-
-    def closed(path):
-        if "closed" in path.parts:
-            raise PermissionError(13, "Permission denied")
-        return whole(path)
-
-    monkeypatch.setattr(Path, "is_file", closed)
-    status, out, err = said(capsys, "audits", tmp_path)
-    assert (status, err) == (0, "")
-    assert out.splitlines()[-1].startswith("a ")
 
 
 def test_a_folder_without_runs(tmp_path, capsys):

@@ -8,7 +8,7 @@ from importlib import metadata
 
 import pytest
 
-from memowidgets import doctor
+from memowidgets.commands import doctor
 
 
 def findings(monkeypatch=None, **versions):
@@ -24,14 +24,14 @@ def findings(monkeypatch=None, **versions):
 
     if monkeypatch is not None:
         monkeypatch.setattr(doctor.metadata, "version", version)
-    return [str(finding) for finding in [*doctor._packages(), *doctor._notebook()]]
+    return [str(finding) for finding in doctor.examine()]
 
 
 def test_here_everything_is_well_and_said_in_one_line_each():
     command = [sys.executable, "-m", "memowidgets", "doctor"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = result.stdout.splitlines()
-    assert all(line.startswith(("ok  ", "note  ", "MISSING  ")) for line in lines)
+    assert all(line.startswith(("ok  ", "note  ", "WRONG  ")) for line in lines)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stderr == ""
     text = result.stdout
@@ -42,8 +42,8 @@ def test_here_everything_is_well_and_said_in_one_line_each():
 @pytest.mark.parametrize(
     ("name", "version", "how", "facts"),
     [
-        ("numpy", None, "MISSING", ["'numpy>=2.1'"]),
-        ("anywidget", "0.1.0", "MISSING", ["0.1.0", "'anywidget>=0.11'"]),
+        ("numpy", None, "WRONG", ["'numpy>=2.1'"]),
+        ("anywidget", "0.1.0", "WRONG", ["0.1.0", "'anywidget>=0.11'"]),
         ("torch", "99.0+cpu", "ok", ["99.0+cpu"]),
         ("torch", None, "note", ["memowidgets[train]"]),
         ("peft", None, "note", ["language models", "memowidgets[llm]"]),

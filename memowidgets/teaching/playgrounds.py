@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.checks import as_code, check_finite, real_number, whole_number
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.standin import bundle, table
-from memowidgets.widgets.widget import Guarded, created, displayed, refusing, validate
+from memowidgets.widgets.widget import Guarded, close_earlier_runs, note_display, refusing, validate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -107,7 +107,7 @@ class Playground(Guarded, anywidget.AnyWidget):
     def __init__(self, **settings: Any) -> None:
         self._hearing = False
         super().__init__(**settings)
-        created(self)
+        close_earlier_runs(self)
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the page sends."""
@@ -143,7 +143,7 @@ class Playground(Guarded, anywidget.AnyWidget):
         return f"{type(self).__name__}({facts})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        displayed(self)
+        note_display(self)
         stand_in = table(self._title, self._facts())
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
 

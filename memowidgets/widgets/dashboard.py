@@ -30,10 +30,10 @@ from memowidgets.widgets.messages import Pick, State, fields, mismatch
 from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.widget import (
     checked_tau,
-    created,
-    displayed,
+    close_earlier_runs,
     give_back,
     in_background,
+    note_display,
     validate,
     watch,
 )
@@ -161,7 +161,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._share = ["report", *(["python"] if source.opened_by() else [])]
         self._name = source.name
         self._picked()
-        created(self)
+        close_earlier_runs(self)
 
     # ---------------------------------------------------------------- what can be picked
 
@@ -201,15 +201,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         return self._check(proposal["trait"].name, str(proposal["value"]))
 
     @validate("comparing")
-    def _check_comparing(self, proposal: Any) -> list[Pick]:
-        picks: list[Pick] = proposal["value"]
+    def _check_comparing(self, proposal: Any) -> list[dict[str, str]]:
+        picks = proposal["value"]
         problem = mismatch(picks, list[Pick], "comparing")
         if problem or len(picks) > MOST_OTHERS:
             raise ValueError(problem or f"comparing has {len(picks)} scores, not 1 or 2")
-        for pick in picks:
-            for name in PICKS:
-                self._check(name, pick[name])
-        return [{name: pick[name] for name in PICKS} for pick in picks]
+        places = [Place(**pick)._asdict() for pick in picks]
+        for place in places:
+            for name, value in place.items():
+                self._check(name, value)
+        return places
 
     def _say(self, text: str, kind: str = "note") -> None:
         """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
@@ -305,12 +306,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         if self._shown is None:
             super()._hear_export(asked)
             return
-        try:
-            place = *self._shown, self._rule, self.eta_committed
-            text = self._source.export_text(*place)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
-            self._reply(asked, _sentence(error), done=False)
-            return
+        text = self._source.export_text(*self._shown, self._rule, self.eta_committed)
         self._reply(asked, "", file="flagged.csv", content=text)
 
     @property
@@ -708,7 +704,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         return f"Dashboard({chosen}: {self._in_words()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        displayed(self)
+        note_display(self)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
 

@@ -21,7 +21,13 @@ from memowidgets.widgets.explored import (
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, still
-from memowidgets.widgets.widget import Guarded, checked_tau, created, displayed, validate
+from memowidgets.widgets.widget import (
+    Guarded,
+    checked_tau,
+    close_earlier_runs,
+    note_display,
+    validate,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -285,7 +291,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         super().__init__(**traits)
         self._given = found
         self._show_scores(judged, first, least)
-        created(self)
+        close_earlier_runs(self)
 
     def update(
         self,
@@ -323,5 +329,5 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         return f"ThresholdExplorer({self._in_words()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        displayed(self)
+        note_display(self)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())

@@ -33,7 +33,13 @@ from memowidgets.widgets.items import (
 )
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
-from memowidgets.widgets.widget import checked_tau, created, displayed, in_background, validate
+from memowidgets.widgets.widget import (
+    checked_tau,
+    close_earlier_runs,
+    in_background,
+    note_display,
+    validate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -461,7 +467,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
             for name, value in shown.items():
                 setattr(self, name, value)
         self._log.listen(self)
-        created(self)
+        close_earlier_runs(self)
 
     def update(
         self,
@@ -503,7 +509,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         return f"SampleInspector({flagged} {at(self.tau)})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        displayed(self)
+        note_display(self)
         rows = self._rows
         counts = [(name, str(n)) for name, n in rows.counts(self.tau).items()]
         stand_in = table("Samples", counts)

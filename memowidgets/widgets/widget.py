@@ -16,6 +16,7 @@ import IPython
 import traitlets
 from ipywidgets import Widget
 
+from memowidgets.store import without_advice
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.messages import checked_message
 
@@ -72,7 +73,7 @@ def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
 def refuse(widget: Any, error: Exception, content: Any = None) -> None:
     """Answer a message that was refused."""
     request = content.get("request") if isinstance(content, dict) else None
-    text = visible(str(error) or type(error).__name__, _MOST_CHARACTERS)
+    text = visible(without_advice(error) or type(error).__name__, _MOST_CHARACTERS)
     widget.send({"type": "said", "request": request, "done": False, "text": text})
 
 
@@ -131,7 +132,7 @@ _origins: weakref.WeakKeyDictionary[Any, _Origin] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def created(widget: Any) -> None:
+def close_earlier_runs(widget: Any) -> None:
     """Remember which run of which cell made a widget, and close those of its earlier runs.
 
     Only those that were shown in no other cell: running a cell again clears what it showed.
@@ -148,7 +149,7 @@ def created(widget: Any) -> None:
         other.close()
 
 
-def displayed(widget: Any) -> None:
+def note_display(widget: Any) -> None:
     """Remember that the cell that runs now shows a widget."""
     here = _running()
     with _lock:

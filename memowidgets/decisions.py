@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import as_code, warn_user
+from memowidgets.checks import as_code, several, warn_user
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.store import LockedError, RunDirectory, StoreError
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted
@@ -203,10 +203,7 @@ class DecisionLog:
             If the decision, the class or an id is unknown, an id cannot be written, a note is too
             long, or samples are to be anonymised that are no texts. Then nothing is changed.
         """
-        if isinstance(names, str | bytes):
-            raise TypeError(f"names must be a list of ids, not one text; pass [{quoted(names)}]")
-        if not isinstance(names, Iterable):
-            raise TypeError(f"names must be a list of ids, not of type {type(names).__name__}")
+        ids = several("names", names)
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
@@ -219,7 +216,7 @@ class DecisionLog:
         with self._lock:
             self.refresh()  # a note must not bring back what another writer has decided otherwise
             changes = {}
-            for name in map(self._checked, names):
+            for name in map(self._checked, ids):
                 made = self[name]
                 made = made if decision is None else replace(made, decision=decision, to=to)
                 made = made if note is None else replace(made, note=note)
@@ -273,12 +270,8 @@ class DecisionLog:
             return ""
         known = self._class_names
         valid = "" if known is None else f"; valid: {listed(map(quoted, known), each=_A_CLASS)}"
-        if to is None:
-            raise ValueError(f"the decision 'relabel' needs the new class as to={valid}")
-        if not isinstance(to, str):
-            raise TypeError(f"to must be the name of a class, not {as_code(to)}{valid}")
-        if not to or (known is not None and to not in known):
-            raise ValueError(f"unknown class {quoted(to)}{valid}")
+        if not isinstance(to, str) or not to or (known is not None and to not in known):
+            raise ValueError(f"'relabel' needs the new class as to=, not {as_code(to)}{valid}")
         return to
 
     def _checked(self, name: str) -> str:

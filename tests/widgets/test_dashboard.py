@@ -29,17 +29,13 @@ def n_memorized(dashboard):
     return counts["found"] + counts["missed"]
 
 
-def test_what_is_computed_shows_at_once(opened):
+def test_what_is_computed_shows_at_once_and_the_rest_waits_for_compute(opened):
     dashboard, source = opened()
-    assert dashboard.counts["n"] == 200
+    before = dashboard.counts
+    assert before["n"] == 200
     assert dashboard.computed
     assert source.threads == [threading.main_thread().name]
     assert "AUC" in repr(dashboard)
-
-
-def test_what_is_not_computed_is_not_until_compute(opened):
-    dashboard, source = opened()
-    before = dashboard.counts
     dashboard.layer = "1"
     assert not dashboard.computed
     assert told(dashboard, "dimmed")
@@ -84,7 +80,7 @@ def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing,
 
 def test_what_was_cancelled_does_not_begin_again_by_itself(opened):
     short = {"psmi": Missing(cost="Scoring 200 samples, about 2 s.", short=True)}
-    dashboard, source = opened(computed=False, seconds=60, missing_of=short)
+    dashboard, source = opened(computed=False, seconds=4, missing_of=short)
     dashboard.cancel()
     dashboard.wait(60)
     assert not dashboard.computed
@@ -111,7 +107,7 @@ def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
 
 
 def test_cancel_keeps_the_old_view(opened):
-    dashboard, source = opened(seconds=30)
+    dashboard, source = opened(seconds=4)
     dashboard.layer = "1"
     dashboard.compute()
     dashboard.compute()  # a second press changes nothing

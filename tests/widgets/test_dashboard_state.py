@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import time
-import weakref
 
 import pytest
 
-from memowidgets.widgets import Choice, Dashboard
+from memowidgets.widgets import Choice
 from memowidgets.widgets.dashboard import PARTS
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import say_all
@@ -173,17 +171,12 @@ def test_what_is_new_is_offered_and_shown(growing):
     assert (dashboard.checkpoint, dashboard.computed) == ("epoch-2", True)  # it gave way
 
 
-def test_compute_does_not_offer_what_it_made(growing):
-    dashboard, _, looked = growing
+def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing):
+    dashboard, source, looked = growing
     dashboard.layer = "1"
     dashboard.compute()
     dashboard.wait(60)
     looked()
-    assert not dashboard.outdated
-
-
-def test_a_source_that_cannot_be_read_keeps_the_view(growing):
-    dashboard, source, looked = growing
     source.broken = True
     looked()
     assert not dashboard.outdated
@@ -206,12 +199,3 @@ def test_scores_without_a_layer_say_so(opened):
     dashboard.metric = "loss"
     dashboard.checkpoint = "epoch-3"
     assert "Below is still Loss, epoch 2" in in_the_bar(dashboard)
-
-
-def test_a_closed_dashboard_is_not_kept_by_its_watch():
-    dashboard = Dashboard(GrowingSource(n=50))
-    reference = weakref.ref(dashboard)
-    dashboard.close()
-    del dashboard
-    gc.collect()
-    assert reference() is None

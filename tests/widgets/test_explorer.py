@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import gc
 import re
-import time
-import weakref
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -163,15 +160,3 @@ def test_undecided_samples_are_closer_to_tau_than_two_errors(explorer):
     assert explorer.undecided == (np.abs(scores - 0.2) < 2 * errors).sum()
     explorer.update(scores)
     assert explorer.undecided is None
-
-
-def test_work_under_way_keeps_no_closed_widget_alive():
-    widget = ThresholdExplorer(np.arange(50.0), np.arange(50) < 5)
-    gone = weakref.ref(widget)
-    widget.close()
-    del widget
-    deadline = time.monotonic() + 30
-    while gone() is not None and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.01)
-    assert gone() is None

@@ -110,23 +110,6 @@ any_scores = st.one_of(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(rows=st.lists(st.tuples(any_scores, st.booleans()), min_size=2, max_size=60))
-def test_both_sides_count_the_same(ask, rows):
-    scores = np.array([score for score, _ in rows])
-    memorized = np.array([flag for _, flag in rows])
-    memorized[0], memorized[1] = True, False
-    evaluation = roc(scores, memorized)
-    taus = around(scores)
-    found = ask("counts", wire=on_wire(scores, memorized), taus=taus)
-    assert found == [in_front_end_words(evaluation.at(tau)) for tau in taus]
-    auc = ask("auc", wire=on_wire(scores, memorized))
-    assert auc["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
-    assert auc["interval"] == pytest.approx(evaluation.auc_interval, rel=1e-9, abs=1e-9)
-
-
 gaps_near_eta = st.one_of(
     st.builds(lambda steps: float(4 + steps * np.spacing(4.0)), st.integers(-2, 2)),
     st.builds(lambda steps: float(4.1 + steps * np.spacing(4.1)), st.integers(-2, 2)),
@@ -154,8 +137,13 @@ def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
             assert found["auc"] is None
             continue
         evaluation = roc(scores, memorized)
-        assert found["counts"] == [in_front_end_words(evaluation.at(tau)) for tau in taus]
-        assert found["auc"]["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
+        counts = [in_front_end_words(evaluation.at(tau)) for tau in taus]
+        assert found["counts"] == counts
+        wire = on_wire(scores, memorized)
+        assert ask("counts", wire=wire, taus=taus) == counts
+        for auc in (found["auc"], ask("auc", wire=wire)):
+            assert auc["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
+            assert auc["interval"] == pytest.approx(evaluation.auc_interval, rel=1e-9, abs=1e-9)
 
 
 log_lira_or_none = st.one_of(st.just(np.nan), gaps_near_eta.filter(np.isfinite))

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import gc
 import platform
-import threading
 import time
 import weakref
 
 import psutil
 import pytest
 
-from memowidgets.widgets.widget import give_back, in_background, watch
-
-
-def test_a_busy_thread_keeps_nobody_waiting():
-    end, names = threading.Event(), []
-    busy = in_background(lambda: end.wait(30), "busy")
-    assert in_background(lambda: names.append(threading.current_thread().name), "other").wait(30)
-    assert names == ["other"]
-    assert not busy.is_set()
-    end.set()
-    assert busy.wait(30)
-
+from memowidgets.widgets.widget import give_back, watch
 
 BLOCK, BLOCKS = 100_000, 600  # bytes; smaller than what glibc maps on its own
 

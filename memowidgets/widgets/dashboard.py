@@ -19,17 +19,16 @@ from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
-from memowidgets.visible import quoted, visible
+from memowidgets.visible import visible
 from memowidgets.widgets.compared import Compared
 from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
-from memowidgets.widgets.messages import Pick, State, fields, mismatch
+from memowidgets.widgets.messages import Pick, State, mismatch
 from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.widget import (
-    checked_tau,
     close_earlier_runs,
     give_back,
     in_background,
@@ -39,7 +38,7 @@ from memowidgets.widgets.widget import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
@@ -56,13 +55,12 @@ class Place(NamedTuple):
 
 
 PICKS = ("checkpoint", "layer", "metric")
-THRESHOLDS = ("tau", "eta")
 PARTS = tuple(State.__annotations__)
-PUBLISHED = tuple(f"{name}_committed" if name in THRESHOLDS else name for name in PARTS)
+PUBLISHED = tuple(f"{name}_committed" if name in ("tau", "eta") else name for name in PARTS)
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
-_EARLY = "Too early: {} the model is no better than guessing."
+_EARLY = "Too early: here the model is no better than guessing."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 _IDLE = threading.Event()
 _IDLE.set()
@@ -192,7 +190,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         valid = self._labels[name]
         if value not in valid:
             raise ValueError(
-                f"unknown {name} {quoted(value)}; valid: {', '.join(map(repr, valid))}"
+                f"unknown {name} {as_code(value)}; valid: {', '.join(map(repr, valid))}"
             )
         return value
 
@@ -231,10 +229,12 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             raise TypeError(
                 f"state must be a dictionary, as `state` gives it, not {as_code(state)}"
             )
-        wanted = read_state(state)
-        for name in PICKS:
-            if name in wanted:
-                self._check(name, wanted[name])
+        for name, value in state.items():
+            if name not in PARTS:
+                raise ValueError(f"unknown part of a state: {name!r}; valid: {', '.join(PARTS)}")
+            if name in PICKS:
+                self._check(name, value)
+        wanted = dict(state)
         with self._lock:
             with self._silently():
                 for name in PICKS:
@@ -262,9 +262,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             for name, value in [(part, wanted[part]) for part in PARTS if part in wanted]:
                 try:
                     setattr(self, name, value)
-                except (ValueError, traitlets.TraitError) as error:
+                except (ValueError, ArithmeticError, traitlets.TraitError) as error:
                     self._unrestored = str(error)
-                    self._say(f"Not restored: {error}.")
+                    self._say(f"Not restored: {_sentence(error)}")
         self._publish(None)
 
     def _hear_address(self, content: Address) -> None:
@@ -274,7 +274,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if content["text"]:
                 self.state = json.loads(content["text"])
         except (ValueError, TypeError, RecursionError) as error:
-            self._say(f"The address was not restored: {error}.")
+            self._say(f"The address was not restored: {_sentence(error)}")
         self._publish(None)
 
     @traitlets.observe(*PUBLISHED)
@@ -548,8 +548,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         eta, before = self.eta_committed, self._judged.scored.axis
         self._given, found = found, self._on_axis(found)
         judged = Judged.of(found, eta)
-        left_out = [judged.note] if judged.note else []
-        judged = replace(judged, note="")  # it is one of the warnings
         tau = self._taus.get((pick.metric, self.axis))
         if tau is None and self._shown is not None and found.axis == before:
             tau = flagging(found.scores, self.counts["flagged"])  # as many are looked at
@@ -563,16 +561,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._show_scores(judged, tau, eta)
             self._taus = taus
             self._show_rows(rows, found.title, tau)
-            self._warnings = [*left_out, *map(str, found.warnings)]  # marimo sends a note's numbers
+            self._warnings = list(map(str, found.warnings))  # marimo sends a note's numbers
             self._notes = list(map(str, found.notes))
             self._unchecked = {}
             if judged.memorized is None:
                 missing = self._source.unchecked()
                 self._unchecked = {"button": missing.label, "why_not": missing.why_not}
             early = any(note.key == "not learned" for note in found.warnings)
-            places = self._labels["checkpoint"]
-            where = f"at {places[pick.checkpoint]}" if len(places) > 1 else "here"
-            self._early = _EARLY.format(where) if early else ""
+            self._early = _EARLY if early else ""
             self._fresh()
         self._compare()
 
@@ -714,28 +710,6 @@ def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
         {"value": c.value, "label": c.label, "marked": c.marked, "usesLayer": c.uses_layer}
         for c in choices
     ]
-
-
-def read_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state. Raise an error for a part that is unknown or of the wrong kind.
-
-    Examples
-    --------
-    >>> read_state({"tau": 1, "filter": "missed"})
-    {'tau': 1.0, 'filter': 'missed'}
-    """
-    found: dict[str, Any] = {}
-    for name, value in state.items():
-        if name not in PARTS:
-            raise ValueError(f"unknown part of a state: {name!r}; valid: {', '.join(PARTS)}")
-        number = name in THRESHOLDS and hasattr(value, "__float__") and not isinstance(value, bool)
-        problem = "" if number else mismatch(value, fields(State)[name], name)
-        if not problem and name == "page" and value < 0:
-            problem = f"page must be a whole number from 0, not {value}"
-        if problem:
-            raise ValueError(problem)
-        found[name] = checked_tau(value, name) if name in THRESHOLDS else value
-    return found
 
 
 def _choices_of(source: Any) -> dict[str, Sequence[Choice]]:

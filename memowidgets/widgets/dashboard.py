@@ -377,7 +377,10 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         timeout : float, optional
             Seconds to wait at most, for the numbers and then for what is drawn of them.
         """
-        return self._computing.wait(timeout) and self._comparing.wait(timeout)
+        while not (self._computing.is_set() and self._comparing.is_set()):  # one begins the other
+            if not (self._computing.wait(timeout) and self._comparing.wait(timeout)):
+                return False
+        return True
 
     def refresh(self) -> None:
         """Show what came since: new checkpoints, scores, and shadow models."""

@@ -32,22 +32,6 @@ def told(widget, name):
     return widget.get_state()[f"_{name}"]
 
 
-def test_counts_are_those_of_the_evaluation(explorer):
-    scores, _, log_lira = scores_like_psmi()
-    evaluation = roc(scores, log_lira >= 4)
-    for tau in (-1.0, -0.2, 0.0, float(scores[3]), 2.0):
-        explorer.tau = tau
-        point = evaluation.at(tau)
-        assert explorer.counts == {
-            "n": 600,
-            "flagged": point.flagged,
-            "found": point.found,
-            "flagged_only": point.flagged_only,
-            "missed": point.missed,
-            "left_alone": point.left_alone,
-        }
-
-
 def test_a_tau_from_python_is_committed_one_from_the_page_is_not_yet(explorer):
     explorer.tau = 0.25
     assert explorer.tau_committed == 0.25

@@ -22,7 +22,7 @@ import torch
 import memowidgets as mw
 from benchmarks.device import BATCH, Loops, steps
 from benchmarks.measure import Namespace, Row, left_out
-from memowidgets.commands.device_check import compared
+from memowidgets.commands.doctor import compare_device
 from memowidgets.data import Dataset
 from memowidgets.metrics import PSMI
 from memowidgets.models import Model
@@ -105,7 +105,7 @@ def _tried(name: str, part: Callable[[], list[Row]]) -> list[Row]:
 
 def _results(device: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        checks = list(compared(Path(folder), device))
+        checks = list(compare_device(Path(folder), device))
     return [
         Row(f"{check.what}: the CPU, and {device}", check.there, check.here, check.said)
         for check in checks

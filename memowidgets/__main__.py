@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -30,11 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = int(chosen.run(chosen))
         sys.stdout.flush()  # here, where a closed pipe is expected
-    except CommandError as error:
-        print(f"memowidgets: {error}", file=sys.stderr)
-        return FAILED
-    except ModuleNotFoundError as error:
-        if error.name not in LIBRARIES:
+    except (CommandError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name not in LIBRARIES:
             raise
         print(f"memowidgets: {error}", file=sys.stderr)
         return FAILED
@@ -84,36 +80,28 @@ def _add_report(report: argparse.ArgumentParser) -> None:
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
-    from memowidgets.doctor import examine
+    from memowidgets.commands.doctor import check_device, examine
 
     failed = False
-    if chosen.device is None:
-        for finding in examine():
-            print(finding, flush=True)
-            failed |= finding.essential
-    else:
-        from memowidgets.commands import check_device
-
-        for check in check_device(chosen.device):
-            print(check, flush=True)
-            failed |= check.wrong
+    for finding in examine() if chosen.device is None else check_device(chosen.device):
+        print(finding, flush=True)
+        failed |= finding.wrong
     return int(failed)
 
 
 def _demo(chosen: argparse.Namespace) -> int:
-    from memowidgets.commands import demo
+    from memowidgets.commands.demo import demo
 
-    say = partial(print, flush=True)
-    demo(say, chosen.out, browser=not chosen.no_browser, overwrite=chosen.overwrite)
+    for line in demo(chosen.out, browser=not chosen.no_browser, overwrite=chosen.overwrite):
+        print(line, flush=True)
     return 0
 
 
 def _report(chosen: argparse.Namespace) -> int:
-    from memowidgets.commands import opened
-    from memowidgets.commands.runs import check_free, check_samples, refusing
+    from memowidgets.commands.runs import check_free, check_samples, open_run, refusing
 
     check_free(chosen.page, overwrite=chosen.overwrite)
-    audit = opened(chosen.run_dir)
+    audit = open_run(chosen.run_dir)
     if chosen.include_samples:
         check_samples(audit)
     with refusing(chosen.run_dir):
@@ -133,7 +121,7 @@ def _report(chosen: argparse.Namespace) -> int:
 
 
 def _audits(chosen: argparse.Namespace) -> int:
-    from memowidgets.commands import listing
+    from memowidgets.commands.runs import listing
 
     print("\n".join(listing(chosen.folder)))
     return 0

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.visible import quoted, visible
 
 _AT_ONCE = 2**22  # values
-_EXACT = 2**53  # float64 holds all whole numbers up to here
 _FEW = 20  # labels that may all differ
 _A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
@@ -216,9 +215,6 @@ def to_numpy(array: Any) -> NDArray[Any]:
 
     Raises
     ------
-    TypeError
-        If the numbers are complex, whose imaginary part nothing here would use, or if they are
-        dates or durations.
     ValueError
         If a value is masked (`numpy.ma`): nothing here would leave it out.
     """
@@ -235,13 +231,6 @@ def to_numpy(array: Any) -> NDArray[Any]:
     if found.dtype.kind == "O" and hasattr(array, "to_numpy"):  # Float64, double[pyarrow]
         with contextlib.suppress(TypeError, ValueError):
             found = array.to_numpy(dtype=np.float64, na_value=np.nan)
-    if found.dtype.kind == "c":
-        raise TypeError("the numbers are complex; pass their real part, such as array.real")
-    if found.dtype.kind in "mM":
-        raise TypeError(
-            f"the values are dates or durations ({found.dtype}); pass numbers, or strings where "
-            "they are names"
-        )
     return found
 
 
@@ -251,9 +240,10 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
     Raises
     ------
     TypeError
-        If they are something else. The message has `what` and their type.
+        If they are something else, such as complex numbers or dates. The message has `what` and
+        their type.
     ValueError
-        If a value is masked, or a whole number is above 2**53, from where on float64 rounds them.
+        If a value is masked.
 
     Examples
     --------
@@ -269,12 +259,6 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
             found = found.astype(np.float64)
     if found.dtype.kind not in "biuf":
         raise TypeError(f"{what} must be real numbers, not values of type {kind}")
-    whole = found.dtype.kind in "iu" and found.dtype.itemsize == 8 and found.size > 0
-    if whole and max(int(found.max()), -int(found.min())) > _EXACT:
-        raise ValueError(
-            f"{what} have whole numbers above 2**53, which would be rounded; pass floats of which "
-            "small differences do not matter"
-        )
     return found
 
 
@@ -449,18 +433,7 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     array(['spam', 'ham'], dtype='<U4')
     """
     check_unmasked(labels)
-    try:
-        array = np.asarray(labels)
-    except ValueError:  # lists of different lengths
-        rows: Any = labels
-        array = np.array([*rows, None], dtype=object)[:-1]
-    for row, label in enumerate(array if array.ndim == 1 and array.dtype.kind == "O" else ()):
-        several_of = isinstance(label, Iterable) and not isinstance(label, str)
-        if several_of and np.ndim(label) != 0:
-            raise ValueError(
-                f"the label in {where(row)} is a {type(label).__name__}; give each sample one "
-                "label, a number or a string"
-            )
+    array = np.asarray(labels)
     if array.ndim != 1 or array.dtype.kind not in "fOUT":
         return array
     if array.dtype.kind == "U" and not hasattr(labels, "dtype"):

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import warn_user
+from memowidgets.checks import as_code, several, warn_user
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.store import LockedError, RunDirectory, StoreError
-from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
+from memowidgets.visible import HALF_CHARACTERS, listed, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,17 +41,6 @@ _TO_NEUTRALISE = re.compile(rf"(?:^|(?<=[;\t\r\n]))(?={_RISKY})")
 _TO_RESTORE = re.compile(rf"(?:^|(?<=[;\t\r\n]))'(?={_RISKY})")
 
 
-def spelled(decision: str) -> str:
-    """Return a decision in the spelling that is stored.
-
-    Examples
-    --------
-    >>> spelled("anonymize")
-    'anonymise'
-    """
-    return "anonymise" if decision == "anonymize" else decision
-
-
 @dataclass(frozen=True)
 class Decision:
     """Decision on one sample.
@@ -59,7 +48,7 @@ class Decision:
     Attributes
     ----------
     decision : {"keep", "anonymise", "remove", "relabel", "undecided"}
-        What to do with the sample. "anonymize" becomes "anonymise".
+        What to do with the sample.
     note : str
         Reason for the decision.
     to : str
@@ -69,9 +58,6 @@ class Decision:
     decision: str = "undecided"
     note: str = ""
     to: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decision", spelled(self.decision))
 
 
 UNDECIDED = Decision()
@@ -138,7 +124,7 @@ class DecisionLog:
         self._unkept: Table = {}
         # values before and after each step, by id
         self._steps: list[dict[str, tuple[Decision, Decision]]] = []
-        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
         self.problem, self.unread, self.version = "", "", 0
 
@@ -198,7 +184,7 @@ class DecisionLog:
         names : iterable of str
             Ids of the samples. For one sample, pass a list with one id.
         decision : {"keep", "anonymise", "remove", "relabel", "undecided"}, optional
-            New decision. By default the present one stays. "anonymize" means "anonymise".
+            New decision. By default the present one stays.
         note : str, optional
             New note. By default the present one stays.
         to : str, optional
@@ -217,22 +203,20 @@ class DecisionLog:
             If the decision, the class or an id is unknown, an id cannot be written, a note is too
             long, or samples are to be anonymised that are no texts. Then nothing is changed.
         """
-        if isinstance(names, str | bytes):
-            raise TypeError(f"names must be a list of ids, not one text; pass [{quoted(names)}]")
-        if not isinstance(names, Iterable):
-            raise TypeError(f"names must be a list of ids, not of type {type(names).__name__}")
-        decision = None if decision is None else spelled(decision)
+        ids = several("names", names)
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
         if decision == "anonymise" and not self._texts:
             raise ValueError("only texts can be anonymised: keep or remove these samples")
         to = self._checked_class(decision, to)
-        note = None if note is None else _checked_note(note)
+        if note is not None and len(note) > MOST_CHARACTERS:
+            raise ValueError(f"a note has at most {MOST_CHARACTERS} characters, not {len(note)}")
+        note = note and HALF_CHARACTERS.sub("\ufffd", note)
         with self._lock:
             self.refresh()  # a note must not bring back what another writer has decided otherwise
             changes = {}
-            for name in map(self._checked, names):
+            for name in map(self._checked, ids):
                 made = self[name]
                 made = made if decision is None else replace(made, decision=decision, to=to)
                 made = made if note is None else replace(made, note=note)
@@ -268,11 +252,11 @@ class DecisionLog:
 
     # Listeners
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: Any) -> None:
         """Call ``listener.decisions_changed()`` after each change, while the listener lives."""
         self._listeners.add(listener)
 
-    def unlisten(self, listener: Listener) -> None:
+    def unlisten(self, listener: Any) -> None:
         """Stop calling the listener."""
         self._listeners.discard(listener)
 
@@ -282,24 +266,21 @@ class DecisionLog:
         """Return the class for "relabel", and nothing for any other decision, or raise."""
         if decision != "relabel":
             if to is not None:
-                raise ValueError(f"to={visible(repr(to), 40)} is only for the decision 'relabel'")
+                raise ValueError(f"to={as_code(to)} is only for the decision 'relabel'")
             return ""
         known = self._class_names
         valid = "" if known is None else f"; valid: {listed(map(quoted, known), each=_A_CLASS)}"
-        if to is None:
-            raise ValueError(f"the decision 'relabel' needs the new class as to={valid}")
-        if not isinstance(to, str):
-            raise TypeError(f"to must be the name of a class, not {visible(repr(to), 40)}{valid}")
-        if not to or (known is not None and to not in known):
-            raise ValueError(f"unknown class {quoted(to)}{valid}")
+        if not isinstance(to, str) or not to or (known is not None and to not in known):
+            raise ValueError(f"'relabel' needs the new class as to=, not {as_code(to)}{valid}")
         return to
 
     def _checked(self, name: str) -> str:
         """Return an id that can be decided on, or raise."""
-        name = _checked_id(name)
+        if not isinstance(name, str):
+            raise TypeError(f"an id must be a text, not {as_code(name)}")
         if self._known is not None and name not in self._known and name not in self.table():
             raise ValueError(f"unknown id {quoted(name)}; it is not in the data")
-        return name
+        return str(name)
 
     @cached_property
     def _known(self) -> frozenset[str] | None:
@@ -362,24 +343,11 @@ class DecisionLog:
             listener.decisions_changed()
 
 
-class Listener(Protocol):
-    """Object that is told about changes."""
-
-    def decisions_changed(self) -> None:
-        """Handle a change of the decisions, here or elsewhere."""
-        ...
-
-
 def to_csv(table: Mapping[str, Decision]) -> str:
     r"""Return decisions as CSV with every field quoted and spreadsheet formulas neutralised.
 
     An apostrophe is put before ``=``, ``+``, ``-``, ``@``, a tab or a line break at the start of
     a field, or where a spreadsheet may start a cell. `from_csv` removes it.
-
-    Raises
-    ------
-    ValueError
-        If an id cannot be written.
 
     Examples
     --------
@@ -387,8 +355,7 @@ def to_csv(table: Mapping[str, Decision]) -> str:
     "id","decision","note"
     "7","keep","'=1+1"
     """
-    rows = [[_checked_id(name), *words] for name, *words in _rows(table)]
-    return csv_text(_header(table), rows)
+    return csv_text(_header(table), _rows(table))
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -403,7 +370,9 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
     for cells in (header, *rows):
-        writer.writerow([_neutral(cell) if isinstance(cell, str) else cell for cell in cells])
+        writer.writerow(
+            [_TO_NEUTRALISE.sub("'", cell) if isinstance(cell, str) else cell for cell in cells]
+        )
     return out.getvalue()
 
 
@@ -443,8 +412,8 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
                 name, made = _parsed(cells, header, line)
                 if table.setdefault(name, made) != made:
                     raise ValueError(
-                        f"{line}: the id {quoted(name)} has {_said(made)} here and "
-                        f"{_said(table[name])} before; keep one of the two lines"
+                        f"{line}: the id {quoted(name)} has another decision or note before; keep "
+                        "one of the two lines"
                     )
     except csv.Error as error:
         raise ValueError(f"{where}, line {reader.line_num}: broken CSV ({error})") from None
@@ -455,8 +424,8 @@ def _parsed(cells: list[str], header: list[str], where: str) -> tuple[str, Decis
     if len(cells) != len(header):
         columns = ", ".join(header)
         raise ValueError(f"{where}: {len(cells)} cells instead of {len(header)} ({columns})")
-    name, note, *to = map(_restored, (cells[0], *cells[2:]))
-    decision, new = spelled(cells[1].strip()), to[0] if to else ""
+    name, note, *to = (_TO_RESTORE.sub("", cell) for cell in (cells[0], *cells[2:]))
+    decision, new = cells[1].strip(), to[0] if to else ""
     if decision not in CHOICES:
         raise ValueError(
             f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"
@@ -469,47 +438,10 @@ def _parsed(cells: list[str], header: list[str], where: str) -> tuple[str, Decis
     return name, Decision(decision, note, new)
 
 
-def _said(made: Decision) -> str:
-    """Return a decision for a message, with its class and its note if it has them."""
-    to = f" to {quoted(made.to)}" if made.to else ""
-    return quoted(made.decision) + to + (f" ({quoted(made.note)})" if made.note else "")
-
-
 def _applied(table: Table, changes: Table) -> Table:
     """Return the table with changes, without samples that are undecided and have no note."""
     together = table | changes
     return {name: made for name, made in together.items() if made != UNDECIDED}
-
-
-def _neutral(field: str) -> str:
-    return _TO_NEUTRALISE.sub("'", field)
-
-
-def _restored(field: str) -> str:
-    return _TO_RESTORE.sub("", field)
-
-
-def _checked_id(name: str) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"an id must be a text, not {visible(repr(name), 40)}")
-    shown = quoted(name)
-    if HALF_CHARACTERS.search(name):
-        raise ValueError(
-            f"the id {shown} has half a character (a lone surrogate), which cannot be written; "
-            "give the sample another id"
-        )
-    if len(name) > MOST_CHARACTERS:
-        raise ValueError(
-            f"the id {shown} has {len(name)} characters, the limit is {MOST_CHARACTERS}; give the "
-            "sample another id"
-        )
-    return str(name)
-
-
-def _checked_note(note: str) -> str:
-    if len(note) > MOST_CHARACTERS:
-        raise ValueError(f"a note has at most {MOST_CHARACTERS} characters, not {len(note)}")
-    return HALF_CHARACTERS.sub("\ufffd", note)
 
 
 # decisions on the samples of an audit, and the dataset that they leave
@@ -522,8 +454,10 @@ def log_of(data: Dataset, run: RunDirectory | None = None, folder: str = "") -> 
     return DecisionLog(run, data.ids, texts=texts, class_names=names, folder=folder)
 
 
-def kept(data: Dataset, log: DecisionLog, texts: Mapping[str, Any] | None = None) -> Dataset:
-    """A dataset without the removed samples, with the new texts and the new labels.
+def apply_decisions(
+    data: Dataset, log: DecisionLog, texts: Mapping[str, Any] | None = None
+) -> Dataset:
+    """Return the dataset without the removed samples, with the new texts and the new labels.
 
     Raises
     ------

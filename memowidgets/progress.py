@@ -68,11 +68,6 @@ class Progress:
         self._started = time.monotonic()
         self._done_at_start = 0
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether the work was cancelled."""
-        return self._stop.is_set()
-
     def cancel(self) -> None:
         """Ask the work to stop at its next report."""
         self._stop.set()

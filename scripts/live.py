@@ -171,7 +171,7 @@ def part(kind: str, name: str) -> Moving:
 def style(name: str) -> str:
     """Return the style sheets of a part."""
     if name in PLAYGROUNDS:
-        from memowidgets.teaching.playground import STYLE
+        from memowidgets.teaching.playgrounds import STYLE
 
         return f"{STYLE}\n{(FOLDER / 'live.css').read_text('utf-8')}"
     from memowidgets.teaching.guess import SHEET

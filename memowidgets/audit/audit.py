@@ -27,7 +27,7 @@ from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.checks import check_version, warn_user
 from memowidgets.data import Dataset
-from memowidgets.decisions import DecisionLog, kept, log_of
+from memowidgets.decisions import DecisionLog, apply_decisions, log_of
 from memowidgets.files import write_whole
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
@@ -1530,7 +1530,8 @@ class Audit:
         log.refresh()
         if log.unread:
             raise StoreError(log.unread)
-        data = kept(self.data if self._run is None else self._run.clean_data, log, texts)
+        clean = self.data if self._run is None else self._run.clean_data
+        data = apply_decisions(clean, log, texts)
         opening.warn_of_members_alone(self.evidence, log)
         return data
 

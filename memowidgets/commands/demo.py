@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +21,12 @@ _TITLE = "Which of these will the model memorise?"
 
 
 def demo(
-    say: Callable[[str], None],
-    out: Path | None = None,
-    *,
-    browser: bool = True,
-    overwrite: bool = False,
-) -> Path:
+    out: Path | None = None, *, browser: bool = True, overwrite: bool = False
+) -> Iterator[str]:
     """Write a page that asks for a guess, and the report of the recorded audit; open the former.
 
     Parameters
     ----------
-    say : callable
-        Function that prints a line.
     out : Path, optional
         Folder for the pages. It is created if it does not exist. Default: a new temporary folder.
     browser : bool
@@ -40,18 +34,16 @@ def demo(
     overwrite : bool
         Whether to replace pages that are in the folder already.
 
-    Returns
-    -------
-    Path
-        The page with the guess.
+    Yields
+    ------
+    str
+        A line to print.
 
     Raises
     ------
     CommandError
         If the folder cannot be written to, or a page is there already.
     """
-    if out is not None and out.exists() and not out.is_dir():
-        raise CommandError(f"{out} is not a folder; pass a folder as --out")
     folder = Path(tempfile.mkdtemp(prefix="memowidgets-demo-")) if out is None else out.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,9 +54,9 @@ def demo(
     page, report = folder / "index.html", folder / f"{RECORDING}.html"
     for file in (page, report):
         check_free(file, overwrite=overwrite)
-    say(_TITLE)
-    say("SmolLM2 learned from notes about invented patients which ward takes them.")
-    say("Writing a page that lets you guess, and the report of its recorded audit.")
+    yield _TITLE
+    yield "SmolLM2 learned from notes about invented patients which ward takes them."
+    yield "Writing a page that lets you guess, and the report of its recorded audit."
     with refusing(folder):
         from memowidgets.audit import open_recorded
 
@@ -77,10 +69,9 @@ def demo(
             figures=False,
         )
         write_whole(page, _guess_page(audit, report.name).encode())
-    say(f"The page is {visible(str(page))}")
+    yield f"The page is {visible(str(page))}"
     if browser and not webbrowser.open(page.as_uri()):
-        say("No browser was found. Open the page in one yourself.")
-    return page
+        yield "No browser was found. Open the page in one yourself."
 
 
 def guess_of(audit: Audit) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memowidgets.store import MANIFEST, StoreError, run_at
 from memowidgets.visible import visible
-from memowidgets.vocabulary import percent, size_in_words
+from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
@@ -48,10 +47,8 @@ def checked_run(path: Path) -> tuple[str, ...]:
     CommandError
         If there is no run, or a part of it cannot be read.
     """
-    if not path.exists():
-        raise CommandError(f"{path} does not exist; pass the folder of a run")
     if not path.is_dir():
-        raise CommandError(f"{path} is not a folder; pass the folder of a run")
+        raise CommandError(f"{path} does not exist or is not a folder; pass the folder of a run")
     with refusing(path):
         from memowidgets.audit.run import chosen_key, read_names, shadow_sets
         from memowidgets.audit.runs import identity
@@ -93,21 +90,13 @@ def refusing(path: Path) -> Iterator[None]:
         raise
     except (StoreError, ValueError, OSError) as error:
         raise CommandError(str(error) or f"{path} cannot be opened") from None
-    except (
-        ArithmeticError,
-        AttributeError,
-        ImportError,
-        LookupError,
-        MemoryError,
-        RecursionError,
-        TypeError,
-    ) as error:
+    except Exception as error:  # noqa: BLE001 - of whatever code read it
         raise CommandError(
             f"{path} is incomplete or not a run of memowidgets ({type(error).__name__}: {error})"
         ) from None
 
 
-def opened(path: Path) -> Audit:
+def open_run(path: Path) -> Audit:
     """Return the audit in a run directory; its report contains its warnings.
 
     Raises
@@ -140,8 +129,7 @@ def check_samples(audit: Audit) -> None:
         )
 
 
-DEPTH = 4
-_COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size")
+_COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows")
 _WIDEST = 40
 
 
@@ -151,7 +139,7 @@ def listing(folder: Path) -> list[str]:
     Parameters
     ----------
     folder : Path
-        Folder with runs, at most four folders deep. No link is followed.
+        Folder with runs, at any depth. No link is followed.
 
     Raises
     ------
@@ -162,16 +150,13 @@ def listing(folder: Path) -> list[str]:
         raise CommandError(f"there is no folder {folder}")
     problems = list[str]()
     rows: list[tuple[str, ...]] = [_COLUMNS]
-    for run in sorted(_runs(folder, DEPTH)):
+    for run in sorted(manifest.parent for manifest in folder.rglob(MANIFEST)):
         name = visible(str(run.relative_to(folder)), _WIDEST)
         name = visible(run.absolute().name, _WIDEST) if name == "." else name
         try:
-            known = checked_run(run)
+            rows.append((name, *(visible(cell, _WIDEST) for cell in checked_run(run))))
         except CommandError as error:
             problems.append(f"{name}: {error}")
-            continue
-        cells = (*known, size_in_words(_bytes_of(run)))
-        rows.append((name, *(visible(cell, _WIDEST) for cell in cells)))
     if len(rows) == 1:
         return problems or [f"no run in {visible(str(folder), 200)}"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -181,27 +166,3 @@ def listing(folder: Path) -> list[str]:
         laid_out = [t.ljust(w) if i < 2 else t.rjust(w) for i, (t, w) in enumerate(texts)]
         lines.append("  ".join(laid_out).rstrip())
     return [*lines, *problems]
-
-
-def _bytes_of(run: Path) -> int:
-    total = 0
-    for file in run.rglob("*"):
-        with suppress(OSError):  # a run in training creates and removes files
-            total += file.lstat().st_size
-    return total
-
-
-def _runs(folder: Path, depth: int) -> Iterator[Path]:
-    """Yield folders with a manifest, or with parts of a run but no manifest."""
-    try:
-        parts = MANIFEST, "design.safetensors", "arrays.safetensors"
-        if any((folder / part).is_file() for part in parts):
-            yield folder
-            return
-        if depth == 0:
-            return
-        entries = [Path(e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
-    except OSError:
-        return
-    for entry in entries:
-        yield from _runs(entry, depth - 1)

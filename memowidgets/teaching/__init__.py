@@ -1,8 +1,10 @@
 """Playgrounds: a network that memorises, PSMI, LiRA with few models, and limits of Theorem 1."""
 
-from memowidgets.teaching.lira_playground import LiRAPlayground
-from memowidgets.teaching.memorization_playground import MemorizationPlayground
-from memowidgets.teaching.psmi_playground import PSMIPlayground
-from memowidgets.teaching.theorem_playground import TheoremPlayground
+from memowidgets.teaching.playgrounds import (
+    LiRAPlayground,
+    MemorizationPlayground,
+    PSMIPlayground,
+    TheoremPlayground,
+)
 
 __all__ = ["LiRAPlayground", "MemorizationPlayground", "PSMIPlayground", "TheoremPlayground"]

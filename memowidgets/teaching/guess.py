@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.teaching.playground import STATIC
+from memowidgets.teaching.playgrounds import STATIC
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,18 +3,11 @@
 from memowidgets.widgets.dashboard import Dashboard
 from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
-from memowidgets.widgets.protocol import (
-    Choice,
-    DashboardSource,
-    Missing,
-    SampleDetail,
-    ShadowGaps,
-)
+from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
 
 __all__ = [
     "Choice",
     "Dashboard",
-    "DashboardSource",
     "Missing",
     "SampleDetail",
     "SampleInspector",

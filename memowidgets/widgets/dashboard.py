@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anywidget
 import traitlets
@@ -19,39 +19,51 @@ from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
-from memowidgets.visible import quoted, visible
+from memowidgets.visible import visible
 from memowidgets.widgets.compared import Compared
 from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
-from memowidgets.widgets.messages import Pick, State, fields, mismatch
+from memowidgets.widgets.messages import Pick, State, mismatch
 from memowidgets.widgets.standin import bundle
-from memowidgets.widgets.threads import Newest, give_back, in_background, watch
-from memowidgets.widgets.widget import checked_tau, created, displayed, validate
+from memowidgets.widgets.widget import (
+    close_earlier_runs,
+    give_back,
+    in_background,
+    note_display,
+    validate,
+    watch,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
     from memowidgets.widgets.messages import Address, Export, Knock, Share
-    from memowidgets.widgets.protocol import Choice, DashboardSource, Missing, SampleDetail
+    from memowidgets.widgets.protocol import Choice, Missing, SampleDetail
+
+
+class Place(NamedTuple):
+    """A score by its metric, layer and checkpoint, as a source takes them."""
+
+    metric: str
+    layer: str
+    checkpoint: str
 
 
 PICKS = ("checkpoint", "layer", "metric")
-ORDER = PICKS[::-1]  # as a source takes them
-THRESHOLDS = ("tau", "eta")
 PARTS = tuple(State.__annotations__)
-PUBLISHED = tuple(f"{name}_committed" if name in THRESHOLDS else name for name in PARTS)
+PUBLISHED = tuple(f"{name}_committed" if name in ("tau", "eta") else name for name in PARTS)
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
-LONGEST_ADDRESS = 4000  # characters
 MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
-_EARLY = "Too early: {} the model is no better than guessing."
+_EARLY = "Too early: here the model is no better than guessing."
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
-Place = tuple[str, str, str]
+_IDLE = threading.Event()
+_IDLE.set()
 
 
 class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
@@ -66,8 +78,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     Parameters
     ----------
-    source : DashboardSource
-        An audit.
+    source : AuditView
+        What answers for an audit (``audit/views/answers.py``). Its methods may be called from any
+        thread.
 
     Attributes
     ----------
@@ -122,17 +135,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _early = traitlets.Unicode("").tag(sync=True)
     _unchecked = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, source: DashboardSource) -> None:
+    def __init__(self, source: Any) -> None:
         self._source = source
-        self._lock = threading.RLock()
         self._progress: Progress | None = None
-        self._computing: threading.Event | None = None
+        self._computing = self._comparing = _IDLE
         self._shown: Place | None = None
         self._restoring = True
         self._pending: tuple[Place, dict[str, Any]] | None = None
-        self._comparer = Newest("memowidgets-compare")
-        self._unrestored: list[str] = []
-        self._following = self._stale = self._closed = self._linked = False
+        self._unrestored = ""
+        self._following = self._closed = False
+        self._told = 0.0  # when the last step of the work was
         self._revision = self._newest_revision()
         self._taus: dict[tuple[str, str], float] = {}  # by score and axis
         choices = _choices_of(source)
@@ -147,14 +159,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._share = ["report", *(["python"] if source.opened_by() else [])]
         self._name = source.name
         self._picked()
-        created(self)
+        close_earlier_runs(self)
 
     # ---------------------------------------------------------------- what can be picked
 
     @property
     def _choice(self) -> Place:
         """The picked metric, layer and checkpoint."""
-        return self.metric, self.layer, self.checkpoint
+        return Place(self.metric, self.layer, self.checkpoint)
 
     def _offer(self, choices: dict[str, Sequence[Choice]]) -> None:
         """Offer these choices. A picked value stays picked if it is still among them."""
@@ -178,7 +190,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         valid = self._labels[name]
         if value not in valid:
             raise ValueError(
-                f"unknown {name} {quoted(value)}; valid: {', '.join(map(repr, valid))}"
+                f"unknown {name} {as_code(value)}; valid: {', '.join(map(repr, valid))}"
             )
         return value
 
@@ -187,15 +199,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         return self._check(proposal["trait"].name, str(proposal["value"]))
 
     @validate("comparing")
-    def _check_comparing(self, proposal: Any) -> list[Pick]:
-        picks: list[Pick] = proposal["value"]
+    def _check_comparing(self, proposal: Any) -> list[dict[str, str]]:
+        picks = proposal["value"]
         problem = mismatch(picks, list[Pick], "comparing")
         if problem or len(picks) > MOST_OTHERS:
             raise ValueError(problem or f"comparing has {len(picks)} scores, not 1 or 2")
-        for place in map(_as_place, picks):
-            for name, value in zip(ORDER, place, strict=True):
+        places = [Place(**pick)._asdict() for pick in picks]
+        for place in places:
+            for name, value in place.items():
                 self._check(name, value)
-        return [_as_pick(_as_place(pick)) for pick in picks]
+        return places
 
     def _say(self, text: str, kind: str = "note") -> None:
         """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
@@ -216,25 +229,20 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             raise TypeError(
                 f"state must be a dictionary, as `state` gives it, not {as_code(state)}"
             )
-        wanted = checked(state)
-        for name in PICKS:
-            if name in wanted:
-                self._check(name, wanted[name])
-        self._linked = False
-        self._restore(wanted)
-        if self._unrestored:
-            raise ValueError(self._unrestored[0])
-
-    def _restore(self, wanted: dict[str, Any]) -> None:
-        """Show what is picked there, and the rest as soon as that is on show."""
+        for name, value in state.items():
+            if name not in PARTS:
+                raise ValueError(f"unknown part of a state: {name!r}; valid: {', '.join(PARTS)}")
+            if name in PICKS:
+                self._check(name, value)
+        wanted = dict(state)
         with self._lock:
             with self._silently():
                 for name in PICKS:
                     setattr(self, name, wanted.pop(name, getattr(self, name)))
-            self._pending, self._unrestored = (self._choice, wanted), []
-            if "tau" in wanted and not self._linked:
-                self._taus[self.metric, wanted.get("axis", self.axis)] = wanted["tau"]
+            self._pending, self._unrestored = (self._choice, wanted), ""
             self._picked()
+        if self._unrestored:
+            raise ValueError(self._unrestored)
 
     @contextmanager
     def _silently(self) -> Iterator[None]:
@@ -252,47 +260,22 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         wanted, self._pending = self._pending[1], None
         with self._silently():
             for name, value in [(part, wanted[part]) for part in PARTS if part in wanted]:
-                if name == "tau" and self._linked and not self._is_near_scores(value):
-                    self._unrestored.append(
-                        f"τ = {value:.4g} is far from every score here, so it is of another audit"
-                    )
-                    continue
                 try:
                     setattr(self, name, value)
-                except (ValueError, traitlets.TraitError) as error:
-                    self._unrestored.append(str(error))
-        self._say_unrestored(self._unrestored)
+                except (ValueError, ArithmeticError, traitlets.TraitError) as error:
+                    self._unrestored = str(error)
+                    self._say(f"Not restored: {_sentence(error)}")
         self._publish(None)
 
-    def _is_near_scores(self, tau: float) -> bool:
-        """Whether τ lies where the scores do, or up to their range beside them."""
-        scores = self._judged.scored.scores
-        low, high = float(scores.min()), float(scores.max())
-        reach = (high - low) or max(abs(low), 1.0)
-        return low - reach <= tau <= high + reach
-
     def _hear_address(self, content: Address) -> None:
-        """Restore what the address of the page says, as far as it makes sense; then follow."""
-        self._following, text = True, content["text"]
-        if not text:
-            self._publish(None)
-            return
-        wanted, problems = usable(text)
-        for name in PICKS:
-            try:
-                self._check(name, wanted.get(name, getattr(self, name)))
-            except ValueError as error:
-                problems.append(str(error))
-                del wanted[name]
-        self._linked = True
-        self._restore(wanted)
-        self._say_unrestored(problems)
-
-    def _say_unrestored(self, problems: list[str]) -> None:
-        if problems:
-            said = self._message
-            text = f"{said['text']} Not restored: {'; '.join(problems)}.".strip()
-            self._say(text, said["kind"] or "note")
+        """Restore what the address of the page says; then follow."""
+        self._following = True
+        try:
+            if content["text"]:
+                self.state = json.loads(content["text"])
+        except (ValueError, TypeError, RecursionError) as error:
+            self._say(f"The address was not restored: {_sentence(error)}")
+        self._publish(None)
 
     @traitlets.observe(*PUBLISHED)
     def _publish(self, _change: object) -> None:
@@ -323,12 +306,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         if self._shown is None:
             super()._hear_export(asked)
             return
-        try:
-            place = *self._shown, self._rule, self.eta_committed
-            text = self._source.export_text(*place)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
-            self._reply(asked, _sentence(error), done=False)
-            return
+        text = self._source.export_text(*self._shown, self._rule, self.eta_committed)
         self._reply(asked, "", file="flagged.csv", content=text)
 
     @property
@@ -345,8 +323,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         buffers: list[bytes] = []
         try:
             if asked["what"] == "report":
-                shown = zip(ORDER, self._shown or self._choice, strict=True)
-                state = self.state | dict(shown)
+                state = self.state | (self._shown or self._choice)._asdict()
                 buffers = [self._source.report_page(state)]
                 answer["file"] = file = self._named(state)
                 answer["text"] = f"Saved as {file}, at this view. No sample is in it."
@@ -373,13 +350,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def compute(self) -> None:
         """Compute what is picked, in a thread. Show at once what is computed already."""
-        self._begin(f"{self._source.missing(*self._choice).cost}{self._old_view()}")
+        self._begin()
 
-    def _begin(self, said: str, check: Callable[[Progress], None] | None = None) -> None:
+    def _begin(self, said: str = "", check: Callable[[Progress], None] | None = None) -> None:
         with self._lock:
             if self._progress is not None:
                 return
-            progress = self._progress = Progress(_throttled(self._show_step))
+            progress = self._progress = Progress(self._show_step)
             pick = self._lacking() or self._choice
             self._say(said or f"{self._source.missing(*pick).cost}{self._old_view()}", "wait")
             self._work = NO_WORK | {"busy": True, "what": "starting"}
@@ -400,16 +377,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         timeout : float, optional
             Seconds to wait at most, for the numbers and then for what is drawn of them.
         """
-        computing = self._computing
-        done = (computing is None or computing.wait(timeout)) and super().wait(timeout)
-        return done and self._comparer.wait(timeout)
+        while not (self._computing.is_set() and self._comparing.is_set()):  # one begins the other
+            if not (self._computing.wait(timeout) and self._comparing.wait(timeout)):
+                return False
+        return True
 
     def refresh(self) -> None:
         """Show what came since: new checkpoints, scores, and shadow models."""
         with self._lock:
             self._reread_choices()
-            self._stale = True
-            self._picked()
+            self._picked(again=True)
 
     def close(self) -> None:
         """Cancel the work, and take the widget off the page and its arrays out of memory.
@@ -436,7 +413,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         said = ("", "note")
         try:
             if check is not None:
-                self._stale = True
                 check(progress)
             view = self._source.view(*pick, progress)
         except Cancelled:
@@ -455,13 +431,16 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             elif view is not None and pick == self._choice:
                 self._show(pick, view)
             else:
-                self._picked()
+                self._picked(again=check is not None)
             if said[0]:
                 behind = "" if self.computed else self._old_view()
                 self._say(said[0] + behind, said[1])
 
     def _show_step(self, step: Step) -> None:
-        if self._progress is not None:
+        """Show at most ten steps a second, and always the last one."""
+        now, is_last = time.monotonic(), step.done == step.total
+        if self._progress is not None and (is_last or now - self._told >= SECONDS_BETWEEN_STEPS):
+            self._told = now
             parts = ("done", "total", "what", "seconds_left")
             self._work = {"busy": True, **{name: getattr(step, name) for name in parts}}
 
@@ -493,15 +472,18 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- what is on show
 
     @traitlets.observe(*PICKS)
-    def _picked(self, _change: object = None) -> None:
-        """Show what is picked if it is there; else say what the old view is, and wait."""
+    def _picked(self, _change: object = None, *, again: bool = False) -> None:
+        """Show what is picked if it is there; else say what the old view is, and wait.
+
+        What is on show already is read `again` on demand.
+        """
         with self._lock:
             if self._restoring:
                 return
             pick = self._choice
             if self._pending is not None and self._pending[0] != pick:
                 self._pending = None
-            if pick == self._shown and not self._stale:
+            if pick == self._shown and not again:
                 self._fresh()
                 self._compare()
                 return
@@ -531,7 +513,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         what = f"To compare with {self._label(pick)}: " if other else ""
         self.computed = other
         self._dimmed = self._shown is not None and not other
-        missing = self._source.missing(*pick)
+        missing: Missing = self._source.missing(*pick)
         self._button = missing.label
         said = f"Not scored yet. {missing.cost}".strip()
         if missing.why_not:
@@ -560,8 +542,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _label(self, place: Place, parts: Sequence[str] = PICKS) -> str:
         """Name a score by some of its metric, layer and checkpoint."""
-        named = {name: place[i] for i, name in enumerate(ORDER) if name in parts}
-        if place[0] not in self._by_layer:
+        named = {name: value for name, value in place._asdict().items() if name in parts}
+        if place.metric not in self._by_layer:
             named.pop("layer", None)
         return ", ".join(self._labels[name].get(value, value) for name, value in named.items())
 
@@ -569,48 +551,46 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         eta, before = self.eta_committed, self._judged.scored.axis
         self._given, found = found, self._on_axis(found)
         judged = Judged.of(found, eta)
-        left_out = [judged.note] if judged.note else []
-        judged = replace(judged, note="")  # it is one of the warnings
-        tau = self._taus.get((pick[0], self.axis))
+        tau = self._taus.get((pick.metric, self.axis))
         if tau is None and self._shown is not None and found.axis == before:
             tau = flagging(found.scores, self.counts["flagged"])  # as many are looked at
         elif tau is None:
             tau = found.tau
-        taus = self._taus | {(pick[0], self.axis): tau}
+        taus = self._taus | {(pick.metric, self.axis): tau}
         rows = Listed(judged.scored, eta if judged.has_log_lira else None)
         with self.hold_sync():  # one message for the whole view
             self._follow(pick)
-            self._shown, self._stale, self._parts = pick, False, None
+            self._shown, self._parts = pick, None
             self._show_scores(judged, tau, eta)
             self._taus = taus
             self._show_rows(rows, found.title, tau)
-            self._warnings = [*left_out, *map(str, found.warnings)]  # marimo sends a note's numbers
+            self._warnings = list(map(str, found.warnings))  # marimo sends a note's numbers
             self._notes = list(map(str, found.notes))
             self._unchecked = {}
             if judged.memorized is None:
                 missing = self._source.unchecked()
                 self._unchecked = {"button": missing.label, "why_not": missing.why_not}
             early = any(note.key == "not learned" for note in found.warnings)
-            places = self._labels["checkpoint"]
-            where = f"at {places[pick[2]]}" if len(places) > 1 else "here"
-            self._early = _EARLY.format(where) if early else ""
+            self._early = _EARLY if early else ""
             self._fresh()
-        self._work_later()
+        self._compare()
 
     @traitlets.observe("eta_committed")
-    def _judge_rows(self, _change: object) -> None:
-        """Show the same samples where others of them count as memorised."""
+    def _settled(self, change: Any) -> None:
+        """Judge the same samples again, and compare with others as these are judged."""
+        super()._settled(change)
         with self._lock:
             rows = self._rows
             if rows.scored.log_lira is not None:
                 self._show_rows(replace(rows, eta=self.eta_committed), self._title, None)
+            self._compare()
 
     # ---------------------------------------------------------------- comparing
 
     @property
     def _others(self) -> list[Place]:
         """What is compared with the score on show."""
-        return [_as_place(pick) for pick in self.comparing]
+        return [Place(**pick) for pick in self.comparing]
 
     def _lacking(self) -> Place | None:
         """Return the first of what is picked and compared that is not computed."""
@@ -623,28 +603,23 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         moved = []
         for other in self._others:
             each = zip(other, before, pick, strict=True)
-            metric, layer, checkpoint = (new if one == old else one for one, old, new in each)
-            there = metric, layer, checkpoint
+            there = Place(*(new if one == old else one for one, old, new in each))
             moved.append(before if self._label(there) == self._label(pick) else there)
         with self._silently():
-            self.comparing = [_as_pick(other) for other in moved]
-        self._beside = _as_pick(self._one_beside(pick))
+            self.comparing = [other._asdict() for other in moved]
+        self._beside = self._one_beside(pick)._asdict()
 
     def _one_beside(self, pick: Place) -> Place:
         """Return what differs in one thing: the first that is computed, or else the first."""
-        apart: list[Place] = [
-            (*pick[:i], value, *pick[i + 1 :])  # type: ignore[misc]
-            for i, name in enumerate(ORDER)
+        apart = [
+            pick._replace(**{name: value})
+            for name, mine in pick._asdict().items()
             for value in self._labels[name]
-            if value != pick[i] and (name != "layer" or pick[0] in self._by_layer)
+            if value != mine and (name != "layer" or pick.metric in self._by_layer)
         ]
         return next(
             (other for other in apart if self._source.is_computed(*other)), [*apart, pick][0]
         )
-
-    def _work_later(self) -> None:
-        super()._work_later()
-        self._compare()
 
     @traitlets.observe("comparing")
     def _compare(self, _change: object = None) -> None:
@@ -654,7 +629,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 return
             lacking, self._beside = self._lacking(), self.comparing[0]
             if lacking is None:
-                self._comparer.run(self._compare_now)
+                self._comparing = in_background(self._compare_now, "memowidgets-compare")
             elif self._wait_for(lacking).short:
                 self.compute()
 
@@ -677,16 +652,17 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self, judged: Judged, shown: Place, others: list[Place]
     ) -> tuple[Compared, dict[str, Any]]:
         """Return the compared scores, and what the page is told of them and of all others."""
-        places, views = [shown, *others], [self._on_axis_of(judged, other) for other in others]
+        places = [shown, *others]
+        views = [self._on_axis(self._source.view(*other)) for other in others]
         found = Compared.of(judged.scored, judged.memorized, views)
-        differ = [name for name, each in zip(ORDER, zip(*places)) if len({*each}) > 1]  # noqa: B905
+        differ = [name for name in Place._fields if len({getattr(x, name) for x in places}) > 1]
         labels = [self._label(each) for each in places]
         called = [self._label(each, differ) or self._label(each) for each in places]
         names = dict(zip(labels, called, strict=True))
-        beside = [*places, *((metric, *shown[1:]) for metric in self._labels["metric"])]
+        beside = [*places, *(shown._replace(metric=metric) for metric in self._labels["metric"])]
         areas: list[dict[str, Any]] = [
             {
-                "name": names.get(label, self._labels["metric"][place[0]]),
+                "name": names.get(label, self._labels["metric"][place.metric]),
                 "auc": self._area(judged, place),
                 "marked": label in names,
             }
@@ -697,17 +673,12 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         known = {**judged.key, "truly": judged.said["truly"], "areas": areas}
         return found, {**known, "names": called, **found.wire, "said": found.said(called)}
 
-    def _on_axis_of(self, judged: Judged, place: Place) -> Scored:
-        """Return another score as the one on show is: as it is, or against its class."""
-        view = self._source.view(*place)
-        return view.against_class if judged.scored.axis == BY_CLASS else view
-
     def _area(self, judged: Judged, place: Place) -> list[float] | None:
         """Return a score's AUC with its interval, if it is computed."""
         if not self._source.is_computed(*place):
             return None
         try:
-            view = self._on_axis_of(judged, place)
+            view = self._on_axis(self._source.view(*place))
             found = Compared.of(judged.scored, judged.memorized, [view]).evaluations
         except (StoreError, ValueError):  # it is not defined here
             return None
@@ -715,12 +686,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""
-        return self._source.detail(position, *(self._shown or self._choice), self.eta_committed)
+        place = self._shown or self._choice
+        detail: SampleDetail = self._source.detail(position, *place, self.eta_committed)
+        return detail
 
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:
         if self._shown is not None:  # of all others, the budget is another
-            self._taus = {(self._shown[0], self.axis): self.tau}
+            self._taus = {(self._shown.metric, self.axis): self.tau}
 
     # ---------------------------------------------------------------- without a page
 
@@ -730,7 +703,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         return f"Dashboard({chosen}: {self._in_words()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        displayed(self)
+        note_display(self)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
 
@@ -742,85 +715,12 @@ def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
     ]
 
 
-def checked(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state. Raise an error for a part that is unknown or of the wrong kind.
-
-    Examples
-    --------
-    >>> checked({"tau": 1, "filter": "missed"})
-    {'tau': 1.0, 'filter': 'missed'}
-    """
-    found: dict[str, Any] = {}
-    for name, value in state.items():
-        if name not in PARTS:
-            raise ValueError(f"unknown part of a state: {name!r}; valid: {', '.join(PARTS)}")
-        number = name in THRESHOLDS and hasattr(value, "__float__") and not isinstance(value, bool)
-        problem = "" if number else mismatch(value, fields(State)[name], name)
-        if not problem and name == "page" and value < 0:
-            problem = f"page must be a whole number from 0, not {value}"
-        if problem:
-            raise ValueError(problem)
-        found[name] = checked_tau(value, name) if name in THRESHOLDS else value
-    return found
-
-
-def usable(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the state that an address gives, and what is wrong with the rest of it.
-
-    Parameters
-    ----------
-    text : str
-        JSON, from anywhere: nothing in it is trusted.
-
-    Examples
-    --------
-    >>> usable('{"tau": 0.1, "page": -3}')
-    ({'tau': 0.1}, ['page must be a whole number from 0, not -3'])
-    """
-    try:
-        state = json.loads(text) if len(text) <= LONGEST_ADDRESS else None
-    except (ValueError, RecursionError):
-        state = None
-    if not isinstance(state, dict):
-        return {}, ["it is no state of a dashboard"]
-    good: dict[str, Any] = {}
-    wrong = []
-    for name, value in state.items():
-        try:
-            good |= checked({name: value})
-        except ValueError as error:
-            wrong.append(str(error))
-    return good, wrong
-
-
-def _choices_of(source: DashboardSource) -> dict[str, Sequence[Choice]]:
+def _choices_of(source: Any) -> dict[str, Sequence[Choice]]:
     return {
         "checkpoints": source.checkpoint_choices(),
         "layers": source.layer_choices(),
         "metrics": source.score_choices(),
     }
-
-
-def _as_place(pick: Pick) -> Place:
-    return pick["metric"], pick["layer"], pick["checkpoint"]
-
-
-def _as_pick(place: Place) -> Pick:
-    metric, layer, checkpoint = place
-    return {"checkpoint": checkpoint, "layer": layer, "metric": metric}
-
-
-def _throttled(show: Any) -> Any:
-    """Return a listener that passes on at most ten steps a second, and always the last one."""
-    last = [0.0]
-
-    def listen(step: Step) -> None:
-        now = time.monotonic()
-        if now - last[0] >= SECONDS_BETWEEN_STEPS or step.done == step.total:
-            last[0] = now
-            show(step)
-
-    return listen
 
 
 def _sentence(error: Exception) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.decisions import CHOICES, DecisionLog, spelled, to_csv
+from memowidgets.decisions import CHOICES, DecisionLog, to_csv
 from memowidgets.visible import quoted
 from memowidgets.widgets.samples import readable
 
@@ -95,7 +95,6 @@ class Deciding:
             If the decision is not to be had here, the new class does not exist, or a sample's id
             or note cannot be kept.
         """
-        decision = None if decision is None else spelled(decision)
         if decision is not None and decision not in self.choices:
             raise ValueError(
                 f"unknown decision {quoted(decision)}; valid here: "

@@ -12,10 +12,12 @@ import numpy as np
 from memowidgets.checks import check_finite, check_same_order, plain_labels, real_numbers, to_numpy
 from memowidgets.evaluation import Evaluation
 from memowidgets.evaluation.scored import AXES, Scored
-from memowidgets.vocabulary import truly
+from memowidgets.vocabulary import truly, verb
 from memowidgets.widgets.widget import checked_tau
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
@@ -24,32 +26,24 @@ if TYPE_CHECKING:
 
 
 MOST_LEVELS = 65_536  # distinct errors that are sent as they are
-MOST_EXACT = 500_000  # samples for which two bytes of error each are no burden
 
 
-def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats:
-    """Return a vector of finite numbers. Raise an error that counts those that are not."""
+def checked_column(name: str, values: ArrayLike, n: int, *, nan: bool = False) -> Floats:
+    """Return one real number for each of n samples, finite unless `nan` is fine, or raise."""
     array = real_numbers(values, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, not of shape {array.shape}")
-    if n is None and len(array) == 0:
-        raise ValueError(f"{name} is empty: there must be at least one sample")
-    if n is not None and len(array) != n:
-        raise ValueError(f"{name} has {len(array)} entries for {n} samples: give one for each")
-    check_finite(array, name)
+    if array.shape != (n,):
+        raise ValueError(
+            f"{name} must be one number for each of {n} samples, not of shape {array.shape}"
+        )
+    if not nan:
+        check_finite(array, name)
     return array.astype(np.float64)
 
 
 def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
-    """Return a boolean vector from true and false, or 0 and 1, one for each sample."""
-    array = to_numpy(values)
-    if array.shape != (n,):
-        raise ValueError(
-            f"{name} must be one truth value for each of {n} samples, not of shape {array.shape}"
-        )
-    if array.dtype.kind == "b":
-        return array.astype(np.bool_)
-    if array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all():
+    """Return a mask of true and false, or 0 and 1, one for each of n samples, or raise."""
+    array = checked_column(name, values, n, nan=True)
+    if not np.isin(array, (0, 1)).all():
         raise TypeError(
             f"{name} must be true or false; to turn log-LiRA into that, compare it with η, "
             "as in log_lira >= 4"
@@ -57,38 +51,21 @@ def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
     return array.astype(np.bool_)
 
 
-def checked_classes(values: ArrayLike, n: int) -> Places:
-    """Return the class of each sample as a number."""
+def checked_classes(name: str, values: ArrayLike, n: int) -> Places:
+    """Return the class of each of n samples as a number, or raise."""
     labels = plain_labels(to_numpy(values))
     if labels.shape != (n,):
-        raise ValueError(f"labels has the shape {labels.shape} for {n} samples: give one for each")
+        raise ValueError(f"{name} has the shape {labels.shape} for {n} samples: give one for each")
     found: Places = np.unique(labels, return_inverse=True)[1]
     return found
 
 
-def checked_errors(values: ArrayLike, n: int) -> Floats:
-    """Return standard errors, one for each sample. Raise an error if one is negative."""
-    errors = checked_floats("errors", values, n)
-    wrong = errors < 0
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        raise ValueError(
-            f"errors must not be negative: {int(wrong.sum())} of {n} are, the first in row {first}"
-        )
+def checked_errors(name: str, values: ArrayLike, n: int) -> Floats:
+    """Return the standard error of each of n samples, or raise."""
+    errors = checked_column(name, values, n)
+    if errors.min() < 0:
+        raise ValueError(f"{name} must not be negative, as the one in row {errors.argmin()} is")
     return errors
-
-
-def checked_log_lira(values: ArrayLike, n: int) -> Floats:
-    """Return log-LiRA, one number for each sample, NaN for a sample that has none."""
-    array = to_numpy(values)
-    if array.shape != (n,):
-        raise ValueError(
-            f"log_lira must be one number for each of {n} samples (NaN for none), not of shape "
-            f"{array.shape}"
-        )
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"log_lira must be real numbers, not {array.dtype}; a mask is `memorized`")
-    return array.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -137,17 +114,14 @@ class SortedScores:
         Returns
         -------
         dict
-            ``values``: as float32 if that loses nothing, else (``wide``) as float64, so that
-            the front end counts exactly what Python does; ``shared`` and ``ties``: position of
+            ``values`` and ``wide`` as from `packed_floats`; ``shared`` and ``ties``: position of
             each of the ``n_shared`` values that several samples share, and how many do, as
             unsigned integers of the smallest size that holds them. A million scores are at most
             8 MB.
         """
-        with np.errstate(over="ignore"):  # what overflows is sent as it is
-            narrow = self.values.astype(np.float32)
-        wide = not np.array_equal(narrow.astype(np.float64), self.values)
+        values, wide = packed_floats(self.values)
         return {
-            "values": (self.values if wide else narrow).tobytes(),
+            "values": values,
             "wide": wide,
             "n_shared": len(self.shared),
             "shared": _smallest(self.shared),
@@ -172,48 +146,23 @@ class SortedScores:
         }
 
 
-@dataclass(frozen=True)
-class ErrorLevels:
-    """Standard errors as places in a list of levels, one or two bytes for each sample.
+def packed_errors(errors: Floats | None, scores: SortedScores) -> dict[str, bytes | None]:
+    """Return standard errors as places in a list of levels, in the order of the scores.
 
-    Attributes
-    ----------
-    levels : array of shape (l,), float64
-        Ascending. All distinct errors if they are at most 65 536, so that nothing is lost (256 for
-        more than half a million samples: codes of one byte); else 256 in equal ratios, each error
-        counting as the next level above it.
-    codes : array of shape (n,), int
-        The level of each sample.
+    Returns
+    -------
+    dict
+        ``levels``: ascending, as float64. All distinct errors if they are at most 65 536, so that
+        nothing is lost; else 256 in equal ratios, each error counting as the next level above it.
+        ``codes``: the level of each sample, in one or two bytes. Both None without errors.
     """
-
-    levels: Floats
-    codes: Places
-
-    @classmethod
-    def of(cls, errors: Floats) -> ErrorLevels:
-        """Find the levels of errors that are finite and not negative."""
-        levels = np.unique(errors)
-        if len(levels) > (MOST_LEVELS if len(errors) <= MOST_EXACT else 256):
-            smallest = levels[levels > 0][0]
-            steps = np.geomspace(smallest, levels[-1], 255)
-            steps[0], steps[-1] = smallest, levels[-1]
-            levels = np.append(0.0, steps)
-        return cls(levels, np.searchsorted(levels, errors))
-
-    @property
-    def errors(self) -> Floats:
-        """Error of each sample, as Python and the front end both use it."""
-        return self.levels[self.codes]
-
-    def undecided(self, scores: Floats, tau: float) -> int:
-        """Return how many scores are less than two standard errors from τ."""
-        reach = 2 * self.errors
-        return int(((scores - reach < tau) & (tau < scores + reach)).sum())
-
-    def packed(self, scores: SortedScores) -> dict[str, bytes]:
-        """Return ``levels`` as float64, and ``codes`` in the order of the scores."""
-        codes = scores.rising(self.codes)
-        return {"levels": self.levels.tobytes(), "codes": _smallest(codes, len(self.levels) - 1)}
+    if errors is None:
+        return {"levels": None, "codes": None}
+    levels = np.unique(errors)
+    if len(levels) > MOST_LEVELS:
+        levels = np.append(0.0, np.geomspace(levels[levels > 0][0], levels[-1], 255))
+    codes = np.searchsorted(levels, scores.rising(errors))
+    return {"levels": levels.tobytes(), "codes": _smallest(codes, len(levels) - 1)}
 
 
 def eta_range(log_lira: Floats) -> list[float]:
@@ -239,12 +188,15 @@ def eta_range(log_lira: Floats) -> list[float]:
     return [0.0, float(np.ceil(min(max(highest, 12.0), 100.0)))]
 
 
-def packed_log_lira(rising: Floats) -> tuple[bytes, bool]:
-    """Return log-LiRA as float32 if that is exact, else as float64, and whether it is float64."""
-    with np.errstate(over="ignore"):
-        narrow = rising.astype(np.float32)
-    wide = not np.array_equal(narrow.astype(np.float64), rising)
-    return (rising if wide else narrow).tobytes(), wide
+def packed_floats(values: Floats) -> tuple[bytes, bool]:
+    """Return values as float32 if that loses nothing, else as float64, and whether it is float64.
+
+    The front end must count exactly what Python does.
+    """
+    with np.errstate(over="ignore"):  # what overflows is sent as it is
+        narrow = values.astype(np.float32)
+    wide = not np.array_equal(narrow.astype(np.float64), values)
+    return (values if wide else narrow).tobytes(), wide
 
 
 def _smallest(counts: Places, most: int | None = None) -> bytes:
@@ -265,10 +217,6 @@ class Judged:
         A sample is memorised if its log-LiRA is at least this.
     sorted : SortedScores
         Their scores in rising order.
-    levels : ErrorLevels, optional
-        Their standard errors.
-    counting : array of bool
-        Which of all samples that were given are among them; the others have no log-LiRA.
     note : str
         A sentence on those others.
     positives : str
@@ -280,8 +228,6 @@ class Judged:
     scored: Scored
     eta: float
     sorted: SortedScores
-    levels: ErrorLevels | None
-    counting: Bools
     note: str = ""
     positives: str = ""
     version: int = 0
@@ -291,17 +237,15 @@ class Judged:
         """Leave out the samples without log-LiRA, unless no sample has one."""
         if found.truth is not None and found.log_lira is not None:
             raise ValueError("give memorized or log_lira, not both: η says who is memorised")
-        counting, note = found.judged, ""
-        if not counting.any():
+        judged, note = found.judged, ""
+        n_without = int((~judged).sum())
+        if n_without == len(found):
             note = "" if found.log_lira is None else "No sample has a log-LiRA yet."
-            counting, found = ~counting, replace(found, log_lira=None)
-        elif not counting.all():
-            n = int((~counting).sum())
-            verb = "sample has no log-LiRA and is" if n == 1 else "samples have no log-LiRA and are"
-            note = f"{n} {verb} left out."
-        kept = found.only(counting)
-        levels = None if kept.errors is None else ErrorLevels.of(kept.errors)
-        return cls(kept, eta, SortedScores.of(kept.scores), levels, counting, note, positives)
+            found = replace(found, log_lira=None)
+        elif n_without:
+            are = verb(n_without, "sample without log-LiRA is", "samples without log-LiRA are")
+            note, found = f"{n_without} {are} left out.", found.only(judged)
+        return cls(found, eta, SortedScores.of(found.scores), note, positives)
 
     @property
     def has_log_lira(self) -> bool:
@@ -322,9 +266,6 @@ class Judged:
         """What the front end draws, except which samples are memorised."""
         if not len(self.scored):
             return {}
-        errors: dict[str, bytes | None] = {"levels": None, "codes": None}
-        if self.levels is not None:
-            errors = {**self.levels.packed(self.sorted)}
         log_lira = self.scored.log_lira
         return {
             "version": self.version,
@@ -335,7 +276,7 @@ class Judged:
             "natural": self.scored.natural,
             "canary_tau": self.canary_tau,
             "axes": [*axes_of(self.scored)],
-            **errors,
+            **packed_errors(self.scored.errors, self.sorted),
             **self.sorted.packed(),
         }
 
@@ -371,7 +312,7 @@ class Judged:
         return {**self.key, **self.sorted.packed_truth(self.memorized)}
 
     def late(self) -> dict[str, Any]:
-        """Return what takes a while: remarks on the truth."""
+        """Return remarks on the truth."""
         return {**self.key, **self.said}
 
 
@@ -386,7 +327,7 @@ NOTHING = Judged.of(Scored(np.empty(0, dtype=np.int64), np.empty(0)))
 def checked_scores(
     scores: ArrayLike | None,
     memorized: ArrayLike | None = None,
-    title: str = "",
+    title: str = "score",
     errors: ArrayLike | None = None,
     log_lira: ArrayLike | None = None,
     natural: float | None = 0.0,
@@ -403,16 +344,25 @@ def checked_scores(
         canaries=canaries,
         labels=labels,
     )
-    values = np.full(n or 0, np.nan) if scores is None else checked_floats("scores", scores, n)
+    if scores is None:
+        values = np.full(n or 0, np.nan)
+    else:
+        values = checked_column("scores", scores, len(to_numpy(scores)) if n is None else n)
+        if not len(values):
+            raise ValueError("scores is empty: there must be at least one sample")
     n = len(values)
+
+    def known(check: Callable[..., Any], name: str, given: ArrayLike | None, **how: Any) -> Any:
+        return None if given is None else check(name, given, n, **how)
+
     return Scored(
         np.arange(n),
         values,
-        truth=None if memorized is None else checked_flags("memorized", memorized, n),
-        log_lira=None if log_lira is None else checked_log_lira(log_lira, n),
-        errors=None if errors is None else checked_errors(errors, n),
-        canaries=None if canaries is None else checked_flags("canaries", canaries, n),
+        truth=known(checked_flags, "memorized", memorized),
+        log_lira=known(checked_column, "log_lira", log_lira, nan=True),
+        errors=known(checked_errors, "errors", errors),
+        canaries=known(checked_flags, "canaries", canaries),
         natural=None if natural is None else checked_tau(natural, "natural"),
-        labels=None if labels is None else checked_classes(labels, n),
+        labels=known(checked_classes, "labels", labels),
         title=title,
     )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -18,13 +16,18 @@ from memowidgets.widgets.explored import (
     Judged,
     axes_of,
     checked_scores,
-    packed_log_lira,
+    packed_floats,
 )
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, still
-from memowidgets.widgets.threads import Newest
-from memowidgets.widgets.widget import Guarded, checked_tau, created, displayed, validate
+from memowidgets.widgets.widget import (
+    Guarded,
+    checked_tau,
+    close_earlier_runs,
+    note_display,
+    validate,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -48,7 +51,7 @@ class AtThreshold(Guarded):
 class Thresholds(AtThreshold):
     """The explorer's part of a widget: scores, their truth, τ and η.
 
-    It needs its arrays before the widget is made, and `_take` afterwards.
+    Its `_show_scores` gives it something to show.
     """
 
     tau_committed = traitlets.Float(0.0).tag(sync=True)
@@ -63,20 +66,9 @@ class Thresholds(AtThreshold):
 
     def __init__(self, **traits: Any) -> None:
         self._hand = threading.local()
-        self._data_lock = threading.Lock()
-        self._worker = Newest("memowidgets-explorer")
+        self._lock = threading.RLock()
         self._judged, self._given = NOTHING, NOTHING.scored
         super().__init__(**traits)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until no work is running, for scripts and tests. Return whether that is so.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds to wait at most.
-        """
-        return self._worker.wait(timeout)
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -86,10 +78,8 @@ class Thresholds(AtThreshold):
     @property
     def undecided(self) -> int | None:
         """Samples whose score is less than two standard errors from `tau`."""
-        levels, scores = self._judged.levels, self._judged.scored.scores
-        if levels is None:
-            return None
-        return levels.undecided(scores, self.tau)
+        scored = self._judged.scored
+        return None if scored.errors is None else int(scored.close(self.tau).sum())
 
     # ---------------------------------------------------------------- what the page says
 
@@ -105,7 +95,7 @@ class Thresholds(AtThreshold):
         """Send log-LiRA when η is moved for the first time."""
         judged, log_lira = self._judged, self._judged.scored.log_lira
         if content["version"] == judged.version and log_lira is not None:
-            values, wide = packed_log_lira(judged.sorted.rising(log_lira))
+            values, wide = packed_floats(judged.sorted.rising(log_lira))
             self.send({"type": "log_lira", "version": judged.version, "wide": wide}, [values])
 
     @validate("tau_committed", "eta", "eta_committed")
@@ -142,8 +132,8 @@ class Thresholds(AtThreshold):
 
     @traitlets.observe("eta_committed")
     def _settled(self, _change: Any) -> None:
-        self._judge()
-        self._work_later()
+        with self._lock:
+            self._judge(self._judged)
 
     # ---------------------------------------------------------------- what the page is told
 
@@ -151,39 +141,26 @@ class Thresholds(AtThreshold):
         """Show other scores in the same view; None leaves τ or η where it is."""
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
-        with self.hold_sync():
+        with self._lock, self.hold_sync():
             self.tau = self.tau_committed = threshold
             self.eta = self.eta_committed = least
-            self._take(judged)
+            self._judge(replace(judged, version=self._judged.version + 1))
+            self._data = self._judged.data
+            self._count()
             self._dimmed = False
 
-    def _take(self, judged: Judged) -> None:
-        with self._data_lock:
-            self._judged = replace(judged, version=self._judged.version + 1)
-        self._data = self._judged.data
-        self._judge()
-        self._count()
-
-    def _judge(self) -> None:
-        """Compare the scores with the truth at η."""
-        with self._data_lock:
-            self._judged = replace(self._judged, eta=self.eta_committed)
-        self._truth = self._judged.wire
-
-    def _work_later(self) -> None:
-        """Start what takes longer in a thread, but not while traits are held back from the page."""
-        job = partial(_work_out, weakref.ref(self), self._judged)
-        if len(self._judged.scored):
-            self._worker.run(job)
+    def _judge(self, judged: Judged) -> None:
+        """Compare scores with the truth at η."""
+        self._judged = judged = replace(judged, eta=self.eta_committed)
+        self._truth, self._late = judged.wire, judged.late()
 
     def _count(self) -> None:
         self.set_trait("counts", self._judged.scored.counts(self.tau, self.eta))
 
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
-        with self._data_lock:
-            self._judged = replace(NOTHING, eta=self.eta_committed)
-            self._given = NOTHING.scored
+        with self._lock:
+            self._judged, self._given = replace(NOTHING, eta=self.eta_committed), NOTHING.scored
             self._data, self._truth, self._late = {}, {}, {}
 
     def _in_words(self) -> str:
@@ -207,8 +184,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
     Parameters
     ----------
-    scores : array-like of shape (n,), or None
-        Finite numbers. None shows nothing until `update` brings scores.
+    scores : array-like of shape (n,)
+        Finite numbers.
     memorized : array-like of shape (n,), bool, optional
         Ground truth: which samples the finished model memorised.
     tau : float, optional
@@ -292,7 +269,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
     def __init__(
         self,
-        scores: ArrayLike | None,
+        scores: ArrayLike,
         memorized: ArrayLike | None = None,
         tau: float | None = None,
         *,
@@ -306,23 +283,15 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         labels: ArrayLike | None = None,
         **traits: Any,
     ) -> None:
-        least = checked_tau(eta, "eta")
-        judged, found = NOTHING, NOTHING.scored
-        if scores is not None:
-            found = checked_scores(
-                scores, memorized, title, errors, log_lira, natural, canaries, labels
-            )
-            judged = Judged.of(found, least, truth)
-            tau = found.tau if tau is None else tau
-        first = checked_tau(tau or 0.0)
+        found = checked_scores(
+            scores, memorized, title, errors, log_lira, natural, canaries, labels
+        )
+        least, first = checked_tau(eta, "eta"), checked_tau(found.tau if tau is None else tau)
+        judged = Judged.of(found, least, truth)
         super().__init__(**traits)
         self._given = found
-        with self.hold_sync():
-            self.tau = self.tau_committed = first
-            self.eta = self.eta_committed = least
-            self._take(judged)
-        self._work_later()
-        created(self)
+        self._show_scores(judged, first, least)
+        close_earlier_runs(self)
 
     def update(
         self,
@@ -330,33 +299,23 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         memorized: ArrayLike | None = None,
         tau: float | None = None,
         *,
-        title: str = "score",
-        errors: ArrayLike | None = None,
         truth: str = "",
-        log_lira: ArrayLike | None = None,
         eta: float | None = None,
-        natural: float | None = 0.0,
-        canaries: ArrayLike | None = None,
-        labels: ArrayLike | None = None,
+        **known: Any,
     ) -> None:
         """Show other scores in the same view; parameters as for the constructor.
 
         `tau` and `eta` stay where they are unless given. May be called from any thread.
         """
-        found = checked_scores(
-            scores, memorized, title, errors, log_lira, natural, canaries, labels
-        )
+        found = checked_scores(scores, memorized, **known)
         self._given = found
         if self.axis not in axes_of(found):
             self.axis = AXES[0]
         self._show_scores(Judged.of(self._on_axis(found), positives=truth), tau, eta)
-        self._work_later()
 
     def _show_on_axis(self) -> None:
-        found, before = self._on_axis(self._given), self._judged
-        judged = Judged.of(found, before.eta, before.positives)
-        self._show_scores(judged, found.tau, None)
-        self._work_later()
+        found, positives = self._on_axis(self._given), self._judged.positives
+        self._show_scores(Judged.of(found, positives=positives), found.tau, None)
 
     def close(self) -> None:
         """Take the widget off the page, and all arrays out of memory."""
@@ -370,16 +329,5 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         return f"ThresholdExplorer({self._in_words()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        displayed(self)
+        note_display(self)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
-
-
-def _work_out(widget: weakref.ref[Thresholds], judged: Judged) -> None:
-    """Send the page what takes longer: remarks on the truth.
-
-    The job holds the widget weakly until it needs it, so that a closed one can be freed.
-    """
-    late = judged.late()
-    explorer = widget()
-    if explorer is not None and explorer._judged is judged:  # noqa: SLF001 - its own worker
-        explorer._late = late  # noqa: SLF001

@@ -28,11 +28,6 @@ def script(entry: str | Path) -> str:
     str
         One module without imports. JSDoc comments are left out, because every saved notebook
         holds this text.
-
-    Raises
-    ------
-    ValueError
-        If two files of the same name would be joined, or modules import each other in a circle.
     """
     file = STATIC / f"{entry}.js" if isinstance(entry, str) else entry
     return f"{scripts(file)}\nexport default {_variable(file)}.default;\n"
@@ -50,11 +45,7 @@ def scripts(file: Path) -> str:
     Each module is a function of its own, so two modules may use the same name.
     """
     found: dict[Path, str] = {}
-    _collect(file.resolve(), found, ())
-    names = [each.stem for each in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{file.name} imports two files named {twice[0]}.js: rename one")
+    _collect(file.resolve(), found)
     return "\n".join(found.values())
 
 
@@ -73,14 +64,12 @@ def style(*sheets: str | Path) -> str:
     return "\n".join(file.read_text("utf-8") for file in files)
 
 
-def _collect(file: Path, found: dict[Path, str], above: tuple[Path, ...]) -> None:
-    if file in above:
-        raise ValueError(f"{file.name} imports itself, by way of {above[-1].name}")
+def _collect(file: Path, found: dict[Path, str]) -> None:
     if file in found:
         return
     text = file.read_text("utf-8")
     for _, imported in _IMPORT.findall(text):
-        _collect((file.parent / imported).resolve(), found, (*above, file))
+        _collect((file.parent / imported).resolve(), found)
     found[file] = _wrapped(file, text)
 
 

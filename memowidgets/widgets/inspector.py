@@ -10,7 +10,7 @@ import numpy as np
 import traitlets
 
 from memowidgets.checks import numbered_labels
-from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, spelled
+from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog
 from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explorer import AtThreshold
@@ -33,8 +33,13 @@ from memowidgets.widgets.items import (
 )
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
-from memowidgets.widgets.threads import in_background
-from memowidgets.widgets.widget import checked_tau, created, displayed, validate
+from memowidgets.widgets.widget import (
+    checked_tau,
+    close_earlier_runs,
+    in_background,
+    note_display,
+    validate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,13 +64,6 @@ ANY = "any"
 SMALLEST_PAGE, LARGEST_PAGE = 1, 48
 
 
-class _DecisionName(traitlets.Enum[str]):
-    """Name of a decision, in the spelling that is stored."""
-
-    def validate(self, obj: Any, value: Any) -> Any:
-        return super().validate(obj, spelled(value))
-
-
 class Inspection(AtThreshold):
     """The inspector's part of a widget: samples, pages of them, and decisions.
 
@@ -76,7 +74,7 @@ class Inspection(AtThreshold):
     page_size = traitlets.Int(24, min=SMALLEST_PAGE, max=LARGEST_PAGE).tag(sync=True)
     filter = traitlets.Unicode("all").tag(sync=True)
     sort = traitlets.Unicode("order").tag(sync=True)
-    decision = _DecisionName([ANY, *CHOICES], ANY).tag(sync=True)
+    decision = traitlets.Enum([ANY, *CHOICES], ANY).tag(sync=True)
     selected = traitlets.Int(None, allow_none=True).tag(sync=True)
     _version = traitlets.Int(0).tag(sync=True)
     _decided = traitlets.Int(0).tag(sync=True)
@@ -301,7 +299,7 @@ class Inspection(AtThreshold):
         return match
 
     def _with_decision(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
-        wanted = spelled(asked.get("decision", ANY))
+        wanted = asked.get("decision", ANY)
         if wanted not in CHOICES:
             return np.ones(len(rows), dtype=np.bool_)
         chosen: NDArray[np.bool_] = self._codes(rows) == CHOICES.index(wanted)
@@ -469,7 +467,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
             for name, value in shown.items():
                 setattr(self, name, value)
         self._log.listen(self)
-        created(self)
+        close_earlier_runs(self)
 
     def update(
         self,
@@ -511,7 +509,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         return f"SampleInspector({flagged} {at(self.tau)})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        displayed(self)
+        note_display(self)
         rows = self._rows
         counts = [(name, str(n)) for name, n in rows.counts(self.tau).items()]
         stand_in = table("Samples", counts)

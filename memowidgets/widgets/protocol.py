@@ -1,18 +1,12 @@
-"""Protocol of what the widgets need of an audit, so that they never import one."""
+"""What an audit answers the widgets, so that they never import one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from memowidgets.decisions import DecisionLog
-    from memowidgets.evaluation.scored import Rule, Scored
-    from memowidgets.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Missing:
-    """What is missing of a choice, and how `DashboardSource.view` makes it.
+    """What is missing of a choice, and how `AuditView.view` makes it.
 
     Attributes
     ----------
@@ -131,109 +125,3 @@ class SampleDetail:
     neighbours: Sequence[tuple[int, float]] = ()
     notes: Sequence[str] = ()
     guess: int | None = None
-
-
-class Samples(Protocol):
-    """Anything with a length and a sample at each position: an ImageDataset, an MCQDataset."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
-class DashboardSource(Protocol):
-    """What the dashboard needs of an audit. All methods may be called from any thread."""
-
-    @property
-    def name(self) -> str:
-        """What is audited, in a word: the name of the run."""
-        ...
-
-    @property
-    def decision_log(self) -> DecisionLog:
-        """Where decisions go."""
-        ...
-
-    def checkpoint_choices(self) -> Sequence[Choice]:
-        """Checkpoints that can be scored, in the order of training."""
-        ...
-
-    def layer_choices(self) -> Sequence[Choice]:
-        """Layers of the model, first to last."""
-        ...
-
-    def score_choices(self) -> Sequence[Choice]:
-        """Scores to choose from; `missing` says which of them cannot be computed, and why."""
-        ...
-
-    def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
-        """Return whether `view` answers at once, so that no progress bar is needed."""
-        ...
-
-    def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
-        """Return at once what `view` makes before it answers, for a choice that is not computed."""
-        ...
-
-    def unchecked(self) -> Missing:
-        """Return at once what `check` makes: what says which samples are memorised."""
-        ...
-
-    def check(self, progress: Progress) -> None:
-        """Make it. It trains, and never begins by itself."""
-        ...
-
-    def view(
-        self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
-    ) -> Scored:
-        """Return the numbers of a choice. Compute them if they are missing.
-
-        Raises
-        ------
-        memowidgets.progress.Cancelled
-            After ``progress.cancel()``, between two batches; nothing finished is lost.
-        """
-        ...
-
-    def detail(
-        self, position: int, score: str, layer: str, checkpoint: str, eta: float
-    ) -> SampleDetail:
-        """Return all that is known of one sample; it is memorised from a log-LiRA of η on."""
-        ...
-
-    def revision(self) -> Any:
-        """Return at once a value that changes with new checkpoints, scores or shadow models."""
-        ...
-
-    def samples(self) -> Samples:
-        """The dataset whose rows `Scored.positions` names (an ImageDataset, an MCQDataset)."""
-        ...
-
-    def device_status(self) -> str:
-        """The device and its memory in a few words, as in ``CPU, 4 threads``."""
-        ...
-
-    def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
-        """Return the flagged and the decided samples with what is known of them, as CSV.
-
-        Parameters
-        ----------
-        score, layer, checkpoint : str
-            What is shown.
-        rule : float or AgainstClass
-            Threshold of the score, or of the score against its class.
-        eta : float
-            Log-LiRA from which on a sample counts as memorised.
-        """
-        ...
-
-    def report_page(self, state: Mapping[str, Any]) -> bytes:
-        """Return the report as one page without samples, which opens as `Dashboard.state` says."""
-        ...
-
-    def opened_by(self) -> str:
-        """Return a line of Python that opens the audit again, "" if only memory holds it."""
-        ...
-
-    def let_go(self) -> None:
-        """Forget what is kept to answer faster: the dashboard was closed."""
-        ...

@@ -13,7 +13,7 @@ from memowidgets.visible import visible
 from memowidgets.vocabulary import threshold, truly, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -83,13 +83,12 @@ def still(scored: Scored, rule: Rule, eta: float | None, positives: str = "memor
     return f"<div>{image}{lines}</div>"
 
 
-_WIDTH, _HEIGHT = 660, 190
+_WIDTH, _HEIGHT = 660, 196
 _LEFT, _RIGHT = 10, 650
-_TOP, _FOOT = 14, 166  # between them lie the dots
+_TOP, _FOOT = 20, 172  # between them lie the dots
 _COLUMN = 6  # pixels, so that dots stand beside each other
 _SMALLEST = 1.5  # pixels between two dots of a column: below, it is drawn as a bar
 _GAP = 1.5  # pixels between the common line and the first sample
-_ROOM = 90  # pixels that a word needs beside τ
 _TEXT, _MUTED, _LINE = "#1f2328", "#5b6670", "#8a959e"
 _RISK, _DARK, _LIGHT, _PAPER = "#c2334b", "#47617a", "#b1bfcc", "#ffffff"
 
@@ -130,11 +129,13 @@ def dots(scored: Scored, rule: Rule, eta: float | None, positives: str = "memori
         _element("path", "line", d=f"M{_LEFT} {line}H{_RIGHT}", stroke=_LINE),
         *below.drawn(axis, line, 1 if known else -1, _DARK, _LIGHT, hollow=False),
         *above.drawn(axis, line, -1, _RISK, _RISK, hollow=True),
-        *_names(x, below, above if known else None, positives),
-        *_line_of_tau(x, threshold(tau)),
+        *_names(below, above if known else None, positives),
+        _element("path", "tau", d=f"M{x:.1f} {_TOP - 6}V{_FOOT}", stroke=_TEXT, stroke_width=2),
     ]
     title = html.escape(visible(scored.title, 80)) or "score"
+    beside, anchor = (6, "start") if x < (_LEFT + _RIGHT) / 2 else (-6, "end")
     parts += [
+        _words(x + beside, _TOP - 2, threshold(tau), _TEXT, anchor=anchor, weight=700),
         _words(_LEFT, _HEIGHT - 6, "← low = at risk", _MUTED),
         _words(_RIGHT, _HEIGHT - 6, f"{title} →", _MUTED, anchor="end"),
     ]
@@ -246,36 +247,18 @@ class _Side(NamedTuple):
         return "".join(pieces)
 
 
-def _names(x: float | None, below: _Side, above: _Side | None, positives: str) -> list[str]:
-    """Return what stands where, as far as there is room beside τ."""
-    positives = html.escape(visible(positives, 40))
-    upper, lower = _TOP + 12, _FOOT - 4
+def _names(below: _Side, above: _Side | None, positives: str) -> list[str]:
+    """Return what stands where, and on which scale if it is bars."""
+    top, foot = _TOP + 12, _FOOT - 4
     if above is None:
-        return [_words(_LEFT + 4, upper, f"samples{below.scale}", _MUTED)] if below.scale else []
-    if x is None:
-        return [
-            _words(_LEFT + 4, upper, f"{positives}, hollow where missed{above.scale}", _RISK),
-            _words(_LEFT + 4, lower, f"others, dark where flagged{below.scale}", _MUTED),
-        ]
-    on_left = x - _LEFT > _RIGHT - x  # the wider part says the scales
-    scales = [above.scale, below.scale]
-    left, right = (scales, ["", ""]) if on_left else (["", ""], scales)
-    found = []
-    if x - _LEFT > _ROOM:
-        found.append(_words(_LEFT + 4, upper, f"{positives}: found{left[0]}", _RISK))
-        found.append(_words(_LEFT + 4, lower, f"flagged only{left[1]}", _MUTED))
-    if _RIGHT - x > _ROOM:
-        found.append(_words(_RIGHT - 4, upper, f"missed{right[0]}", _RISK, anchor="end"))
-        found.append(_words(_RIGHT - 4, lower, f"left alone{right[1]}", _MUTED, anchor="end"))
-    return found
-
-
-def _line_of_tau(x: float, said: str) -> Sequence[str]:
-    is_right = x > _RIGHT - _ROOM
-    place = x - 6 if is_right else x + 6
-    drawn = _element("path", "tau", d=f"M{x:.1f} {_TOP - 6}V{_FOOT}", stroke=_TEXT, stroke_width=2)
-    anchor = "end" if is_right else "start"
-    return drawn, _words(place, _TOP + 4, said, _TEXT, anchor=anchor, weight=700)
+        return [_words(_LEFT + 4, top, f"samples{below.scale}", _MUTED)] if below.scale else []
+    named = html.escape(visible(positives, 40))
+    return [
+        _words(_LEFT + 4, top, f"{named}: found{above.scale}", _RISK),
+        _words(_LEFT + 4, foot, f"flagged only{below.scale}", _MUTED),
+        _words(_RIGHT - 4, top, "missed", _RISK, anchor="end"),
+        _words(_RIGHT - 4, foot, "left alone", _MUTED, anchor="end"),
+    ]
 
 
 def _words(

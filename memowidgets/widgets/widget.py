@@ -1,24 +1,27 @@
-"""What all widgets here share: they refuse bad messages, and end with their cells."""
+"""What all widgets here share: they refuse bad messages, end with their cells, and use threads."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
+import sys
 import threading
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import IPython
 import traitlets
 from ipywidgets import Widget
 
+from memowidgets.store import without_advice
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.messages import checked_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 
 def checked_tau(tau: float, name: str = "tau") -> float:
@@ -33,15 +36,10 @@ def checked_tau(tau: float, name: str = "tau") -> float:
 
 
 _MOST_CHARACTERS = 600
-_METHODS = ("update", "request_state", "custom")
 
 
-class RefusedValueError(traitlets.TraitError, ValueError):
-    """A value that a trait does not take; the trait stays as it was."""
-
-
-class RefusedTypeError(traitlets.TraitError, TypeError):
-    """A value of a kind that a trait does not take; the trait stays as it was."""
+class RefusedError(traitlets.TraitError, ValueError, TypeError):
+    """A value that a trait does not take; traitlets leaves the trait as it was."""
 
 
 @contextmanager
@@ -51,10 +49,8 @@ def refusing() -> Iterator[None]:
         yield
     except traitlets.TraitError:
         raise
-    except TypeError as error:
-        raise RefusedTypeError(str(error)) from error
-    except (ValueError, ArithmeticError, LookupError) as error:
-        raise RefusedValueError(str(error)) from error
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise RefusedError(str(error)) from error
 
 
 def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
@@ -77,7 +73,7 @@ def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
 def refuse(widget: Any, error: Exception, content: Any = None) -> None:
     """Answer a message that was refused."""
     request = content.get("request") if isinstance(content, dict) else None
-    text = visible(str(error) or type(error).__name__, _MOST_CHARACTERS)
+    text = visible(without_advice(error) or type(error).__name__, _MOST_CHARACTERS)
     widget.send({"type": "said", "request": request, "done": False, "text": text})
 
 
@@ -93,16 +89,12 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
         A private trait is what Python tells the page, unless it is tagged ``page=True``.
         """
         names = [name for name in sync_data if name in self.keys]
-        before = {name: getattr(self, name) for name in names}
         try:
             for name in names:
                 if name.startswith("_") and not self.trait_metadata(name, "page"):
                     raise ValueError(f"{name} is not for the page to set")  # noqa: TRY301 - below
             super().set_state(sync_data)
         except Exception as error:  # noqa: BLE001 - whatever it is, the page hears of it
-            if not isinstance(error, traitlets.TraitError):  # those put the values back
-                for name, value in before.items():
-                    self.set_trait(name, value)
             refuse(self, error)
             self.send_state(names)
 
@@ -126,40 +118,6 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
         except Exception as error:  # noqa: BLE001 - whatever it is, the page hears of it
             refuse(self, error, content)
 
-    def _handle_msg(self, msg: Any) -> None:
-        problem = _problem_of(msg["content"]["data"], msg.get("buffers") or [])
-        if problem:
-            refuse(self, ValueError(problem))
-        else:
-            super()._handle_msg(msg)
-
-
-def _problem_of(data: Any, buffers: Sequence[Any]) -> str:
-    """Return what is wrong with the envelope of a message, or an empty text."""
-    if not isinstance(data, dict) or data.get("method") not in _METHODS:
-        return f"a message must have one of the methods {', '.join(_METHODS)}"
-    if data["method"] != "update":
-        return ""
-    if not isinstance(data.get("state"), dict):
-        return "an update must hold a state"
-    paths = data.get("buffer_paths", [])
-    fits = isinstance(paths, list) and len(paths) == len(buffers)
-    if not fits or not all(_leads_into(data["state"], path) for path in paths):
-        return "the buffers of an update must have a place in its state"
-    return ""
-
-
-def _leads_into(state: Any, path: Any) -> bool:
-    """Return whether all but the last step of a path exist."""
-    if not isinstance(path, list) or not path:
-        return False
-    try:
-        for step in path[:-1]:
-            state = state[step]
-    except (LookupError, TypeError):
-        return False
-    return isinstance(state, dict | list)
-
 
 @dataclass
 class _Origin:
@@ -174,7 +132,7 @@ _origins: weakref.WeakKeyDictionary[Any, _Origin] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def created(widget: Any) -> None:
+def close_earlier_runs(widget: Any) -> None:
     """Remember which run of which cell made a widget, and close those of its earlier runs.
 
     Only those that were shown in no other cell: running a cell again clears what it showed.
@@ -191,7 +149,7 @@ def created(widget: Any) -> None:
         other.close()
 
 
-def displayed(widget: Any) -> None:
+def note_display(widget: Any) -> None:
     """Remember that the cell that runs now shows a widget."""
     here = _running()
     with _lock:
@@ -213,3 +171,79 @@ def _running() -> _Origin | None:
     cell = parent.get("metadata", {}).get("cellId")
     run = parent.get("header", {}).get("msg_id")
     return _Origin(str(cell), str(run)) if cell and run else None
+
+
+def in_background(job: Callable[[], None], name: str) -> threading.Event:
+    """Do a job in a thread of this name that does not keep the process from ending.
+
+    Returns
+    -------
+    threading.Event
+        Set when the job is done.
+
+    Examples
+    --------
+    >>> in_background(lambda: None, "example").wait(10)
+    True
+    """
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            job()
+        finally:
+            done.set()
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return done
+
+
+Owner = TypeVar("Owner")
+
+
+def watch(owner: Owner, look: Callable[[Owner], object], seconds: float) -> Callable[[], None]:
+    """Call ``look(owner)`` at regular times, in a thread that does not keep the owner alive.
+
+    Parameters
+    ----------
+    owner : object
+        The thread ends when nobody else holds it any more.
+    look : callable
+        Deals with its own errors.
+    seconds : float
+        Between two looks.
+
+    Returns
+    -------
+    callable
+        Ends the thread.
+    """
+    end = threading.Event()
+    reference = weakref.ref(owner)
+
+    def work() -> None:
+        while not end.wait(seconds):
+            there = reference()
+            if there is None:
+                return
+            look(there)
+            del there
+
+    threading.Thread(target=work, name="memowidgets-watch", daemon=True).start()
+    return end.set
+
+
+def give_back() -> None:
+    """Return freed memory to the operating system, if the C library is glibc.
+
+    glibc keeps memory that a thread has freed, so a kernel in which a cell runs often would grow
+    although no object is left.
+
+    Examples
+    --------
+    >>> give_back()
+    """
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+        if trim is not None:
+            trim(0)

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,7 +187,7 @@ def test_a_broken_run_is_refused_in_one_line(run, tmp_path, capsys, damage, fact
     assert list(tmp_path.iterdir()) == ([] if damage is shutil.rmtree else [place])
 
 
-def test_the_runs_in_a_folder(run, tmp_path, capsys, monkeypatch):
+def test_the_runs_in_a_folder(run, tmp_path, capsys):
     model = json.loads((run / "manifest.json").read_text("utf-8"))["model"]
     changed(run, tmp_path / "a" / "b" / "whole")
     changed(run, tmp_path / "evil\x1b[31m", model={**model, "class": ANSI * 99})
@@ -196,28 +195,17 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys, monkeypatch):
     directory = RunDirectory(changed(run, tmp_path / "early"))
     directory.hold(directory.read_manifest())
     directory.write_note("rho.json", asdict(StopRule(0.99999)))
-    (changed(run, tmp_path / "half") / "manifest.json").unlink()
-    changed(run, tmp_path / "closed")
     (tmp_path / "around").symlink_to(tmp_path, target_is_directory=True)
-    is_file = Path.is_file
-
-    def closed(path):
-        if "closed" in path.parts:
-            raise PermissionError(13, "Permission denied")
-        return is_file(path)
-
-    monkeypatch.setattr(Path, "is_file", closed)
     status, out, err = said(capsys, "audits", tmp_path)
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["run", "model", "members"]
     (whole,) = [line for line in lines if line.startswith("a/b/whole")]
-    assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4 % +32 +\d+\.\d MB$", whole)
+    assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4 % +32$", whole)
     assert re.search(r"^early .*not reached: \d+(\.\d)? %", out, re.MULTILINE)
     assert "evil⟨U+001B⟩[31m" in out
     assert re.search(rf"^newer: .*written in format {FORMAT + 1}", out, re.MULTILINE)
-    assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 5
     assert max(map(len, lines)) < 900
 
 

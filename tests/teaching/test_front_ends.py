@@ -13,8 +13,7 @@ from scipy.stats import norm
 from memowidgets.evaluation import roc
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import PSMI
-from memowidgets.teaching.playground import STATIC, STYLE, front_end
-from memowidgets.teaching.psmi_playground import make_cloud
+from memowidgets.teaching.playgrounds import STATIC, STYLE, front_end, make_cloud
 from memowidgets.widgets import frontend
 
 NAMES = ("watch", "psmi", "lira", "theorem")

@@ -8,8 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from memowidgets.teaching.playground import Playground
-from memowidgets.teaching.psmi_playground import make_cloud
+from memowidgets.teaching.playgrounds import Playground, make_cloud
 
 ROOT = Path(__file__).parents[2]
 WORKSHEET = (ROOT / "docs" / "worksheet.md").read_text("utf-8")

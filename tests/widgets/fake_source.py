@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_digits
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
@@ -17,28 +18,12 @@ from memowidgets.progress import Progress
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import Choice, Missing, SampleDetail, ShadowGaps
 
-STROKES = (
-    "01111110100000011000000110000001100000011000000110000001 01111110",
-    "00010000001100000101000000010000000100000001000000010000 01111100",
-    "01111100000000100000001001111100010000000100000001000000 01111110",
-    "01111100000000100000001000111100000000100000001000000010 01111100",
-    "01000100010001000100010001111110000001000000010000000100 00000100",
-    "01111110010000000100000001111100000000100000001000000010 01111100",
-    "00111100010000000100000001111100010000100100001001000010 00111100",
-    "01111110000000100000010000001000000100000010000000100000 00100000",
-    "00111100010000100100001000111100010000100100001001000010 00111100",
-    "00111100010000100100001000111110000000100000001000000010 00111100",
-)
 
-
-def digit_like(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Images of shape (n, 8, 8) and their labels."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 10, n)
-    templates = np.array([[int(c) for c in s.replace(" ", "")] for s in STROKES], dtype=float)
-    ink = templates[labels].reshape(n, 8, 8) * rng.uniform(0.6, 1.0, (n, 8, 8))
-    blurred = ink + rng.uniform(0, 0.18, (n, 8, 8))
-    return (np.clip(blurred, 0, 1) * 255).astype(np.uint8), labels
+def digit_like(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    """Images of shape (n, 8, 8), as uint8, and their labels."""
+    digits = load_digits()
+    rows = np.arange(n) % len(digits.target)
+    return (digits.images * 15.9).astype(np.uint8)[rows], digits.target[rows]
 
 
 def scores_like_psmi(

@@ -29,17 +29,13 @@ def n_memorized(dashboard):
     return counts["found"] + counts["missed"]
 
 
-def test_what_is_computed_shows_at_once(opened):
+def test_what_is_computed_shows_at_once_and_the_rest_waits_for_compute(opened):
     dashboard, source = opened()
-    assert dashboard.counts["n"] == 200
+    before = dashboard.counts
+    assert before["n"] == 200
     assert dashboard.computed
     assert source.threads == [threading.main_thread().name]
     assert "AUC" in repr(dashboard)
-
-
-def test_what_is_not_computed_is_not_until_compute(opened):
-    dashboard, source = opened()
-    before = dashboard.counts
     dashboard.layer = "1"
     assert not dashboard.computed
     assert told(dashboard, "dimmed")
@@ -84,20 +80,12 @@ def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing,
 
 def test_what_was_cancelled_does_not_begin_again_by_itself(opened):
     short = {"psmi": Missing(cost="Scoring 200 samples, about 2 s.", short=True)}
-    dashboard, source = opened(computed=False, seconds=60, missing_of=short)
+    dashboard, source = opened(computed=False, seconds=4, missing_of=short)
     dashboard.cancel()
     dashboard.wait(60)
     assert not dashboard.computed
     assert told(dashboard, "work")["busy"] is False
     assert source.done == set()
-
-
-def test_a_checkpoint_that_is_too_early_says_so(opened):
-    dashboard, source = opened()
-    assert told(dashboard, "early") == ""
-    source.early.add(dashboard.checkpoint)
-    dashboard.refresh()
-    assert "epoch 2" in told(dashboard, "early")
 
 
 def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
@@ -111,7 +99,7 @@ def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
 
 
 def test_cancel_keeps_the_old_view(opened):
-    dashboard, source = opened(seconds=30)
+    dashboard, source = opened(seconds=4)
     dashboard.layer = "1"
     dashboard.compute()
     dashboard.compute()  # a second press changes nothing
@@ -120,15 +108,6 @@ def test_cancel_keeps_the_old_view(opened):
     assert "Cancelled" in told(dashboard, "message")["text"]
     assert not told(dashboard, "work")["busy"]
     assert len(source.threads) == 2
-
-
-def test_an_error_is_one_sentence_in_the_bar(opened):
-    dashboard, _ = opened(fail="the disk\nis full")
-    dashboard.layer = "1"
-    dashboard.compute()
-    dashboard.wait(60)
-    assert told(dashboard, "message")["kind"] == "error"
-    assert told(dashboard, "message")["text"].startswith("the disk is full")
 
 
 def test_a_choice_made_meanwhile_is_not_overwritten(opened):
@@ -303,9 +282,6 @@ def test_tau_of_minus_one_against_the_class_flags_what_below_class_does(opened):
     assert dashboard.counts["found"] == found
     page = say(dashboard, "page", request="1", page=0, tau=-1.0, filter="flagged")
     assert (page["total"], page["counts"]["found"]) == (int(below.sum()), found)
-    flagged = set(view.positions[below].tolist())
-    assert {item["position"] for item in page["items"]} <= flagged
-    assert [item["score"] for item in page["items"]] == sorted(i["score"] for i in page["items"])
     assert "against its class" in page["scoreName"]
     assert say(dashboard, "export", request="1")["content"].endswith(f",{AgainstClass(-1.0)}\n")
     dashboard.tau = -1.5

@@ -50,7 +50,7 @@ def test_eta_moves(widget_page):
     page = notebook.page
     page.locator(".mw-auc").get_by_text("AUC 0").wait_for()
     before = settled(notebook)
-    page.get_by_text("7 samples have no log-LiRA and are left out.").wait_for()
+    page.get_by_text("7 samples without log-LiRA are left out.").wait_for()
 
     slider = page.get_by_label("memorised from log-LiRA η")
     box = slider.bounding_box()

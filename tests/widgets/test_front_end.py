@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from memowidgets.evaluation import clopper_pearson, roc
 from memowidgets.evaluation.scored import STATUSES, AgainstClass, Scored
 from memowidgets.widgets.explored import (
-    ErrorLevels,
     Judged,
     SortedScores,
     checked_scores,
-    packed_log_lira,
+    packed_errors,
+    packed_floats,
 )
 from memowidgets.widgets.frontend import script, style
 from tests.javascript import asking
@@ -41,9 +41,7 @@ def text(part):
 
 def on_wire(scores, memorized=None, errors=None):
     of = SortedScores.of(scores)
-    packed = {**of.packed(), **of.packed_truth(memorized)}
-    if errors is not None:
-        packed |= ErrorLevels.of(errors).packed(of)
+    packed = {**of.packed(), **of.packed_truth(memorized), **packed_errors(errors, of)}
     return {name: text(part) for name, part in packed.items()}
 
 
@@ -112,23 +110,6 @@ any_scores = st.one_of(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(rows=st.lists(st.tuples(any_scores, st.booleans()), min_size=2, max_size=60))
-def test_both_sides_count_the_same(ask, rows):
-    scores = np.array([score for score, _ in rows])
-    memorized = np.array([flag for _, flag in rows])
-    memorized[0], memorized[1] = True, False
-    evaluation = roc(scores, memorized)
-    taus = around(scores)
-    found = ask("counts", wire=on_wire(scores, memorized), taus=taus)
-    assert found == [in_front_end_words(evaluation.at(tau)) for tau in taus]
-    auc = ask("auc", wire=on_wire(scores, memorized))
-    assert auc["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
-    assert auc["interval"] == pytest.approx(evaluation.auc_interval, rel=1e-9, abs=1e-9)
-
-
 gaps_near_eta = st.one_of(
     st.builds(lambda steps: float(4 + steps * np.spacing(4.0)), st.integers(-2, 2)),
     st.builds(lambda steps: float(4.1 + steps * np.spacing(4.1)), st.integers(-2, 2)),
@@ -143,7 +124,7 @@ gaps_near_eta = st.one_of(
 @given(rows=st.lists(st.tuples(any_scores, gaps_near_eta), min_size=2, max_size=40))
 def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
     scores, gaps = (np.array(column) for column in zip(*rows, strict=True))
-    packed, wide = packed_log_lira(SortedScores.of(scores).rising(gaps))
+    packed, wide = packed_floats(SortedScores.of(scores).rising(gaps))
     finite = gaps[np.isfinite(gaps)]
     for eta in {4.0, 4.1, *around(finite[:3])}:
         memorized = gaps >= eta
@@ -156,8 +137,13 @@ def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
             assert found["auc"] is None
             continue
         evaluation = roc(scores, memorized)
-        assert found["counts"] == [in_front_end_words(evaluation.at(tau)) for tau in taus]
-        assert found["auc"]["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
+        counts = [in_front_end_words(evaluation.at(tau)) for tau in taus]
+        assert found["counts"] == counts
+        wire = on_wire(scores, memorized)
+        assert ask("counts", wire=wire, taus=taus) == counts
+        for auc in (found["auc"], ask("auc", wire=wire)):
+            assert auc["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
+            assert auc["interval"] == pytest.approx(evaluation.auc_interval, rel=1e-9, abs=1e-9)
 
 
 log_lira_or_none = st.one_of(st.just(np.nan), gaps_near_eta.filter(np.isfinite))
@@ -203,17 +189,19 @@ def test_both_sides_call_the_same_samples_undecided(ask, n):
     rng = np.random.default_rng(n)
     scores = rng.normal(size=n).round(2)
     errors = rng.gamma(2, 0.01, n) * (rng.random(n) < 0.9)
-    levels = ErrorLevels.of(errors)
+    packed = packed_errors(errors, SortedScores.of(scores))
+    levels = np.frombuffer(packed["levels"])
+    sent = levels[np.searchsorted(levels, errors)]
     taus = around(scores[:20])
     found = ask("undecided", wire=on_wire(scores, errors=errors), taus=taus)
-    assert found == [undecided(scores, levels.errors, tau) for tau in taus]
+    assert found == [undecided(scores, sent, tau) for tau in taus]
     exact = [undecided(scores, errors, tau) for tau in taus]
     if n < 65_536:
         assert found == exact
     else:  # each error counts as the next of 256 levels
         assert all(mine >= true for mine, true in zip(found, exact, strict=True))
         positive = errors > 0
-        assert (levels.errors[positive] / errors[positive]).max() < 1.1
+        assert (sent[positive] / errors[positive]).max() < 1.1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -265,12 +253,12 @@ def test_a_million_scores_fit_on_the_wire():
     pairs = np.concatenate([scores[:500_000]] * 2)
     for kind in (scores, scores.round(3), scores.astype(np.float32).astype(float), pairs):
         of = SortedScores.of(kind)
-        errors = ErrorLevels.of(rng.gamma(2, 0.01, 1_000_000))
-        wire = {**of.packed(), **of.packed_truth(memorized), **errors.packed(of)}
+        errors = packed_errors(rng.gamma(2, 0.01, 1_000_000), of)
+        wire = {**of.packed(), **of.packed_truth(memorized), **errors}
         assert sum(len(part) for part in wire.values() if isinstance(part, bytes)) < 10_000_000
 
 
 def test_log_lira_is_sent_as_fine_as_it_must_be():
     exact = np.array([4.0, -1.5, np.inf])
-    assert packed_log_lira(exact) == (exact.astype(np.float32).tobytes(), False)
-    assert packed_log_lira(np.array([4.1])) == (np.array([4.1]).tobytes(), True)
+    assert packed_floats(exact) == (exact.astype(np.float32).tobytes(), False)
+    assert packed_floats(np.array([4.1])) == (np.array([4.1]).tobytes(), True)

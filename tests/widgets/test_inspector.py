@@ -15,7 +15,7 @@ from memowidgets.decisions import DecisionLog
 from memowidgets.evaluation.scored import Scored
 from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.inspected import Listed, first_of
-from memowidgets.widgets.threads import in_background
+from memowidgets.widgets.widget import in_background
 from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
 from tests.widgets.page import say, say_all
 
@@ -114,7 +114,7 @@ def test_an_update_that_brings_truth_brings_its_filters():
         (([3.5],), {}, TypeError, "cannot show samples of type float"),
         ((7,), {}, TypeError, "a length and an order"),
         ((np.zeros((2, 3)),), {}, ValueError, "images must have the shape"),
-        ((["a", "b"], [1.0]), {}, ValueError, "1 entries for 2 samples"),
+        ((["a", "b"], [1.0]), {}, ValueError, r"each of 2 samples, not of shape \(1,\)"),
         ((["a", "b"], [1.0, np.nan]), {}, ValueError, "first in row 1"),
         ((["a", "b"], None, [True, False]), {}, ValueError, "memorized without scores"),
         ((["a"],), {"ids": ["x", "y"]}, ValueError, "2 ids for 1 samples"),

@@ -55,7 +55,7 @@ _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
 class AuditView:
-    """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
+    """Answers the dashboard's questions, from any thread.
 
     Parameters
     ----------

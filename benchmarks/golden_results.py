@@ -27,7 +27,6 @@ import pandas as pd
 
 RECORDINGS = ("mmlu-field-smollm2", "cifar10-wrn", "banking77-smollm2")
 VARIANCES = ("per-sample", "global", "shrunk")
-MODES = ("online", "offline")
 # Times, versions and machines; "these" is a digest with which the page asks again.
 UNLIKE = ("created", "versions", "device", "machine", "request", "version", "seconds", "these")
 SECONDS_TO_WAIT = 60
@@ -188,11 +187,9 @@ def numbers(keep: Results, audit: Any, layers: Iterable[Any], quick: bool = Fals
 
 def _truth(keep: Results, audit: Any) -> None:
     for variance in VARIANCES:
-        for mode in MODES:
-            keep.keep(
-                f"log_lira {variance}, {mode}",
-                lambda v=variance, m=mode: audit.log_lira(variance=v, mode=m, return_std=True),
-            )
+        keep.keep(
+            f"log_lira {variance}", lambda v=variance: audit.log_lira(variance=v, return_std=True)
+        )
     keep.keep("log_lira, prediction", lambda: audit.log_lira("prediction"))
 
 

@@ -1012,7 +1012,6 @@ class Audit:
         self,
         checkpoint: str | float = ...,
         variance: str = ...,
-        mode: str = ...,
         *,
         return_std: Literal[False] = ...,
     ) -> pd.Series: ...
@@ -1022,7 +1021,6 @@ class Audit:
         self,
         checkpoint: str | float = ...,
         variance: str = ...,
-        mode: str = ...,
         *,
         return_std: Literal[True],
     ) -> tuple[pd.Series, pd.Series]: ...
@@ -1031,7 +1029,6 @@ class Audit:
         self,
         checkpoint: str | float = "final",
         variance: str = truth.VARIANCE,
-        mode: str = "online",
         *,
         return_std: bool = False,
     ) -> pd.Series | tuple[pd.Series, pd.Series]:
@@ -1047,8 +1044,6 @@ class Audit:
             Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
             function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
             shadow models, and is the default everywhere in an audit.
-        mode : {"online", "offline"}
-            Whether to use all shadow models, or only those that did not train on a sample.
         return_std : bool
             Whether to return standard errors too, as `memorization.log_lira` describes them.
 
@@ -1069,7 +1064,7 @@ class Audit:
             If there are no shadow models, or none that kept this checkpoint.
         """
         evidence = self._with_truth(checkpoint)
-        table = truth.log_lira_table(evidence, checkpoint, variance, mode, return_std=return_std)
+        table = truth.log_lira_table(evidence, checkpoint, variance, return_std=return_std)
         series = table["log_lira"]
         series.attrs["left_out"] = len(evidence.member_rows) - len(series)
         return (series, table["log_lira_std"]) if return_std else series

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import betaln, digamma, log_ndtr, polygamma
+from scipy.special import betaln, digamma, polygamma
 
 from memowidgets.checks import warn_user
 from memowidgets.cores import one_thread_each
@@ -19,15 +19,11 @@ FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
 
 
-Mode = Literal["online", "offline"]
-
-
-def check_choices(variance: object = "shrunk", mode: object = "online") -> None:
-    """Raise if a variance or a mode is unknown."""
-    for what, value, valid in (("variance", variance, Variance), ("mode", mode, Mode)):
-        if not isinstance(value, str) or value not in get_args(valid):
-            known = ", ".join(repr(name) for name in get_args(valid))
-            raise ValueError(f"unknown {what} {value!r}; valid are {known}")
+def check_variance(variance: object) -> None:
+    """Raise if a variance is unknown."""
+    if not isinstance(variance, str) or variance not in get_args(Variance):
+        known = ", ".join(map(repr, get_args(Variance)))
+        raise ValueError(f"unknown variance {variance!r}; valid are {known}")
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ class Known:
     variance: Floats
     freedom: Floats
 
-    def online(self, gaps: Floats) -> tuple[Floats, Floats]:
+    def log_density(self, gaps: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the log density of each gap."""
         square, strength = (gaps - self.mean) ** 2 / self.variance, self.strength
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -148,15 +144,6 @@ class Known:
             variance = polygamma(1, half) / 4 + (square**2 / 2 - square) / self.freedom
             variance += square / strength + 0.5 / strength**2
         return np.asarray(mean), np.asarray(variance)
-
-    def offline(self, gaps: Floats) -> Floats:
-        """Return the variance, to first order, of −log of the share above each gap."""
-        away = (gaps - self.mean) / np.sqrt(self.variance)
-        value = -log_ndtr(-away)
-        slope = np.exp(value - 0.5 * away**2 - 0.5 * np.log(2 * np.pi))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            variance = slope**2 * (1 / self.strength + away**2 / (2 * self.freedom))
-        return np.asarray(variance)
 
 
 @dataclass(frozen=True)
@@ -173,8 +160,6 @@ class Densities:
         Least variance of either side.
     fewest : int
         Number of models that a side needs.
-    offline : bool
-        Whether only the models outside are used.
     """
 
     inside: Side
@@ -183,11 +168,10 @@ class Densities:
     spread_out: Estimate
     least: float
     fewest: int
-    offline: bool
 
     @classmethod
-    def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
-        """Fit both sides; `check_choices` has seen `variance` and `mode`."""
+    def fit(cls, inside: Side, outside: Side, variance: str) -> Densities:
+        """Fit both sides; `check_variance` has seen `variance`."""
         return cls(
             inside,
             outside,
@@ -195,7 +179,6 @@ class Densities:
             estimate(outside, variance),
             floor(inside, outside),
             2 if variance == "per-sample" else 1,  # a single gap has no variance of its own
-            mode == "offline",
         )
 
     def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
@@ -216,17 +199,13 @@ class Densities:
 
     @property
     def defined(self) -> Mask:
-        """Samples that have enough models on each side that the mode needs."""
-        enough = self.outside.count >= self.fewest
-        return enough if self.offline else enough & (self.inside.count >= self.fewest)
+        """Samples that have enough models on each side."""
+        return np.minimum(self.inside.count, self.outside.count) >= self.fewest
 
     def ratio(self, gaps: Floats) -> Floats:
         """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
-        inside, (mean, variance) = self.gaussians()
-        if self.offline:
-            found = -log_ndtr((mean - gaps) / np.sqrt(variance))
-        else:
-            found = log_density(gaps, *inside) - log_density(gaps, mean, variance)
+        inside, outside = self.gaussians()
+        found = log_density(gaps, *inside) - log_density(gaps, *outside)
         return np.where(self.defined, found, np.nan)
 
     def errors(self, target: Floats) -> Floats:
@@ -235,42 +214,32 @@ class Densities:
         It is the root mean square distance of `ratio` from what the true means and variances
         would give, which have the posterior that each side's gaps say.
         """
-        inside, outside = self.known()
-        if self.offline:
-            return np.where(self.defined, np.sqrt(outside.offline(target)), np.nan)
         value = self.ratio(target)
         (one, one_variance), (other, other_variance) = (
-            side.online(target) for side in (inside, outside)
+            side.log_density(target) for side in self.known()
         )
         return np.asarray(np.sqrt(one_variance + other_variance + (one - other - value) ** 2))
 
 
-def check_sides(found: GapMoments, *, offline: bool = False) -> None:
-    """Raise if no sample has two models on each side that is needed."""
+def check_sides(found: GapMoments, variance: str) -> None:
+    """Raise if no sample has two models on each side; warn where a variance needs more."""
     inside, outside = found.inside.count, found.outside.count
-    fewest = outside if offline else np.minimum(inside, outside)
+    fewest = np.minimum(inside, outside)
+    few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
     if fewest.max() >= 2:
+        if few and variance == "per-sample":
+            warn_user(
+                f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
+                "inside or outside, so their per-sample variance is unreliable; use "
+                'variance="shrunk"'
+            )
         return
-    side = "outside" if offline else "on a side"
     best = int(fewest.argmax())
     raise ValueError(
-        f"every sample has fewer than two shadow models {side} (the best, sample {best}, is in "
+        f"every sample has fewer than two shadow models on a side (the best, sample {best}, is in "
         f"{inside[best]:.0f} and out of {outside[best]:.0f}). Train more shadow models, each on a "
         "random half of the samples"
     )
-
-
-def warn_if_few(found: GapMoments, *, offline: bool = False) -> None:
-    """Warn about samples with too few models for a variance of their own."""
-    inside, outside = found.inside.count, found.outside.count
-    fewest = outside if offline else np.minimum(inside, outside)
-    few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
-    if few:
-        side = "outside" if offline else "inside or outside"
-        warn_user(
-            f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
-            f'{side}, so their per-sample variance is unreliable; use variance="shrunk"'
-        )
 
 
 def log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:

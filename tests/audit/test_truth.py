@@ -226,10 +226,5 @@ def test_log_lira_as_it_was_given_has_no_probability():
     values = np.arange(20.0)
     audit = mw.Audit.from_arrays(np.arange(20) % 2, logits=np.eye(20, 2), log_lira=values)
     for ask in (audit.probability_memorized, lambda: audit.log_lira(variance="global")):
-        with pytest.raises(ValueError, match="probabilities, other variances and modes need"):
+        with pytest.raises(ValueError, match="probabilities and other variances need"):
             ask()
-
-
-def test_offline_log_lira(audit):
-    offline = audit.log_lira(mode="offline")
-    assert (offline >= 0).all()

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.checks import real_number, to_numpy, warn_user
-from memowidgets.memorization.densities import check_choices
+from memowidgets.memorization.densities import check_variance
 from memowidgets.memorization.shape import note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotThereError
@@ -27,13 +27,10 @@ Mask = NDArray[np.bool_]
 
 
 def log_lira(
-    evidence: Evidence,
-    checkpoint: str | float = "final",
-    variance: str = VARIANCE,
-    mode: str = "online",
+    evidence: Evidence, checkpoint: str | float = "final", variance: str = VARIANCE
 ) -> pd.Series:
     """Return log-LiRA of each member that has one, as `Audit.log_lira` describes."""
-    return log_lira_table(evidence, checkpoint, variance, mode, return_std=False)["log_lira"]
+    return log_lira_table(evidence, checkpoint, variance, return_std=False)["log_lira"]
 
 
 def member_log_lira(evidence: Evidence) -> Floats | None:
@@ -54,27 +51,22 @@ def member_log_lira(evidence: Evidence) -> Floats | None:
 
 
 def log_lira_table(
-    evidence: Evidence,
-    checkpoint: str | float,
-    variance: str,
-    mode: str,
-    *,
-    return_std: bool,
+    evidence: Evidence, checkpoint: str | float, variance: str, *, return_std: bool
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
-    check_choices(variance)
+    check_variance(variance)
     record = evidence.names.record(checkpoint)
-    question = ("log_lira", record.name, variance, mode, return_std)
+    question = ("log_lira", record.name, variance, return_std)
 
     def computed() -> pd.DataFrame:
         index = pd.Index(evidence.members, name="id")
         given = evidence.given.get("log_lira")
-        if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
+        if given is not None and (variance, return_std) == (VARIANCE, False):
             return pd.DataFrame({"log_lira": given}, index).dropna()
         _, members, gaps, _ = member_gaps(evidence, record.name)
         target = evidence.target_gaps(record)
         found = memorization.log_lira(
-            gaps, members, target, variance, mode, return_std=cast("Any", return_std)
+            gaps, members, target, variance, return_std=cast("Any", return_std)
         )
         columns = zip(("log_lira", "log_lira_std"), found if return_std else (found,), strict=False)
         return pd.DataFrame(dict(columns), index).dropna(subset="log_lira")
@@ -273,7 +265,7 @@ def probability_memorized(
     With `scores`, only of members that have one; it is then estimated separately for members of
     low and of high scores, see `memowidgets.memorization.probability_memorized`.
     """
-    table = log_lira_table(evidence, checkpoint, variance, "online", return_std=True)
+    table = log_lira_table(evidence, checkpoint, variance, return_std=True)
     given = None
     if scores is not None:
         table = table.loc[table.index.intersection(scores.index, sort=False)]

@@ -87,7 +87,7 @@ _NO_LAYERS = Absent(
 _NO_TRUTH = Absent("log-LiRA is not known", f"{_GIVE} log_lira=, or {_OF_SHADOWS}")
 _VALUES_ALONE = Absent(
     "log_lira was given as it is, and the gaps of shadow models were not: standard errors, "
-    "probabilities, other variances and modes need them",
+    "probabilities and other variances need them",
     f"{_GIVE} {_OF_SHADOWS}",
 )
 _NO_REFERENCES = Absent(OF_ARRAYS.format("train reference models"), INSTEAD)

@@ -15,9 +15,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy, whole_number
-from memowidgets.evaluation.groups import Groups, Jackknife
 from memowidgets.evaluation.intervals import (
+    Groups,
     Interval,
+    Jackknife,
     clopper_pearson,
     newcombe,
     of_area,
@@ -571,7 +572,8 @@ def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[Not
     of = f"{len(truth)} rows of {rows.count} samples"
     if of_models:
         of += f" and {rows.n_models} model{'s' if rows.n_models > 1 else ''}"
-    said = f"{of}: intervals come from a bootstrap {rows.in_words}"
+    by_model = " and by model" if rows.n_models > 1 else ""
+    said = f"{of}: intervals come from a bootstrap by sample{by_model}"
     notes = [Note("groups", said, rows=len(truth), samples=rows.count, models=rows.n_models)]
     if of_models and rows.n_models == 1:
         said = "one model only: the intervals leave out how models differ"
@@ -682,10 +684,12 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError(
             "a comparison needs a certain truth; compare evaluations without probability="
         )
-    if (a.groups is None) != (b.groups is None):
-        raise ValueError("one evaluation has groups and the other has none; pass groups= to both")
-    if a.groups is not None and b.groups is not None and not a.groups.same_as(b.groups):
-        raise ValueError("the rows of the two evaluations are of different samples or models")
+    of = [np.zeros(0) if one.groups is None else one.groups.rows for one in (a, b)]
+    if not np.array_equal(*of):
+        raise ValueError(
+            "the rows of the two evaluations are of different samples or models: pass the same "
+            "groups= and models= to both"
+        )
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
         raise ValueError("a comparison needs at least two memorised samples and two others")
     difference = a.auc - b.auc

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.checks import real_number, to_numpy, warn_user
-from memowidgets.memorization.densities import check_variance
-from memowidgets.memorization.shape import note_on_shape
+from memowidgets.memorization.densities import check_variance, note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotThereError
 from memowidgets.training.rho import Record

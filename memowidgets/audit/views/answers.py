@@ -270,8 +270,9 @@ class AuditView:
         def fitted() -> Fits:
             name, members, gaps, target = member_gaps(evidence)
             found = moments(*checked_models(gaps, members))
-            inside, outside = Densities.fit(found.inside, found.outside, VARIANCE).gaussians()
-            return Fits(name, members, gaps, target, inside, outside)
+            both = Densities.fit(found.inside, found.outside, VARIANCE)
+            sides = ((one.mean, one.variance) for one in (both.inside, both.outside))
+            return Fits(name, members, gaps, target, *sides)
 
         return self._cache.of("fits", truth_version(evidence), fitted)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy, whole_number
+from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
 from memowidgets.evaluation.intervals import (
     Groups,
     Interval,
@@ -354,38 +354,6 @@ class Evaluation:
     def tpr_at_fpr(self, fpr: float) -> float:
         """Return the largest TPR at a threshold with an FPR of at most `fpr` (no interpolation)."""
         return self.at(self.threshold(f"fpr<={float(fpr)!r}")).tpr
-
-    def band(self, n_bootstrap: int = 1000, random_state: int = 0) -> pd.DataFrame:
-        """Return a pointwise 95 % bootstrap band of the curve.
-
-        Parameters
-        ----------
-        n_bootstrap : int
-            Number of resamples. Memorised and other samples are drawn separately. For rows in
-            groups, whole groups are drawn, with the number of resamples and the seed of the
-            intervals.
-        random_state : int
-            Seed of the resampling.
-
-        Returns
-        -------
-        DataFrame
-            Columns fpr, tpr_low and tpr_high, at up to about 260 values of fpr that are denser
-            near 0.
-        """
-        n_bootstrap = whole_number("n_bootstrap", n_bootstrap, 2)
-        random_state = whole_number("random_state", random_state)
-        positives, negatives = _merged(*self._ladder.steps())
-        if self.groups is None:
-            rng = np.random.default_rng(random_state)
-            tprs = _resampled_share(rng, positives, n_bootstrap)
-            fprs = _resampled_share(rng, negatives, n_bootstrap)
-        else:
-            tprs, fprs = self.groups.curves(self.scores, self.memorized)
-        grid = _fpr_grid(max(1, int(negatives.sum())))
-        curves = [np.interp(grid, x, y) for x, y in zip(fprs, tprs, strict=True)]
-        low, high = np.quantile(curves, [0.025, 0.975], axis=0)
-        return pd.DataFrame({"fpr": grid, "tpr_low": low, "tpr_high": high})
 
     def with_warnings(self, *more: Note) -> Evaluation:
         """Return this evaluation with `more` warnings added."""
@@ -859,8 +827,3 @@ def _resampled_share(rng: np.random.Generator, counts: Counts | Floats, times: i
     drawn = rng.multinomial(total, counts / counts.sum(), size=times)
     shares = np.cumsum(drawn, axis=1) / total
     return np.concatenate([np.zeros((times, 1)), shares], axis=1)
-
-
-def _fpr_grid(n_negatives: int) -> Floats:
-    fine = np.geomspace(min(1 / n_negatives, 0.01), 1, 160)
-    return np.unique(np.concatenate([np.linspace(0, 1, 101), fine]))

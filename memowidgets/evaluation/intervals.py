@@ -295,16 +295,6 @@ class Groups:
             return interval
         return wider(interval, newcombe(auc, positives, negatives))
 
-    def curves(self, scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
-        """Return TPR and FPR of every resample at rising scores, each (resamples, 1 + steps).
-
-        A resample that lacks samples of a kind is left out.
-        """
-        rung = _rungs(scores)
-        tprs, fprs = (_cumulated(self._resampled(rung, m)) for m in (memorized, ~memorized))
-        whole = np.isfinite(tprs[:, -1] + fprs[:, -1])
-        return tprs[whole], fprs[whole]
-
     @property
     def _resamples(self) -> int:
         return max(_FEWEST, min(_RESAMPLES, _NUMBERS // self.count))
@@ -412,13 +402,6 @@ def _rungs(scores: Floats) -> Ints:
         return rung.astype(np.int64)
     last = np.cumsum(np.bincount(rung)) - 1  # last row of each unique score
     return np.asarray(last * _STEPS // len(scores), dtype=np.int64)[rung]
-
-
-def _cumulated(counts: Floats) -> Floats:
-    total = counts.sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        shares = np.cumsum(counts, axis=1) / total
-    return np.concatenate([np.zeros((len(counts), 1)), shares], axis=1)
 
 
 def _limits(values: Floats) -> Interval:

@@ -26,7 +26,7 @@ Method = Literal["control-variates", "plain"]
 
 METHODS = ("control-variates", "plain")
 PAPER_DIRECTIONS = 2000
-FIRST_DIRECTIONS = 256  # "auto" begins with these
+FIRST_DIRECTIONS, MOST_DIRECTIONS = 256, 2048  # "auto" begins with these, and goes on to those
 TOLERANCE = 0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
 _JUDGED_ROWS = 512  # from which the standard error of all is estimated
@@ -50,7 +50,7 @@ class PSMI:
     n_directions : int or "auto"
         Number of random directions. "auto" begins with 256 and adds blocks of 256 until the
         standard error of the fitted samples (root mean square; of about 500 of them, if there
-        are more) is at most `tol` of the scores' spread, or until there are `max_directions`.
+        are more) is at most `tol` of the scores' spread, or until there are 2048.
         With "plain", "auto" means the paper's 2000.
     method : {"control-variates", "plain"}
         "plain" is the paper's mean over directions. "control-variates" subtracts from each value
@@ -63,8 +63,6 @@ class PSMI:
         median distance of a score to the median of its class. None means 0.1.
     random_state : int
         Seed of the directions. The same seed gives the same scores.
-    max_directions : int
-        Largest number of directions for "auto".
 
     Attributes
     ----------
@@ -110,14 +108,12 @@ class PSMI:
         method: Method = "control-variates",
         tol: float | None = None,
         random_state: int = 0,
-        max_directions: int = 2048,
     ) -> None:
         if method not in METHODS:
             known = ", ".join(repr(name) for name in METHODS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
         if n_directions != "auto":
             whole_number('n_directions, unless it is "auto",', n_directions, 1)
-        whole_number("max_directions", max_directions, 1)
         whole_number("random_state", random_state)
         adapts = n_directions == "auto" and method != "plain"
         if tol is not None and not (adapts and real_number("tol", tol) > 0):
@@ -129,7 +125,6 @@ class PSMI:
         self.method = method
         self.tol = tol
         self.random_state = random_state
-        self.max_directions = max_directions
 
     def fit(self, X: Any, y: ArrayLike) -> PSMI:
         """Fit the Gaussian of each class along each direction.
@@ -270,7 +265,7 @@ class PSMI:
     def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
         """Add directions until the standard error is at most `tol` of the scores' spread."""
         tol = TOLERANCE if self.tol is None else self.tol
-        m = min(FIRST_DIRECTIONS, self.max_directions)
+        m = FIRST_DIRECTIONS
         look = self._look(X, codes, m)
         rows = np.sort(picked_rows(codes, max(_JUDGED_ROWS, 16 * len(self.classes_))))
         few = X[rows]
@@ -279,12 +274,12 @@ class PSMI:
             scores, errors = self._fitted.score(few, codes[rows])
             error = float(np.sqrt(np.mean(errors**2)))
             allowed = tol * _spread(scores, codes[rows])
-            if error <= allowed or m >= self.max_directions:
+            if error <= allowed or m >= MOST_DIRECTIONS:
                 break
             far = min(error / max(allowed, 1e-300), 3.0)  # 0 is allowed where most scores are equal
             wanted = m * min(far**2 * 1.05, 8.0)
             blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
-            m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
+            m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), MOST_DIRECTIONS)
         if error > allowed:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
             note += f"the scores' spread ({allowed:.2g} nats)"

@@ -83,30 +83,6 @@ class OperatingPoint:
     precision: float | None
     precision_interval: Interval | None
 
-    @classmethod
-    def from_counts(
-        cls, tau: float, found: float, flagged_only: float, n_memorized: float, n: int
-    ) -> OperatingPoint:
-        """Create the point from the numbers of flagged samples of each kind."""
-        flagged, n_others = round(found + flagged_only), n - n_memorized
-        return cls(
-            tau=tau,
-            n=n,
-            flagged=flagged,
-            flagged_share=flagged / n,
-            flagged_interval=clopper_pearson(flagged, n),
-            found=found,
-            flagged_only=flagged_only,
-            missed=n_memorized - found,
-            left_alone=n_others - flagged_only,
-            tpr=found / n_memorized,
-            tpr_interval=clopper_pearson(found, n_memorized),
-            fpr=flagged_only / n_others,
-            fpr_interval=clopper_pearson(flagged_only, n_others),
-            precision=found / flagged if flagged else None,
-            precision_interval=clopper_pearson(found, flagged) if flagged else None,
-        )
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -307,18 +283,35 @@ class Evaluation:
         rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
         found = self._ladder.memorized[rung].item() if rung >= 0 else 0
         others = self._ladder.others[rung].item() if rung >= 0 else 0
-        point = OperatingPoint.from_counts(float(tau), found, others, self.n_memorized, self.n)
-        return point if self.groups is None else self._by_group(point, self.groups)
-
-    def _by_group(self, point: OperatingPoint, groups: Groups) -> OperatingPoint:
-        flagged, memorized = self.scores <= point.tau, self.memorized
-        everyone = np.ones(self.n, dtype=bool)
-        return replace(
-            point,
-            flagged_interval=groups.share(flagged, everyone),
-            tpr_interval=groups.share(flagged, memorized),
-            fpr_interval=groups.share(flagged, ~memorized),
-            precision_interval=groups.share(memorized, flagged) if flagged.any() else None,
+        n, n_memorized, flagged = self.n, self.n_memorized, round(found + others)
+        if self.groups is None:
+            counts = (flagged, n), (found, n_memorized), (others, n - n_memorized), (found, flagged)
+            intervals = [clopper_pearson(*of) for of in counts]
+        else:
+            rows, truth = self.scores <= tau, self.memorized
+            masks = (
+                (rows, np.full(n, fill_value=True)),
+                (rows, truth),
+                (rows, ~truth),
+                (truth, rows),
+            )
+            intervals = [self.groups.share(*of) for of in masks]
+        return OperatingPoint(
+            tau=float(tau),
+            n=n,
+            flagged=flagged,
+            flagged_share=flagged / n,
+            flagged_interval=intervals[0],
+            found=found,
+            flagged_only=others,
+            missed=n_memorized - found,
+            left_alone=n - n_memorized - others,
+            tpr=found / n_memorized,
+            tpr_interval=intervals[1],
+            fpr=others / (n - n_memorized),
+            fpr_interval=intervals[2],
+            precision=found / flagged if flagged else None,
+            precision_interval=intervals[3] if flagged else None,
         )
 
     def threshold(self, rule: str) -> float:

@@ -248,12 +248,14 @@ class Groups:
         return _drawn(self.n_models, self._resamples, seed=1)
 
     def share(self, counted: Mask, among: Mask) -> Interval:
-        """Return the 95 % interval of the share of `among`, at least one row, that is `counted`.
+        """Return the 95 % interval of the share of `among` that is `counted`; of no rows, [0, 1].
 
         A resample without any row among them is left out. If few distinct samples are counted, or
         few are not, the interval is at least as wide as Clopper and Pearson's on the distinct
         samples, so its width is never 0.
         """
+        if not among.any():
+            return 0.0, 1.0
         found, total = (self._totals(mask) for mask in (counted & among, among))
         some = total > 0
         interval = _limits(found[some] / total[some])

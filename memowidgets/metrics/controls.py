@@ -78,10 +78,7 @@ class Spread:
     @classmethod
     def joined(cls, spreads: Sequence[Spread], share: Floats, basis: Array | None) -> Spread:
         """Return the spread of all rows, to which each class contributes its share."""
-        centres, count = (
-            np.stack([one.centre for one in spreads]),
-            sum(one.count for one in spreads),
-        )
+        count, centres = sum(one.count for one in spreads), np.stack([s.centre for s in spreads])
         away = centres - share @ centres
         trace = share @ (np.array([one.trace for one in spreads]) + (away**2).sum(axis=1))
         along = away if basis is None else away @ to_numpy(basis).T
@@ -208,7 +205,6 @@ class Gaussians:
             least = [one.tail for one in (*self.each, self.total)]
             forms = np.append(variance, total[None], axis=0) + np.array(least)[:, None]
         else:
-            middle = to_numpy(along(self.total.centre[None]))[:, 0]
             squares = to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2
             forms = np.stack([one.forms(squares) for one in (*self.each, self.total)])
         control = np.stack([-0.5 / forms, -0.5 * np.log(forms)]).astype(np.float32)[..., None]

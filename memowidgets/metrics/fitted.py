@@ -130,11 +130,6 @@ class Fitted:
     directions: Independent | Rotated
     tables: Tables = field(repr=False)
 
-    @property
-    def knows_nothing(self) -> bool:
-        """Whether all rows were equal, so that no direction tells classes apart."""
-        return not bool(self.tables.curvature.any())
-
     @_REPORTED
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""

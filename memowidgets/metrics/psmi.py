@@ -161,7 +161,7 @@ class PSMI:
             m = PAPER_DIRECTIONS if self.n_directions == "auto" else int(self.n_directions)
             self._fit_directions(features, codes, self._look(features, codes, m), m)
         look = self._fitted.look
-        if self._fitted.knows_nothing:
+        if not bool(self._fitted.tables.curvature.any()):
             said = "all rows of X are equal, so each score is 0 and says nothing"
             self.warnings_ += (Note("equal rows", said),)
         elif not knows_labels(look.sample, look.codes, self.random_state):

@@ -39,7 +39,7 @@ import memowidgets as mw
 from benchmarks.measure import machine
 from memowidgets.data import Dataset
 from memowidgets.evaluation import FEW_POSITIVES, below_class, lowest_share
-from memowidgets.evaluation.groups import Groups, Jackknife
+from memowidgets.evaluation.intervals import Groups, Jackknife
 from memowidgets.metrics import mean_rank
 from memowidgets.models import Model
 from memowidgets.progress import Progress
@@ -392,7 +392,7 @@ class Result:
 
         groups = Groups.read(**self.pairs, n=len(flags))
         of_model = groups.model_of_row
-        if of_model is None or groups.model_draws is None:
+        if groups.n_models == 1:
             raise ValueError(f"{self.name} has a single target")
         value = float(j(np.ones((1, len(flags))))[0])
         drawn = groups.draws[:, groups.of_row] * groups.model_draws[:, of_model]

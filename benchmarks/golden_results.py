@@ -188,8 +188,7 @@ def numbers(keep: Results, audit: Any, layers: Iterable[Any], quick: bool = Fals
 def _truth(keep: Results, audit: Any) -> None:
     for variance in VARIANCES:
         keep.keep(
-            f"log_lira {variance}, online",
-            lambda v=variance: audit.log_lira(variance=v, return_std=True),
+            f"log_lira {variance}", lambda v=variance: audit.log_lira(variance=v, return_std=True)
         )
     keep.keep("log_lira, prediction", lambda: audit.log_lira("prediction"))
 

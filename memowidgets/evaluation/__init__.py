@@ -4,7 +4,6 @@ This room is pure: it takes and returns arrays, and imports no other room.
 """
 
 from memowidgets.evaluation.curve import (
-    ENOUGH_MODELS,
     FEW_POSITIVES,
     Comparison,
     Evaluation,
@@ -13,12 +12,10 @@ from memowidgets.evaluation.curve import (
     roc,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
-from memowidgets.evaluation.thresholds import OPENING_SHARE, below_class, lowest_share, opening_tau
+from memowidgets.evaluation.thresholds import below_class, lowest_share
 
 __all__ = [
-    "ENOUGH_MODELS",
     "FEW_POSITIVES",
-    "OPENING_SHARE",
     "Comparison",
     "Evaluation",
     "OperatingPoint",
@@ -26,6 +23,5 @@ __all__ = [
     "clopper_pearson",
     "compare",
     "lowest_share",
-    "opening_tau",
     "roc",
 ]

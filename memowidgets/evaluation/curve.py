@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy, whole_number
-from memowidgets.evaluation.groups import Groups, Jackknife
+from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
 from memowidgets.evaluation.intervals import (
+    Groups,
     Interval,
+    Jackknife,
     clopper_pearson,
     newcombe,
     of_area,
@@ -81,30 +82,6 @@ class OperatingPoint:
     fpr_interval: Interval
     precision: float | None
     precision_interval: Interval | None
-
-    @classmethod
-    def from_counts(
-        cls, tau: float, found: float, flagged_only: float, n_memorized: float, n: int
-    ) -> OperatingPoint:
-        """Create the point from the numbers of flagged samples of each kind."""
-        flagged, n_others = round(found + flagged_only), n - n_memorized
-        return cls(
-            tau=tau,
-            n=n,
-            flagged=flagged,
-            flagged_share=flagged / n,
-            flagged_interval=clopper_pearson(flagged, n),
-            found=found,
-            flagged_only=flagged_only,
-            missed=n_memorized - found,
-            left_alone=n_others - flagged_only,
-            tpr=found / n_memorized,
-            tpr_interval=clopper_pearson(found, n_memorized),
-            fpr=flagged_only / n_others,
-            fpr_interval=clopper_pearson(flagged_only, n_others),
-            precision=found / flagged if flagged else None,
-            precision_interval=clopper_pearson(found, flagged) if flagged else None,
-        )
 
 
 @dataclass(frozen=True)
@@ -306,18 +283,35 @@ class Evaluation:
         rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
         found = self._ladder.memorized[rung].item() if rung >= 0 else 0
         others = self._ladder.others[rung].item() if rung >= 0 else 0
-        point = OperatingPoint.from_counts(float(tau), found, others, self.n_memorized, self.n)
-        return point if self.groups is None else self._by_group(point, self.groups)
-
-    def _by_group(self, point: OperatingPoint, groups: Groups) -> OperatingPoint:
-        flagged, memorized = self.scores <= point.tau, self.memorized
-        everyone = np.ones(self.n, dtype=bool)
-        return replace(
-            point,
-            flagged_interval=groups.share(flagged, everyone),
-            tpr_interval=groups.share(flagged, memorized),
-            fpr_interval=groups.share(flagged, ~memorized),
-            precision_interval=groups.share(memorized, flagged) if flagged.any() else None,
+        n, n_memorized, flagged = self.n, self.n_memorized, round(found + others)
+        if self.groups is None:
+            counts = (flagged, n), (found, n_memorized), (others, n - n_memorized), (found, flagged)
+            intervals = [clopper_pearson(*of) for of in counts]
+        else:
+            rows, truth = self.scores <= tau, self.memorized
+            masks = (
+                (rows, np.full(n, fill_value=True)),
+                (rows, truth),
+                (rows, ~truth),
+                (truth, rows),
+            )
+            intervals = [self.groups.share(*of) for of in masks]
+        return OperatingPoint(
+            tau=float(tau),
+            n=n,
+            flagged=flagged,
+            flagged_share=flagged / n,
+            flagged_interval=intervals[0],
+            found=found,
+            flagged_only=others,
+            missed=n_memorized - found,
+            left_alone=n - n_memorized - others,
+            tpr=found / n_memorized,
+            tpr_interval=intervals[1],
+            fpr=others / (n - n_memorized),
+            fpr_interval=intervals[2],
+            precision=found / flagged if flagged else None,
+            precision_interval=intervals[3] if flagged else None,
         )
 
     def threshold(self, rule: str) -> float:
@@ -353,38 +347,6 @@ class Evaluation:
     def tpr_at_fpr(self, fpr: float) -> float:
         """Return the largest TPR at a threshold with an FPR of at most `fpr` (no interpolation)."""
         return self.at(self.threshold(f"fpr<={float(fpr)!r}")).tpr
-
-    def band(self, n_bootstrap: int = 1000, random_state: int = 0) -> pd.DataFrame:
-        """Return a pointwise 95 % bootstrap band of the curve.
-
-        Parameters
-        ----------
-        n_bootstrap : int
-            Number of resamples. Memorised and other samples are drawn separately. For rows in
-            groups, whole groups are drawn, with the number of resamples and the seed of the
-            intervals.
-        random_state : int
-            Seed of the resampling.
-
-        Returns
-        -------
-        DataFrame
-            Columns fpr, tpr_low and tpr_high, at up to about 260 values of fpr that are denser
-            near 0.
-        """
-        n_bootstrap = whole_number("n_bootstrap", n_bootstrap, 2)
-        random_state = whole_number("random_state", random_state)
-        positives, negatives = _merged(*self._ladder.steps())
-        if self.groups is None:
-            rng = np.random.default_rng(random_state)
-            tprs = _resampled_share(rng, positives, n_bootstrap)
-            fprs = _resampled_share(rng, negatives, n_bootstrap)
-        else:
-            tprs, fprs = self.groups.curves(self.scores, self.memorized)
-        grid = _fpr_grid(max(1, int(negatives.sum())))
-        curves = [np.interp(grid, x, y) for x, y in zip(fprs, tprs, strict=True)]
-        low, high = np.quantile(curves, [0.025, 0.975], axis=0)
-        return pd.DataFrame({"fpr": grid, "tpr_low": low, "tpr_high": high})
 
     def with_warnings(self, *more: Note) -> Evaluation:
         """Return this evaluation with `more` warnings added."""
@@ -571,7 +533,8 @@ def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[Not
     of = f"{len(truth)} rows of {rows.count} samples"
     if of_models:
         of += f" and {rows.n_models} model{'s' if rows.n_models > 1 else ''}"
-    said = f"{of}: intervals come from a bootstrap {rows.in_words}"
+    by_model = " and by model" if rows.n_models > 1 else ""
+    said = f"{of}: intervals come from a bootstrap by sample{by_model}"
     notes = [Note("groups", said, rows=len(truth), samples=rows.count, models=rows.n_models)]
     if of_models and rows.n_models == 1:
         said = "one model only: the intervals leave out how models differ"
@@ -682,10 +645,12 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError(
             "a comparison needs a certain truth; compare evaluations without probability="
         )
-    if (a.groups is None) != (b.groups is None):
-        raise ValueError("one evaluation has groups and the other has none; pass groups= to both")
-    if a.groups is not None and b.groups is not None and not a.groups.same_as(b.groups):
-        raise ValueError("the rows of the two evaluations are of different samples or models")
+    of = [np.zeros(0) if one.groups is None else one.groups.rows for one in (a, b)]
+    if not np.array_equal(*of):
+        raise ValueError(
+            "the rows of the two evaluations are of different samples or models: pass the same "
+            "groups= and models= to both"
+        )
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
         raise ValueError("a comparison needs at least two memorised samples and two others")
     difference = a.auc - b.auc
@@ -855,8 +820,3 @@ def _resampled_share(rng: np.random.Generator, counts: Counts | Floats, times: i
     drawn = rng.multinomial(total, counts / counts.sum(), size=times)
     shares = np.cumsum(drawn, axis=1) / total
     return np.concatenate([np.zeros((times, 1)), shares], axis=1)
-
-
-def _fpr_grid(n_negatives: int) -> Floats:
-    fine = np.geomspace(min(1 / n_negatives, 0.01), 1, 160)
-    return np.unique(np.concatenate([np.linspace(0, 1, 101), fine]))

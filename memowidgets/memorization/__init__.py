@@ -5,8 +5,14 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
-from memowidgets.memorization.counts import Support, support
-from memowidgets.memorization.lira import attack_success_rate, counterfactual, log_lira, rmia
+from memowidgets.memorization.lira import (
+    Support,
+    attack_success_rate,
+    counterfactual,
+    log_lira,
+    rmia,
+    support,
+)
 from memowidgets.memorization.posterior import probability_memorized
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The two densities of LiRA: their variances, their ratio and its standard error."""
+"""The two densities of LiRA: their variances, ratio and errors, and whether gaps are Gaussian."""
 
 from __future__ import annotations
 
@@ -6,79 +6,38 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import betaln, digamma, log_ndtr, polygamma
+from scipy.special import betaln, digamma, polygamma
 
 from memowidgets.checks import warn_user
 from memowidgets.cores import one_thread_each
-from memowidgets.memorization.gaps import Floats, GapMoments, Mask, Side
+from memowidgets.memorization.gaps import (
+    Floats,
+    GapMoments,
+    Mask,
+    Side,
+    Table,
+    blocks,
+    checked_models,
+    moments,
+)
+from memowidgets.vocabulary import Note
 
 Variance = Literal["per-sample", "global", "shrunk"]
 FEWEST_MODELS = 8  # models on a side for a reliable per-sample variance
 FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
+FEWEST_GAPS = 4  # of a sample on a side, for its kurtosis
+_FEWEST_KURTOSES = 30
+_PLAIN, _SURE = 0.3, 4.0  # mean excess kurtosis, and its distance from 0 in standard errors
 
 
-Mode = Literal["online", "offline"]
-
-
-def check_choices(variance: object = "shrunk", mode: object = "online") -> None:
-    """Raise if a variance or a mode is unknown."""
-    for what, value, valid in (("variance", variance, Variance), ("mode", mode, Mode)):
-        if not isinstance(value, str) or value not in get_args(valid):
-            known = ", ".join(repr(name) for name in get_args(valid))
-            raise ValueError(f"unknown {what} {value!r}; valid are {known}")
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Estimated variance: (squares + prior squares) / (count + prior count), or one for all.
-
-    Attributes
-    ----------
-    squares, count : float
-        Prior information from the other samples: squared deviations of this many models.
-    shared : float or None
-        Common variance of all samples, or None.
-    freedom : float
-        Degrees of freedom of the prior.
-    """
-
-    squares: float = 0.0
-    count: float = 0.0
-    shared: float | None = None
-    freedom: float = 0.0
-
-    def of(self, side: Side) -> Floats:
-        """Return each sample's variance on this side, before any floor."""
-        if self.shared is not None:
-            return np.full_like(side.squares, self.shared)
-        squares, models = self.squares + side.squares, self.count + side.count
-        none = np.zeros_like(side.squares)  # a sample without models has none, apart from rounding
-        return np.asarray(np.divide(squares, models, out=none, where=models > 0))
-
-    def posterior(self, side: Side) -> tuple[Floats, Floats]:
-        """Return scale and degrees of freedom of what is known of each sample's variance.
-
-        The scale is 0 where nothing is known. A common variance has infinite degrees.
-        """
-        if self.shared is not None:
-            return np.full_like(side.squares, self.shared), np.full_like(side.squares, np.inf)
-        freedom = self.freedom + side.count - 1
-        none = np.zeros_like(side.squares)
-        scale = np.divide(self.squares + side.squares, freedom, out=none, where=freedom > 0)
-        return np.asarray(scale), freedom
-
-
-def estimate(side: Side, variance: str) -> Estimate:
-    """Return the estimate of this side's variances, fitted on all its samples."""
-    if variance == "per-sample":
-        return Estimate()
-    prior = fitted_prior(side) if variance == "shrunk" else None
-    if prior is None:
-        return Estimate(shared=float(side.squares.sum() / max(side.count.sum(), 1.0)))
-    freedom, scale = prior  # the posterior mean divides by count − 1 + freedom − 2
-    return Estimate(squares=freedom * scale, count=freedom - 3, freedom=freedom)
+def check_variance(variance: object) -> None:
+    """Raise if a variance is unknown."""
+    if not isinstance(variance, str) or variance not in get_args(Variance):
+        known = ", ".join(map(repr, get_args(Variance)))
+        raise ValueError(f"unknown variance {variance!r}; valid are {known}")
 
 
 def floor(inside: Side, outside: Side) -> float:
@@ -122,41 +81,61 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of the mean and variance of one side: normal–inverse-gamma.
+class Density:
+    """Gaussian of each sample's gaps on one side, and what is known of its variance.
 
     Attributes
     ----------
-    mean, strength : (n,) float64
-        Mean, and the number of gaps that it is worth (κ).
-    variance, freedom : (n,) float64
-        Scale of the variance, and its degrees of freedom (ν), which may be infinite.
+    mean, count : (n,) float64
+        Mean gap, and the number of models.
+    variance : (n,) float64
+        Variance of the Gaussian.
+    scale, freedom : (n,) float64
+        Scale of the variance's posterior, a scaled inverse χ², and its degrees of freedom, which
+        are infinite for a variance that all samples share.
     """
 
     mean: Floats
-    strength: Floats
+    count: Floats
     variance: Floats
+    scale: Floats
     freedom: Floats
 
-    def online(self, gaps: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of the log density of each gap."""
-        square, strength = (gaps - self.mean) ** 2 / self.variance, self.strength
+    @classmethod
+    def fit(cls, side: Side, variance: str, least: float) -> Density:
+        """Estimate the variances of a side, from all its samples; none is below `least`."""
+        prior = fitted_prior(side) if variance == "shrunk" else None
+        if prior is None and variance != "per-sample":
+            shared = max(float(side.squares.sum() / max(side.count.sum(), 1.0)), least)
+            equal, unbounded = (
+                np.full_like(side.squares, shared),
+                np.full_like(side.squares, np.inf),
+            )
+            return cls(side.mean, side.count, equal, equal, unbounded)
+        freedom, scale = prior or (0.0, 0.0)
+        squares, known = freedom * scale + side.squares, freedom + side.count - 1
+        # the posterior mean divides by count − 1 + freedom − 2
+        models = side.count if prior is None else known - 2
+        mean, scale = (
+            np.maximum(np.divide(squares, n, out=np.zeros_like(squares), where=n > 0), least)
+            for n in (models, known)
+        )
+        return cls(side.mean, side.count, mean, scale, known)
+
+    def log_of(self, gaps: Floats) -> Floats:
+        """Return the log density of each gap, without the constant that cancels."""
+        return np.asarray(-0.5 * (np.log(self.variance) + (gaps - self.mean) ** 2 / self.variance))
+
+    def log_known(self, gaps: Floats) -> tuple[Floats, Floats]:
+        """Return mean and variance of the same by the posterior of its mean and variance."""
+        square = (gaps - self.mean) ** 2 / self.scale
         with np.errstate(divide="ignore", invalid="ignore"):
             half, finite = self.freedom / 2, np.isfinite(self.freedom)
             shift = np.where(finite, digamma(half) - np.log(half), 0.0)
-            mean = 0.5 * (shift - np.log(self.variance) - square - 1 / strength)
+            mean = 0.5 * (shift - np.log(self.scale) - square - 1 / self.count)
             variance = polygamma(1, half) / 4 + (square**2 / 2 - square) / self.freedom
-            variance += square / strength + 0.5 / strength**2
+            variance += square / self.count + 0.5 / self.count**2
         return np.asarray(mean), np.asarray(variance)
-
-    def offline(self, gaps: Floats) -> Floats:
-        """Return the variance, to first order, of −log of the share above each gap."""
-        away = (gaps - self.mean) / np.sqrt(self.variance)
-        value = -log_ndtr(-away)
-        slope = np.exp(value - 0.5 * away**2 - 0.5 * np.log(2 * np.pi))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            variance = slope**2 * (1 / self.strength + away**2 / (2 * self.freedom))
-        return np.asarray(variance)
 
 
 @dataclass(frozen=True)
@@ -165,68 +144,27 @@ class Densities:
 
     Attributes
     ----------
-    inside, outside : Side
-        Moments of the gaps on each side.
-    spread_in, spread_out : Estimate
-        Estimates of each side's variances.
-    least : float
-        Least variance of either side.
-    fewest : int
-        Number of models that a side needs.
-    offline : bool
-        Whether only the models outside are used.
+    inside, outside : Density
+        Those of each side.
+    defined : (n,) bool
+        Samples that have enough models on each side.
     """
 
-    inside: Side
-    outside: Side
-    spread_in: Estimate
-    spread_out: Estimate
-    least: float
-    fewest: int
-    offline: bool
+    inside: Density
+    outside: Density
+    defined: Mask
 
     @classmethod
-    def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
-        """Fit both sides; `check_choices` has seen `variance` and `mode`."""
-        return cls(
-            inside,
-            outside,
-            estimate(inside, variance),
-            estimate(outside, variance),
-            floor(inside, outside),
-            2 if variance == "per-sample" else 1,  # a single gap has no variance of its own
-            mode == "offline",
-        )
-
-    def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Return the mean and variance of each sample, inside and outside."""
-        return (
-            (self.inside.mean, np.maximum(self.spread_in.of(self.inside), self.least)),
-            (self.outside.mean, np.maximum(self.spread_out.of(self.outside), self.least)),
-        )
-
-    def known(self) -> tuple[Known, Known]:
-        """Return what each side's gaps and the prior of the variance say."""
-        found = []
-        pairs = (self.inside, self.spread_in), (self.outside, self.spread_out)
-        for side, spread in pairs:
-            variance, freedom = spread.posterior(side)
-            found.append(Known(side.mean, side.count, np.maximum(variance, self.least), freedom))
-        return found[0], found[1]
-
-    @property
-    def defined(self) -> Mask:
-        """Samples that have enough models on each side that the mode needs."""
-        enough = self.outside.count >= self.fewest
-        return enough if self.offline else enough & (self.inside.count >= self.fewest)
+    def fit(cls, inside: Side, outside: Side, variance: str) -> Densities:
+        """Fit both sides; `check_variance` has seen `variance`."""
+        least = floor(inside, outside)
+        fewest = 2 if variance == "per-sample" else 1  # a single gap has no variance of its own
+        defined = np.minimum(inside.count, outside.count) >= fewest
+        return cls(*(Density.fit(side, variance, least) for side in (inside, outside)), defined)
 
     def ratio(self, gaps: Floats) -> Floats:
         """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
-        inside, (mean, variance) = self.gaussians()
-        if self.offline:
-            found = -log_ndtr((mean - gaps) / np.sqrt(variance))
-        else:
-            found = log_density(gaps, *inside) - log_density(gaps, mean, variance)
+        found = self.inside.log_of(gaps) - self.outside.log_of(gaps)
         return np.where(self.defined, found, np.nan)
 
     def errors(self, target: Floats) -> Floats:
@@ -235,44 +173,109 @@ class Densities:
         It is the root mean square distance of `ratio` from what the true means and variances
         would give, which have the posterior that each side's gaps say.
         """
-        inside, outside = self.known()
-        if self.offline:
-            return np.where(self.defined, np.sqrt(outside.offline(target)), np.nan)
-        value = self.ratio(target)
         (one, one_variance), (other, other_variance) = (
-            side.online(target) for side in (inside, outside)
+            side.log_known(target) for side in (self.inside, self.outside)
         )
-        return np.asarray(np.sqrt(one_variance + other_variance + (one - other - value) ** 2))
+        distance = one - other - self.ratio(target)
+        return np.asarray(np.sqrt(one_variance + other_variance + distance**2))
 
 
-def check_sides(found: GapMoments, *, offline: bool = False) -> None:
-    """Raise if no sample has two models on each side that is needed."""
+def check_sides(found: GapMoments, variance: str) -> None:
+    """Raise if no sample has two models on each side; warn where a variance needs more."""
     inside, outside = found.inside.count, found.outside.count
-    fewest = outside if offline else np.minimum(inside, outside)
+    fewest = np.minimum(inside, outside)
+    few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
     if fewest.max() >= 2:
+        if few and variance == "per-sample":
+            warn_user(
+                f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
+                "inside or outside, so their per-sample variance is unreliable; use "
+                'variance="shrunk"'
+            )
         return
-    side = "outside" if offline else "on a side"
     best = int(fewest.argmax())
     raise ValueError(
-        f"every sample has fewer than two shadow models {side} (the best, sample {best}, is in "
+        f"every sample has fewer than two shadow models on a side (the best, sample {best}, is in "
         f"{inside[best]:.0f} and out of {outside[best]:.0f}). Train more shadow models, each on a "
         "random half of the samples"
     )
 
 
-def warn_if_few(found: GapMoments, *, offline: bool = False) -> None:
-    """Warn about samples with too few models for a variance of their own."""
-    inside, outside = found.inside.count, found.outside.count
-    fewest = outside if offline else np.minimum(inside, outside)
-    few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
-    if few:
-        side = "outside" if offline else "inside or outside"
-        warn_user(
-            f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
-            f'{side}, so their per-sample variance is unreliable; use variance="shrunk"'
-        )
+def excess_kurtosis(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> tuple[float, float]:
+    """Return the mean excess kurtosis of the gaps of a sample on one side, and its standard error.
+
+    Parameters
+    ----------
+    shadow_gaps : (n_models, n_samples) array_like
+        Logit gaps. Means and variances may differ between samples and sides.
+    shadow_members : (n_models, n_samples) array_like of bool
+        Whether each shadow model trained on each sample.
+
+    Returns
+    -------
+    (float, float)
+        0 for Gaussian gaps, above 0 for heavy tails or a few far gaps, below 0 for two humps of
+        similar size (−2 at the least). NaN with fewer than 30 sides of at least 4 different gaps.
+
+    Notes
+    -----
+    The estimate of each sample and side is G₂ (Joanes and Gill 1998, The Statistician 47:183-189).
+    It is unbiased for Gaussian gaps. With few gaps it is pulled towards 0 for others.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> members = np.arange(32)[:, None] % 2 == np.zeros(400)
+    >>> for gaps in (rng.normal(size=(32, 400)), rng.standard_t(3, size=(32, 400))):
+    ...     print(round(excess_kurtosis(gaps, members)[0], 1))
+    -0.0
+    2.1
+    """
+    gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
+    found = moments(gaps, members, "shadow_gaps")
+    flat = found.coinciding
+    values = []
+    for side, present in ((found.inside, members), (found.outside, ~members)):
+        fourth = _fourth_powers(gaps, present, side.mean)
+        usable = (side.count >= FEWEST_GAPS) & (side.squares > 0) & ~flat
+        n, squares = side.count[usable], side.squares[usable]
+        plain = n * fourth[usable] / squares**2 - 3
+        values.append((n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * plain + 6))
+    every = np.concatenate(values)
+    if len(every) < _FEWEST_KURTOSES:
+        return np.nan, np.nan
+    return float(every.mean()), float(every.std(ddof=1) / np.sqrt(len(every)))
 
 
-def log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Return the log of the Gaussian density, without the constant that cancels."""
-    return np.asarray(-0.5 * (np.log(variance) + (gaps - mean) ** 2 / variance))
+def note_on_shape(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> Note | None:
+    """Return a note if the gaps are plainly not Gaussian; None otherwise.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> members = np.arange(32)[:, None] % 2 == np.zeros(400)
+    >>> note_on_shape(rng.normal(size=(32, 400)), members) is None
+    True
+    >>> humps = rng.choice([-2, 2], size=(32, 400)) + rng.normal(size=(32, 400))
+    >>> note_on_shape(humps, members)[:50]
+    'the logit gaps of shadow models form two humps (me'
+    """
+    mean, error = excess_kurtosis(shadow_gaps, shadow_members)
+    if not abs(mean) >= max(_PLAIN, _SURE * error):
+        return None
+    shape = "have heavy tails" if mean > 0 else "form two humps"
+    return Note(
+        "not Gaussian",
+        f"the logit gaps of shadow models {shape} (mean excess kurtosis {mean:.1f}, where Gaussian "
+        "gaps have 0): log-LiRA and probabilities assume Gaussian gaps, and can be far from right",
+        kurtosis=mean,
+    )
+
+
+def _fourth_powers(gaps: Table, present: Mask, mean: Floats) -> Floats:
+    """Return the sum of the fourth powers of each sample's deviations from its mean."""
+    total = np.empty(gaps.shape[1])
+    for columns in blocks(gaps):
+        away = np.where(present[:, columns], gaps[:, columns] - mean[columns], 0.0)
+        total[columns] = (away**4).sum(axis=0)
+    return total

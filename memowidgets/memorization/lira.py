@@ -1,23 +1,19 @@
-"""LiRA, attack success rate, counterfactual memorisation and RMIA, from shadow models."""
+"""Measures of memorisation from shadow models: LiRA, its counts over models, and its relatives."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_same_order, real_number
-from memowidgets.memorization.densities import (
-    Densities,
-    check_choices,
-    check_sides,
-    warn_if_few,
-)
+from memowidgets.memorization.densities import Densities, check_sides, check_variance
 from memowidgets.memorization.gaps import (
     Floats,
     GapMoments,
     Mask,
+    Side,
     Table,
     blocks,
     checked_mask,
@@ -26,6 +22,7 @@ from memowidgets.memorization.gaps import (
     moments,
 )
 
+_FEWEST_TO_COUNT = 9  # models on each side: eight are left where one of them is the target
 _ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
 
 
@@ -35,7 +32,6 @@ def log_lira(
     shadow_members: ArrayLike,
     target_gaps: ArrayLike,
     variance: str = ...,
-    mode: str = ...,
     *,
     return_std: Literal[False] = ...,
 ) -> Floats: ...
@@ -45,7 +41,6 @@ def log_lira(
     shadow_members: ArrayLike,
     target_gaps: ArrayLike,
     variance: str = ...,
-    mode: str = ...,
     *,
     return_std: Literal[True],
 ) -> tuple[Floats, Floats]: ...
@@ -54,7 +49,6 @@ def log_lira(
     shadow_members: ArrayLike,
     target_gaps: ArrayLike,
     variance: str = "per-sample",
-    mode: str = "online",
     *,
     return_std: bool = False,
 ) -> Floats | tuple[Floats, Floats]:
@@ -73,20 +67,16 @@ def log_lira(
         (ddof = 0). "global" uses one variance per side, from the residuals of all samples; it is
         better below about 32 models per side. "shrunk" interpolates between both: it is the
         posterior mean under a prior that is fitted per side on all samples.
-    mode : {"online", "offline"}
-        "online" is the ratio of both densities, as in the paper. "offline" uses only the models
-        that did not train on the sample.
     return_std : bool
         Whether to also return standard errors.
 
     Returns
     -------
     log_lira : (n_samples,) float64
-        Online: log p_in(gap) − log p_out(gap), in nats (natural logarithms). The paper calls a
-        sample memorised from η = 4 on. Offline: −log of the share of outside models that would
-        have a larger gap, which is at least 0, and 4 if that share is e⁻⁴. The value is 0 if the
-        gap is equal under all models. It is NaN if the sample is in every shadow model or in none
-        (offline: in every one), and with "per-sample" if a side has a single model.
+        log p_in(gap) − log p_out(gap), in nats (natural logarithms). The paper calls a sample
+        memorised from η = 4 on. The value is 0 if the gap is equal under all models. It is NaN if
+        the sample is in every shadow model or in none, and with "per-sample" if a side has a single
+        model.
     errors : (n_samples,) float64
         Standard errors in nats, if `return_std` is true, see the notes. NaN where the value is.
 
@@ -94,7 +84,7 @@ def log_lira(
     ------
     ValueError
         If shapes differ, pandas names the same samples in another order, a gap is NaN or infinite,
-        the variance or mode is unknown, no sample has two models on each side, or a shadow model is
+        the variance is unknown, no sample has two models on each side, or a shadow model is
         the target itself.
     TypeError
         If the mask is not bool.
@@ -107,15 +97,14 @@ def log_lira(
     Notes
     -----
     All densities are computed in log space. Both variances are at least 1e-6 of the variance
-    pooled over samples and sides. The definition is that of the paper's Appendix C; the offline
-    mode is that of Carlini et al. (2022), Section V. "shrunk" follows BaVarIA (arXiv 2603.11799):
-    a scaled inverse χ² prior, fitted by marginal likelihood.
+    pooled over samples and sides. The definition is that of the paper's Appendix C. "shrunk"
+    follows BaVarIA (arXiv 2603.11799): a scaled inverse χ² prior, fitted by marginal likelihood.
 
     A standard error is the root mean square distance of the value from the log-LiRA at the true
     means and variances. Those have the posterior that the gaps of each side say: the mean is known
     as that of so many gaps, and the variance as a scaled inverse χ², with the prior's degrees of
-    freedom where there is a prior ("global": infinitely many). Offline, the distance is to first
-    order. ``python -m benchmarks intervals`` measures what value ± 1.96 errors covers.
+    freedom where there is a prior ("global": infinitely many).
+    ``python -m benchmarks intervals`` measures what value ± 1.96 errors covers.
 
     Examples
     --------
@@ -129,17 +118,14 @@ def log_lira(
     >>> errors.round(1)
     array([4.8, 0.2])
     """
-    check_choices(variance, mode)
-    offline = mode == "offline"
+    check_variance(variance)
     gaps, members, target = _checked(shadow_gaps, shadow_members, target_gaps)
     found = moments(gaps, members, "shadow_gaps")
-    check_sides(found, offline=offline)
+    check_sides(found, variance)
     equal = found.coinciding
     if not equal.all():
         _refuse_target(gaps, target)
-    if variance == "per-sample":
-        warn_if_few(found, offline=offline)
-    fits = Densities.fit(found.inside, found.outside, variance, mode)
+    fits = Densities.fit(found.inside, found.outside, variance)
     ratio = fits.ratio(target)
     known = ~np.isnan(ratio)
     ratio = np.where(equal & known, 0.0, ratio)
@@ -221,12 +207,10 @@ def attack_success_rate(
     >>> attack_success_rate(gaps, members).round(2)
     array([1.  , 0.45])
     """
-    check_choices(variance)
+    check_variance(variance)
     table, mask = checked_models(gaps, members)
     found = moments(table, mask)
-    check_sides(found)
-    if variance == "per-sample":
-        warn_if_few(found)
+    check_sides(found, variance)
     right = np.zeros(table.shape[1])
     attacked = {True: np.zeros(table.shape[1]), False: np.zeros(table.shape[1])}
     for row, member in zip(table, mask, strict=True):
@@ -294,8 +278,6 @@ def rmia(
     target_gaps: ArrayLike,
     population: ArrayLike | None = None,
     gamma: float = 2.0,
-    mode: str = "online",
-    a: float = 0.3,
 ) -> Floats:
     """Return the share of a population that the target favours less than the sample.
 
@@ -312,25 +294,18 @@ def rmia(
         did not train on; the default is all. A sample is never compared with itself.
     gamma : float
         Factor by which x must be likelier than z under the target, relative to the shadow models.
-    mode : {"online", "offline"}
-        How the general likelihood p(x) of a sample is computed. "online" is the mean of its
-        likelihood inside and outside. "offline" uses the outside models alone:
-        ½((1 + a) p_out + 1 − a), where the paper approximates the inside models linearly.
-    a : float
-        Slope of the offline approximation, from 0 to 1. It is closer to 1 the less a model gains on
-        its members.
 
     Returns
     -------
     (n_samples,) float64
         Shares from 0 to 1. A high value means memorised. NaN for a sample without a model on a
-        side that is needed.
+        side.
 
     Raises
     ------
     ValueError
-        If shapes differ, a gap is NaN or infinite, the mode is unknown, γ or a is out of range, or
-        the population has fewer than two samples that can be compared with.
+        If shapes differ, a gap is NaN or infinite, γ is not above 0, or the population has fewer
+        than two samples that can be compared with.
     TypeError
         If a mask is not bool.
 
@@ -339,9 +314,8 @@ def rmia(
     The method is that of Zarifzadeh, Liu and Shokri (arXiv 2312.03262), with the pool's own
     samples as population (the pool is the set that training sets are drawn from). The likelihood
     of the label is computed from its gap as 1 / (1 + e^−gap), so against the strongest other label;
-    this is exact for two classes. Online is the default, because shadow models on halves of the
-    pool have both sides of every sample at no extra cost. Offline suits shadow models that never
-    saw the audited samples.
+    this is exact for two classes. The general likelihood p(x) of a sample is the mean of its
+    likelihood inside and outside, as shadow models on halves of the pool have both.
 
     Examples
     --------
@@ -352,13 +326,11 @@ def rmia(
     >>> rmia(gaps, members, target, gamma=1.2)[:2].round(2)
     array([1., 0.])
     """
-    check_choices(mode=mode)
     if not real_number("gamma", gamma) > 0:
         raise ValueError(f"gamma must be above 0, not {gamma}")
-    real_number("a", a, 0, 1)
     table, mask, target = _checked(shadow_gaps, shadow_members, target_gaps, population=population)
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
-    relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
+    relative = _log_likelihood(target) - np.log(_general(table, mask))
     chosen = ~np.isnan(relative)
     if population is not None:
         among = checked_mask(population, "population")
@@ -380,17 +352,14 @@ def rmia(
     return np.where(np.isnan(relative), np.nan, beaten / (len(others) - chosen))
 
 
-def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
-    """Return p(x) of each sample over the shadow models, NaN if a needed side is empty."""
+def _general(gaps: Table, members: Mask) -> Floats:
+    """Return p(x) of each sample over the shadow models, NaN if a side is empty."""
     means = GapMoments.empty(gaps.shape[1])
     for columns in blocks(gaps):
         likelihood = np.exp(_log_likelihood(gaps[:, columns].astype(np.float64)))
         part = moments(likelihood, members[:, columns])
         for whole, found in ((means.inside, part.inside), (means.outside, part.outside)):
             whole.count[columns], whole.mean[columns] = found.count, found.mean
-    if mode == "offline":
-        guess = 0.5 * ((1 + a) * means.outside.mean + 1 - a)
-        return np.where(means.outside.count > 0, guess, np.nan)
     both = (means.inside.count > 0) & (means.outside.count > 0)
     average = 0.5 * (means.inside.mean + means.outside.mean)
     return np.where(both, np.maximum(average, np.finfo(np.float64).tiny), np.nan)
@@ -399,3 +368,89 @@ def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
 def _log_likelihood(gaps: Floats) -> Floats:
     """Return the log-probability of the label against its strongest rival, without overflow."""
     return np.asarray(-np.logaddexp(0.0, -gaps))
+
+
+class Support(NamedTuple):
+    """How many of the models that trained on a sample memorised it.
+
+    Attributes
+    ----------
+    memorized : (n_samples,) float64
+        Number of models that memorised the sample. NaN with fewer than nine models on a side.
+    models : (n_samples,) int64
+        Number of models that trained on the sample.
+    per_model : (n_models,) float64
+        Number of samples that each model memorised, of those with nine models on each side. NaN
+        for a model that trained on none of these.
+    """
+
+    memorized: Floats
+    models: NDArray[np.int64]
+    per_model: Floats
+
+
+def support(gaps: ArrayLike, members: ArrayLike, eta: float = 4.0) -> Support:
+    """Count the models that memorised each sample, of those that trained on it.
+
+    A high count means that models of this kind memorise the sample, and not this one model alone.
+
+    Parameters
+    ----------
+    gaps : (n_models, n_samples) array_like
+        Logit gap of each sample under each model. The target is a model like the others here.
+    members : (n_models, n_samples) array_like of bool
+        Whether the model trained on the sample.
+    eta : float
+        A model has memorised a sample if its log-LiRA is at least this (paper: 4).
+
+    Returns
+    -------
+    Support
+        Counts for each sample, (n_samples,), and for each model, (n_models,).
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a gap is NaN or infinite, or η is not a finite number.
+    TypeError
+        If the mask is not bool.
+
+    Notes
+    -----
+    Each model is the target in its turn. Its log-LiRA is that of `log_lira` with the variance
+    "shrunk", of the samples that it trained on and with the other models as shadow models. A
+    sample needs nine models on each side, so that eight are left on the target's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> members = np.arange(24)[:, None] % 2 == np.zeros(40)
+    >>> gaps = np.random.default_rng(0).normal(size=(24, 40))
+    >>> gaps[:, 0] += 9 * members[:, 0]
+    >>> found = support(gaps, members)
+    >>> found.memorized[:3], found.models[:3]
+    (array([12.,  0.,  0.]), array([12, 12, 12]))
+    """
+    real_number("eta", eta)
+    table, mask = checked_models(gaps, members)
+    found = moments(table, mask)
+    equal = found.coinciding
+    enough = np.minimum(found.inside.count, found.outside.count) >= _FEWEST_TO_COUNT
+    memorized, per_model = np.zeros(len(enough)), np.full(len(table), np.nan)
+    for model, (row, member) in enumerate(zip(table, mask, strict=True)):
+        own = np.flatnonzero(member)
+        if not enough[own].any():
+            continue
+        inside, outside = (
+            Side(side.count[own], side.mean[own], side.squares[own])
+            for side in (found.inside, found.outside)
+        )
+        target = row[own].astype(np.float64)
+        others = inside.without(target, member[own])
+        ratio = Densities.fit(others, outside, "shrunk").ratio(target)
+        ratio[equal[own]] = 0.0
+        over = enough[own] & (ratio >= eta)
+        memorized[own] += over
+        per_model[model] = over.sum()
+    models = found.inside.count.astype(np.int64)
+    return Support(np.where(enough, memorized, np.nan), models, per_model)

@@ -34,9 +34,9 @@ class Independent:
         """Number of directions."""
         return len(self.theta)
 
-    def along(self, rows: Array, found: Array) -> None:
-        """Write the projections of rows (n, d) into an array (m, n)."""
-        namespace(rows).matmul(self.theta, rows.T, out=found)
+    def along(self, rows: Array) -> Array:
+        """Return projections (m, n) of rows (n, d)."""
+        return self.theta @ rows.T
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,10 @@ class Rotated:
 
         return cls(m, tuple(map(rotation, range(-(-m // (r * c))))))
 
-    def along(self, rows: Array, found: Array) -> None:
-        """Write the projections of rows (n, d) into an array (m, n)."""
+    def along(self, rows: Array) -> Array:
+        """Return projections (m, n) of rows (n, d)."""
         n, d = rows.shape
+        found = like(rows, np.empty((self.m, n), dtype=np.float32))
         at_once = n if stays(rows) else max(_TURNED_BYTES // (4 * d), 16)
         for top in range(0, n, at_once):
             few, start = rows[top : top + at_once], 0
@@ -107,6 +108,7 @@ class Rotated:
                 size = min(self.m - start, turned.shape[1])
                 found[start : start + size, top : top + at_once] = turned[:, :size].T
                 start += size
+        return found
 
 
 def _beside(turned: Array, rows: Array) -> Array:
@@ -141,7 +143,9 @@ def independent_directions(m: int, d: int, seed: int) -> Float32s:
 
 
 def plane_directions(deviations: Floats, m: int, seed: int) -> tuple[Float32s, Float32s]:
-    """Return directions (m, 2) on grids with random shifts, and the widths (1, m) of their angles.
+    """Return directions (m, 2) on grids with random shifts, and what each stands for (m, 1).
+
+    That is its share of all angles, which is 1 on average in each fold.
 
     Where one axis is far longer than the other, much happens within few angles. So the grids are
     even halfway between this plane and the one in which the rows' deviations (n, 2) from their
@@ -153,4 +157,6 @@ def plane_directions(deviations: Floats, m: int, seed: int) -> tuple[Float32s, F
     values, axes = np.linalg.eigh(deviations.T @ deviations)
     lengths = np.maximum(values / (values.max() or 1), _LEAST_IN_PLANE) ** -0.25
     theta = np.stack([np.cos(angles), np.sin(angles)], axis=1) * lengths @ axes.T
-    return theta.astype(np.float32), (1 / (theta**2).sum(axis=1))[None].astype(np.float32)
+    widths, fold = 1 / (theta**2).sum(axis=1), np.repeat(np.arange(len(sizes)) % FOLDS, sizes)
+    widths /= (np.bincount(fold, widths) / np.bincount(fold))[fold]
+    return theta.astype(np.float32), widths[:, None].astype(np.float32)

@@ -11,11 +11,15 @@ from functools import reduce
 
 import numpy as np
 
-from memowidgets.metrics.arrays import Array, Ints, like, namespace
-from memowidgets.metrics.controls import FEW_CLASSES, Moments
+from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
 from memowidgets.metrics.directions import blocks
 
 _SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
+_ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
+_RIDGE = 1e-4  # relative to a control's variance; well above the rounding of float32 sums
+_MOST_POINTS = 1024  # of a curve
+_REACH = 6.0  # deviations of all rows, that a curve reaches on each side of their mean
+_FINE = 14.0  # points in a deviation of the narrowest class, for an error below 1e-5
 
 Segments = dict[int, slice]
 
@@ -28,148 +32,130 @@ def segments(codes: Ints) -> Segments:
 
 
 @dataclass(frozen=True)
-class Tables:
-    """Fitted values of each class along each direction, in float32.
+class Curves:
+    """Logarithm of the density of all rows along each direction, as a function of the projection.
+
+    To read it takes as long as to compute the densities of three classes.
 
     Attributes
     ----------
-    mean, curvature, offset : (C, m)
+    start, scale : (m, 1) float32
+        Where each curve begins, and its points in a unit.
+    powers : (3, m, points) float32
+        Coefficients of a quadratic around each point, in points.
+    coarse : (m,) bool
+        Directions along which a class is too narrow for the points.
+    """
+
+    start: Array
+    scale: Array
+    powers: Array
+    coarse: Array
+
+    @classmethod
+    def of(cls, tables: Tables, mean: Floats, variance: Floats) -> Curves:
+        """Compute the curves where each class has a mean and a variance (C, m)."""
+        xp, middle = namespace(tables.mean), mean.mean(axis=0)
+        deviation = np.sqrt((variance + (mean - middle) ** 2).mean(axis=0))
+        length, narrowest = 2 * _REACH * deviation, np.sqrt(variance.min(axis=0))
+        wanted = float((length * _FINE / narrowest).max())
+        points = int(min(wanted, _MOST_POINTS - 2)) + 2
+        coarse = like(tables.mean, narrowest * (points - 1) / length < _FINE)
+        start, scale = (
+            like(tables.mean, one.astype(np.float32)[:, None])
+            for one in (middle - length / 2, (points - 1) / length)
+        )
+        powers = like(start, np.empty((3, len(middle), points), dtype=np.float32))
+        steps = like(start, np.arange(-1, points + 1, dtype=np.float32))
+        for block in blocks(len(middle)):
+            P = start[block] + steps / scale[block]
+            log = tables.add_up(P, block, xp.empty_like(P), xp.empty_like(P))
+            before, here, after = log[:, :-2], log[:, 1:-1], log[:, 2:]
+            powers[0, block] = here
+            powers[1, block] = (after - before) / 2
+            powers[2, block] = (after + before) / 2 - here
+        return cls(start, scale, powers, coarse)
+
+    def read(self, P: Array, block: slice, out: Array) -> Array | None:
+        """Write the values at projections (width, n); return samples (n,) that are out of reach."""
+        xp, points, beyond = namespace(P), self.powers.shape[2], None
+        xp.subtract(P, self.start[block], out=out)
+        xp.multiply(out, self.scale[block], out=out)
+        if not (float(out.min()) >= 0 and float(out.max()) <= points - 1):  # or NaN
+            beyond = ~((out >= 0) & (out <= points - 1)).all(0)
+            out[:, beyond] = 0
+        nearest = xp.floor(out + 0.5)
+        out -= nearest
+        at = xp.asarray(nearest, dtype=xp.int64)
+        at += like(P, points * np.arange(len(P))[:, None])
+        constant, slope, square = (xp.take(table[block], at) for table in self.powers)
+        square *= out
+        square += slope
+        out *= square
+        out += constant
+        return beyond
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Quadratics of each class along each direction, in float32.
+
+    Attributes
+    ----------
+    mean, curvature, offset : (C, m, 1)
         A density times p(y) is exp(offset + curvature · (θᵀx − mean)²), relative to the largest
         one of the direction.
     log_prior : (C,)
         log p(y).
-    weight : (C, m) or None
-        1 / θᵀΣ̃θ; None without controls.
-    log_form : (C, m) or None
-        log θᵀΣ̃θ minus its exact mean.
-    width : (1, m) or None
-        Share of all angles that each direction of a grid in the plane stands for; None elsewhere.
+    control : (2, C, m, 1) or None
+        Curvature and offset of each class's log density that is a control; None without controls.
+    total : (3, m, 1) or None
+        Mean, curvature and offset of that of all rows.
+    share : (m, 1) or None
+        Share of all angles that each direction of a grid in the plane stands for, 1 on average in
+        each fold; None elsewhere.
+    curves : Curves or None
+        None where the densities of all classes are added up for each projection.
     """
 
     mean: Array
     curvature: Array
     offset: Array
     log_prior: Array
-    weight: Array | None = None
-    log_form: Array | None = None
-    width: Array | None = None
+    control: Array | None = None
+    total: Array | None = None
+    share: Array | None = None
+    curves: Curves | None = None
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, C."""
-        return int(self.mean.shape[0])
+    def log_density(self, P: Array, block: slice, part: Array, out: Array) -> None:
+        """Write the log density of all rows at projections (width, n); `part` is as large."""
+        if self.curves is None:
+            out[:] = self.add_up(P, block, part, out)
+            return
+        beyond, coarse = self.curves.read(P, block, out), self.curves.coarse[block]
+        xp = namespace(P)
+        if bool(coarse.any()):
+            few = like(P, np.arange(block.start, block.start + len(P)))[coarse]
+            out[coarse] = self.add_up(P[coarse], few, part[coarse], part[coarse])
+        if beyond is not None:
+            few = P[:, beyond]
+            out[:, beyond] = self.add_up(few, block, xp.empty_like(few), xp.empty_like(few))
 
-    @property
-    def each_class(self) -> bool:
-        """Whether every class has controls; else a sample has those of its class and their mean."""
-        return self.n_classes <= FEW_CLASSES
-
-    @property
-    def n_own(self) -> int:
-        """Number of variables of a sample, as in `Moments`."""
-        if self.weight is None:
-            return 1
-        return 1 + self.n_classes if self.each_class else 4
-
-    def common(self, block: slice) -> Array:
-        """Return the variables (z, width) that all samples have in common: 1 comes first."""
-        xp = namespace(self.mean)
-        found = [xp.ones_like(self.mean[:1, block])]
-        if self.log_form is not None:
-            forms = self.log_form[:, block]
-            found.append(forms if self.each_class else forms.mean(0)[None])
-        if self.width is not None:
-            found.append(self.width[:, block])
-        return xp.concatenate(found)
-
-
-def moments(projections: Array, places: Segments, tables: Tables, folds: int = 1) -> Moments:
-    """Return sums of products of all variables, for samples with the given projections.
-
-    Parameters
-    ----------
-    projections : (m, n) float32
-        θᵀx.
-    places : Segments
-        Where the samples of each class stand.
-    tables : Tables
-        Tables of the m directions.
-    folds : int
-        Number of folds of the directions.
-    """
-    m, n = projections.shape
-    own, xp = tables.n_own, namespace(projections)
-    parts = blocks(m)
-    common = len(tables.common(parts[0]))
-    result = Moments(
-        like(projections, np.zeros((folds, own, own, n))),
-        like(projections, np.zeros((folds, own, common, n))),
-        like(projections, np.zeros((folds, common, common))),
-    )
-    size = own + 2, parts[0].stop, n
-    room = like(projections, np.empty(size, dtype=np.float32))
-    for number, block in enumerate(parts):
-        fold, shared = number % folds, tables.common(block)
-        variables = _variables(room, projections[block], places, tables, block)
-        for i, one in enumerate(variables):
-            for j in range(i, own):
-                result.own[fold, i, j] += xp.einsum("mn,mn->n", one, variables[j])
-            result.mixed[fold, i] += shared @ one
-        exact = xp.asarray(shared, dtype=xp.float64)
-        result.common[fold] += exact @ exact.T
-    return result
-
-
-def _variables(
-    room: Array, P: Array, places: Segments, tables: Tables, block: slice
-) -> list[Array]:
-    """Return the value log p(θᵀx | y) − log Σ p(y) p(θᵀx | y) and the controls, each (width, n).
-
-    They are made in `room` (variables + 2, width, n), which fits in a core's cache.
-    """
-    xp = namespace(P)
-    variables: list[Array] = list(room[:, : len(P)])
-    total, part = variables.pop(), variables.pop()
-    values, controls = variables[0], variables[1:]
-    mean, curvature, offset, weight, form = _columns(tables, block)
-    total[:] = 0
-    for c in range(tables.n_classes):
-        xp.subtract(P, mean[c], out=part)
-        xp.multiply(part, part, out=part)
-        here = places.get(c)
-        if controls and tables.each_class:
-            xp.multiply(part, weight[c], out=controls[c])
-        elif controls and here is not None:
-            xp.multiply(part[:, here], weight[c], out=controls[0][:, here])
-            controls[2][:, here] = form[c]
-        xp.multiply(part, curvature[c], out=part)
-        xp.add(part, offset[c], out=part)
-        if here is not None:
-            values[:, here] = part[:, here] - tables.log_prior[c]
-        xp.exp(part, out=part)
-        total += part
-    if controls and not tables.each_class:
-        _mean_control(P, mean, weight, controls[1])
-    if float(total.min()) > _SAFELY_ABOVE:
-        values -= xp.log(total, out=total)
-    else:  # some sums underflow
-        values -= _log_sum(P, mean, curvature, offset)
-    return variables
-
-
-def _columns(tables: Tables, block: slice) -> list[Array]:
-    """Return the tables of a block with a column (width, 1) for each class."""
-    every = tables.mean, tables.curvature, tables.offset, tables.weight, tables.log_form
-    return [None if table is None else table[:, block, None] for table in every]
-
-
-def _mean_control(P: Array, mean: Array, weight: Array, out: Array) -> None:
-    """Compute the mean of all classes' controls, a quadratic of the projection."""
-    xp, share = namespace(P), weight / len(weight)
-    xp.multiply(P, share.sum(0), out=out)
-    out -= 2 * (mean * share).sum(0)
-    out *= P
-    out += (mean**2 * share).sum(0)
+    def add_up(self, P: Array, block: slice | Array, part: Array, total: Array) -> Array:
+        """Return the logarithm of the sum of all classes' densities; both rooms are overwritten."""
+        xp = namespace(P)
+        tables = [table[:, block] for table in (self.mean, self.curvature, self.offset)]
+        total[:] = 0
+        for mean, curvature, offset in zip(*tables, strict=True):
+            xp.subtract(P, mean, out=part)
+            xp.multiply(part, part, out=part)
+            xp.multiply(part, curvature, out=part)
+            xp.add(part, offset, out=part)
+            xp.exp(part, out=part)
+            total += part
+        if float(total.min()) > _SAFELY_ABOVE:
+            return xp.log(total, out=total)
+        return _log_sum(P, *tables)  # some sums underflow
 
 
 def _log_sum(P: Array, *tables: Array) -> Array:
@@ -182,3 +168,126 @@ def _log_sum(P: Array, *tables: Array) -> Array:
 
     top = reduce(xp.maximum, logs())
     return top + xp.log(sum(xp.exp(log - top) for log in logs()))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over each fold's directions for each sample, of its value and of its controls.
+
+    Attributes
+    ----------
+    counts : (folds, 1) float64
+        Number of directions.
+    first : (folds, v, n) float64
+        Sums of the value and of v − 1 controls, whose mean over all directions is 0.
+    second : (folds, v, v, n) float64
+        Sums of their products.
+    """
+
+    counts: Array
+    first: Array
+    second: Array
+
+    @classmethod
+    def along(
+        cls, P: Array, places: Segments, tables: Tables, means: Array | None, folds: int
+    ) -> Moments:
+        """Sum up for samples with projections (m, n) and exact means (2, n) of their controls."""
+        xp, n, parts = namespace(P), P.shape[1], blocks(len(P))
+        v = 1 if means is None else 3
+        counts, first, second = (
+            like(P, np.zeros(shape)) for shape in ((folds, 1), (folds, v, n), (folds, v, v, n))
+        )
+        room = like(P, np.empty((v + 2, parts[0].stop, n), dtype=np.float32))
+        for number, block in enumerate(parts):
+            fold, here = number % folds, P[block]
+            variables = _variables(room[:, : len(here)], here, places, tables, block, means)
+            counts[fold] += len(here)
+            for i, one in enumerate(variables):
+                first[fold, i] += one.sum(0)
+                for j in range(i, v):
+                    second[fold, i, j] += xp.einsum("mn,mn->n", one, variables[j])
+                    second[fold, j, i] = second[fold, i, j]
+        return cls(counts, first, second)
+
+    def plain(self) -> tuple[Array, Array]:
+        """Return the mean of each sample's values and its standard error."""
+        return self._mean_and_error(self.first[:, :1] * 0 + 1)
+
+    def corrected(self) -> tuple[Array, Array]:
+        """Return the mean after regression on the controls, and its standard error.
+
+        The slopes come from the other folds, so fitting them biases neither result. Where the
+        plain mean has the smaller error, as it has where all directions agree, it is returned.
+        """
+        xp, count = namespace(self.first), self.counts.sum(0) - self.counts
+        mean = (self.first.sum(0) - self.first) / count[:, None]
+        square = (self.second.sum(0) - self.second) / count[:, None, None]
+        covariance = square - mean[:, :, None] * mean[:, None]
+        a, b = (
+            xp.where(
+                covariance[:, i, i] > _ROUNDING * square[:, i, i] + _ROUNDING**2,
+                covariance[:, i, i].clip(_ROUNDING**2) ** -0.5,
+                0.0,
+            )
+            for i in (1, 2)
+        )
+        with_a, with_b = covariance[:, 0, 1] * a, covariance[:, 0, 2] * b
+        both, one = covariance[:, 1, 2] * a * b, 1 + _RIDGE
+        scale = one**2 - both**2
+        slope_a = a * (with_a * one - with_b * both) / scale
+        slope_b = b * (with_b * one - with_a * both) / scale
+        weights = xp.stack([0 * slope_a + 1, -slope_a, -slope_b], 1)
+        (mean, error), (simple, its_error) = self._mean_and_error(weights), self.plain()
+        helps = error < its_error
+        return xp.where(helps, mean, simple), xp.where(helps, error, its_error)
+
+    def between(self) -> tuple[Array, Array]:
+        """Return the mean of values on grids in the plane, and its standard error.
+
+        Directions of a grid are not independent, but the grids of different folds are.
+        """
+        means = self.first[:, 0] / self.counts
+        mean = means.mean(0)
+        return mean, (((means - mean) ** 2).mean(0) / (len(means) - 1)) ** 0.5
+
+    def _mean_and_error(self, weights: Array) -> tuple[Array, Array]:
+        """Return those of the sums of variables with weights (folds, w, n)."""
+        w, count = weights.shape[1], float(self.counts.sum())
+        mean = (weights * self.first[:, :w]).sum((0, 1)) / count
+        products = weights[:, :, None] * weights[:, None] * self.second[:, :w, :w]
+        variance = (products.sum((0, 1, 2)) / count - mean**2).clip(0)
+        return mean, (variance / max(count - w, 1)) ** 0.5
+
+
+def _variables(
+    room: Array, P: Array, places: Segments, tables: Tables, block: slice, means: Array | None
+) -> Array:
+    """Return the value log p(θᵀx | y) − log Σ p(y) p(θᵀx | y) and two controls, each (width, n).
+
+    They are made in `room` (variables + 2, width, n), which fits in a core's cache. The controls
+    are a class's log density minus that of all rows, and the latter.
+    """
+    xp, part, log = namespace(P), room[-2], room[-1]
+    tables.log_density(P, block, part, log)
+    for c, here in places.items():
+        square = part[:, here]
+        xp.subtract(P[:, here], tables.mean[c, block], out=square)
+        xp.multiply(square, square, out=square)
+        xp.multiply(square, tables.curvature[c, block], out=room[0, :, here])
+        room[0, :, here] += tables.offset[c, block] - tables.log_prior[c]
+        if tables.control is not None:
+            xp.multiply(square, tables.control[0, c, block], out=room[1, :, here])
+            room[1, :, here] += tables.control[1, c, block]
+    room[0] -= log
+    if tables.share is not None:
+        room[0] *= tables.share[block]
+    if tables.total is not None:
+        mean, curvature, offset = tables.total[:, block]
+        xp.subtract(P, mean, out=room[2])
+        xp.multiply(room[2], room[2], out=room[2])
+        room[2] *= curvature
+        room[2] += offset
+        room[1] -= room[2]
+        room[1:3] -= means[:, None]
+    return room[:-2]

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, real_number, whole_number
+from memowidgets.checks import check_same_order, real_number, to_numpy, whole_number
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
     Array,
@@ -16,18 +16,20 @@ from memowidgets.metrics.arrays import (
     Ints,
     checked_features,
     checked_labels,
+    like,
 )
-from memowidgets.metrics.controls import FEW_CLASSES
-from memowidgets.metrics.fitted import Look, fit, mean_along, picked_rows, project
+from memowidgets.metrics.directions import independent_directions
+from memowidgets.metrics.fitted import Look, fit, mean_along, picked_rows
 from memowidgets.vocabulary import Note
 
 Method = Literal["control-variates", "plain"]
 
 METHODS = ("control-variates", "plain")
 PAPER_DIRECTIONS = 2000
-FIRST_DIRECTIONS = 256  # "auto" begins with these
+FIRST_DIRECTIONS, MOST_DIRECTIONS = 256, 2048  # "auto" begins with these, and goes on to those
 TOLERANCE = 0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
+_JUDGED_ROWS = 512  # from which the standard error of all is estimated
 _TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
 _SHUFFLES = 19
 _PLANE = 2  # features for which even angles replace random directions
@@ -47,22 +49,20 @@ class PSMI:
     ----------
     n_directions : int or "auto"
         Number of random directions. "auto" begins with 256 and adds blocks of 256 until the
-        standard error of the fitted samples (root mean square; of about 2000 of them, if there
-        are more) is at most `tol` of the scores' spread, or until there are `max_directions`.
+        standard error of the fitted samples (root mean square; of about 500 of them, if there
+        are more) is at most `tol` of the scores' spread, or until there are 2048.
         With "plain", "auto" means the paper's 2000.
     method : {"control-variates", "plain"}
         "plain" is the paper's mean over directions. "control-variates" subtracts from each value
-        similar quantities whose mean over all directions is known exactly (ratios and logarithms
-        of quadratic forms, with cross-fitted slopes). This removes most of the random error. With
-        fewer than 64 directions, or fewer than 8 for each control, the mean is plain. For two
-        features, directions are at even angles instead, on grids with random shifts.
+        similar quantities whose mean over all directions is known exactly (the log densities that
+        Gaussians of the class and of all rows have, with cross-fitted slopes). This removes most of
+        the random error. With fewer than 64 directions, the mean is plain. For two features,
+        directions are at even angles instead, on grids with random shifts.
     tol : float or None
         Largest standard error for "auto", as a share of the scores' spread: 1.4826 times the
         median distance of a score to the median of its class. None means 0.1.
     random_state : int
         Seed of the directions. The same seed gives the same scores.
-    max_directions : int
-        Largest number of directions for "auto".
 
     Attributes
     ----------
@@ -108,14 +108,12 @@ class PSMI:
         method: Method = "control-variates",
         tol: float | None = None,
         random_state: int = 0,
-        max_directions: int = 2048,
     ) -> None:
         if method not in METHODS:
             known = ", ".join(repr(name) for name in METHODS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
         if n_directions != "auto":
             whole_number('n_directions, unless it is "auto",', n_directions, 1)
-        whole_number("max_directions", max_directions, 1)
         whole_number("random_state", random_state)
         adapts = n_directions == "auto" and method != "plain"
         if tol is not None and not (adapts and real_number("tol", tol) > 0):
@@ -127,7 +125,6 @@ class PSMI:
         self.method = method
         self.tol = tol
         self.random_state = random_state
-        self.max_directions = max_directions
 
     def fit(self, X: Any, y: ArrayLike) -> PSMI:
         """Fit the Gaussian of each class along each direction.
@@ -163,10 +160,11 @@ class PSMI:
         else:
             m = PAPER_DIRECTIONS if self.n_directions == "auto" else int(self.n_directions)
             self._fit_directions(features, codes, self._look(features, codes, m), m)
-        if self._fitted.knows_nothing:
+        look = self._fitted.look
+        if not bool(self._fitted.tables.curvature.any()):
             said = "all rows of X are equal, so each score is 0 and says nothing"
             self.warnings_ += (Note("equal rows", said),)
-        elif not knows_labels(features, codes, self.random_state):
+        elif not knows_labels(look.sample, look.codes, self.random_state):
             self.warnings_ += (KNOWS_NO_LABELS,)
         self.warnings_ += tuple(
             Note(
@@ -175,7 +173,7 @@ class PSMI:
                 "this class say little, and their standard errors are too small",
                 row=row,
             )
-            for row in self._fitted.dominant.tolist()
+            for row in look.dominant
         )
         return self
 
@@ -220,7 +218,7 @@ class PSMI:
             raise ValueError("this PSMI is not fitted yet; call fit first")
         check_same_order(X=X, y=y)
         features = checked_features(X)
-        width = self._fitted.width
+        width = self._width
         if features.shape[1] != width:
             raise ValueError(f"X has {features.shape[1]} features, but the fitted one had {width}")
         if return_std and self.n_directions_ == 1 and width > 1:
@@ -254,34 +252,34 @@ class PSMI:
         return places
 
     def _look(self, X: Array, codes: Ints, m: int) -> Look:
-        n_controls = 2 * len(self.classes_) if len(self.classes_) <= FEW_CLASSES else 4
-        enough = max(FEWEST_TO_REGRESS, 8 * n_controls)
-        corrects = self.method == "control-variates" and X.shape[1] > _PLANE and m >= enough
-        return Look.at(X, codes, for_controls=corrects)
+        corrects = self.method == "control-variates" and X.shape[1] > _PLANE
+        return Look.at(X, codes, for_controls=corrects and m >= FEWEST_TO_REGRESS)
 
     def _fit_directions(self, X: Array, codes: Ints, look: Look, m: int) -> None:
         in_plane = self.method == "control-variates" and X.shape[1] == _PLANE
         even = in_plane and m >= FEWEST_TO_REGRESS
         self._fitted = fit(X, codes, look, m, self.random_state, even=even)
+        self._width = X.shape[1]
         self.n_directions_ = m
 
     def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
         """Add directions until the standard error is at most `tol` of the scores' spread."""
         tol = TOLERANCE if self.tol is None else self.tol
-        m = min(FIRST_DIRECTIONS, self.max_directions)
-        look, rows = self._look(X, codes, m), np.sort(picked_rows(codes, X.shape[1]))
+        m = FIRST_DIRECTIONS
+        look = self._look(X, codes, m)
+        rows = np.sort(picked_rows(codes, max(_JUDGED_ROWS, 16 * len(self.classes_))))
         few = X[rows]
         while True:
             self._fit_directions(X, codes, look, m)
             scores, errors = self._fitted.score(few, codes[rows])
             error = float(np.sqrt(np.mean(errors**2)))
             allowed = tol * _spread(scores, codes[rows])
-            if error <= allowed or m >= self.max_directions:
+            if error <= allowed or m >= MOST_DIRECTIONS:
                 break
             far = min(error / max(allowed, 1e-300), 3.0)  # 0 is allowed where most scores are equal
             wanted = m * min(far**2 * 1.05, 8.0)
             blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
-            m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
+            m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), MOST_DIRECTIONS)
         if error > allowed:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
             note += f"the scores' spread ({allowed:.2g} nats)"
@@ -315,7 +313,7 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
     return (Note(SMALL_CLASSES, f"{counted}, so their scores are inaccurate: {said}", few=few),)
 
 
-def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:
+def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
     """Return whether the mean PSMI is above those of all of 19 shuffles of the labels.
 
     A permutation test at the level of 5 %: representations that know nothing of the labels pass it
@@ -324,11 +322,12 @@ def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(codes))[:_TESTED_ROWS])
     rows = rows[np.bincount(codes[rows])[codes[rows]] > 1]
-    labels = codes[rows]
-    if len(np.unique(labels)) < 2:
+    classes = np.unique(codes[rows], return_inverse=True)[1]
+    if not len(rows) or classes.max() < 1:
         return True
-    projected = project(X, rows, _TESTED_DIRECTIONS, seed)
-    classes = np.unique(labels, return_inverse=True)[1]
+    few = sample[like(sample, rows)]
+    theta = like(sample, independent_directions(_TESTED_DIRECTIONS, sample.shape[1], seed))
+    projected = to_numpy(theta @ (few - few.mean(0)).T)
     every = [classes, *(rng.permutation(classes) for _ in range(_SHUFFLES))]
     means = list(on_all_cores(lambda codes: mean_along(projected, codes), every))
     return bool(means[0] > max(means[1:]))

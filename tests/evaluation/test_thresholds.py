@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memowidgets as mw
-from memowidgets.evaluation import below_class, lowest_share, opening_tau
-from memowidgets.evaluation.thresholds import flagging
+from memowidgets.evaluation import below_class, lowest_share
+from memowidgets.evaluation.thresholds import flagging, opening_tau
 
 
 def test_the_lowest_share():

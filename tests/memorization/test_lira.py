@@ -151,36 +151,8 @@ def halves(rng, m, n):
     return np.argsort(rng.random((m, n)), axis=0) < m // 2
 
 
-def test_offline_is_the_tail_outside():
-    gaps, members, target = made()
-    out = [(g[~m].mean(), g[~m].std()) for g, m in zip(gaps.T, members.T, strict=True)]
-    expected = [-norm.logsf(t, *fit) for t, fit in zip(target, out, strict=True)]
-    np.testing.assert_allclose(log_lira(gaps, members, target, mode="offline"), expected)
-
-
-def test_offline_needs_no_model_inside():
-    gaps, members, target = made()
-    members[:, 0], members[:, 1] = False, True
-    found = log_lira(gaps, members, target, "shrunk", mode="offline")
-    assert np.isfinite(found[0])
-    assert np.isnan(found[1])
-    nobody = np.zeros_like(members)
-    assert np.isfinite(log_lira(gaps, nobody, target, "global", mode="offline")).all()
-    with pytest.raises(ValueError, match="fewer than two shadow models outside"):
-        log_lira(gaps, ~nobody, target, mode="offline")
-
-
-def test_offline_stays_finite_far_out():
-    gaps, members, target = made()
-    target[:2] = [1e6, -1e6]
-    found = log_lira(gaps, members, target, mode="offline")
-    assert found[0] > 1e6
-    assert found[1] == 0
-
-
 @pytest.mark.parametrize("variance", VARIANCES)
-@pytest.mark.parametrize("mode", ["online", "offline"])
-def test_the_standard_error_is_the_spread_over_repetitions(variance, mode):
+def test_the_standard_error_is_the_spread_over_repetitions(variance):
     rng = np.random.default_rng(0)
     m, n, times = 48, 400, 150
     effect, spread = rng.random(n) * 2, 0.5 + rng.random(n)
@@ -189,7 +161,7 @@ def test_the_standard_error_is_the_spread_over_repetitions(variance, mode):
     for _ in range(times):
         members = halves(rng, m, n)
         gaps = rng.normal(size=(m, n)) * spread + effect * members
-        found, error = log_lira(gaps, members, target, variance, mode, return_std=True)
+        found, error = log_lira(gaps, members, target, variance, return_std=True)
         values.append(found)
         errors.append(error)
     ratio = np.sqrt(np.mean(np.square(errors), axis=0)) / np.std(values, axis=0)
@@ -204,21 +176,16 @@ def drawn_posterior(rng, gaps, times=200_000):
     return rng.normal(gaps.mean(), np.sqrt(variance / len(gaps))), np.sqrt(variance)
 
 
-@pytest.mark.parametrize("mode", ["online", "offline"])
-def test_the_standard_error_is_the_distance_from_drawn_truths(mode):
+def test_the_standard_error_is_the_distance_from_drawn_truths():
     gaps, members, target = made(m=40, n=5)
-    found, errors = log_lira(gaps, members, target, mode=mode, return_std=True)
+    found, errors = log_lira(gaps, members, target, return_std=True)
     rng = np.random.default_rng(0)
     for column in range(5):
         own, member = gaps[:, column], members[:, column]
         inside, outside = (drawn_posterior(rng, own[side]) for side in (member, ~member))
-        if mode == "offline":
-            truth, tolerance = -norm.logsf(target[column], *outside), 0.1  # to first order
-        else:
-            truth = norm.logpdf(target[column], *inside) - norm.logpdf(target[column], *outside)
-            tolerance = 0.02
+        truth = norm.logpdf(target[column], *inside) - norm.logpdf(target[column], *outside)
         distance = np.sqrt(np.mean((truth - found[column]) ** 2))
-        assert errors[column] == pytest.approx(distance, rel=tolerance)
+        assert errors[column] == pytest.approx(distance, rel=0.02)
 
 
 def with_truth(m, seed, n=2000, memorised=0.05):
@@ -311,12 +278,9 @@ def test_too_few_shadows():
     assert np.isfinite(log_lira(gaps, members, target, "shrunk")[0])
 
 
-def test_offline_looks_at_the_models_outside_alone():
+def test_a_warning_counts_samples_with_few_models_on_either_side():
     gaps, members, target = made(m=12, n=9)
-    members[:] = np.arange(12)[:, None] < 4
-    log_lira(gaps, members, target, "per-sample", "offline")  # eight outside are enough
-    with pytest.warns(UserWarning, match="9 of 9 samples .* inside or outside"):
-        log_lira(gaps, members, target, "per-sample")
-    members[:] = np.arange(12)[:, None] < 8
-    with pytest.warns(UserWarning, match="9 of 9 samples have fewer than 8 shadow models outside"):
-        log_lira(gaps, members, target, "per-sample", "offline")
+    for inside in (4, 8):
+        members[:] = np.arange(12)[:, None] < inside
+        with pytest.warns(UserWarning, match="9 of 9 samples .* inside or outside"):
+            log_lira(gaps, members, target, "per-sample")

@@ -13,11 +13,10 @@ from memowidgets.memorization import (
 from tests.memorization.test_lira import VARIANCES, by_scipy, halves, made
 
 
-def by_definition(gaps, members, target, population, gamma, a=None):
+def by_definition(gaps, members, target, population, gamma):
     likelihood, own = 1 / (1 + np.exp(-gaps)), 1 / (1 + np.exp(-target))
     general = [
-        (p[~m].mean() + (p[m].mean() if a is None else a * p[~m].mean() + 1 - a)) / 2
-        for p, m in zip(likelihood.T, members.T, strict=True)
+        (p[~m].mean() + p[m].mean()) / 2 for p, m in zip(likelihood.T, members.T, strict=True)
     ]
     ratio = own / np.array(general)
     found = []
@@ -63,32 +62,27 @@ def test_attack_on_noise_is_a_coin_toss():
         assert abs(rate.mean() - 0.5) < 3 * error + 0.002
 
 
-@pytest.mark.parametrize("mode", [(), ("offline",), ("offline", 0.8)])
 @pytest.mark.parametrize("gamma", [0.7, 1.0, 1.1, 1.5])
-def test_rmia_is_the_formula(gamma, mode):
+def test_rmia_is_the_formula(gamma):
     gaps, members, target = made(m=20, n=60)
-    a = None if not mode else (*mode, 0.3)[1]
     for population in (np.arange(60) % 3 == 0, np.ones(60, dtype=bool)):
-        expected = by_definition(gaps, members, target, population, gamma, a)
+        expected = by_definition(gaps, members, target, population, gamma)
         given = None if population.all() else population
-        np.testing.assert_allclose(rmia(gaps, members, target, given, gamma, *mode), expected)
+        np.testing.assert_allclose(rmia(gaps, members, target, given, gamma), expected)
 
 
-def test_an_rmia_needs_a_model_on_each_side_that_the_mode_uses():
+def test_an_rmia_needs_a_model_on_each_side():
     gaps, members, target = made(m=20, n=60)
     members[:, :3] = np.arange(20)[:, None] < [0, 19, 20]
-    for mode, undefined in (("online", [0, 2]), ("offline", [2])):
-        found = rmia(gaps, members, target, mode=mode)
-        assert np.flatnonzero(np.isnan(found)).tolist() == undefined
+    assert np.flatnonzero(np.isnan(rmia(gaps, members, target))).tolist() == [0, 2]
 
 
 def test_far_gaps_have_an_rmia():
     gaps, members, target = made(m=20, n=60)
     target[:2], gaps[:, 3] = [1e5, -1e5], -1e5
-    for mode in ("online", "offline"):
-        found = rmia(gaps, members, target, mode=mode)
-        assert np.isfinite(found).all()
-        assert found[0] > found[1]
+    found = rmia(gaps, members, target)
+    assert np.isfinite(found).all()
+    assert found[0] > found[1]
 
 
 def test_an_attack_needs_enough_models_on_each_side():

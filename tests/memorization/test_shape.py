@@ -8,7 +8,7 @@ from scipy.stats import kurtosis
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.memorization.shape import excess_kurtosis, note_on_shape
+from memowidgets.memorization.densities import excess_kurtosis, note_on_shape
 
 SHAPES = {
     "gaussian": lambda rng, size: rng.normal(size=size),

@@ -5,15 +5,14 @@ import pytest
 from scipy.integrate import quad
 
 from memowidgets.metrics.controls import (
-    _RIDGE,
-    Moments,
-    Shapes,
-    components,
-    corrected,
-    mean_log,
-    mean_ratios,
+    Gaussian,
+    Gaussians,
+    Spread,
+    exact_means,
+    leading,
 )
 from memowidgets.metrics.directions import FOLDS
+from memowidgets.metrics.projections import _RIDGE, Moments
 
 CASES = [
     (np.array([5.0, 2.0, 0.3]), 0.1, 4),
@@ -23,16 +22,16 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("leading", "tail", "multiplicity"), CASES)
-def test_the_weighted_means_add_to_one(leading, tail, multiplicity):
-    ratios = mean_ratios(leading, tail, multiplicity)
-    total = leading @ ratios[:-1] + multiplicity * tail * ratios[-1]
+@pytest.mark.parametrize(("largest", "tail", "multiplicity"), CASES)
+def test_the_weighted_means_add_to_one(largest, tail, multiplicity):
+    ratios, _ = exact_means(largest, tail, multiplicity)
+    total = largest @ ratios[:-1] + multiplicity * tail * ratios[-1]
     assert total == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize(("leading", "tail", "multiplicity"), CASES[:2])
-def test_against_adaptive_quadrature(leading, tail, multiplicity):
-    values = np.append(leading, np.full(multiplicity, tail))
+@pytest.mark.parametrize(("largest", "tail", "multiplicity"), CASES[:2])
+def test_against_adaptive_quadrature(largest, tail, multiplicity):
+    values = np.append(largest, np.full(multiplicity, tail))
 
     def product(t):
         return np.prod((1 + 2 * t * values) ** -0.5)
@@ -40,62 +39,75 @@ def test_against_adaptive_quadrature(leading, tail, multiplicity):
     def over_log_t(integrand):
         return quad(lambda u: integrand(np.exp(u)) * np.exp(u), -60, 60, limit=500, epsabs=1e-13)[0]
 
-    found = mean_ratios(leading, tail, multiplicity)
-    for j, value in enumerate([*leading, tail]):
+    found, log = exact_means(largest, tail, multiplicity)
+    for j, value in enumerate([*largest, tail]):
         expected = over_log_t(lambda t, value=value: product(t) / (1 + 2 * t * value))
         assert found[j] == pytest.approx(expected, rel=1e-8)
     gaussian = over_log_t(lambda t: (np.exp(-t) - product(t)) / t)
     sphere = over_log_t(lambda t: (np.exp(-t) - (1 + 2 * t) ** (-len(values) / 2)) / t)
-    assert mean_log(leading, tail, multiplicity) == pytest.approx(gaussian - sphere, abs=1e-7)
+    assert log == pytest.approx(gaussian - sphere, abs=1e-7)
 
 
 def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
-    """f on two controls of each sample, a common one, and two that do not vary but for rounding."""
-    rng, n, m = np.random.default_rng(0), 4, 400
+    """f on two controls; for some samples one does not vary, or is the other one."""
+    rng, n, m = np.random.default_rng(0), 6, 400
     fold, folds = np.arange(m) % FOLDS, np.arange(FOLDS)
-    shared, own = rng.normal(size=m), rng.normal(size=(2, n, m))
-    own[1] += own[0]
-    f = 1 + 2 * own[0] - own[1] - shared + rng.normal(size=(n, m))
-    variables = np.stack([f, *own])
-    common = np.stack([np.ones(m), shared, np.zeros(m), 1e-7 * rng.normal(size=m)])
+    a, b = rng.normal(size=(2, n, m))
+    a += b
+    b[3], b[4] = 1e-7 * b[3], a[4]
+    variables = np.stack([1 + 2 * a - b + rng.normal(size=(n, m)), a, b])
     of = (fold == folds[:, None]).astype(float)
     moments = Moments(
+        np.full((FOLDS, 1), m / FOLDS),
+        np.einsum("inm,fm->fin", variables, of),
         np.einsum("inm,jnm,fm->fijn", variables, variables, of),
-        np.einsum("inm,zm,fm->fizn", variables, common, of),
-        np.einsum("ym,zm,fm->fyz", common, common, of),
     )
-    means = np.array([[0.1], [-0.2]]) * np.ones(n)
-    found, errors = corrected(moments, means)
-    for i in range(n):
-        design = np.column_stack([np.ones(m), own[0, i] - 0.1, own[1, i] + 0.2, shared])
-        residual = np.empty(m)
+    found, errors = moments.corrected()
+    for i, (f, *controls) in enumerate(variables.transpose(1, 0, 2)):
+        design, residual = np.column_stack(controls), np.empty(m)
         for rest, here in ((fold != one, fold == one) for one in folds):
-            covariance = np.cov(np.column_stack([f[i], design[:, 1:]])[rest].T)
+            covariance = np.cov(np.column_stack([f, design])[rest].T)
             ridge = _RIDGE * np.diag(np.diag(covariance)[1:])
             slopes = np.linalg.solve(covariance[1:, 1:] + ridge, covariance[1:, 0])
-            residual[here] = f[i, here] - design[here, 1:] @ slopes
+            if i == 3:
+                slopes = np.array([covariance[0, 1] / covariance[1, 1] / (1 + _RIDGE), 0])
+            residual[here] = f[here] - design[here] @ slopes
         assert found[i] == pytest.approx(residual.mean(), abs=1e-5)
-        assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 1 - 5), rel=1e-4)
+        assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 3), rel=1e-4)
 
 
-@pytest.mark.parametrize(("n_classes", "k"), [(8, 16), (9, 32)])
 @pytest.mark.parametrize("d", [12, 60])
-def test_components_are_the_leading_ones(d, n_classes, k):
-    """One set for each of up to 8 classes. What they capture is held against a decomposition."""
-    k, codes = min(k, d - 1), np.arange(900) % n_classes
-    rows = np.random.default_rng(0).normal(size=(900, d)) * 0.8 ** np.arange(d)
-    found = components(rows.astype(np.float32), codes)
-    groups = [rows[codes == c] for c in range(n_classes)] if n_classes <= 8 else [rows]
-    assert found.shape == (len(groups), k, d)
-    for axes, group in zip(found, groups, strict=True):
-        np.testing.assert_allclose(axes @ axes.T, np.eye(k), atol=1e-5)
-        most = (np.linalg.svd(group)[1][:k] ** 2).sum()
-        assert 0.999 * most < ((group @ axes.T) ** 2).sum() < 1.0001 * most
+def test_components_are_the_leading_ones(d):
+    """What they capture is held against a decomposition."""
+    k, rows = min(32, d - 1), np.random.default_rng(0).normal(size=(900, d)) * 0.8 ** np.arange(d)
+    axes = leading(rows.astype(np.float32))
+    assert axes.shape == (k, d)
+    np.testing.assert_allclose(axes @ axes.T, np.eye(k), atol=1e-5)
+    most = (np.linalg.svd(rows)[1][:k] ** 2).sum()
+    assert 0.999 * most < ((rows @ axes.T) ** 2).sum() < 1.0001 * most
 
 
 def test_variances_have_a_floor_that_a_small_class_raises():
-    variances, counts = np.array([[4.0, 0.0]] * 3), np.array([10.0, 10.0, 1e6])
-    shapes = Shapes.of(variances, np.array([5.0, 4.0, 4.0]), counts, 4)
-    assert shapes.multiplicity == 2
-    np.testing.assert_allclose(shapes.variances, [[4, 0.125], [4, 0.1], [4, 1e-3]])
-    np.testing.assert_allclose(shapes.tails, [0.5, 0.1, 1e-3])
+    basis = np.eye(2, 4, dtype=np.float32)
+    for count, trace, variances, tail in (
+        (10, 5.0, [4, 0.125], 0.5),
+        (10, 4.0, [4, 0.1], 0.1),
+        (10**6, 4.0, [4, 1e-3], 1e-3),
+    ):
+        spread = Spread(np.zeros(4), np.diag([4.0, 0.0]), trace, count, -1, basis[0])
+        found = Gaussian.of(spread, basis, 1e-30)
+        np.testing.assert_allclose(found.variances, variances)
+        assert found.tail == pytest.approx(tail)
+
+
+def test_a_dominant_row_is_left_out_of_the_gaussian_of_all_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2, 50, 3))
+    rows[1, 7] = 1e4
+    near = np.zeros(3)
+    spreads = [Spread.of([part[:20], part[20:]], near, None) for part in rows]
+    assert [one.longest for one in spreads] == [-1, 7]
+    total = Gaussians.of(spreads, None).total
+    np.testing.assert_allclose(total.centre, rows[0].mean(axis=0), rtol=1e-6)
+    expected = np.linalg.eigvalsh(np.cov(rows[0].T, bias=True))
+    np.testing.assert_allclose(total.variances, expected, rtol=1e-5)

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.checks import real_number, to_numpy, warn_user
-from memowidgets.memorization.densities import check_choices
-from memowidgets.memorization.shape import note_on_shape
+from memowidgets.memorization.densities import check_variance, note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotThereError
 from memowidgets.training.checkpoint import Record
@@ -27,9 +26,7 @@ Mask = NDArray[np.bool_]
 
 
 def log_lira(
-    evidence: Evidence,
-    checkpoint: str | float = "final",
-    variance: str = VARIANCE,
+    evidence: Evidence, checkpoint: str | float = "final", variance: str = VARIANCE
 ) -> pd.Series:
     """Return log-LiRA of each member that has one, as `Audit.log_lira` describes."""
     return log_lira_table(evidence, checkpoint, variance, return_std=False)["log_lira"]
@@ -57,7 +54,7 @@ def log_lira_table(
     evidence: Evidence, checkpoint: str | float, variance: str = VARIANCE, *, return_std: bool
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
-    check_choices(variance)
+    check_variance(variance)
     record = evidence.names.record(checkpoint)
 
     def computed() -> pd.DataFrame:

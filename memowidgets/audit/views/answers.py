@@ -258,7 +258,8 @@ class AuditView:
         def fitted() -> Any:
             compared = member_gaps(evidence)
             found = moments(*checked_models(compared[2], compared[1]))
-            return compared, Densities.fit(found.inside, found.outside, VARIANCE).gaussians()
+            both = Densities.fit(found.inside, found.outside, VARIANCE)
+            return compared, [(one.mean, one.variance) for one in (both.inside, both.outside)]
 
         return self._cache.of("fits", truth_version(evidence), fitted)
 

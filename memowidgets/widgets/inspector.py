@@ -222,6 +222,7 @@ class Inspection(AtThreshold):
             "counts": rows.counts(tau),
             "items": self._made(rows, chosen, tau, pixels, MOST_GLIMPSE),
             "open": self._made(rows, opened, tau, pixels, MOST_WHOLE),
+            "more": self._detail is not None,
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],

@@ -94,9 +94,8 @@ export function card(item, eta, image) {
   element.title = `id ${nameText(item.id)}`;
   if (eta !== null && item.logLira !== null) {
     const memorized = item.logLira >= eta;
-    const kind = memorized ? "mw-dot mw-dot-full" : "mw-dot mw-dot-hollow";
-    const said = html("span", { class: "mw-spoken" }, memorized ? "memorised: " : "not memorised: ");
-    element.append(html("span", { class: kind, title: memorized ? "memorised" : "not memorised" }, said));
+    const said = memorized ? "memorised" : "not memorised";
+    element.append(html("span", { class: `mw-dot ${memorized ? "mw-dot-full" : "mw-dot-hollow"}`, role: "img", "aria-label": said, title: said }));
   }
   element.append(image ? picture(item, image) : line(item), classes(item));
   if (item.decision in MADE || item.note !== "") element.append(decided(item));
@@ -120,9 +119,8 @@ function classes(item) {
   const element = html("span", { class: "mw-labels" });
   if (item.label !== "") element.append(strong(item.label));
   if (item.guess !== "" && item.suggested !== null) {
-    const model = html("span", { class: "mw-model" }, item.image ? "≠ " : "≠ model: ", plain("bdi", item.guess));
-    if (item.image) model.append(html("span", { class: "mw-spoken" }, " says the model"));
-    element.append(" ", model);
+    const sign = item.image ? html("span", { role: "img", "aria-label": "the model says" }, "≠") : "≠ model:";
+    element.append(" ", html("span", { class: "mw-model" }, sign, " ", plain("bdi", item.guess)));
   }
   return element;
 }

@@ -309,6 +309,7 @@
  * @property {Record<string, number>} counts
  * @property {Item[]} items  without what is not seen in a list
  * @property {Item[]} [open]  the open one of them, whole
+ * @property {boolean} [more]  whether its scores, shadows and neighbours can be asked for
  * @property {string} kind
  * @property {string} notice
  * @property {[string, string][]} sorts

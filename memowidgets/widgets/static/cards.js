@@ -55,11 +55,12 @@ export function letterOf(i) {
 
 /**
  * Makes an image in its frame.
- * @param {{label: string}} item
+ * @param {{label: string, guess?: string}} item
  * @param {HTMLElement} image
  */
-export function picture(item, image) {
-  setAttributes(image, { role: "img", "aria-label": `image labelled ${nameText(item.label)}` });
+export function picture({ label, guess }, image) {
+  const said = guess ? `, the model says ${nameText(guess)}` : "";
+  setAttributes(image, { role: "img", "aria-label": `image labelled ${nameText(label)}${said}` });
   return html("div", { class: "mw-picture" }, image);
 }
 
@@ -118,10 +119,7 @@ function line(item) {
 function classes(item) {
   const element = html("span", { class: "mw-labels" });
   if (item.label !== "") element.append(strong(item.label));
-  if (item.guess !== "" && item.suggested !== null) {
-    const sign = item.image ? html("span", { role: "img", "aria-label": "the model says" }, "≠") : "≠ model:";
-    element.append(" ", html("span", { class: "mw-model" }, sign, " ", plain("bdi", item.guess)));
-  }
+  if (item.guess !== "" && item.suggested !== null) element.append(" ", plain("bdi", `≠ ${item.image ? "" : "model: "}${item.guess}`, "mw-model"));
   return element;
 }
 

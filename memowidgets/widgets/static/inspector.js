@@ -11,7 +11,7 @@ import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Reply */
-/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "undo" | "export"}>} Asked */
+/** @typedef {import("./messages.js").Decide | import("./messages.js").Plain} Asked  what is answered with a sentence */
 
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers

@@ -20,7 +20,7 @@ from memowidgets.visible import visible
 from memowidgets.vocabulary import whole
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged
-from memowidgets.widgets.inspected import Listed, valid_filters
+from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import dots
@@ -134,15 +134,14 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
     shown = content.samples is not None
     if not shown:  # nothing of a sample leaves with the page
         scored = replace(scored, labels=None, probabilities=None)
-    rows = Listed(replace(scored, log_lira=log_lira))
-    known = {"model": rows.looks_wrong is not None, "errors": scored.errors is not None}
+    rows = Listed(replace(scored, log_lira=log_lira, truth=None), content.eta)
     return {
         "columns": columns,
         "digits": digits_for(scored.scores),
         "score_name": readable(short_title(scored.title)),
         "choices": list(CHOICES),
-        "filters": list(valid_filters(scores=True, truth=log_lira is not None, **known)),
-        "sorts": [(name, rows.sort_label(name)) for name in rows.sorts()],
+        "filters": list(rows.filters),
+        "sorts": list(rows.sorts.items()),
         **_cards(content, rows, chosen, made),
     }
 

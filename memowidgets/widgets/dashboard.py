@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
-    from memowidgets.widgets.messages import Address, Export, Knock, Share
+    from memowidgets.widgets.messages import Address, Knock, Plain, Share
     from memowidgets.widgets.protocol import Choice, Missing, SampleDetail
 
 
@@ -301,7 +301,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         picked = [getattr(self, name) for name in PICKS]
         self.send({"type": "heard", "request": asked["request"], "picked": picked})
 
-    def _hear_export(self, asked: Export) -> None:
+    def _hear_export(self, asked: Plain) -> None:
         """Send what is known of the flagged and the decided samples, as a file."""
         if self._shown is None:
             super()._hear_export(asked)

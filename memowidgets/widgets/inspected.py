@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,20 +14,21 @@ from memowidgets.visible import quoted
 from memowidgets.widgets.explored import checked_scores
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     from memowidgets.widgets.samples import SampleReader
 
 
-SORTS = {
-    "risk": "most at risk first",
-    "safe": "least at risk first",
-    "log-lira": "highest log-LiRA first",
-    "disagreement": "least probable label first",
-    "label": "by label",
-    "order": "as in the dataset",
-}
 LOOKS_WRONG, ON_THE_LINE = "label looks wrong", "on the line"
+_WANTED = {  # whether the rows of a filter are flagged, and whether they are memorised
+    "flagged": (True, None),
+    "found": (True, True),
+    "flagged only": (True, False),
+    "missed": (False, True),
+    "left alone": (False, False),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,77 +54,50 @@ class Listed:
         """Mask of the memorised rows; None without ground truth."""
         return self.scored.memorized(self.eta)
 
+    @cached_property
     def filters(self) -> tuple[str, ...]:
-        """Return the names of the filters that make sense here."""
-        known = self.scored.is_scored, self.memorized is not None
-        return valid_filters(*known, self.knows_model, self.scored.errors is not None)
+        """Names of the filters that make sense here."""
+        wrong = () if self.looks_wrong is None else (LOOKS_WRONG,)
+        if not self.scored.is_scored:
+            return ("all", *wrong)
+        of_truth = () if self.memorized is None else ("found", "flagged only", "missed")
+        line = () if self.scored.errors is None else (ON_THE_LINE,)
+        return ("flagged", *of_truth, "left alone", *wrong, *line, "all")
 
-    def sorts(self) -> tuple[str, ...]:
-        """Return the names of the orders that make sense here."""
-        there = {
-            "risk": self.scored.is_scored,
-            "safe": self.scored.is_scored,
-            "log-lira": self.scored.log_lira is not None,
-            "disagreement": self.knows_model,
-            "label": self.scored.labels is not None,
-            "order": True,
-        }
-        return tuple(name for name in SORTS if there[name])
-
-    def sort_label(self, name: str) -> str:
-        """Return the label of an order."""
-        return SORTS[name]
+    @cached_property
+    def sorts(self) -> dict[str, str]:
+        """Labels of the orders that make sense here, by name."""
+        return {name: label for name, (label, key) in _SORTS.items() if key(self) is not None}
 
     def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
-        flagged = self.scored.flagged(tau)
+        one_of("filter", name, self.filters)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
+        if name == ON_THE_LINE:
+            return self.scored.close(tau)
         if name == LOOKS_WRONG and self.looks_wrong is not None:
             return self.looks_wrong
-        if name == ON_THE_LINE and self.scored.errors is not None:
-            return self.scored.close(tau)
-        if name == "flagged" or (name == "left alone" and self.memorized is None):
-            return flagged if name == "flagged" else ~flagged
-        if self.memorized is None:
-            raise ValueError(f"the filter {name!r} needs ground truth")
-        wants_flag, wants_memorized = name in ("found", "flagged only"), name in ("found", "missed")
-        chosen: NDArray[np.bool_] = flagged == wants_flag
-        chosen &= self.memorized == wants_memorized
+        is_flagged, is_memorized = _WANTED[name]
+        chosen: NDArray[np.bool_] = self.scored.flagged(tau) == is_flagged
+        if is_memorized is not None and self.memorized is not None:
+            chosen &= self.memorized == is_memorized
         return chosen
 
     def counts(self, tau: float) -> dict[str, int]:
         """Return how many rows each filter shows."""
-        found = self.scored.counts(tau, self.eta)
-        found["all"] = found.pop("n")
-        for name in (LOOKS_WRONG, ON_THE_LINE):
-            if name in self.filters():
-                found[name.replace(" ", "_")] = int(np.count_nonzero(self.mask(name, tau)))
-        return {name: found[name.replace(" ", "_")] for name in self.filters()}
-
-    @cached_property
-    def is_ordered(self) -> bool:
-        """Whether row i is sample i, so that a mask of rows is one of samples."""
-        return bool(np.array_equal(self.scored.positions, np.arange(len(self))))
+        return {name: int(np.count_nonzero(self.mask(name, tau))) for name in self.filters}
 
     def order(self, name: str) -> NDArray[np.int64]:
         """Return all rows in an order, by its name."""
-        if name not in self.sorts():
-            raise ValueError(
-                f"unknown sort {name!r}; valid here: {', '.join(map(repr, self.sorts()))}"
-            )
+        one_of("sort", name, self.sorts)
         if name not in self._orders:
-            self._orders[name] = np.argsort(_keys(self, name), kind="stable")
+            self._orders[name] = np.argsort(_SORTS[name][1](self), kind="stable")
         return self._orders[name]
 
     @cached_property
     def _orders(self) -> dict[str, NDArray[np.int64]]:
         return {}
-
-    @property
-    def knows_model(self) -> bool:
-        """Whether it is known what the model says of the labels."""
-        return self.scored.probabilities is not None and self.scored.labels is not None
 
     @cached_property
     def label_probability(self) -> NDArray[np.float64] | None:
@@ -147,6 +120,25 @@ class Listed:
         return wrong & (labels >= 0)
 
 
+def _risk(rows: Listed) -> NDArray[np.float64] | None:
+    return rows.scored.scores if rows.scored.is_scored else None
+
+
+def _turned(values: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    return None if values is None else -values
+
+
+# Label of each order, and the values by which it sorts, lowest first; None if they are not known.
+_SORTS: dict[str, tuple[str, Callable[[Listed], Any]]] = {
+    "risk": ("most at risk first", _risk),
+    "safe": ("least at risk first", lambda rows: _turned(_risk(rows))),
+    "log-lira": ("highest log-LiRA first", lambda rows: _turned(rows.scored.log_lira)),
+    "disagreement": ("least probable label first", lambda rows: rows.label_probability),
+    "label": ("by label", lambda rows: rows.scored.labels),
+    "order": ("as in the dataset", lambda rows: rows.scored.positions),
+}
+
+
 def first_of(order: NDArray[np.int64], found: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
     """Return the first rows of an order that are found. It reads no more of the order than needed.
 
@@ -163,80 +155,31 @@ def first_of(order: NDArray[np.int64], found: NDArray[np.bool_], most: int) -> N
     return np.concatenate(parts)[:most]
 
 
-def valid_filters(scores: bool, truth: bool, model: bool, errors: bool) -> tuple[str, ...]:
-    """Return the names of the filters that make sense with what is known.
-
-    `model` says whether its classes are known, and `errors` whether those of the scores are.
-    """
-    if not scores:
-        return ("all", LOOKS_WRONG) if model else ("all",)
-    of_truth = ("found", "flagged only", "missed") if truth else ()
-    more = (LOOKS_WRONG,) * model + (ON_THE_LINE,) * errors
-    return ("flagged", *of_truth, "left alone", *more, "all")
-
-
-def _keys(rows: Listed, name: str) -> NDArray[np.float64]:
-    """Return the values by which an order sorts, lowest first."""
-    scored = rows.scored
-    if name == "log-lira" and scored.log_lira is not None:
-        return -scored.log_lira
-    if name == "disagreement" and rows.label_probability is not None:
-        return rows.label_probability
-    if name == "label" and scored.labels is not None:
-        return scored.labels.astype(np.float64)
-    if name in ("risk", "safe"):
-        return scored.scores if name == "risk" else -scored.scores
-    return scored.positions.astype(np.float64)
-
-
 def rows_from(
     reader: SampleReader,
-    scores: ArrayLike | None,
-    memorized: ArrayLike | None,
-    labels: ArrayLike | None,
-    positions: ArrayLike | None,
-    errors: ArrayLike | None,
-    log_lira: ArrayLike | None,
-    probabilities: ArrayLike | None,
+    scores: ArrayLike | None = None,
+    memorized: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    errors: ArrayLike | None = None,
+    log_lira: ArrayLike | None = None,
+    probabilities: ArrayLike | None = None,
 ) -> Listed:
     """Check everything that is known of the samples, and return it as rows."""
     check_same_order(scores=scores, labels=labels)
-    places = _checked_positions(positions, len(reader))
-    n = len(places)
     if memorized is not None and scores is None:
         raise ValueError("memorized without scores: give both, or neither")
-    found = replace(
-        checked_scores(scores, memorized, "", errors, log_lira, n=n),
-        positions=places,
-        labels=_checked_labels(labels, reader, places),
-        probabilities=_checked_probabilities(probabilities, n),
+    n = len(reader)
+    scored = checked_scores(scores, memorized, "", errors, log_lira, n=n)
+    known = reader.labels() if labels is None else _checked_labels(labels, n)
+    return Listed(
+        replace(scored, labels=known, probabilities=_checked_probabilities(probabilities, n))
     )
-    return Listed(found)
 
 
-def _checked_positions(positions: ArrayLike | None, n: int) -> NDArray[np.int64]:
-    if positions is None:
-        return np.arange(n)
-    places = np.asarray(positions, dtype=np.int64)
-    wrong = (places < 0) | (places >= n)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(
-            f"positions must lie between 0 and {n - 1}, one of {n} samples; row {row} is "
-            f"{places[row]}"
-        )
-    return places
-
-
-def _checked_labels(
-    labels: ArrayLike | None, reader: SampleReader, places: NDArray[np.int64]
-) -> NDArray[np.int64] | None:
-    if labels is None:
-        carried = reader.labels()
-        return None if carried is None else carried[places]
+def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
     array = np.asarray(labels)
-    if array.shape != places.shape:
-        raise ValueError(f"labels has the shape {array.shape} for {len(places)} samples")
+    if array.shape != (n,):
+        raise ValueError(f"labels has the shape {array.shape} for {n} samples")
     if array.dtype.kind not in "iub":
         raise TypeError(f"labels must be integers that number the classes, not {array.dtype}")
     return array.astype(np.int64)
@@ -269,7 +212,7 @@ def class_names_of(samples: Any, class_names: Sequence[str] | None) -> tuple[str
     return tuple(str(name) for name in names)
 
 
-def one_of(what: str, value: str, valid: tuple[str, ...]) -> str:
+def one_of(what: str, value: str, valid: Collection[str]) -> str:
     """Return a valid name, or raise an error that lists the valid ones."""
     if value not in valid:
         raise ValueError(

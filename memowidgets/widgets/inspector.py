@@ -49,14 +49,7 @@ if TYPE_CHECKING:
 
     from memowidgets.widgets.compared import Compared
     from memowidgets.widgets.inspected import Listed
-    from memowidgets.widgets.messages import (
-        AskDetail,
-        AskPage,
-        Decide,
-        Export,
-        Shown,
-        Undo,
-    )
+    from memowidgets.widgets.messages import AskDetail, AskPage, Decide, Plain, Shown
     from memowidgets.widgets.protocol import SampleDetail
 
 
@@ -92,9 +85,9 @@ class Inspection(AtThreshold):
         names = checked_names(ids, len(self._reader))
         self._items = Items(self._reader, class_names_of(samples, class_names), names)
         self._title, self._detail = "score", detail
-        self._found: tuple[str, NDArray[np.bool_]] | None = None
+        self._searched: tuple[Listed | None, str, NDArray[np.bool_]] = (None, "", np.zeros(0, bool))
         self._parts: Compared | None = None
-        self._rows = rows_from(self._reader, *(None,) * 7)
+        self._rows = rows_from(self._reader)
         self._deciding = Deciding(
             DecisionLog() if decisions is None else decisions, self._reader, self._items
         )
@@ -104,11 +97,11 @@ class Inspection(AtThreshold):
         threshold = self.tau if tau is None else checked_tau(tau)
         before = self._rows
         with self.hold_sync():
-            self._rows, self._title, self._found = rows, title, None
-            if self.filter not in rows.filters() or not before.scored.is_scored:
-                self.filter = rows.filters()[0]
-            if self.sort not in rows.sorts() or not before.scored.is_scored:
-                self.sort = rows.sorts()[0]
+            self._rows, self._title = rows, title
+            if self.filter not in rows.filters or not before.scored.is_scored:
+                self.filter = rows.filters[0]
+            if self.sort not in rows.sorts or not before.scored.is_scored:
+                self.sort = next(iter(rows.sorts))
             self.tau, self.page = threshold, 0
             self._dimmed = False
             self._version += 1
@@ -139,11 +132,11 @@ class Inspection(AtThreshold):
 
     @validate("filter")
     def _check_filter(self, proposal: Any) -> str:
-        return one_of("filter", proposal["value"], self._rows.filters())
+        return one_of("filter", proposal["value"], self._rows.filters)
 
     @validate("sort")
     def _check_sort(self, proposal: Any) -> str:
-        return one_of("sort", proposal["value"], self._rows.sorts())
+        return one_of("sort", proposal["value"], self._rows.sorts)
 
     @validate("selected")
     def _check_selected(self, proposal: Any) -> int | None:
@@ -153,9 +146,6 @@ class Inspection(AtThreshold):
         return position
 
     # ---------------------------------------------------------------- messages
-
-    def _hear_page(self, asked: AskPage) -> None:
-        self.send(*self._page(asked))
 
     def _hear_detail(self, asked: AskDetail) -> None:
         """Send a sample at once, and later what its source computes about it."""
@@ -172,10 +162,10 @@ class Inspection(AtThreshold):
         label = label_of(self._rows, positions[0]) if positions else -1
         self._reply(asked, self._deciding.decide(positions, decision, note, to, label))
 
-    def _hear_undo(self, asked: Undo) -> None:
+    def _hear_undo(self, asked: Plain) -> None:
         self._reply(asked, self._deciding.undo())
 
-    def _hear_export(self, asked: Export) -> None:
+    def _hear_export(self, asked: Plain) -> None:
         self._reply(asked, "", file="decisions.csv", content=self._deciding.csv())
 
     def _reply(self, asked: Any, text: str, *, done: bool = True, **more: Any) -> None:
@@ -191,19 +181,17 @@ class Inspection(AtThreshold):
 
     # ---------------------------------------------------------------- pages
 
-    def _page(self, asked: AskPage) -> tuple[dict[str, Any], list[bytes]]:
-        """Return one page of samples, with all its images in one buffer."""
+    def _hear_page(self, asked: AskPage) -> None:
+        """Send one page of samples, with all its images in one buffer."""
         self._log.refresh()
         rows, tau = self._rows, self._asked_tau(asked)
-        filtered = rows.mask(self._filter(asked), tau)
-        found = filtered & self._narrowed(rows, asked) & self._with_decision(rows, asked)
+        filtered, found = self._found(rows, asked)
         total = int(np.count_nonzero(found))
         pages = max(1, -(-total // self.page_size))
         page = min(max(0, asked["page"]), pages - 1)
         start = page * self.page_size
         pixels = bytearray()
-        order = self._order(rows, asked.get("sort"))
-        chosen = first_of(order, found, start + self.page_size)[start:]
+        chosen = first_of(self._order(rows, asked), found, start + self.page_size)[start:]
         opened = chosen[rows.scored.positions[chosen] == asked.get("open")]
         if not len(opened):
             opened = chosen[asked.get("at", 0) :][:1]
@@ -220,13 +208,14 @@ class Inspection(AtThreshold):
             "counts": rows.counts(tau),
             "items": self._made(rows, chosen, tau, pixels, MOST_GLIMPSE),
             "open": self._made(rows, opened, tau, pixels, MOST_WHOLE),
+            "more": self._detail is not None,
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
-            "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
+            "sorts": [list(each) for each in rows.sorts.items()],
             "decisions": self._deciding.status(),
             "byDecision": self._by_decision(rows, filtered),
         }
-        return content, [bytes(pixels)] if pixels else []
+        self.send(content, [bytes(pixels)] if pixels else [])
 
     def _made(
         self,
@@ -248,44 +237,33 @@ class Inspection(AtThreshold):
             )
         ]
 
-    def _found_by(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
-        """Return a mask of the rows that the page asks for."""
-        filtered = rows.mask(self._filter(asked), self._asked_tau(asked))
-        return self._narrowed(rows, asked) & self._with_decision(rows, asked) & filtered
-
-    def _are_all(self, rows: Listed) -> bool:
-        """Return whether there is a row for every sample, in the order of the samples."""
-        return len(rows) == len(self._reader) and rows.is_ordered
-
-    def _in_order(self, rows: Listed, asked: Shown, found: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the rows that were found, sorted."""
-        order = self._order(rows, asked.get("sort"))
-        return order[found[order]]
+    def _found(self, rows: Listed, asked: Shown) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return masks of the rows of the filter, and of those of them that the page asks for."""
+        name = asked["filter"] if asked.get("filter") in rows.filters else rows.filters[0]
+        filtered = rows.mask(name, self._asked_tau(asked))
+        found = filtered.copy()
+        part, made = asked.get("part"), asked.get("decision", ANY)
+        wanted = asked.get("search", "").casefold().strip()
+        if part is not None and self._parts is not None:
+            found &= np.isin(rows.scored.positions, self._parts.part(part))
+        if wanted:
+            found &= self._matches(rows, wanted)
+        if made in CHOICES:
+            found &= self._codes(rows) == CHOICES.index(made)
+        return filtered, found
 
     def _asked_tau(self, asked: Shown) -> float:
         """Return the threshold of the page, which may be newer than the trait."""
         return checked_tau(asked["tau"]) if "tau" in asked else self.tau
 
-    def _filter(self, asked: Shown) -> str:
-        valid = self._rows.filters()
-        return asked["filter"] if asked.get("filter") in valid else valid[0]
-
-    def _order(self, rows: Listed, sort: Any) -> NDArray[np.int64]:
-        return rows.order(sort if sort in rows.sorts() else rows.sorts()[0])
-
-    def _narrowed(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
-        """Return the rows of a part of two scores whose text or class contains what is searched."""
-        base = np.ones(len(rows), dtype=np.bool_)
-        part, wanted = asked.get("part"), asked.get("search", "").casefold().strip()
-        if part is not None and self._parts is not None:
-            base &= np.isin(rows.scored.positions, self._parts.part(part))
-        if wanted:
-            base &= self._matches(rows, wanted)
-        return base
+    def _order(self, rows: Listed, asked: Shown) -> NDArray[np.int64]:
+        name = asked.get("sort")
+        return rows.order(name if name in rows.sorts else next(iter(rows.sorts)))
 
     def _matches(self, rows: Listed, wanted: str) -> NDArray[np.bool_]:
-        if self._found is not None and self._found[0] == wanted:
-            return self._found[1]
+        of_rows, searched, match = self._searched
+        if of_rows is rows and searched == wanted:
+            return match
         read, labels = self._reader.text, rows.scored.labels
         match = np.fromiter(
             (wanted in read(int(p)).casefold() for p in rows.scored.positions), np.bool_
@@ -294,16 +272,8 @@ class Inspection(AtThreshold):
             classes, of_row = np.unique(labels, return_inverse=True)
             called = [wanted in self._items.class_name(int(c)).casefold() for c in classes]
             match |= np.array(called)[of_row]
-        if rows is self._rows:
-            self._found = (wanted, match)
+        self._searched = (rows, wanted, match)
         return match
-
-    def _with_decision(self, rows: Listed, asked: Shown) -> NDArray[np.bool_]:
-        wanted = asked.get("decision", ANY)
-        if wanted not in CHOICES:
-            return np.ones(len(rows), dtype=np.bool_)
-        chosen: NDArray[np.bool_] = self._codes(rows) == CHOICES.index(wanted)
-        return chosen
 
     def _by_decision(self, rows: Listed, shown: NDArray[np.bool_]) -> dict[str, int]:
         """Return how many of the shown rows have each decision."""
@@ -315,8 +285,8 @@ class Inspection(AtThreshold):
 
     def _codes(self, rows: Listed) -> NDArray[np.int8]:
         """Return the decision on each row as its number in `CHOICES`."""
-        codes = self._deciding.codes()
-        return codes if self._are_all(rows) else codes[rows.scored.positions]
+        codes: NDArray[np.int8] = self._deciding.codes()[rows.scored.positions]
+        return codes
 
     # ---------------------------------------------------------------- one sample
 
@@ -327,7 +297,8 @@ class Inspection(AtThreshold):
         at = np.flatnonzero(rows.scored.positions == asked["position"])
         if not len(at):
             return {**reply, "position": None}, []
-        row, found = int(at[0]), self._in_order(rows, asked, self._found_by(rows, asked))
+        row, order = int(at[0]), self._order(rows, asked)
+        found = order[self._found(rows, asked)[1][order]]
         position = int(rows.scored.positions[row])
         [item] = self._made(rows, at[:1], self._asked_tau(asked), pixels, MOST_WHOLE)
         place = np.flatnonzero(found == row)
@@ -373,8 +344,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Label that each sample is trained on. By default those of the samples.
     tau : float
         A sample is flagged if its score is at most this.
-    positions : array-like of shape (n,), int, optional
-        Position of the sample of each score. By default each sample has one, in order.
     errors, log_lira : array-like of shape (n,), optional
         Standard error of each score, and its log-LiRA.
     probabilities : array-like of shape (n, n_classes), optional
@@ -438,7 +407,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         labels: ArrayLike | None = None,
         tau: float = 0.0,
         *,
-        positions: ArrayLike | None = None,
         errors: ArrayLike | None = None,
         log_lira: ArrayLike | None = None,
         probabilities: ArrayLike | None = None,
@@ -453,14 +421,14 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
             known = class_names_of(samples, class_names) or None
             labels, class_names = numbered_labels(labels, known)
         self._keep(samples, class_names, ids, decisions, detail)
-        given = (scores, memorized, labels, positions, errors, log_lira, probabilities)
-        self._rows, self._title = rows_from(self._reader, *given), title
+        given = (scores, memorized, labels, errors, log_lira, probabilities)
+        rows = rows_from(self._reader, *given)
+        self._rows, self._title = rows, title
         # all is checked before there is a widget: a refused one leaves nothing behind
-        filters, sorts = self._rows.filters(), self._rows.sorts()
         shown = {
             "tau": checked_tau(tau),
-            "filter": one_of("filter", traits.pop("filter", filters[0]), filters),
-            "sort": one_of("sort", traits.pop("sort", sorts[0]), sorts),
+            "filter": one_of("filter", traits.pop("filter", rows.filters[0]), rows.filters),
+            "sort": one_of("sort", traits.pop("sort", next(iter(rows.sorts))), rows.sorts),
         }
         super().__init__(**traits)
         with self.hold_sync():
@@ -468,30 +436,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
                 setattr(self, name, value)
         self._log.listen(self)
         close_earlier_runs(self)
-
-    def update(
-        self,
-        scores: ArrayLike | None = None,
-        memorized: ArrayLike | None = None,
-        labels: ArrayLike | None = None,
-        tau: float | None = None,
-        *,
-        positions: ArrayLike | None = None,
-        errors: ArrayLike | None = None,
-        log_lira: ArrayLike | None = None,
-        probabilities: ArrayLike | None = None,
-        title: str = "score",
-    ) -> None:
-        """Show the same samples by other scores; parameters as for the constructor.
-
-        `tau` stays where it is unless given; a filter or sort that no longer makes sense goes
-        back to the first that does. May be called from any thread.
-        """
-        if labels is not None:
-            labels, _ = numbered_labels(labels, self._items.class_names or None)
-        given = (scores, memorized, labels, positions, errors, log_lira, probabilities)
-        rows = rows_from(self._reader, *given)
-        self._show_rows(rows, title, tau)
 
     def close(self) -> None:
         """Take the widget off the page, and all samples out of memory. Decisions stay readable."""

@@ -234,23 +234,8 @@ def _cut(text: str, most: int) -> str:
     return readable(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
-MOST_GAPS = 500
-
-
 def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray) -> dict[str, Any]:
-    """Return a sample's detail in its wire form. The neighbours' pixels go into the buffer.
-
-    Raises
-    ------
-    ValueError
-        If the table of scores does not fit its checkpoints and layers.
-    """
-    shape = (len(detail.checkpoints), len(detail.layers))
-    if detail.scores.shape != shape:
-        raise ValueError(
-            f"the scores of a sample's detail have the shape {detail.scores.shape} for {shape[0]} "
-            f"checkpoints and {shape[1]} layers"
-        )
+    """Return a sample's detail in its wire form. The neighbours' pixels go into the buffer."""
     return {
         "title": readable(detail.title),
         "checkpoints": _choices(detail.checkpoints),
@@ -273,8 +258,8 @@ def _choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
 
 def _shadows(shadows: ShadowGaps) -> dict[str, Any]:
     return {
-        "inside": _thinned(shadows.inside),
-        "outside": _thinned(shadows.outside),
+        "inside": np.sort(shadows.inside).tolist(),
+        "outside": np.sort(shadows.outside).tolist(),
         "models": [len(shadows.inside), len(shadows.outside)],
         "target": float(shadows.target),
         "fitIn": [float(value) for value in shadows.fit_in],
@@ -283,14 +268,6 @@ def _shadows(shadows: ShadowGaps) -> dict[str, Any]:
         "checkpoint": readable(shadows.checkpoint),
         "support": shadows.support,
     }
-
-
-def _thinned(gaps: NDArray[np.float64]) -> list[float]:
-    """Return at most a few hundred gaps, evenly spaced among the sorted ones."""
-    ordered = np.sort(gaps)
-    if len(ordered) > MOST_GAPS:
-        ordered = ordered[np.linspace(0, len(ordered) - 1, MOST_GAPS).round().astype(int)]
-    return [float(gap) for gap in ordered]
 
 
 def label_of(rows: Listed, position: int) -> int:

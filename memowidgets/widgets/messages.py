@@ -24,12 +24,6 @@ from memowidgets.visible import quoted
 # -------------------------------------------------------------------- what a page says
 
 
-class Saved(TypedDict):
-    """Traits were set. Unlike them, a message raises an error in the page without a kernel."""
-
-    type: Literal["saved"]
-
-
 class Part(TypedDict):
     """Samples that each of two compared scores flags at a budget, or does not."""
 
@@ -81,17 +75,17 @@ class Decide(TypedDict):
     to: NotRequired[int]
 
 
-class Undo(TypedDict):
-    """Take the last decision back."""
+class Plain(TypedDict):
+    """What is said without more.
 
-    type: Literal["undo"]
-    request: NotRequired[str]
+    "undo" takes the last decision back, and "export" wants the flagged and the decided samples as
+    CSV (of an inspector alone, the decisions). "compute" computes what is picked, "check" trains
+    the models that say which samples are memorised, "cancel" ends either, and "refresh" shows what
+    came since. "saved" follows traits that were set: unlike them, it raises an error in the page
+    without a kernel.
+    """
 
-
-class Export(TypedDict):
-    """The flagged and the decided samples as CSV; alone, an inspector has the decisions."""
-
-    type: Literal["export"]
+    type: Literal["undo", "export", "compute", "check", "cancel", "refresh", "saved"]
     request: NotRequired[str]
 
 
@@ -100,30 +94,6 @@ class AskLogLira(TypedDict):
 
     type: Literal["log_lira"]
     version: int
-
-
-class Compute(TypedDict):
-    """Compute what is picked."""
-
-    type: Literal["compute"]
-
-
-class Check(TypedDict):
-    """Train the models that say which samples are memorised."""
-
-    type: Literal["check"]
-
-
-class Cancel(TypedDict):
-    """Cancel the work."""
-
-    type: Literal["cancel"]
-
-
-class Refresh(TypedDict):
-    """Show what came since."""
-
-    type: Literal["refresh"]
 
 
 class Knock(TypedDict):
@@ -148,22 +118,7 @@ class Address(TypedDict):
     text: str
 
 
-FromPage = (
-    Saved
-    | AskPage
-    | AskDetail
-    | Decide
-    | Undo
-    | Export
-    | AskLogLira
-    | Compute
-    | Check
-    | Cancel
-    | Refresh
-    | Knock
-    | Share
-    | Address
-)
+FromPage = AskPage | AskDetail | Decide | Plain | AskLogLira | Knock | Share | Address
 
 # -------------------------------------------------------------------- what both sides keep
 
@@ -286,4 +241,4 @@ def checked_message(content: Any) -> Any:
 @cache
 def _by_kind() -> dict[str, Any]:
     """Return the messages from a page by their kinds."""
-    return {get_args(fields(each)["type"])[0]: each for each in get_args(FromPage)}
+    return {kind: of for of in get_args(FromPage) for kind in get_args(fields(of)["type"])}

@@ -67,46 +67,36 @@ class UsualValues:
         self, columns: Mapping[str, NDArray[Any]], labels: NDArray[np.int64] | None
     ) -> None:
         self._columns, self._labels = columns, labels
-        self._known: dict[int, dict[str, _Numbers | _Categories]] = {}
+        self._known: dict[int, dict[str, tuple[str, Callable[[Any], float]]]] = {}
 
     def of(self, position: int) -> tuple[Value, ...]:
         """Return the values of a row, the most unusual first."""
         label = _EVERYTHING if self._labels is None else int(self._labels[position])
         if label not in self._known:
             own = slice(None) if self._labels is None else self._labels == label
-            self._known[label] = {
-                name: (_Numbers if values.dtype.kind == "f" else _Categories)(values[own])
-                for name, values in self._columns.items()
-            }
+            self._known[label] = {name: _usual(of[own]) for name, of in self._columns.items()}
         found = []
-        for name, usual in self._known[label].items():
+        for name, (usual, distance) in self._known[label].items():
             value = self._columns[name][position]
-            found.append((usual.distance(value), Value(name, as_text(value), usual.text)))
+            found.append((distance(value), Value(name, as_text(value), usual)))
         return tuple(value for _, value in sorted(found, key=lambda pair: -pair[0]))
 
 
-class _Numbers:
-    def __init__(self, values: NDArray[Any]) -> None:
-        there = values[np.isfinite(values)]
-        self._missing = 1 - len(there) / len(values)
-        self._median = float(np.median(there)) if len(there) else np.nan
-        self._spread = float(there.std()) if len(there) else 0.0
-        self.text = as_text(self._median, digits=4) or MISSING
+def _usual(values: NDArray[Any]) -> tuple[str, Callable[[Any], float]]:
+    """Return the usual value of a column in a class, and how far another value is from it."""
+    n = len(values)
+    if values.dtype.kind != "f":
+        times = Counter(values.tolist())
+        return times.most_common(1)[0][0] or MISSING, lambda value: _rarity(times[value] / n)
+    there = values[np.isfinite(values)]
+    median, spread = (np.median(there), there.std()) if len(there) else (np.nan, 0.0)
 
-    def distance(self, value: float) -> float:
+    def distance(value: float) -> float:
         if not np.isfinite(value):
-            return _rarity(self._missing)
-        far = abs(value - self._median)
-        return float(far / self._spread) if self._spread > 0 else 0.0
+            return _rarity(1 - len(there) / n)
+        return float(abs(value - median) / spread) if spread > 0 else 0.0
 
-
-class _Categories:
-    def __init__(self, values: NDArray[Any]) -> None:
-        self._counts, self._n = Counter(values.tolist()), len(values)
-        self.text = self._counts.most_common(1)[0][0] or MISSING
-
-    def distance(self, value: str | None) -> float:
-        return _rarity(self._counts[value] / self._n)
+    return as_text(median, digits=4) or MISSING, distance
 
 
 def as_text(value: Any, digits: int = 7) -> str:
@@ -248,22 +238,8 @@ def readable(text: str) -> str:
     return _SURROGATES.sub("\ufffd", text)
 
 
-def _too_dark(images: NDArray[Any] | None) -> str:
-    """Return what to do about bytes that are only 0 and 1, "" for other images."""
-    if images is None or images.dtype != np.uint8 or images.max(initial=0) != 1:
-        return ""
-    return (
-        "No pixel is brighter than 1 of 255, so the images look black. If 1 means white, give the "
-        "pixels as bool or as real numbers from 0 to 1."
-    )
-
-
 class _Images(SampleReader):
     kind = "image"
-
-    def __init__(self, samples: Sequence[Any]) -> None:
-        super().__init__(samples)
-        self.notice = _too_dark(getattr(samples, "images", None))
 
     def card(self, position: int) -> Card:
         sample = self._samples[position]
@@ -282,7 +258,6 @@ class _ImageArray(SampleReader):
             )
         super().__init__(images)
         self._top = float(images.max()) if images.dtype.kind == "f" else None
-        self.notice = _too_dark(images)
 
     def card(self, position: int) -> Card:
         return Card(image=_as_bytes(self._samples[position], self._top))

@@ -24,6 +24,8 @@ def read(kind: str, number: type = float) -> Any:
 
     def of(text: str) -> Any:
         parts = apart(text, "|")
+        if len(parts) > 1 and text.startswith('"'):
+            return Literal[tuple(part[1:-1] for part in parts)]
         if len(parts) > 1:
             return reduce(operator.or_, map(of, parts))
         if text.endswith("[]"):

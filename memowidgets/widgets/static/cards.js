@@ -55,11 +55,12 @@ export function letterOf(i) {
 
 /**
  * Makes an image in its frame.
- * @param {{label: string}} item
+ * @param {{label: string, guess?: string}} item
  * @param {HTMLElement} image
  */
-export function picture(item, image) {
-  setAttributes(image, { role: "img", "aria-label": `image labelled ${nameText(item.label)}` });
+export function picture({ label, guess }, image) {
+  const said = guess ? `, the model says ${nameText(guess)}` : "";
+  setAttributes(image, { role: "img", "aria-label": `image labelled ${nameText(label)}${said}` });
   return html("div", { class: "mw-picture" }, image);
 }
 
@@ -94,9 +95,8 @@ export function card(item, eta, image) {
   element.title = `id ${nameText(item.id)}`;
   if (eta !== null && item.logLira !== null) {
     const memorized = item.logLira >= eta;
-    const kind = memorized ? "mw-dot mw-dot-full" : "mw-dot mw-dot-hollow";
-    const said = html("span", { class: "mw-spoken" }, memorized ? "memorised: " : "not memorised: ");
-    element.append(html("span", { class: kind, title: memorized ? "memorised" : "not memorised" }, said));
+    const said = memorized ? "memorised" : "not memorised";
+    element.append(html("span", { class: `mw-dot ${memorized ? "mw-dot-full" : "mw-dot-hollow"}`, role: "img", "aria-label": said, title: said }));
   }
   element.append(image ? picture(item, image) : line(item), classes(item));
   if (item.decision in MADE || item.note !== "") element.append(decided(item));
@@ -119,11 +119,7 @@ function line(item) {
 function classes(item) {
   const element = html("span", { class: "mw-labels" });
   if (item.label !== "") element.append(strong(item.label));
-  if (item.guess !== "" && item.suggested !== null) {
-    const model = html("span", { class: "mw-model" }, item.image ? "≠ " : "≠ model: ", plain("bdi", item.guess));
-    if (item.image) model.append(html("span", { class: "mw-spoken" }, " says the model"));
-    element.append(" ", model);
-  }
+  if (item.guess !== "" && item.suggested !== null) element.append(" ", plain("bdi", `≠ ${item.image ? "" : "model: "}${item.guess}`, "mw-model"));
   return element;
 }
 

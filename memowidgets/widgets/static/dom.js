@@ -45,13 +45,15 @@ export function svg(tag, attributes = {}, ...children) {
 }
 
 /**
+ * Sets what is not so already: the browser styles an element again even for the same value.
  * @param {Element} element
  * @param {Attributes} attributes
  */
 export function setAttributes(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === false) element.removeAttribute(name);
-    else element.setAttribute(name, value === true ? "" : String(value));
+    const text = value === null || value === false ? null : value === true ? "" : String(value);
+    if (text === null) element.removeAttribute(name);
+    else if (element.getAttribute(name) !== text) element.setAttribute(name, text);
   }
 }
 

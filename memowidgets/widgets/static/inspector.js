@@ -5,17 +5,18 @@ import { DecideBar, decisionOf, download } from "./decide.js";
 import { arrowStep, bytesOf, emptied, focused, html, KERNEL_GONE, listeners, Question, root, setAttributes, tell, write } from "./dom.js";
 import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
-import { drawn } from "./pixels.js";
+import { pictures } from "./pixels.js";
 import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Reply */
-/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "undo" | "export"}>} Asked */
+/** @typedef {import("./messages.js").Decide | import("./messages.js").Plain} Asked  what is answered with a sentence */
 
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
 const ROOM = 64; // screen pixels for the longer side of an image
+const AT_ONCE = 16; // rows that are in view at most when a list is at its top
 
 /** One view of the inspector. */
 export class Inspector {
@@ -43,6 +44,7 @@ export class Inspector {
     this.turning = false; // whether the page that is to come has the sample to open
     this.carried = false; // whether the open sample is of the list before
     this.known = false; // whether all that is known of it is asked for
+    this.later = false; // whether it is to be, once the sample is painted
     this.lookedAt = { position: /** @type {number | null} */ (null), known: false };
     /** Where a decision leads once it is made. @type {(() => void) | null} */
     this.onward = null;
@@ -62,13 +64,15 @@ export class Inspector {
     this.range = html("span", { class: "mw-range", role: "status" });
     this.back = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "previous page" }, "‹");
     this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
-    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
+    this.rest = html("div", { class: "mw-rest", role: "none" });
+    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" }, this.rest);
     this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
     this.partChip = html("button", { type: "button", class: "mw-button mw-part-chip", hidden: true, title: "show all samples again" });
     this.more = html("button", { type: "button", class: "mw-button mw-find", "aria-expanded": "false", "aria-label": "search, order, select", title: "search, order, select" }, "⌕");
     this.tools = html("div", { class: "mw-row mw-finding", hidden: true });
     this.notice = html("p", { class: "mw-notice", hidden: true });
     this.scroll = html("div", { class: "mw-list-scroll" }, this.empty, this.list);
+    this.pictures = new CSSStyleSheet();
     /** @type {Reply | null} */
     this.reply = null;
     this.bytes = new Uint8Array(0);
@@ -286,6 +290,7 @@ export class Inspector {
    * @param {Uint8Array<ArrayBuffer>} bytes
    */
   show(reply, bytes) {
+    this.rest.classList.toggle("mw-later", this.turning && this.at === 0);
     Object.assign(this, { reply, bytes, turning: false });
     if (reply.page !== this.model.get("page")) {
       this.model.set("page", reply.page);
@@ -300,9 +305,17 @@ export class Inspector {
     this.empty.hidden = reply.items.length > 0;
     write(this.empty, this.search === "" ? "No sample here. Move τ, or choose another filter." : `No sample here matches “${nameText(this.search)}”.`);
     this.showChosen();
+    requestAnimationFrame(() => setTimeout(() => this.showLater()));
     if (showed === undefined) return;
     if (had?.isConnected && had.dataset.position !== showed) had.blur(); // so that another sample is read out
     this.current()?.focus({ preventScroll: true });
+  }
+
+  /** Shows what can wait until what is in view is painted: the other rows, and all that is known of the open sample. */
+  showLater() {
+    this.rest.classList.remove("mw-later");
+    if (this.later) this.details.ask();
+    this.later = false;
   }
 
   /**
@@ -312,14 +325,20 @@ export class Inspector {
   fill(reply) {
     const cards = this.elements();
     for (const extra of cards.slice(reply.items.length)) extra.remove();
-    const looks = reply.items.map((item) => JSON.stringify([reply.eta, { ...item, image: null }]));
+    const looks = reply.items.map((item) => JSON.stringify([reply.eta, item]));
     const changed = [...looks.keys()].filter((i) => looks[i] !== this.looks[i] || i >= cards.length);
+    const { style, make } = pictures(reply.items.flatMap(({ image }) => image ?? []), this.bytes, ROOM, `mw-of-${this.name}`);
+    this.pictures.replaceSync(style);
+    const scope = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
+    if (style !== "" && !scope.adoptedStyleSheets.includes(this.pictures)) scope.adoptedStyleSheets.push(this.pictures);
     for (const i of changed) {
       const item = reply.items[i];
-      const made = card(item, reply.eta, item.image && drawn(item.image, this.bytes, ROOM));
+      const made = card(item, reply.eta, item.image && make(item.image));
       if (i < cards.length) cards[i].replaceWith(made);
-      else this.list.append(made);
+      else if (i < AT_ONCE || item.image) this.rest.before(made);
+      else this.rest.append(made);
     }
+    this.rest.style.setProperty("--mw-rows", String(this.rest.childElementCount));
     this.looks = looks;
   }
 
@@ -467,9 +486,11 @@ export class Inspector {
     const whole = this.reply.open?.find(({ position }) => position === chosen);
     if (here >= 0) this.showItem(whole ?? items[here], { number: first + here, total }, this.bytes, whole !== undefined);
     this.known ||= other;
-    if (other || here < 0) this.details.ask();
-    if (other) requestAnimationFrame(() => this.reveal()); // once all of it stands there: it makes the browser lay out
+    if (whole === undefined && (other || here < 0)) this.details.ask();
+    else if (other) this.later = this.reply.more === true;
     this.showDeciding();
+    if (!other) return;
+    this.reveal(); // last: it makes the browser lay out
   }
 
   /**
@@ -576,16 +597,16 @@ export class Inspector {
   markCards() {
     for (const [i, one] of this.elements().entries()) {
       const position = Number(one.dataset.position);
-      const chosen = position === this.open;
-      const marked = this.marked.has(position);
-      setAttributes(one, { "aria-selected": String(chosen), "aria-checked": this.marked.size > 0 ? String(marked) : null });
-      one.classList.toggle("mw-is-marked", marked);
-      one.tabIndex = i === Math.max(0, this.at) ? 0 : -1;
+      setAttributes(one, {
+        "aria-selected": String(position === this.open),
+        "aria-checked": this.marked.size > 0 ? String(this.marked.has(position)) : null,
+        tabindex: i === Math.max(0, this.at) ? 0 : -1,
+      });
     }
   }
 
   elements() {
-    return /** @type {HTMLElement[]} */ ([...this.list.children]);
+    return /** @type {HTMLElement[]} */ ([...this.list.querySelectorAll(".mw-card")]);
   }
 
   /** The card that the keyboard reaches. */
@@ -624,7 +645,8 @@ export class Inspector {
    */
   stepOf(key) {
     const cards = this.elements();
-    const across = Math.max(1, cards.filter((one) => one.offsetTop === cards[0].offsetTop).length);
+    const below = cards.findIndex((one) => one.offsetTop > cards[0].offsetTop);
+    const across = below < 0 ? cards.length : below;
     if (key === "ArrowLeft" || key === "ArrowRight") return arrowStep(key);
     const step = key === "ArrowUp" ? -across : across;
     const to = Math.min(cards.length - 1, Math.max(0, this.at + step)) - this.at;
@@ -636,6 +658,7 @@ export class Inspector {
     for (const timer of Object.values(this.timers)) clearTimeout(timer);
     if (unsaved) this.save();
     this.ears.clear();
+    this.pictures.replaceSync("");
     this.root.remove();
   }
 }

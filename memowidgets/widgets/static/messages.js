@@ -3,12 +3,6 @@
 /** Bytes of a synced trait or message, in whatever form the host gives them. @typedef {DataView | ArrayBuffer | ArrayBufferView} Bytes */
 
 /**
- * Traits were set. Unlike them, a message raises an error in the page without a kernel.
- * @typedef {object} Saved
- * @property {"saved"} type
- */
-
-/**
  * Samples that each of two compared scores flags at a budget, or does not.
  * @typedef {object} Part
  * @property {number} budget
@@ -69,16 +63,10 @@
  */
 
 /**
- * Take the last decision back.
- * @typedef {object} Undo
- * @property {"undo"} type
- * @property {string} [request]
- */
-
-/**
- * The decisions as CSV.
- * @typedef {object} Export
- * @property {"export"} type
+ * What is said without more. "saved" follows traits that were set: unlike them, it raises an error in the page
+ * without a kernel.
+ * @typedef {object} Plain
+ * @property {"undo" | "export" | "compute" | "check" | "cancel" | "refresh" | "saved"} type
  * @property {string} [request]
  */
 
@@ -87,30 +75,6 @@
  * @typedef {object} AskLogLira
  * @property {"log_lira"} type
  * @property {number} version
- */
-
-/**
- * Compute what is picked.
- * @typedef {object} Compute
- * @property {"compute"} type
- */
-
-/**
- * Train the models that say which samples are memorised.
- * @typedef {object} Check
- * @property {"check"} type
- */
-
-/**
- * Cancel the work.
- * @typedef {object} Cancel
- * @property {"cancel"} type
- */
-
-/**
- * Show what came since.
- * @typedef {object} Refresh
- * @property {"refresh"} type
  */
 
 /**
@@ -309,6 +273,7 @@
  * @property {Record<string, number>} counts
  * @property {Item[]} items  without what is not seen in a list
  * @property {Item[]} [open]  the open one of them, whole
+ * @property {boolean} [more]  whether its scores, shadows and neighbours can be asked for
  * @property {string} kind
  * @property {string} notice
  * @property {[string, string][]} sorts
@@ -489,7 +454,7 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {Saved | AskPage | AskDetail | Decide | Undo | Export | AskLogLira | Compute | Check | Cancel | Refresh | Knock | Share | Address} FromPage */
+/** @typedef {AskPage | AskDetail | Decide | Plain | AskLogLira | Knock | Share | Address} FromPage */
 
 /** @typedef {Said | Page | Opened | NotThere | KnownNow | LogLira | Heard | Shared | StateNow} FromKernel */
 

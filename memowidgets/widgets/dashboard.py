@@ -53,6 +53,11 @@ class Place(NamedTuple):
     layer: str
     checkpoint: str
 
+    @property
+    def pick(self) -> dict[str, str]:
+        """The same for the page, which compares picks as texts: always in this order."""
+        return {name: getattr(self, name) for name in PICKS}
+
 
 PICKS = ("checkpoint", "layer", "metric")
 PARTS = tuple(State.__annotations__)
@@ -204,7 +209,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         problem = mismatch(picks, list[Pick], "comparing")
         if problem or len(picks) > MOST_OTHERS:
             raise ValueError(problem or f"comparing has {len(picks)} scores, not 1 or 2")
-        places = [Place(**pick)._asdict() for pick in picks]
+        places = [Place(**pick).pick for pick in picks]
         for place in places:
             for name, value in place.items():
                 self._check(name, value)
@@ -606,8 +611,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             there = Place(*(new if one == old else one for one, old, new in each))
             moved.append(before if self._label(there) == self._label(pick) else there)
         with self._silently():
-            self.comparing = [other._asdict() for other in moved]
-        self._beside = self._one_beside(pick)._asdict()
+            self.comparing = [other.pick for other in moved]
+        self._beside = self._one_beside(pick).pick
 
     def _one_beside(self, pick: Place) -> Place:
         """Return what differs in one thing: the first that is computed, or else the first."""

@@ -278,13 +278,8 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
             f"{path} is not the design of this run: its contents differ from the manifest's. "
             "Restore it, or make the audit again at another path"
         )
-    return Design(
-        kept["pool"],
-        kept["members"],
-        kept["held_out"],
-        kept["groups"],
-        all_members=bool(kept["all_members"][0]),
-    )
+    rows = [kept[part] for part in ("pool", "members", "held_out", "groups")]
+    return Design(*rows, all_members=bool(kept["all_members"][0]))
 
 
 # the shape of a manifest, whose file may be untrusted

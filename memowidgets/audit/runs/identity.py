@@ -103,7 +103,7 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
 # the comparison of two descriptions
 
 
-_DIGEST = re.compile("[0-9a-f]{16}")
+_DIGEST = re.compile("(commit )?[0-9a-f]{16,}")
 _APART = ("n", "source")  # of data: the same samples may come from elsewhere
 _OF_SPLIT = ("seed", "pool", "held_out", "held_out_labels", "members")
 
@@ -182,7 +182,7 @@ def _first_apart(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = 
             what, most = f"{of}{visible(key, 40)}", 300 if key == "settings" else 60
             shown = f"{visible(str(there), most)} there and {visible(str(here), most)} here"
             are_digests = all(map(_DIGEST.fullmatch, (str(there), str(here))))
-            return f"other {what} (digest {shown})" if are_digests else f"{what} is {shown}"
+            return f"other {what} ({shown})" if are_digests else f"{what} is {shown}"
     return ""
 
 

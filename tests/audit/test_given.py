@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.decisions import Decision
 from memowidgets.memorization import log_lira
 from memowidgets.store import StoreError
@@ -106,34 +105,6 @@ def test_log_lira_is_that_of_the_finished_model_and_scores_are_those_of_the_earl
     assert alone.log_lira().equals(mw.Audit.from_arrays(**parts).log_lira())
     assert alone.evaluate("psmi").n_memorized == both.evaluate("psmi").n_memorized
     assert "logit_gap" not in alone.metrics
-
-
-def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
-    record = finished.evidence.names.final()
-    made = finished.run.forward(record)
-    name, members, gaps, _ = member_gaps(finished.evidence)
-    audit = mw.Audit.from_arrays(
-        labels=finished.labels,
-        representations={layer: made.tensors()[f"layer.{layer}"] for layer in finished.layers},
-        logits=made.tensors()["logits"],
-        samples=finished.member_data,
-        shadow_gaps=gaps,
-        shadow_members=members,
-        final_logits=made.tensors()["logits"],
-    )
-    for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
-        ours, theirs = audit.score(metric), finished.score(metric, checkpoint="final")
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
-        assert ours.index.equals(theirs.index)
-    assert audit.log_lira().equals(finished.log_lira())
-    with pytest.warns(UserWarning, match="fewer than 20 samples, so their scores are inaccurate"):
-        flagged, expected = audit.flagged(tau=0.1), finished.flagged(tau=0.1, checkpoint="final")
-    pd.testing.assert_frame_equal(flagged, expected)
-    for column in ("median_loss", "train_loss", "train_accuracy"):
-        ours, theirs = audit.checkpoints[column].iloc[0], finished.checkpoints.loc[name, column]
-        assert ours == pytest.approx(theirs, abs=1e-5)
-    by_canaries = audit.evaluate("psmi", truth="canaries")
-    assert by_canaries.auc == finished.evaluate("psmi", checkpoint="final", truth="canaries").auc
 
 
 def test_the_rest_of_the_audit_works_on_it(audit):

@@ -278,8 +278,9 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
             f"{path} is not the design of this run: its contents differ from the manifest's. "
             "Restore it, or make the audit again at another path"
         )
-    rows = [kept[part] for part in ("pool", "members", "held_out", "groups")]
-    return Design(*rows, all_members=bool(kept["all_members"][0]))
+    names = ("pool", "members", "held_out", "groups", "all_members")
+    pool, members, held_out, groups, every = (kept[name] for name in names)
+    return Design(pool, members, held_out, groups, all_members=bool(every[0]))
 
 
 # the shape of a manifest, whose file may be untrusted

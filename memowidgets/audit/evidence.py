@@ -537,8 +537,8 @@ class Evidence:
     shadow : callable
         Function of a shadow model's number that returns the model.
     given : mapping of str to array
-        The arrays that a user gave, by the names of their arguments; empty for others. That of a
-        layer is called ``"representations, <layer>"``.
+        The arrays that a user gave beside representations, by the names of their arguments; empty
+        for others.
     general_notes : tuple of str
         What a reader must know of all its numbers.
     repeated : mapping of str to int

@@ -336,8 +336,8 @@ class Watch:
 
     Attributes
     ----------
-    steps : int
-        Optimizer steps so far.
+    steps, steps_per_epoch : int
+        Optimizer steps so far, and in an epoch as they were given.
     reached : bool
         Whether a checkpoint so far has reached ρ.
     """
@@ -352,6 +352,7 @@ class Watch:
         widens: bool,
     ) -> None:
         self._module, self._path, self._plan = module, path, plan
+        self.steps_per_epoch = plan.steps_per_epoch
         self._run: Run | None = None  # in the first process, as the recorder
         self._recorder: Recorder | None = None
 
@@ -397,7 +398,7 @@ class Watch:
         before = self.reached
         self.reached, rarely = in_the_first_process(self._timed, (before, False))
         if rarely:
-            self._plan = CheckpointPlan(self._plan.steps_per_epoch, _RARELY)
+            self._plan = CheckpointPlan(self.steps_per_epoch, _RARELY)
         if not self.reached or before:
             return False
         chosen = None if self._recorder is None else self._recorder.prediction(self.steps)
@@ -437,11 +438,6 @@ class Watch:
         """Return whether a module shares weights with the watched one, or that one has none."""
         watched = {id(parameter) for parameter in self._module.parameters()}
         return not watched or any(id(parameter) in watched for parameter in module.parameters())
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Number of optimizer steps in an epoch, as it was given."""
-        return self._plan.steps_per_epoch
 
     def _timed(self) -> tuple[bool, bool]:
         """Record the present step; return whether ρ is reached, and whether to record rarely."""

@@ -20,12 +20,8 @@ from tests.javascript import asking
 from tests.widgets.page import say
 
 DRIVER = Path(__file__).parents[1] / "widgets" / "js" / "driver.mjs"
-# memorised at η = 4; of these, answered wrongly at the end; log-LiRA that one digit shows as 4.0
-RECORDED = {
-    "mmlu-field-smollm2": (35, 20, 1),
-    "banking77-smollm2": (349, 1, 5),
-    "cifar10-wrn": (326, 1, 8),
-}
+# memorised at η = 4, and of these answered wrongly at the end
+RECORDED = {"mmlu-field-smollm2": (35, 20), "banking77-smollm2": (349, 1)}
 
 
 @pytest.fixture(scope="module")
@@ -228,46 +224,24 @@ def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
         dashboard.close()
 
 
-# every member of the recordings
+# every member
 
 
-@pytest.fixture(scope="module")
-def ask(node):
+def test_log_lira_and_eta_are_written_on_the_side_that_they_are_on(node):
+    values = np.random.default_rng(0).normal(4, 0.1, 200)  # many of which one digit shows as 4.0
     with asking(node, DRIVER) as ask:
-        yield ask
+        for eta in (4.0, *values[:9]):
+            texts = ask(what="beside", cases=[[value, eta] for value in values])
+            shown = [[float(text.replace("−", "-")) for text in pair] for pair in texts]
+            assert [value >= eta for value in values] == [a >= b for a, b in shown]
 
 
-@pytest.fixture(scope="module", params=RECORDED)
-def recorded(request):
-    """The name of a recording and its first view."""
-    audit = mw.open_recorded(request.param)
-    return request.param, view_of(audit).view("psmi", "last", audit.prediction.record.name)
-
-
-def sides(texts):
-    """Whether the first number of each pair is at least the second, as they are written."""
-    return np.array([float(a.replace("−", "-")) >= float(b.replace("−", "-")) for a, b in texts])
-
-
-def test_log_lira_and_eta_are_written_on_the_side_that_they_are_on(recorded, ask):
-    name, shown = recorded
-    values = shown.log_lira.tolist()
-    texts = ask(what="beside", cases=[[value, 4.0] for value in values])
-    assert (sides(texts) == (shown.log_lira >= 4)).all()
-    rounded = [value for value in values if value < 4 and f"{value:.1f}" == "4.0"]
-    assert len(rounded) == RECORDED[name][2]
-    around = np.sort(shown.log_lira)[-200:]  # η stands on a sample, as after Shift and an arrow
-    for eta in around[::20]:
-        texts = ask(what="beside", cases=[[value, float(eta)] for value in around])
-        assert (sides(texts) == (around >= eta)).all()
-
-
-def test_memorised_is_not_answered_rightly(recorded):
-    name, shown = recorded
-    memorized, wrong, _ = RECORDED[name]
-    assert (shown.log_lira >= 4).sum() == memorized
-    assert ((shown.log_lira >= 4) & ~shown.right).sum() == wrong
+@pytest.mark.parametrize("name", RECORDED)
+def test_memorised_is_not_answered_rightly(name):
     audit = mw.open_recorded(name)
+    shown = view_of(audit).view("psmi", "last", audit.prediction.record.name)
+    memorized = shown.log_lira >= 4
+    assert (memorized.sum(), (memorized & ~shown.right).sum()) == RECORDED[name]
     gaps = audit.score("logit_gap", checkpoint="final").to_numpy()
     assert (shown.right == (gaps > 0)).all()
 

@@ -77,7 +77,7 @@ def rewrite(path, name, precision):
             {"training": mw.TrainingConfig(epochs=4, deterministic=True)},
             "training deterministic is False there and True here",
         ),
-        ({"members": "all"}, r"other members \(digest"),
+        ({"members": "all"}, r"other members \("),
         ({"data": conftest.small_data(seed=1)}, "other data labels"),
         ({"data": conftest.small_data().take(range(399))}, "its data have 400 samples, these 399"),
         (

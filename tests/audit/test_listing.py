@@ -64,6 +64,7 @@ def test_samples_come_with_verdict_and_decision_only_if_asked_for(audit):
     assert list(plain) == ["score", "label", "guess", "p_label", "log_lira"]
     found = audit.flagged("logit_gap", tau=-4.0, samples=True, eta=5.5)
     pd.testing.assert_frame_equal(found[list(plain)], plain)
+    assert found.attrs == plain.attrs != {}
     assert found["status"].tolist() == ["found", "flagged only"]
     assert found.loc["+1", ["text", "decision", "label"]].tolist() == [FORMULA, "remove", "yes"]
     assert found.loc["s1", ["decision", "to", "note"]].tolist() == ["relabel", "yes", "@wrong"]

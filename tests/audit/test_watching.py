@@ -299,9 +299,7 @@ def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
     assert "was recorded by mw.watch" in dashboard._message["text"], "it is listed with the reason"
     assert (dashboard.computed, dashboard._button) == (False, "")
     dashboard.close()
-    page = audit.report(tmp_path / "audit.html")
-    assert page.exists()
-    assert "mw.watch" not in repr(audit)
+    assert audit.report(tmp_path / "audit.html", figures=False).exists()
     assert "<table>" in audit._repr_html_()
     for refused in (
         lambda: audit.run_shadows(2),
@@ -765,8 +763,8 @@ def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):
 # What is read, and what is refused
 
 
-class Prototypes(nn.Module):
-    """A head without a linear layer: minus the distances to a prototype of each class."""
+class Cosine(nn.Module):
+    """A head without a linear layer."""
 
     def __init__(self):
         super().__init__()
@@ -774,19 +772,13 @@ class Prototypes(nn.Module):
         self.prototypes = nn.Parameter(torch.randn(CLASSES, 16))
 
     def forward(self, x):
-        return -torch.cdist(self.body(x), self.prototypes)
-
-
-class Cosine(Prototypes):
-    def forward(self, x):
         return 5 * nn.functional.normalize(self.body(x)) @ self.prototypes.T
 
 
-@pytest.mark.parametrize("head", [Prototypes, Cosine])
-def test_auto_layers_refuse_a_head_that_is_not_linear(head, data, tmp_path):
+def test_auto_layers_refuse_a_head_that_is_not_linear(data, tmp_path):
     with pytest.raises(ValueError, match=r"0 linear layers .* 3 outputs.*'body\.0'.*layers="):
-        mw.watch(head(), data, tmp_path / "run", STEPS)
-    watch = mw.watch(head(), data, tmp_path / "named", STEPS, layers=["body"])
+        mw.watch(Cosine(), data, tmp_path / "run", STEPS)
+    watch = mw.watch(Cosine(), data, tmp_path / "named", STEPS, layers=["body"])
     assert len(watch.audit.score("loss", checkpoint=0)) == N
 
 

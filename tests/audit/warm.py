@@ -7,7 +7,7 @@ import threading
 
 from tqdm import tqdm
 
-from tests.audit import test_opening_forks, test_run_killed  # noqa: F401 - what forked processes run
+from tests.audit import test_run_killed  # noqa: F401 - what forked processes run
 from tests.training.small import trained
 
 # tqdm's usual lock is one for all forked processes. Who is killed with it leaves others waiting.

@@ -328,16 +328,3 @@ def test_the_same_reason_is_said_once_with_its_checkpoints(audit):
 def test_what_can_not_be_meant_is_an_error(audit, options, words):
     with pytest.raises(ValueError, match=words):
         audit.figures(**options)
-
-
-# Several settings
-
-
-def test_settings_side_by_side(audit):
-    name = '<img src=x onerror="alert(1)"><script>'
-    points = mw.charts.auc_by_setting(audit.compare(SCORES[:3]).assign(setting=name))
-    curves = mw.charts.roc_curves(mw.charts.roc_table({name: audit.evaluate("psmi")}), marked=None)
-    for chart in (points, curves):
-        picture = chart._repr_mimebundle_()["image/svg+xml"]
-        assert "<img src=x" not in picture
-        assert "<script" not in picture

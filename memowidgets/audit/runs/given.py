@@ -257,11 +257,7 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         scores=KeptScores(
             cache, None if run is None else lambda _record, _layer: ScorePlace(run, SCORES)
         ),
-        given={
-            "labels": data.labels,
-            **{f"representations, {name}": values for name, values in given.layers.items()},
-            **arrays,
-        },
+        given={"labels": data.labels, **arrays},
         training=Absent("an audit of arrays does not know how the model was trained").refuse,
         shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD).refuse,
         absent=absent,
@@ -564,21 +560,21 @@ def kept_arrays(
         if not is_of_arrays(run):
             raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
         stored = read_arrays_manifest(run)
-    labels = digest(given.data.labels.tolist())
+    classes, labels = list(given.data.class_names), digest(given.data.labels.tolist())
     manifest = {
         "kind": ARRAYS,
         "seed": seed,
         "layers": list(given.layers),
-        "data": {"class_names": list(given.data.class_names), "labels": labels},
+        "data": {"class_names": classes, "labels": labels},
         "ids": given.data.ids.tolist(),
         "content": list(given.data.content_hashes()),
         "arrays": digest_of_arrays(files),
     }
     if stored is not None:
-        if stored["ids"] != manifest["ids"] or stored["data"]["labels"] != labels:
+        if any(stored[part] != manifest[part] for part in ("ids", "data")):
             raise ValueError(
-                f"{run.path} holds decisions on other samples (ids or labels differ): choose "
-                "another folder"
+                f"{run.path} holds decisions on other samples (ids, labels or classes differ): "
+                "choose another folder"
             )
         if isinstance(given.data, WithheldDataset):
             manifest["content"] = stored["content"]  # the samples were given before

@@ -102,7 +102,7 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
 # the comparison of two descriptions
 
 
-_DIGEST = re.compile("[0-9a-f]{16}")
+_DIGEST = re.compile("(commit )?[0-9a-f]{16,}")
 _APART = ("n", "source")  # of data: the same samples may come from elsewhere
 _OF_SPLIT = ("seed", "pool", "held_out", "held_out_labels", "members")
 
@@ -181,7 +181,7 @@ def _first_apart(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = 
             what, most = f"{of}{visible(key, 40)}", 300 if key == "settings" else 60
             shown = f"{visible(str(there), most)} there and {visible(str(here), most)} here"
             are_digests = all(map(_DIGEST.fullmatch, (str(there), str(here))))
-            return f"other {what} (digest {shown})" if are_digests else f"{what} is {shown}"
+            return f"other {what} ({shown})" if are_digests else f"{what} is {shown}"
     return ""
 
 
@@ -277,13 +277,9 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
             f"{path} is not the design of this run: its contents differ from the manifest's. "
             "Restore it, or make the audit again at another path"
         )
-    return Design(
-        kept["pool"],
-        kept["members"],
-        kept["held_out"],
-        kept["groups"],
-        all_members=bool(kept["all_members"][0]),
-    )
+    names = ("pool", "members", "held_out", "groups", "all_members")
+    pool, members, held_out, groups, every = (kept[name] for name in names)
+    return Design(pool, members, held_out, groups, all_members=bool(every[0]))
 
 
 # the shape of a manifest, whose file may be untrusted

@@ -184,11 +184,9 @@ def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) 
 def data_again(manifest: Mapping[str, Any]) -> Dataset | None:
     """Make the data of a run again. None if that is not possible with the package alone."""
     source, n = manifest["data"]["source"], len(manifest["ids"])
-    if not has_form(source, {"loader": str, "arguments": dict}):
+    if has_form(source, {"arguments": dict}) and source["arguments"].get("n", n) != n:
         return None
-    if source["arguments"].get("n", n) != n:
-        return None
-    made: Dataset | None = _make(_DATA.get(source["loader"]), source["arguments"])
+    made: Dataset | None = _make(source, "loader", _DATA)
     if made is None or identity.data_apart(manifest, identity.describe_samples(made)):
         return None
     return made
@@ -196,23 +194,19 @@ def data_again(manifest: Mapping[str, Any]) -> Dataset | None:
 
 def _model_again(source: Any, data: Dataset | None) -> Model | None:
     """Make the model again. None if only the user can provide it."""
-    if not has_form(source, {"model": str, "arguments": dict}):
-        return None
-    needs_data = source["model"] in _OF_DATA
+    needs_data = has_form(source, {"model": str}) and source["model"] in _OF_DATA
     if needs_data and data is None:
         return None
-    made: Model | None = _make(
-        _MODELS.get(source["model"]), source["arguments"], *[data] * needs_data
-    )
+    made: Model | None = _make(source, "model", _MODELS, *[data] * needs_data)
     return made
 
 
-def _make(make: Callable[..., Any] | None, arguments: Mapping[str, Any], *data: Any) -> Any:
-    """Return what a function makes of arguments that anybody may have written; None if nothing."""
-    if make is None:
+def _make(source: Any, kind: str, makers: Mapping[str, Callable[..., Any]], *data: Any) -> Any:
+    """Return what is made as a manifest says, which may be anybody's; None if nothing."""
+    if not has_form(source, {kind: str, "arguments": dict}) or source[kind] not in makers:
         return None
     try:
-        return make(*data, **arguments)
+        return makers[source[kind]](*data, **source["arguments"])
     except (TypeError, ValueError):  # an argument that it does not take, or refuses
         return None
 
@@ -284,7 +278,12 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
     _check_request(run, path, data, start)
     recipe = run.recipe()
     run.check_code()
-    aside = _held_out_of(run)
+    aside = run.held_out if run.manifest.get("held_out") else None
+    if aside is not None and not len(aside):
+        raise StoreError(
+            "the held-out samples are a dataset of their own, which is not at hand: "
+            "Audit.open(path, held_out=…)"
+        )
     design = follow_design(run.design, run.data.ids, data)
     chosen = run.names.prediction().record if start == "prediction" else None
     if chosen is not None and run.data.encoding is not None:
@@ -346,19 +345,6 @@ def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, sta
             f"the data have the classes {listed(data.class_names)}; those of the run to fork "
             f"are {listed(parent.data.class_names)}"
         )
-
-
-def _held_out_of(parent: Run) -> Dataset | None:
-    """The held-out dataset where it is one of its own."""
-    known = parent.manifest.get("held_out")
-    if known is None:
-        return None
-    if identity.describe_held_out(parent.held_out)["held_out"] != known:
-        raise StoreError(
-            "the held-out samples are a dataset of their own, which is not at hand: "
-            "Audit.open(path, held_out=…)"
-        )
-    return parent.held_out
 
 
 def _fork_note(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:

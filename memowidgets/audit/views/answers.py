@@ -34,7 +34,7 @@ from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
-from memowidgets.store import StoreError, without_advice
+from memowidgets.store import NotThereError, StoreError, without_advice
 from memowidgets.visible import visible
 from memowidgets.vocabulary import Note, size_in_words, spoken, whole
 from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
@@ -230,8 +230,11 @@ class AuditView:
                 with suppress(StoreError, ValueError):  # the shadow models kept no gaps there
                     found = scores.score(evidence, score, *place)
                     values[i, j] = scores.of_members(found.scores, found.positions, n)[position]
-        shadows, why_none = self._shadows(evidence, position, eta)
-        notes, near = [why_none] if why_none else [], []
+        shadows, notes, near = None, [], []
+        try:
+            shadows = self._shadows(evidence, position, eta)
+        except StoreError as error:  # log-LiRA may be there without the gaps behind it
+            notes.append(f"No picture of LiRA: {without_advice(error)}.")
         if times := evidence.repeated.get(str(evidence.members[position])):
             notes.append(f"It stands in {times} rows, so an epoch trains on it {times} times.")
         try:
@@ -263,23 +266,20 @@ class AuditView:
 
         return self._cache.of("fits", truth_version(evidence), fitted)
 
-    def _shadows(
-        self, evidence: Evidence, position: int, eta: float
-    ) -> tuple[ShadowGaps | None, str]:
-        """Return the picture of LiRA of a member at the end of training, or why there is none."""
+    def _shadows(self, evidence: Evidence, position: int, eta: float) -> ShadowGaps:
+        """Return the picture of LiRA of a member at the end of training, or raise."""
         if not evidence.has_ground_truth:
-            return None, "There are no shadow models to compare with."
-        try:
-            (checkpoint, members, gaps, target), sides = self._fits(evidence)
-        except StoreError as error:  # log-LiRA may be there without the gaps behind it
-            return None, f"No picture of LiRA: {without_advice(error)}."
+            raise NotThereError("there are no shadow models to compare with")
+        (checkpoint, members, gaps, target), sides = self._fits(evidence)
         inside, own = members[:, position], gaps[:, position].astype(np.float64)
         if not 0 < inside.sum() < len(inside):
-            return None, "This sample is in every shadow model, or in none: it has no log-LiRA."
+            raise NotThereError("this sample is in every shadow model, or in none")
         fits = [(float(mean[position]), math.sqrt(var[position])) for mean, var in sides]
         values, counts = member_log_lira(evidence), support(evidence, eta)
-        known = counts is not None and not np.isnan(counts.memorized[position])
-        shadows = ShadowGaps(
+        known = None
+        if counts is not None and not np.isnan(counts.memorized[position]):
+            known = int(counts.memorized[position]), int(counts.models[position])
+        return ShadowGaps(
             inside=own[inside],
             outside=own[~inside],
             target=float(target[position]),
@@ -287,11 +287,8 @@ class AuditView:
             fit_out=fits[1],
             log_lira=math.nan if values is None else float(values[position]),
             checkpoint=checkpoint.replace("-", " "),
-            support=(int(counts.memorized[position]), int(counts.models[position]))
-            if counts is not None and known
-            else None,
+            support=known,
         )
-        return shadows, ""
 
     def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
         """Return the flagged and the decided members, as `Audit.export` writes flagged ones."""

@@ -363,8 +363,6 @@ class _Desk:
                 self.reasons.append(error)
             else:
                 tables.append(pd.DataFrame({"checkpoint": self._label(name), "log_lira": values}))
-        if not tables and self.no_lira:
-            raise self.no_lira
         if not self.no_lira:
             counted = log_lira(self.evidence) >= self.eta
             known = truly_memorized(self.evidence, counted, self.eta)

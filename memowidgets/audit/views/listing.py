@@ -87,12 +87,12 @@ def listed_members(
         return chosen
     rows = table.index.get_indexer(chosen.index).tolist()
     content = pd.DataFrame([_fields(data[row]) for row in rows], chosen.index, dtype=object)
-    names = [*chosen.columns, "id"]
-    for name in content.columns:  # one that is taken gets an underscore
-        while name in names:
-            name += "_"  # noqa: PLW2901
-        names.append(name)
-    return chosen.join(content.set_axis(names[len(chosen.columns) + 1 :], axis=1))
+    for name in content.columns:
+        free = name
+        while free in chosen or free == "id":
+            free += "_"
+        chosen = chosen.assign(**{free: content[name]})
+    return chosen
 
 
 def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -267,14 +265,10 @@ class _Gathering:
             self._miss(f"figures {names}", why)
         import vl_convert
 
-        with ThreadPoolExecutor(1) as pool:  # a picture is drawn while the next is described
-            drawings, pictures = {}, {}
-            for name in figures:
-                drawings[name] = figures[name].to_dict(validate=False)  # it would double the time
-                pictures[name] = pool.submit(vl_convert.vegalite_to_svg, drawings[name])
+        drawings = {name: figures[name].to_dict(validate=False) for name in figures}
         return tuple(
-            Figure(name, self._captioned(figures, name, drawings[name]), picture.result())
-            for name, picture in pictures.items()
+            Figure(name, self._captioned(figures, name, one), vl_convert.vegalite_to_svg(one))
+            for name, one in drawings.items()
         )
 
     def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
@@ -285,17 +279,6 @@ class _Gathering:
 def _sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _flat(settings: Any) -> str | None:
-    """A model's settings as one line; they are kept as JSON."""
-    try:
-        found = json.loads(settings)
-    except (TypeError, ValueError):
-        return None if settings is None else str(settings)
-    if not isinstance(found, dict):
-        return str(found)
-    return ", ".join(f"{name} {json.dumps(value)}" for name, value in found.items()) or None
 
 
 def noun_of(evidence: Evidence) -> str:
@@ -340,7 +323,7 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
     facts = {
         "recorded audit": recording.get("title"),
         "model": model.get("class"),
-        "model settings": _flat(model.get("settings")),
+        "model settings": str(model.get("settings") or "").strip("{}").replace('"', ""),
         "data": origin.get("loader"),
         "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
         "classes": str(len(evidence.data.class_names)),

@@ -23,6 +23,7 @@ from memowidgets.models.base import modes_kept
 from memowidgets.models.device import used_precision, working_on
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
+from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import REPEATS, Prediction, Record, arrays_of
@@ -49,11 +50,6 @@ from memowidgets.vocabulary import percent
 if TYPE_CHECKING:
     from torch import nn
 
-_KINDS = (
-    "AutoModelForCausalLM",
-    "AutoModelForSequenceClassification",
-    "AutoModelForImageClassification",
-)
 _MASKED = -100
 _BEFORE, _BEHIND = 4, 8  # tokens that an error shows around the first that differs
 _LABELS = ("labels", "label", "label_ids")
@@ -269,7 +265,7 @@ class TrainerPasses(ModelPasses):
         kept: Collection[str],
     ) -> None:
         model = recipe.model
-        if getattr(model, "kind", None) not in _KINDS:
+        if not isinstance(model, TransformerModel):
             raise TypeError(
                 "only an audit of a CausalLM or of a classifier of transformers can record an "
                 f"external training, not one of {type(model).__name__}"

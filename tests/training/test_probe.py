@@ -567,7 +567,8 @@ def test_a_module_of_another_device_is_compared_as_closely_as_that_allows(data):
 
 
 def test_a_score_of_ones_own_is_kept_only_with_a_version(tmp_path):
-    audit, calls = mw.Audit.from_arrays([0, 1] * 8, logits=np.eye(2)[[0, 1] * 8], path=tmp_path), []
+    labels, calls = [0, 1] * 8, []
+    audit = mw.Audit.from_arrays(labels, np.eye(16), 3 * np.eye(2)[labels], path=tmp_path)
 
     def mine(_x, logits, _labels):
         calls.append(1)

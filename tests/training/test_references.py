@@ -253,15 +253,10 @@ def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
         fork.score("reference", checkpoint=EPOCH)
 
 
-def in_this_process(monkeypatch):
-    made = mw.Audit.run_references
+def test_the_dashboard_trains_them_on_a_click_alone(audit, referenced, monkeypatch):
+    made, metric = mw.Audit.run_references, "reference+csl"
     here = lambda self, n, progress: made(self, n, Inline(), None, progress)  # noqa: E731
     monkeypatch.setattr(mw.Audit, "run_references", here)
-
-
-@pytest.mark.parametrize("metric", ["reference", "reference+csl"])
-def test_the_dashboard_trains_them_on_a_click_alone(audit, referenced, monkeypatch, metric):
-    in_this_process(monkeypatch)
     models = 2 * per_round(audit)
     audit.score("psmi")
     dashboard = audit.dashboard()

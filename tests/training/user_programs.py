@@ -19,7 +19,7 @@ import memowidgets as mw
 
 
 class Net(nn.Module):
-    """A network whose answers, training mode, gradients or buffers depend on a value."""
+    """A network whose weights, training mode or buffers depend on a value."""
 
     def __init__(self, n_classes: int, of: str, value: float) -> None:
         super().__init__()
@@ -34,12 +34,8 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits."""
         x = self.body(x.flatten(1))
-        if self.of == "arithmetic":
-            x = x * self.value
-        elif self.of == "training mode":
+        if self.of == "training mode":
             x = functional.dropout(x, self.value / 2, training=self.training)
-        elif self.of == "gradients" and x.requires_grad:
-            x.register_hook(lambda gradient: gradient * self.value)
         elif self.of == "running statistics":
             x = functional.batch_norm(
                 x, self.mean, self.variance, training=self.training, momentum=self.value / 5
@@ -47,14 +43,13 @@ class Net(nn.Module):
         return self.head(x)
 
 
-MODULES = ("initial weights", "arithmetic", "training mode", "gradients", "running statistics")
+MODULES = ("initial weights", "training mode", "running statistics")
 
 
 def settings_of(value: float) -> dict[str, dict[str, object]]:
     """Return settings of a training with a user's function each."""
     return {
         "optimizer": {"optimizer": lambda p: torch.optim.SGD(p, lr=value / 10)},
-        "decay": {"optimizer": lambda p: torch.optim.AdamW(p, lr=1e-5, weight_decay=value / 10)},
         "schedule": {"schedule": lambda done: 1.0 if done < 0.5 else value},
     }
 

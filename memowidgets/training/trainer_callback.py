@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from memowidgets.checks import warn_user
-from memowidgets.data import Dataset
+from memowidgets.data import Dataset, MCQDataset
 from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import used_precision, working_on
@@ -58,8 +58,8 @@ _CLOSE = 0.05  # of normalised pixels, about a hundredth of their range
 _DIGITS = 4  # of normalised pixels, where one image is summarised twice
 _OF_PROMPTS = (
     "The members must be the Trainer's rows, in its wording: pass the script's own prompt as "
-    'template, or template="chat" with tokenizer= for chats, and reply="text" for rows that answer '
-    "with an option's text, of one token; create the audit from its training rows alone"
+    'template, or template="chat" with tokenizer= for chats, and create the audit from its training '
+    "rows alone"
 )
 _OF_TEXTS = (
     "The members must be the Trainer's rows: use the script's tokenizer, and if it cuts long "
@@ -442,7 +442,10 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
             f"{quoted(found[0])}: nothing would be held out. Create the audit with "
             "held_out=None, or with the Trainer's evaluation data"
         )
-    places = [tuple(its) for its in check_members(rows, members, prompts=prompts)]
+    try:
+        places = [tuple(its) for its in check_members(rows, members, prompts=prompts)]
+    except ValueError as error:
+        raise ValueError(f"{error}{_advise_reply(recipe.data, rows, members)}") from None
     equal = Counter(places)  # equal members share their rows
     counts = {m.name: len(at) // equal[at] for m, at in zip(members, places, strict=True)}
     repeated = {name: count for name, count in counts.items() if count > 1}
@@ -453,6 +456,19 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
             "cards say so"
         )
     return repeated
+
+
+def _advise_reply(data: Dataset, rows: Sequence[Row], members: Sequence[Row]) -> str:
+    """Return what to pass if rows have the prompts of letters and another answer, else nothing."""
+    if not isinstance(data, MCQDataset) or data.reply == "text" or not members:
+        return ""
+    prompt = members[0].content[:-1]
+    if not any(np.array_equal(row.content[: len(prompt)], prompt) for row in rows):
+        return ""
+    return (
+        ". The prompts are the same and the letters are not: if your rows answer with the option's "
+        'text, create the data with reply="text"; an audit needs one token an option'
+    )
 
 
 def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> list[Row]:

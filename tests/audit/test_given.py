@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.decisions import Decision
 from memowidgets.memorization import log_lira
 from memowidgets.store import StoreError

@@ -584,6 +584,17 @@ def test_members_in_several_rows_are_counted_and_their_cards_say_so(record, data
     assert not any("rows" in said for said in view.detail(5, *place).notes)
 
 
+def test_rows_that_answer_with_words_name_the_reply(data, tokenizer, tmp_path):
+    wards = data.with_template("{question} {options} Answer:")
+    audit = make_audit(tiny(len(tokenizer)), tokenizer, wards, tmp_path / "letters")
+    rows = script_rows(wards, tokenizer)
+    for row in rows:
+        row["input_ids"][-1] = row["labels"][-1] = row["input_ids"][0]  # another word
+    callback = mw.training.MemorizationCallback(audit)
+    with pytest.raises(ValueError, match='(?s)36 of 36 members.*reply="text".*one token an option'):
+        trainer(audit.run.model.build(wards), rows, tmp_path / "out", callback).train()
+
+
 @pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"])
 def test_the_collators_of_transformers_are_read(name, record, data, tokenizer):
     rows, options = script_rows(data, tokenizer), {}

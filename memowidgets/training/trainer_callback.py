@@ -58,7 +58,7 @@ _CLOSE = 0.05  # of normalised pixels, about a hundredth of their range
 _DIGITS = 4  # of normalised pixels, where one image is summarised twice
 _OF_PROMPTS = (
     "The members must be the Trainer's rows, in its wording: pass the script's own prompt as "
-    'template, or template="chat" with tokenizer= for chats, and create the audit from its training '
+    'template, or template="chat" with tokenizer= for chats; create the audit from its training '
     "rows alone"
 )
 _OF_TEXTS = (

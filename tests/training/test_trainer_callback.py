@@ -591,7 +591,7 @@ def test_rows_that_answer_with_words_name_the_reply(data, tokenizer, tmp_path):
     for row in rows:
         row["input_ids"][-1] = row["labels"][-1] = row["input_ids"][0]  # another word
     callback = mw.training.MemorizationCallback(audit)
-    with pytest.raises(ValueError, match='(?s)36 of 36 members.*reply="text".*one token an option'):
+    with pytest.raises(ValueError, match=r'(?s)36 of 36 members.*reply="text".*one token an opt'):
         trainer(audit.run.model.build(wards), rows, tmp_path / "out", callback).train()
 
 

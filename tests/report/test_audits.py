@@ -70,10 +70,7 @@ def test_a_recorded_audit(of_the_recorded, recorded):
     assert not any("run_shadows(" in caption for caption in found["figures"].values())
     assert "not at hand" in found["missing"]["samples"]
     assert head["inspector"]["items"] is None
-    there = digests(found)
-    assert there["model"][0] is None
-    assert "weights" in there["model"][1]
-    assert all(there[what][0] for what in ("data", "run", "scores", "log-LiRA"))
+    assert set(digests(found)) == {"run"}  # it has no weights
 
 
 def test_an_audit_that_is_not_trained(small, tmp_path):
@@ -124,10 +121,15 @@ def test_arrays_alone(tmp_path):
     found, *_ = reported(audit, tmp_path / "b.html", figures=False)
     assert found["truth"]["memorized"] == int((log_lira >= 4).sum())
     assert found["truth"]["auc"] == audit.evaluate("psmi").auc
+    audit = mw.Audit.from_arrays(labels, logits=states[:, :3])
+    below = int((audit.score("loss") <= -1).sum())
+    for tau, flagged in ((None, 8), (-1.0, below)):  # 5 % of 150, rounded
+        found, *_ = reported(audit, tmp_path / "c.html", tau=tau, figures=False, overwrite=True)
+        assert (found["prediction"]["score"], found["prediction"]["flagged"]) == ("loss", flagged)
 
 
 def test_what_cannot_be_meant(small, tmp_path):
-    with pytest.raises(ValueError, match="tau must be a finite number"):
+    with pytest.raises(ValueError, match="tau must be"):
         small.report(tmp_path / "a.html", tau=float("nan"))
     with pytest.raises(ValueError, match="unknown score 'surprise'; valid: psmi"):
         small.report(tmp_path / "a.html", metric="surprise")
@@ -149,16 +151,6 @@ def test_the_warnings_are_those_of_the_evaluation(tmp_path):
     assert "log-LiRA as given" in page
 
 
-@pytest.mark.parametrize(("tau", "flagged"), [(None, 8), (-1.0, None)])  # 5 % of 150, rounded
-def test_logits_alone(tmp_path, tau, flagged):
-    labels = np.arange(150) % 3
-    audit = mw.Audit.from_arrays(labels, logits=states_of(labels)[:, :3])
-    found, *_ = reported(audit, tmp_path / "a.html", tau=tau, figures=False)
-    assert found["prediction"]["score"] == "loss"
-    flagged = flagged or int((audit.score("loss") <= tau).sum())
-    assert found["prediction"]["flagged"] == flagged
-
-
 def digests(found):
     """The digest of each file, by what it holds."""
     return {one["what"]: (one["sha256"], one["of"]) for one in found["digests"]}
@@ -177,7 +169,3 @@ def test_the_digests_of_a_run_are_those_of_its_files(small, tmp_path):
     again, *_ = reported(small, tmp_path / "b.html", figures=False)
     changed = {what for what, one in digests(again).items() if one != there[what]}
     assert changed == {"decisions"}
-
-
-def test_a_recording_has_no_weights(of_the_recorded):
-    assert set(digests(of_the_recorded[0])) == {"run"}

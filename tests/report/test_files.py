@@ -84,38 +84,29 @@ def test_every_score_is_defined(metric):
     assert len(of_score) == len(parts) + (len(parts) > 1)
 
 
-def test_the_numbers_are_the_evaluations(tmp_path):
-    content = plain(tau=0.1)
-    write(content, tmp_path / "a.html")
+@pytest.mark.parametrize("make", [lambda: plain(tau=0.1), by_class], ids=["score", "class"])
+def test_the_numbers_are_the_evaluations(make, tmp_path):
+    content = make()
+    page = write(content, tmp_path / "a.html").read_text("utf-8")
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
-    point = content.evaluation.at(0.1)
-    at = found["truth"]["at_tau"]
-    assert (at["found"], at["flagged_only"], at["missed"], at["left_alone"]) == (
-        point.found, point.flagged_only, point.missed, point.left_alone,
-    )  # fmt: skip
+    point, at = content.evaluation.at(content.tau), found["truth"]["at_tau"]
+    names = ("found", "flagged_only", "missed", "left_alone")
+    assert [at[name] for name in names] == [getattr(point, name) for name in names]
     assert at["tpr_interval"] == list(point.tpr_interval)
-    assert found["prediction"]["flagged"] == point.flagged == (content.scored.scores <= 0.1).sum()
+    below = content.scored.scores <= content.tau
+    assert (found["prediction"]["tau"], found["prediction"]["flagged"]) == (
+        content.tau,
+        below.sum(),
+    )
+    assert below[content.by_risk[: below.sum()]].all()
     assert found["truth"]["auc"] == content.evaluation.auc
     assert found["decisions"]["all"] == {
         "keep": 0, "anonymise": 0, "remove": 1, "relabel": 0, "undecided": 599,
     }  # fmt: skip
     assert found["checkpoints"][0]["test_accuracy"] is None
-
-
-def test_by_class_all_is_about_the_score_against_its_class(tmp_path):
-    content = by_class()
-    page = write(content, tmp_path / "a.html").read_text("utf-8")
-    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
-    scored = content.scored
-    below = scored.scores <= -1
-    both = int((below & (scored.log_lira >= 4)).sum())
-    assert (found["prediction"]["axis"], found["prediction"]["tau"]) == ("class", -1)
-    assert found["prediction"]["flagged"] == int(below.sum())
-    assert found["truth"]["at_tau"]["found"] == both
-    text = page.split("<script")[0]
-    assert "against its class" in text
-    assert "τ = −1" in text
-    assert below[content.by_risk[: int(below.sum())]].all()
+    by_its_class = found["prediction"]["axis"] == "class"
+    assert by_its_class == (make is by_class)
+    assert ("against its class" in page.split("<script")[0]) == by_its_class
 
 
 def test_without_truth_there_is_no_rate_anywhere(tmp_path):

@@ -19,14 +19,7 @@ from tests.browser.harness import opened, pixels_of
 from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.front_end.tools import node_modules
-from tests.report.content import (
-    EVIL,
-    SVG,
-    by_class,
-    hostile,
-    partly_judged,
-    plain,
-)
+from tests.report.content import EVIL, SVG, by_class, hostile, partly_judged, plain
 
 AUDIT_ALL = AUDIT.replace("'.mw-dashboard'", "document")
 

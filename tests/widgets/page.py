@@ -12,7 +12,7 @@ import pytest
 from memowidgets.widgets.frontend import STATIC
 from memowidgets.widgets.messages import fields, mismatch
 
-__all__ = ["LISTED", "SENT", "SPELLED", "read", "say", "say_all"]
+__all__ = ["LISTED", "SENT", "SPELLED", "read", "say", "say_all", "told"]
 
 TEXT = (STATIC / "messages.js").read_text("utf-8")
 PLAIN = {"string": str, "boolean": bool, "Bytes": bytes, "null": None}
@@ -85,6 +85,11 @@ def say_all(widget: Any, kind: str, **content: Any) -> list[tuple[dict[str, Any]
 def say(widget: Any, kind: str, **content: Any) -> Any:
     """Send a message; the last answer."""
     return say_all(widget, kind, **content)[-1][0]
+
+
+def told(widget: Any, name: str) -> Any:
+    """A trait of the page's own."""
+    return widget.get_state()[f"_{name}"]
 
 
 def check(answer: dict[str, Any]) -> None:

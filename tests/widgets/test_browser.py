@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 
 import numpy as np
 import pytest
 
+from tests.browser.test_everywhere import agree, counts
+
 DASHBOARD = """
-from memowidgets.widgets import Dashboard
+from memowidgets.widgets import Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
-source = FakeSource(seconds=1.5)
+source = FakeSource(
+    seconds=1.5, missing_of={"logit_gap": Missing(why_not="nothing can be trained here")})
 dashboard = Dashboard(source)
 dashboard.page_size = 12
 dashboard
 """
-
-
-def counts(page):
-    """What the front end counts."""
-    return json.loads(page.locator(".mw-explorer").first.get_attribute("data-counts"))
-
-
-def agree(notebook, name="dashboard"):
-    """Both sides count the same."""
-    front = counts(notebook.page)
-    notebook.eventually(f"{name}.tau_committed", float(tau_shown(notebook.page)))
-    assert front == kernel_counts(notebook, name)
-
-
-def tau_shown(page):
-    return page.locator(".mw-explorer").first.get_attribute("data-tau")
-
-
-def kernel_counts(notebook, name="dashboard"):
-    """What Python counts, in the front end's words."""
-    of = notebook.python(f"{name}.counts")
-    return {
-        "flagged": of["flagged"],
-        "found": of["found"],
-        "flaggedOnly": of["flagged_only"],
-        "missed": of["missed"],
-        "leftAlone": of["left_alone"],
-    }
 
 
 def drag(page, of, start, end, steps=12):
@@ -104,17 +78,14 @@ def test_two_scores_are_compared_in_one_click_and_a_part_of_them_is_listed(dashb
     chip.click()
     page.locator(".mw-range").get_by_text("of 600", exact=False).wait_for()
 
-
-def test_without_ground_truth_two_scores_are_compared_by_whom_both_flag(widget_page):
-    shown = widget_page([DASHBOARD.replace("seconds=1.5", "seconds=1.5, truth=False")])
-    page = shown.page
-    page.get_by_role("button", name="Compare", exact=True).click()
+    dashboard.python("setattr(source, 'truth', False) or dashboard.refresh()")
+    page.locator(".mw-roc").wait_for(state="hidden")
+    compare.click()
     page.locator(".mw-parts tr").nth(5).wait_for()
-    budget = shown.python("dashboard.counts['flagged']")
-    assert page.locator(".mw-budget").inner_text().startswith(f"{budget} of 600; both flag")
+    panel.get_by_text("of 600; both flag").wait_for()
     assert page.locator(".mw-parts th").all_inner_texts() == ["flagged by", "samples"]
     assert page.locator(".mw-rocs").is_hidden()
-    shown.screenshots("widgets-compare-unchecked", of=".mw-dashboard", widths=[960])
+    dashboard.screenshots("widgets-compare-unchecked", of=".mw-dashboard", widths=[960])
 
 
 def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashboard, tmp_path):
@@ -181,20 +152,58 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
     assert page.get_by_role("button", name="Compute", exact=True).is_enabled()
 
 
-def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
+def test_tau_follows_mouse_keys_roc_field_and_presets(dashboard):
+    by_mouse_and_key(dashboard)
+    by_roc_field_and_preset(dashboard)
+
+
+def by_mouse_and_key(dashboard):
+    """What is drawn dark is what is counted, and a drag snaps to a preset."""
     page = dashboard.page
+    slider = page.get_by_role("slider", name="threshold τ")
     drag(page, ".mw-histogram", (0.4, 0.5), (0.55, 0.5))
     agree(dashboard)
-    dragged = counts(page)
-    tau = dashboard.python("dashboard.tau")
-    assert tau > 0
-    assert dashboard.python("dashboard.tau_committed") == tau
-    assert dashboard.python("dashboard.tau") == tau
-    page.keyboard.press("Shift+ArrowRight")
-    assert counts(page)["flagged"] == dragged["flagged"] + 1
-    page.keyboard.press("Shift+ArrowLeft")
-    page.keyboard.press("Shift+ArrowLeft")
-    assert counts(page)["flagged"] == dragged["flagged"] - 1
+    dragged = counts(page)["flagged"]
+    assert dashboard.python("dashboard.tau_committed == dashboard.tau > 0")
+    for key, more in (("Right", 1), ("Left", 0), ("Left", -1)):
+        page.keyboard.press(f"Shift+Arrow{key}")
+        assert counts(page)["flagged"] == dragged + more
+    slider.press("End")
+    assert "600 samples flagged" in slider.get_attribute("aria-valuetext")
+    slider.press("Home")
+    assert slider.get_attribute("aria-valuetext").endswith(", 0 samples flagged")
+    mark = page.locator(".mw-preset").nth(1)
+    assert mark.locator("title").text_content() == "lowest 5 %"
+    at, plot = mark.bounding_box(), page.locator(".mw-histogram").bounding_box()
+    page.mouse.move(plot["x"] + 10, at["y"])
+    page.mouse.down()
+    page.mouse.move(at["x"] + at["width"] / 2 - 2, at["y"], steps=8)
+    page.mouse.up()
+    agree(dashboard)
+    assert counts(page)["flagged"] == 30
+    assert ", lowest 5 %, " in slider.get_attribute("aria-valuetext")
+    for key in ("PageUp", "PageDown", "Shift+ArrowRight"):
+        slider.press(key)
+        drawn = page.evaluate(  # each dot is one move of its path
+            """() => Object.fromEntries(["flagged", "left"].flatMap((part) => ["memorized", "other"]
+                .map((side) => [part + " " + side,
+                    document.querySelector(`.mw-as-dots.mw-side-${side} .mw-${part}`)
+                        .getAttribute("d").split("M").length - 1])))"""
+        )
+        told = counts(page)
+        assert drawn == {
+            "flagged memorized": told["found"],
+            "flagged other": told["flagged_only"],
+            "left memorized": told["missed"],
+            "left other": told["left_alone"],
+        }
+
+
+def by_roc_field_and_preset(dashboard):
+    page = dashboard.page
+    page.locator(".mw-toggle").click()
+    drag(page, ".mw-roc", (0.3, 0.3), (0.6, 0.15))
+    agree(dashboard)
     page.locator(".mw-tau-text").click()
     field = page.get_by_label("τ", exact=True)
     field.fill("-0,125")
@@ -204,18 +213,8 @@ def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
     field.press("Enter")
     assert field.input_value() == "−0.125"
     agree(dashboard)
-
-
-def test_the_roc_and_the_presets_move_tau(dashboard):
-    page = dashboard.page
-    page.locator(".mw-toggle").click()
-    drag(page, ".mw-roc", (0.3, 0.3), (0.6, 0.15))
-    agree(dashboard)
-    page.locator(".mw-tau-text").click()
-    for button, rule in {
-        "finds 75 %": "tpr>=0.75",
-        "at most 1 % flagged only": "fpr<=0.01",
-    }.items():
+    rules = {"finds 75 %": "tpr>=0.75", "at most 1 % flagged only": "fpr<=0.01"}
+    for button, rule in rules.items():
         page.get_by_role("button", name=button, exact=True).click()
         wanted = dashboard.python(f"dashboard.evaluation.threshold({rule!r})")
         dashboard.eventually("dashboard.tau", wanted)
@@ -230,6 +229,10 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
 
 def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     page = dashboard.page
+    on_line = dashboard.python("dashboard.undecided")
+    page.get_by_role("button", name="show the samples on the line").click()
+    page.locator(".mw-range").get_by_text(f"of {on_line}").wait_for()
+    page.locator('.mw-chip[data-filter="flagged"]').click()
     at_tau = counts(page)
     page.locator(".mw-tau-text").click()
     page.get_by_role("radio", name="against its class").click()
@@ -251,7 +254,7 @@ def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     assert counts(page) == at_tau
 
 
-def test_what_is_not_computed_waits_for_compute(dashboard):
+def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(dashboard):
     page = dashboard.page
     before = page.locator(".mw-answers").inner_text()
     page.get_by_label("layer", exact=True).select_option("1")
@@ -266,26 +269,13 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
     agree(dashboard)
     assert dashboard.python("source.threads[-1]") == "memowidgets-compute"
-    page.get_by_label("metric", exact=True).select_option("loss")
-    page.get_by_text("Not scored yet").wait_for()
-    page.get_by_label("metric", exact=True).select_option("psmi")
-    page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
-
-
-def test_a_score_that_cannot_be_computed_says_why_and_has_no_button(widget_page):
-    of = "missing_of={'logit_gap': Missing(why_not='nothing can be trained here')}"
-    offered = DASHBOARD.replace("seconds=1.5", f"seconds=1, {of}")
-    page = widget_page(["from memowidgets.widgets import Missing", offered]).page
-    page.wait_for_selector(".mw-card")
     page.get_by_label("metric", exact=True).select_option("logit_gap")
     page.get_by_text("Cannot be scored: nothing can be trained here.").wait_for()
     assert page.locator(".mw-compute").is_hidden()
     page.get_by_label("metric", exact=True).select_option("psmi")
+    page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
     page.locator(".mw-message").wait_for(state="hidden")
 
-
-def test_compute_can_be_cancelled_and_may_fail(dashboard):
-    page = dashboard.page
     dashboard.python("setattr(source, 'seconds', 60)")  # it ends by being cancelled
     page.get_by_label("checkpoint", exact=True).select_option("epoch-1")
     page.get_by_role("button", name="Compute", exact=True).click()
@@ -295,52 +285,6 @@ def test_compute_can_be_cancelled_and_may_fail(dashboard):
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_text("the disk is full: 12 MB are missing <b>").wait_for()
     dashboard.screenshots("widgets-error", of=".mw-bar", widths=[1400])
-
-
-def test_those_on_the_line_are_listed_on_a_click(dashboard):
-    page = dashboard.page
-    on_line = dashboard.python("dashboard.undecided")
-    page.get_by_role("button", name="show the samples on the line").click()
-    page.locator(".mw-range").get_by_text(f"of {on_line}").wait_for()
-
-
-def test_tau_is_a_slider_with_presets_to_which_a_drag_snaps(dashboard):
-    page = dashboard.page
-    slider = page.get_by_role("slider", name="threshold τ")
-    slider.press("End")
-    assert "600 samples flagged" in slider.get_attribute("aria-valuetext")
-    slider.press("Home")
-    assert slider.get_attribute("aria-valuetext").endswith(", 0 samples flagged")
-    assert counts(page)["flagged"] == 0
-    mark = page.locator(".mw-preset").nth(1)
-    assert mark.locator("title").text_content() == "lowest 5 %"
-    at, plot = mark.bounding_box(), page.locator(".mw-histogram").bounding_box()
-    page.mouse.move(plot["x"] + 10, at["y"])
-    page.mouse.down()
-    page.mouse.move(at["x"] + at["width"] / 2 - 2, at["y"], steps=8)
-    page.mouse.up()
-    agree(dashboard)
-    assert counts(page)["flagged"] == 30
-    assert ", lowest 5 %, " in slider.get_attribute("aria-valuetext")
-
-
-def test_what_is_drawn_dark_is_what_is_counted(dashboard):
-    page = dashboard.page
-    for key in ("PageUp", "PageDown", "Shift+ArrowRight"):
-        page.locator(".mw-histogram").press(key)
-        drawn = page.evaluate(  # each dot is one move of its path
-            """() => Object.fromEntries(["flagged", "left"].flatMap((part) => ["memorized", "other"]
-                .map((side) => [part + " " + side,
-                    document.querySelector(`.mw-as-dots.mw-side-${side} .mw-${part}`)
-                        .getAttribute("d").split("M").length - 1])))"""
-        )
-        told = counts(page)
-        assert drawn == {
-            "flagged memorized": told["found"],
-            "flagged other": told["flaggedOnly"],
-            "left memorized": told["missed"],
-            "left other": told["leftAlone"],
-        }
 
 
 def test_too_early_leads_to_the_checkpoint_where_the_model_knows_something(dashboard):
@@ -405,18 +349,18 @@ FIRST_VIEW = """() => {
 @pytest.mark.parametrize(
     "name", ["", "banking77-smollm2", "cifar10-wrn", "digits", "patients-smollm2"]
 )
-@pytest.mark.parametrize(("width", "height"), [(960, 780), (1440, 900)])
-def test_one_screen_shows_all_of_it(widget_page, name, width, height):
-    cell = RECORDED.format(name=name) if name else DASHBOARD
-    shown = widget_page([cell], width=width, height=height)
+def test_one_screen_shows_all_of_it(widget_page, name):
+    shown = widget_page([RECORDED.format(name=name) if name else DASHBOARD])
     page = shown.page
     page.locator(".mw-inspector").wait_for()
-    for part in (".mw-dashboard", ".mw-histogram", ".mw-roc", ".mw-answers"):
-        box = page.locator(part).bounding_box()
-        assert box["y"] + box["height"] < height
-    said, controls = page.evaluate(FIRST_VIEW)
-    assert 3 <= len(re.findall(r"\d[\d.\u202f]*", said)) <= 10, said
-    assert 15 <= len(controls) <= (26 if width == 960 else 28), controls
+    for width, height, most in ((960, 780, 26), (1440, 900, 28)):
+        shown.resize(width, height)
+        for part in (".mw-dashboard", ".mw-histogram", ".mw-roc", ".mw-answers"):
+            box = page.locator(part).bounding_box()
+            assert box["y"] + box["height"] < height
+        said, controls = page.evaluate(FIRST_VIEW)
+        assert 3 <= len(re.findall(r"\d[\d.\u202f]*", said)) <= 10, said
+        assert 15 <= len(controls) <= most, controls
     eta = page.get_by_label("memorised from log-LiRA η")
     assert not eta.is_visible()
     page.get_by_role("button", name="about these numbers").click()
@@ -470,19 +414,18 @@ BEYOND = """() => [...document.querySelectorAll(".mw-dashboard, .mw-dashboard *"
 """
 
 
-@pytest.mark.parametrize(("width", "height"), [(720, 450), (480, 390)])
-def test_at_a_zoom_of_200_per_cent_nothing_is_cut_off(dashboard, width, height):
+def test_at_a_zoom_of_200_per_cent_nothing_is_cut_off(dashboard):
     """A zoom of 200 % is a window of half as many pixels."""
     page = dashboard.page
-    page.set_viewport_size({"width": width, "height": height})
-    dashboard.wait_until_idle()
-    assert page.evaluate(BEYOND) == []
-    page.locator(".mw-card").last.scroll_into_view_if_needed()
-    page.locator(".mw-card").first.click()
-    page.locator(".mw-models").wait_for()
-    assert page.evaluate(BEYOND) == []
-    remove = page.locator('.mw-opened [data-decision="remove"]')
-    remove.scroll_into_view_if_needed()
-    remove.click()
-    dashboard.eventually("dashboard.decisions['decision'].tolist()", ["remove"])
-    dashboard.screenshots("widgets-zoom", widths=[width], themes=["light"])
+    for done, (width, height) in enumerate([(720, 450), (480, 390)], 1):
+        dashboard.resize(width, height)
+        assert page.evaluate(BEYOND) == []
+        page.locator(".mw-card").last.scroll_into_view_if_needed()
+        page.locator(".mw-card").nth(done).click()
+        page.locator(".mw-models").wait_for()
+        assert page.evaluate(BEYOND) == []
+        remove = page.locator('.mw-opened [data-decision="remove"]')
+        remove.scroll_into_view_if_needed()
+        remove.click()
+        dashboard.eventually("dashboard.decisions['decision'].tolist()", ["remove"] * done)
+        dashboard.screenshots("widgets-zoom", widths=[width], themes=["light"])

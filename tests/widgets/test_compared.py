@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import compare, roc
 from memowidgets.evaluation.scored import Scored
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.widgets.compared import Compared
-from tests.javascript import asking
-from tests.widgets.test_front_end import JS
+from tests.widgets.test_front_end import text
 
 PARTS = ([True, True], [True, False], [False, True], [False, False])
-
-
-@pytest.fixture(scope="module")
-def ask(node):
-    with asking(node, JS / "driver.mjs") as ask:
-        yield ask
-
-
-def text(part):
-    return base64.b64encode(part).decode()
 
 
 TIED = st.lists(
@@ -34,7 +21,7 @@ TIED = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
 @given(TIED, st.data())
 def test_the_page_counts_what_python_does_at_every_budget_whatever_ties(ask, rows, data):
     a, b, memorized = (np.array(column) for column in zip(*rows, strict=True))

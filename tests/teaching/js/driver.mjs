@@ -81,7 +81,6 @@ const answers = {
       members: watch.membersOf(n, [0, 3, 4], seed).map((row) => [...row]),
     };
   },
-  nodes: ({ n, alpha }) => theorem.gegenbauer(n, alpha),
   theorem: ({ n, seed, tau, mixture }) => {
     const samples = theorem.roomFor(n);
     theorem.sample(theorem.worldOf(n, seed), mixture, samples);

@@ -17,9 +17,7 @@ from memowidgets.vocabulary import SPOKEN
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, most_rows, units
 
-SCORES = [
-    n for n in scores.SCORES if n != "baseline" and not n.startswith("reference")
-]  # what it has
+SCORES = [name for name in scores.SCORES if not name.startswith(("baseline", "reference"))]
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +55,7 @@ def column(table: pd.DataFrame, *names: str) -> np.ndarray:
 def test_all_are_drawn_with_few_rows(figures):
     assert tuple(figures) == NAMES
     assert not figures.missing
-    assert {
-        name: most_rows(chart) for name, chart in figures.items() if most_rows(chart) > 5000
-    } == {}
+    assert max(map(most_rows, figures.values())) <= 5000
 
 
 def test_training_shows_both_sides_and_the_best_epoch(audit, figures):
@@ -81,7 +77,7 @@ def test_training_shows_both_sides_and_the_best_epoch(audit, figures):
     assert {u.data["epoch"].item() for u in rules} == {audit.prediction.record.epoch}
 
 
-def test_roc_curves_are_those_of_the_evaluations(audit, figures):
+def test_roc_curves_and_their_marked_point_are_those_of_the_evaluations(audit, figures):
     _, lines = marks(figures["roc"], "line")
     labels = lines.encoding["color"]["scale"]["domain"]
     assert lines.data["label"].unique().tolist() == labels
@@ -92,14 +88,11 @@ def test_roc_curves_are_those_of_the_evaluations(audit, figures):
         drawn = lines.data[lines.data["label"] == label]
         exact = {tuple(point) for point in column(found.roc, "fpr", "tpr")}
         assert {tuple(point) for point in column(drawn, "fpr", "tpr")} <= exact
-
-
-def test_the_recommended_point_is_marked(audit, figures):
     (cross,) = marks(figures["roc"], "point")
     point = audit.evaluate("psmi").at(0.0)
     assert column(cross.data, "fpr", "tpr").tolist() == [[point.fpr, point.tpr]]
     (said,) = figures["roc"].title
-    assert said == f"PSMI at τ = 0: TPR {point.tpr:.0%}, FPR {point.fpr:.0%}".replace("%", " %")
+    assert f"TPR {point.tpr:.0%}, FPR {point.fpr:.0%}".replace("%", " %") in said
 
 
 def test_each_checkpoint_has_its_panel(audit, figures):
@@ -141,11 +134,8 @@ def test_over_training_shows_quartiles_of_both_groups(audit, figures):
     groups = [u.data for u in marks(figures["over_training"], "line") if "quantity" in u.data]
     assert [len(table) for table in groups] == [24, 4]
     for row in pd.concat(groups).itertuples():
-        at_epoch = {
-            "psmi": audit.score,
-            "log_lira": lambda _, checkpoint: audit.log_lira(checkpoint),
-        }
-        values = at_epoch[row.quantity]("psmi", checkpoint=row.epoch)
+        is_psmi = row.quantity == "psmi"
+        values = audit.score("psmi", checkpoint=row.epoch) if is_psmi else audit.log_lira(row.epoch)
         group = values[memorized[values.index] == row.memorized]
         expected = group.quantile([0.25, 0.5, 0.75]).tolist()
         assert [row.low, row.median, row.high] == pytest.approx(expected)
@@ -253,31 +243,24 @@ def test_canaries_are_a_truth_of_their_own(planted):
     assert panel == f"{found.n_memorized} canaries"
 
 
-def test_nothing_is_computed_unasked_and_no_pass_is_made_when_asked(planted):
+def test_nothing_is_computed_unasked_and_what_compare_computed_is_drawn(planted):
     before = own_files(planted)
     figures = planted.figures(truth="canaries")
     assert own_files(planted) == before
     (note,) = [note for note in figures.notes["roc"] if note.startswith("not computed: psmi")]
     assert "audit.compare(layers=" in note
     assert "auc_by_layer" in figures.missing
-
-
-def test_what_compare_computed_is_drawn(planted):
     found = planted.compare(["psmi"], layers="all", truth="canaries")
-    figures = planted.figures(truth="canaries")
-    (lines,) = marks(figures["auc_by_layer"], "line")
+    (lines,) = marks(planted.figures(truth="canaries")["auc_by_layer"], "line")
     assert lines.data["auc"].tolist() == found["auc"].tolist()
 
 
-def test_before_training_all_are_missing(tmp_path):
-    figures = small_audit(tmp_path / "run").figures()
+def test_before_training_all_are_missing_and_an_interrupted_one_is_drawn(tmp_path):
+    audit = small_audit(tmp_path / "run", held_out=None)
+    figures = audit.figures()
     assert len(figures) == 0
     assert set(figures.missing.values()) == {"the target is not trained yet: audit.train()"}
     assert "not drawn: training, roc, " in repr(figures)
-
-
-def test_an_interrupted_training_is_drawn_and_the_rest_named(tmp_path):
-    audit = small_audit(tmp_path / "run", held_out=None)
     with pytest.warns(UserWarning, match="the drop jumped"):
         audit.train(stop_at_drop=0.3)
     figures = audit.figures()

@@ -151,23 +151,6 @@ def test_a_bad_arc_line_is_named(tmp_path, record, message):
         fetch_mcq("arc-easy", source=path)
 
 
-def test_commonsenseqa_from_the_authors_folder(tmp_path):
-    records = [
-        lettered("a1", "E", "ABCDE", question_concept="bank"),
-        lettered("a2", "A", "ABCDE", question_concept="river"),
-    ]
-    write_jsonl(tmp_path / "train_rand_split.jsonl", records)
-    data = fetch_mcq("commonsenseqa", split="train", source=tmp_path)
-    assert data.attributes["question_concept"].tolist() == ["bank", "river"]
-    assert data.labels.tolist() == [4, 0]
-    blind = [
-        {key: value for key, value in record.items() if key != "answerKey"} for record in records
-    ]
-    write_jsonl(tmp_path / "test_rand_split_no_answers.jsonl", blind)
-    with pytest.raises(ValueError, match="no column 'answerKey'"):
-        fetch_mcq("commonsenseqa", split="test", source=tmp_path)
-
-
 # ETHICS
 
 

@@ -32,9 +32,10 @@ def lm(model, data):
 
 
 LORA = mw.models.LoRA(r=2, layers="top:1")
+WORDS = word_tokenizer(of_questions.questions()), tokenizer_of_words(of_texts.WORDS)
 SAVED = {
-    "questions": lambda: (of_questions.tiny("llama", 32), word_tokenizer(of_questions.questions())),
-    "texts": lambda: (of_texts.tiny("gpt2", 16), tokenizer_of_words(of_texts.WORDS)),
+    "questions": lambda: (of_questions.tiny("llama", len(WORDS[0])), WORDS[0]),
+    "texts": lambda: (of_texts.tiny("gpt2", len(WORDS[1])), WORDS[1]),
     "images": lambda: (of_images.tiny("resnet"), of_images.processor()),
 }
 LOAD = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
-import sys
 import zipfile
 from pathlib import Path
 
@@ -298,14 +297,6 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
     # a copy of the repository does as well as the hub
     copy = fetch_mcq(name, split="test", source=repository(name))
     assert [copy[i] for i in range(len(copy))] == [data[i] for i in range(len(data))]
-
-
-def test_a_missing_library_is_named(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "fastparquet", None)
-    path = write(tmp_path / "test-0.parquet", "PAR1")
-    with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
-        fetch_mcq("mmlu", source=path)
 
 
 # CIFAR-10

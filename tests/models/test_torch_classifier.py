@@ -21,44 +21,32 @@ from tests.training.small import Inline
 
 
 class Residual(nn.Module):
-    """As torchvision writes it: the ReLU works in place."""
+    """As torchvision writes it: the sum and the ReLU work in place."""
 
-    def __init__(self, inputs, outputs, stride=1):
+    def __init__(self, width):
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv, self.bn = nn.Conv2d(width, width, 3, 1, 1), nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.downsample = None
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
 
     def forward(self, x):
-        identity = x if self.downsample is None else self.downsample(x)
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        out += identity
+        out = self.bn(self.conv(x))
+        out += x
         return self.relu(out)
 
 
 class ResNet(nn.Module):
     def __init__(self, n_classes, width=8):
         super().__init__()
-        self.conv1 = nn.Conv2d(3, width, 3, 1, 1, bias=False)
+        self.conv1 = nn.Conv2d(3, width, 3, 2, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
-        self.layer1 = nn.Sequential(Residual(width, width), Residual(width, width))
-        self.layer2 = nn.Sequential(Residual(width, 2 * width, 2), Residual(2 * width, 2 * width))
+        self.layer1 = nn.Sequential(Residual(width), Residual(width))
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
-        self.fc = nn.Linear(2 * width, n_classes)
+        self.fc = nn.Linear(width, n_classes)
 
     def forward(self, x):
-        x = self.relu(self.bn1(self.conv1(x)))
-        x = self.avgpool(self.layer2(self.layer1(x)))
-        return self.fc(torch.flatten(x, 1))
+        x = self.layer1(self.relu(self.bn1(self.conv1(x))))
+        return self.fc(torch.flatten(self.avgpool(x), 1))
 
 
 class ViT(nn.Module):
@@ -105,11 +93,9 @@ def test_a_torchvision_style_network_learns_and_shows_its_layers(data):
     learner = taught(model, data)
     seen = learner.look_at(np.arange(60), capture=True)
     assert seen.figures(data.labels)[1] > 0.9
-    assert tuple(seen.layers) == (
-        *("conv1", "bn1", "relu", "layer1.0", "layer1.1", "layer2.0", "layer2.1", "avgpool"),
-    )
-    assert seen.layers["avgpool"].shape == (60, 16)
-    assert seen.layers["layer2.1"].shape == (60, 16 * 8 * 8)
+    assert tuple(seen.layers) == ("conv1", "bn1", "relu", "layer1.0", "layer1.1", "avgpool")
+    assert seen.layers["avgpool"].shape == (60, 8)
+    assert seen.layers["layer1.1"].shape == (60, 8 * 8 * 8)
 
 
 def test_what_a_layer_gave_stays_though_the_next_writes_into_it(data):
@@ -252,7 +238,7 @@ def test_silent_layers_are_named(data):
 def test_much_memory_is_said_beforehand(data, monkeypatch):
     monkeypatch.setattr("memowidgets.training.learner._MUCH_GB", 1e-4)
     learner = taught(mw.models.TorchClassifier(ResNet, layers=["conv1", "avgpool"]), data, epochs=1)
-    size = 4e-9 * 60 * (8 * 16 * 16 + 16)
+    size = 4e-9 * 60 * (8 * 8 * 8 + 8)
     message = rf"60 samples at 2 layers take {size:.1f} GB of disk at each.*pool=4"
     with pytest.warns(UserWarning, match=message):
         learner.look_at(np.arange(60), capture=True)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.data.dataset import checked_ids
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.pictures import decode, open_tree, read_classes
@@ -280,8 +279,7 @@ def fetch_cifar10(
         images, labels, ids = _cifar_of_hub(folder, split, pattern)
     else:
         images, labels, ids = _cifar_at(checked_path(source), split)
-    names = checked_ids(ids, len(ids))
-    data = ImageDataset(names, labels, CLASSES, images=images)  # some classes may be absent
+    data = ImageDataset(np.array(ids), labels, CLASSES, images=images)  # some may be absent
     return data.with_source("fetch_cifar10", **arguments)
 
 

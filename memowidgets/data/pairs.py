@@ -21,8 +21,6 @@ from memowidgets.data.images import ImageSample
 from memowidgets.stamps import digest_of
 from memowidgets.visible import listed
 
-__all__ = ["PairDataset", "split_pair"]
-
 _LABELS = ("labels", "label")
 _SMALLEST_SIDE = 4  # pixels of an image
 _READ_TWICE = 16  # rows; each random draw that they survive halves the doubt at least

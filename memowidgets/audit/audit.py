@@ -1004,7 +1004,8 @@ class Audit:
         variance : {"shrunk", "per-sample", "global"}
             Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
             function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
-            shadow models, and is the default everywhere in an audit.
+            shadow models, and is what everything else in an audit takes. To evaluate by another,
+            pass ``truth=audit.log_lira(variance=…) >= eta`` to `evaluate`.
         return_std : bool
             Whether to return standard errors too, as `memorization.log_lira` describes them.
 

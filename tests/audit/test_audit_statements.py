@@ -102,18 +102,6 @@ def test_a_mask_of_the_user_is_not_called_memorised(audit):
     assert "samples memorised" in repr(audit.evaluate("psmi", eta=eta))
 
 
-def test_panels_of_pooled_figures_count_pairs(audit):
-    eta = float(audit.log_lira().median())
-    panels = audit.figures(eta=eta, etas=[eta], targets="all").data["roc_by_eta"]["panel"].unique()
-    pooled = audit.evaluate_pooled("psmi", eta=eta, with_canaries=False)
-    planted = audit.evaluate_pooled("psmi", truth="canaries").n_memorized
-    truly = f"about {pooled.n_truly:.0f} of them truly"
-    assert list(panels) == [
-        f"η = {eta:g}, {pooled.n_memorized} pairs memorised, {truly}",
-        f"{planted} pairs of canaries",
-    ]
-
-
 # Reports
 
 

@@ -209,3 +209,11 @@ def test_log_lira_as_it_was_given_has_no_probability():
     for ask in (audit.probability_memorized, lambda: audit.log_lira(variance="global")):
         with pytest.raises(ValueError, match="probabilities and other variances need"):
             ask()
+
+
+def test_members_of_equal_scores_are_in_one_group():
+    rng = np.random.default_rng(0)
+    values, errors, scores = 3 * rng.normal(size=300), np.ones(300), rng.integers(0, 4, 300)
+    order, found = rng.permutation(300), mw.memorization.probability_memorized
+    moved = found(values[order], errors[order], 4.0, scores[order])
+    np.testing.assert_allclose(moved, found(values, errors, 4.0, scores)[order])

@@ -641,7 +641,8 @@ def check_request(
     ValueError, TypeError
         With what would be right.
     """
-    whole_number(f"n, the number of {kind.noun}s in all,", n, 1)
+    each = " for each member" if kind is REFERENCE else ""
+    whole_number(f"n, the number of {kind.noun}s{each} in all,", n, 1)
     check_executor(executor)
     if processes is not None:
         whole_number("processes", processes, 1)

@@ -1136,7 +1136,10 @@ class Audit:
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
         key, log = shadows.key, log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
-        take = lambda: run.evidence(key).as_target(int(index))  # noqa: E731
+
+        def take() -> Evidence:
+            return run.evidence(key).as_target(int(index))
+
         return self._with(_run=run, _take=take, _log=log, _index=int(index))
 
     # How well scores predict the ground truth

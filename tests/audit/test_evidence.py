@@ -218,11 +218,15 @@ def test_an_audit_keeps_to_the_shadow_models_that_it_chose(audit, tmp_path):
     """Others take those that were chosen last, without being opened again."""
     follower, other = (tiny_audit(tmp_path / "run") for _ in range(2))
     audit.use_shadows("halves")
-    halves = audit.log_lira()
+    halves, view = audit.log_lira(), view_of(follower)
+    place = "psmi", audit.layers[-1], audit.prediction.record.name
+    revision, seen = view.revision(), view.view(*place).log_lira
     assert follower.log_lira().equals(halves)
     other.use_shadows("balanced")
     assert not other.log_lira().equals(halves)
     assert follower.log_lira().equals(other.log_lira())
+    assert view.revision() != revision
+    assert not np.array_equal(view.view(*place).log_lira, seen, equal_nan=True)
     assert audit.log_lira().equals(halves)
 
 

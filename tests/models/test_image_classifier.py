@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForImageClassification, ViTImagePr
 import memowidgets as mw
 from memowidgets.models import image_classifier
 from tests.models.small import assert_left_as_it_is, one_pass
+from tests.training.small import Inline
 
 CPU = torch.device("cpu")
 FAMILIES = {

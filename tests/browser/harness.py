@@ -1,27 +1,17 @@
 """A real JupyterLab in a real Chromium, for tests of widgets and notebooks.
 
-How to write a browser test::
-
-    def test_tau_moves(notebook_page):
-        notebook = notebook_page(["from memowidgets.widgets import ThresholdExplorer",
-                                  "explorer = ThresholdExplorer(range(100)); explorer"])
-        notebook.page.get_by_label("τ", exact=True).press("ArrowRight")  # Playwright's own page
-        assert notebook.python("explorer.tau_committed") > 0             # asks the kernel
-        notebook.screenshots("explorer", of=".mw-explorer")              # look at them
-
 `notebook_page` takes the source of code cells, or the path of a notebook; it opens a copy, runs all
-cells (``run=False`` leaves that to `NotebookPage.run_all`) and waits until the kernel is idle. At
-the end the test fails if a cell raised, the page threw an error or wrote one to the console, or a
-request wanted to leave the machine; `WatchedPage.allow` names what a test expects. The kernel can
-import ``tests.…``, so fake data may live beside the tests.
+cells (``run=False`` leaves that to `NotebookPage.run_all`) and waits until the kernel is idle. Its
+`page` is Playwright's, and `python` asks the kernel, which can import ``tests.…``. At the end the
+test fails if a cell raised, the page threw an error or wrote one to the console, or a request
+wanted to leave the machine; `WatchedPage.allow` names what a test expects.
 
 ``app="notebook"`` opens it in Notebook 7. `voila_page` takes the same cells and shows what they
-show in Voila; there only `VoilaPage.python` reaches the kernel. One server serves all three.
+show in Voila. One server serves all three. What needs none of them is shown by bare.py.
 
-With ``--screenshots``, `WatchedPage.screenshots` writes ``NAME-1400-light.png`` and its three
-sisters (600 pixels, dark) to ``$MEMOWIDGETS_SCREENSHOTS``, or to ``.screenshots/`` in the checkout;
-without, it does nothing. Tests are skipped with a reason where Chromium is missing; in CI that is
-a failure.
+With ``--screenshots``, `WatchedPage.screenshots` writes pictures to $MEMOWIDGETS_SCREENSHOTS, or to
+``.screenshots/`` in the checkout. Tests are skipped with a reason where Chromium is missing; in CI
+that is a failure.
 """
 
 from __future__ import annotations

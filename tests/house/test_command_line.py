@@ -250,6 +250,7 @@ def test_the_demo_writes_its_pages_and_opens_the_first(tmp_path, capsys, monkeyp
     assert (status, len(opened)) == (0, 1)
 
 
+@pytest.mark.slow
 def test_the_demo_shows_notes_of_patients_and_imports_no_torch(tmp_path):
     code = (
         "import memowidgets as mw, sys; from memowidgets.__main__ import main; "

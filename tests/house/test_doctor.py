@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import metadata
 
 import pytest
 
 from memowidgets import doctor
-from memowidgets.__main__ import main
 
 
-def test_here_everything_is_well_and_said_in_one_line_each(capsys):
-    assert main(["doctor"]) == 0
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
+def test_here_everything_is_well_and_said_in_one_line_each():
+    command = [sys.executable, "-m", "memowidgets", "doctor"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = result.stdout.splitlines()
     assert all(line.startswith(("ok  ", "note  ", "MISSING  ")) for line in lines)
-    assert said.err == ""
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stderr == ""
+    text = result.stdout
     for word in ("Python 3.", "numpy", "torch", "device", "ipykernel", "jupyterlab", "anywidget"):
-        assert word in said.out
+        assert word in text
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_psmi_of_the_mixture(ask, setting):
     how = (1024,) if dimension > 1 else (1, "plain")
     psmi, std = (values[:2000] for values in scored(X, np.tile(labels, 2), *how))
     error = np.abs(found["psmi"] - psmi)
-    assert (error < 0.01 + 5 * std).all()
+    assert (error < 0.015 + 5 * std).all()  # the page has fewer directions
     if "epsilon" in setting and not setting["epsilon"]:
         assert (kinds == 0).all()
         return

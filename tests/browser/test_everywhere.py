@@ -292,7 +292,7 @@ def test_jupyterlab_with_other_settings(notebook_page):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_notebook_7(notebook_page):
-    notebook = notebook_page([DASHBOARD], app="notebook")
+    notebook = notebook_page([PRIVATE], app="notebook")
     drag_filter_decide_undo(notebook)
     reload_the_page(notebook)
 

@@ -7,8 +7,10 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import roots_gegenbauer
 from scipy.stats import norm
+from torch import nn
 
 from memowidgets.evaluation import roc
 from memowidgets.memorization import log_lira
@@ -208,7 +210,7 @@ def test_psmi_of_the_mixture(ask, setting):
     how = (1024,) if dimension > 1 else (1, "plain")
     psmi, std = (values[:2000] for values in scored(X, np.tile(labels, 2), *how))
     error = np.abs(found["psmi"] - psmi)
-    assert (error < 0.01 + 5 * std).all()
+    assert (error < 0.015 + 5 * std).all()  # the page has fewer directions
     if "epsilon" in setting and not setting["epsilon"]:
         assert (kinds == 0).all()
         return
@@ -249,17 +251,12 @@ def trained(ask):
 
 
 def reference(ask, points, labels, weights):
-    """Train with Adam in NumPy, all samples of a step at once; returns logits and states."""
-    w, b1, w2, b2, w3, b3 = np.split(weights, np.cumsum([16, 8, 64, 8, 24]))
-    parts = [w.reshape(8, 2), b1, w2.reshape(8, 8), b2, w3.reshape(3, 8), b3]
-    first, second = ([np.zeros_like(part) for part in parts] for _ in range(2))
-    one_hot, steps = np.eye(3)[labels], 0
-
-    def forward(X):
-        one = np.tanh(X @ parts[0].T + parts[1])
-        two = np.tanh(one @ parts[2].T + parts[3])
-        return one, two, two @ parts[4].T + parts[5]
-
+    """Train with PyTorch's Adam from the same weights; returns states and logits."""
+    X, y = torch.from_numpy(points), torch.from_numpy(labels).long()
+    hidden = nn.Sequential(nn.Linear(2, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh())
+    net = nn.Sequential(hidden, nn.Linear(WIDTH, 3)).double()
+    nn.utils.vector_to_parameters(torch.from_numpy(weights), net.parameters())
+    adam = torch.optim.Adam(net.parameters())
     for epoch in range(EPOCHS):
         order = []
         for i, u in enumerate(ask("uniforms", seed=SEED + 1, start=epoch * N, count=N)):
@@ -267,26 +264,17 @@ def reference(ask, points, labels, weights):
             j = int(u * (i + 1))
             order[i], order[j] = order[j], i
         for start in range(0, N, 5):
-            rows = order[start : start + 5]
-            X = points[rows]
-            one, two, logits = forward(X)
-            p = np.exp(logits - logits.max(1, keepdims=True))
-            d3 = (p / p.sum(1, keepdims=True) - one_hot[rows]) / len(rows)
-            d2 = d3 @ parts[4] * (1 - two**2)
-            d1 = d2 @ parts[2] * (1 - one**2)
-            slopes = [d1.T @ X, d1.sum(0), d2.T @ one, d2.sum(0), d3.T @ two, d3.sum(0)]
-            steps += 1
             done = (epoch + start / N) / 150
-            rate = 0.015 * min(done / 0.25, (1 - done) / 0.75)
-            for k, slope in enumerate(slopes):
-                first[k] = 0.9 * first[k] + 0.1 * slope
-                second[k] = 0.999 * second[k] + 0.001 * slope**2
-                root = np.sqrt(second[k] / (1 - 0.999**steps)) + 1e-8
-                parts[k] = parts[k] - rate * first[k] / (1 - 0.9**steps) / root
-    return forward(points)[1:]
+            adam.param_groups[0]["lr"] = 0.015 * min(done / 0.25, (1 - done) / 0.75)
+            rows = order[start : start + 5]
+            adam.zero_grad()
+            nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
+            adam.step()
+    with torch.no_grad():
+        return hidden(X).numpy(), net(X).numpy()
 
 
-def test_the_worker_trains_as_numpy_does(ask, trained):
+def test_the_worker_trains_as_pytorch_does(ask, trained):
     points, labels = trained["points"].reshape(-1, 2), trained["labels"]
     states, logits = reference(ask, points, labels, trained["weights"])
     own = logits[np.arange(N), labels]

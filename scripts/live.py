@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.data.benchmarks import MMLU_FIELDS
-from memowidgets.report.page import packed, thousandths
+from memowidgets.report.page import pack, thousandths
 from memowidgets.visible import visible
 from memowidgets.vocabulary import at, between, percent, whole
 from memowidgets.widgets import frontend
@@ -137,7 +137,7 @@ class Moving:
                 "<p class='live-note' id='live-problem' role='alert' hidden></p>",
                 f"<div class='live-still' id='live-still' hidden>{STANDS}{still}</div>",
                 "<div id='live'></div></div>",
-                f"<script type='text/plain' id='live-data'>{packed(self.content)}</script>",
+                f"<script type='text/plain' id='live-data'>{pack(self.content)}</script>",
                 f"<script>{frontend.page_script(FOLDER / f'{self.name}.js')}</script>",
             ]
         )

@@ -70,7 +70,7 @@ def test_a_run_is_trained_scored_and_opened_again(kind, tmp_path, monkeypatch):
     assert opened.n_shadows == 5
     if kind == "images":
         of_images.processor(image_mean=[0.1, 0.1, 0.1]).save_pretrained(tmp_path / "model")
-        with pytest.raises(ValueError, match="the image processor differs"):
+        with pytest.raises(ValueError, match="other model processor"):
             mw.Audit.open(path, data=data, model=LOAD[kind](tmp_path / "model"), device="cpu")
 
 

@@ -256,7 +256,9 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         else _models(np.isnan(asked), asked),
         scores=KeptScores(
             cache,
-            run and (lambda _record, _layer: ScorePlace(run, SCORES, run.manifest["arrays"])),
+            None
+            if run is None
+            else lambda _record, _layer: ScorePlace(run, SCORES, run.manifest["arrays"]),
         ),
         given={"labels": data.labels, **arrays},
         training=Absent("an audit of arrays does not know how the model was trained").refuse,

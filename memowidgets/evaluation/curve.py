@@ -648,8 +648,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError(
             "a comparison needs a certain truth; compare evaluations without probability="
         )
-    of = [np.zeros(0) if one.groups is None else one.groups.rows for one in (a, b)]
-    if not np.array_equal(*of):
+    ours, theirs = (None if one.groups is None else one.groups.rows for one in (a, b))
+    if not np.array_equal(cast("Any", ours), cast("Any", theirs)):
         raise ValueError(
             "the rows of the two evaluations are of different samples or models: pass the same "
             "groups= and models= to both"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # How a score is computed from representations. To be raised with each change of its values: scores
 # of another version are computed again.
-METHODS = {"psmi": 1, "mahalanobis": 1}
+METHODS = {"psmi": 2, "mahalanobis": 1}
 _METHOD = "method"
 _Value = TypeVar("_Value")
 

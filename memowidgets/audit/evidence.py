@@ -49,7 +49,7 @@ INSTEAD = (  # for arrays
 _PREDICT_NOTHING = "the model has not learned its task and the scores predict nothing"
 # How a score is computed from representations. To be raised with each change of its values: scores
 # of another version are computed again.
-METHODS = {"psmi": 1, "mahalanobis": 1}
+METHODS = {"psmi": 2, "mahalanobis": 1}
 _METHOD = "method"
 _Value = TypeVar("_Value")
 

@@ -44,7 +44,6 @@ export class Inspector {
     this.turning = false; // whether the page that is to come has the sample to open
     this.carried = false; // whether the open sample is of the list before
     this.known = false; // whether all that is known of it is asked for
-    this.later = false; // whether it is to be, once the sample is painted
     this.lookedAt = { position: /** @type {number | null} */ (null), known: false };
     /** Where a decision leads once it is made. @type {(() => void) | null} */
     this.onward = null;
@@ -85,7 +84,7 @@ export class Inspector {
     });
     this.opened = new Opened({
       go: (position) => this.choose(position),
-      note: (note) => this.decideOn([/** @type {number} */ (this.open)], { note }),
+      note: (note) => this.request({ type: "decide", positions: [/** @type {number} */ (this.open)], note }),
       tau: () => (model.get("axis") === "class" ? null : this.tau),
     }, this.bar.element);
     this.build(led);
@@ -300,12 +299,10 @@ export class Inspector {
     const had = focused(this.list);
     const showed = had?.dataset.position;
     this.fill(reply);
-    const look = `mw-cards mw-cards-${reply.kind}`;
-    if (this.list.className !== look) this.list.className = look;
+    setAttributes(this.list, { class: `mw-cards mw-cards-${reply.kind}` });
     this.empty.hidden = reply.items.length > 0;
     write(this.empty, this.search === "" ? "No sample here. Move τ, or choose another filter." : `No sample here matches “${nameText(this.search)}”.`);
     this.showChosen();
-    requestAnimationFrame(() => setTimeout(() => this.showLater()));
     if (showed === undefined) return;
     if (had?.isConnected && had.dataset.position !== showed) had.blur(); // so that another sample is read out
     this.current()?.focus({ preventScroll: true });
@@ -314,8 +311,7 @@ export class Inspector {
   /** Shows what can wait until what is in view is painted: the other rows, and all that is known of the open sample. */
   showLater() {
     this.rest.classList.remove("mw-later");
-    if (this.later) this.details.ask();
-    this.later = false;
+    if (this.known && this.reply?.more) this.details.ask();
   }
 
   /**
@@ -326,20 +322,28 @@ export class Inspector {
     const cards = this.elements();
     for (const extra of cards.slice(reply.items.length)) extra.remove();
     const looks = reply.items.map((item) => JSON.stringify([reply.eta, item]));
-    const changed = [...looks.keys()].filter((i) => looks[i] !== this.looks[i] || i >= cards.length);
-    const { style, make } = pictures(reply.items.flatMap(({ image }) => image ?? []), this.bytes, ROOM, `mw-of-${this.name}`);
-    this.pictures.replaceSync(style);
-    const scope = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
-    if (style !== "" && !scope.adoptedStyleSheets.includes(this.pictures)) scope.adoptedStyleSheets.push(this.pictures);
-    for (const i of changed) {
-      const item = reply.items[i];
-      const made = card(item, reply.eta, item.image && make(item.image));
+    const images = reply.items.flatMap(({ image }) => image ?? []);
+    const shown = images.length > 0 ? this.share(images) : [];
+    for (const [i, item] of reply.items.entries()) {
+      if (i < cards.length && looks[i] === this.looks[i]) continue;
+      const made = card(item, reply.eta, shown[i]);
       if (i < cards.length) cards[i].replaceWith(made);
-      else if (i < AT_ONCE || item.image) this.rest.before(made);
+      else if (i < AT_ONCE || images.length > 0) this.rest.before(made);
       else this.rest.append(made);
     }
-    this.rest.style.setProperty("--mw-rows", String(this.rest.childElementCount));
     this.looks = looks;
+  }
+
+  /**
+   * Returns the pictures of images, which share one rule of style.
+   * @param {import("./messages.js").Image[]} images
+   */
+  share(images) {
+    const { elements, style } = pictures(images, this.bytes, ROOM, `mw-of-${this.name}`);
+    this.pictures.replaceSync(style);
+    const scope = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
+    if (!scope.adoptedStyleSheets.includes(this.pictures)) scope.adoptedStyleSheets.push(this.pictures);
+    return elements;
   }
 
   /** @param {Reply} reply */
@@ -347,8 +351,7 @@ export class Inspector {
     const filter = this.model.get("filter");
     for (const [name, { button }] of Object.entries(this.filter)) {
       button.hidden = !(name in reply.counts) || (WITHOUT_TAB.includes(name) && name !== filter);
-      const pressed = String(name === filter);
-      if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
+      setAttributes(button, { "aria-pressed": String(name === filter) });
     }
     const made = this.model.get("decision");
     const choices = Object.entries(reply.byDecision).map(([name, n]) => /** @type {[string, string]} */ ([name, `${name} ${whole(n)}`]));
@@ -412,16 +415,8 @@ export class Inspector {
   decide(what) {
     const { marked, open } = this;
     this.onward = marked.size > 0 || what.decision === "undecided" ? null : this.beside(1);
-    if (marked.size > 0) this.decideOn([...marked], what);
-    else if (open !== null) this.decideOn([open], what);
-  }
-
-  /**
-   * @param {number[]} positions
-   * @param {{decision?: string, note?: string, to?: number}} what
-   */
-  decideOn(positions, what) {
-    this.request({ type: "decide", positions, ...what });
+    const positions = marked.size > 0 ? [...marked] : open === null ? [] : [open];
+    if (positions.length > 0) this.request({ type: "decide", positions, ...what });
   }
 
   /** @param {import("./messages.js").Said} reply */
@@ -487,10 +482,10 @@ export class Inspector {
     if (here >= 0) this.showItem(whole ?? items[here], { number: first + here, total }, this.bytes, whole !== undefined);
     this.known ||= other;
     if (whole === undefined && (other || here < 0)) this.details.ask();
-    else if (other) this.later = this.reply.more === true;
     this.showDeciding();
     if (!other) return;
     this.reveal(); // last: it makes the browser lay out
+    requestAnimationFrame(() => setTimeout(() => this.showLater()));
   }
 
   /**

@@ -16,7 +16,6 @@ import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
 const ROOM = 64; // screen pixels for the longer side of an image
-const AT_ONCE = 16; // rows that are in view at most when a list is at its top
 
 /** One view of the inspector. */
 export class Inspector {
@@ -63,8 +62,7 @@ export class Inspector {
     this.range = html("span", { class: "mw-range", role: "status" });
     this.back = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "previous page" }, "‹");
     this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
-    this.rest = html("div", { class: "mw-rest", role: "none" });
-    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" }, this.rest);
+    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
     this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
     this.partChip = html("button", { type: "button", class: "mw-button mw-part-chip", hidden: true, title: "show all samples again" });
     this.more = html("button", { type: "button", class: "mw-button mw-find", "aria-expanded": "false", "aria-label": "search, order, select", title: "search, order, select" }, "⌕");
@@ -289,7 +287,7 @@ export class Inspector {
    * @param {Uint8Array<ArrayBuffer>} bytes
    */
   show(reply, bytes) {
-    this.rest.classList.toggle("mw-later", this.turning && this.at === 0);
+    const later = this.turning && this.at === 0 ? "mw-later" : ""; // at its top: most cards are out of view
     Object.assign(this, { reply, bytes, turning: false });
     if (reply.page !== this.model.get("page")) {
       this.model.set("page", reply.page);
@@ -299,7 +297,7 @@ export class Inspector {
     const had = focused(this.list);
     const showed = had?.dataset.position;
     this.fill(reply);
-    setAttributes(this.list, { class: `mw-cards mw-cards-${reply.kind}` });
+    setAttributes(this.list, { class: `mw-cards mw-cards-${reply.kind} ${later}` });
     this.empty.hidden = reply.items.length > 0;
     write(this.empty, this.search === "" ? "No sample here. Move τ, or choose another filter." : `No sample here matches “${nameText(this.search)}”.`);
     this.showChosen();
@@ -308,9 +306,9 @@ export class Inspector {
     this.current()?.focus({ preventScroll: true });
   }
 
-  /** Shows what can wait until what is in view is painted: the other rows, and all that is known of the open sample. */
+  /** Shows what can wait until what is in view is painted: the other cards, and all that is known of the open sample. */
   showLater() {
-    this.rest.classList.remove("mw-later");
+    this.list.classList.remove("mw-later");
     if (this.known && this.reply?.more) this.details.ask();
   }
 
@@ -328,8 +326,7 @@ export class Inspector {
       if (i < cards.length && looks[i] === this.looks[i]) continue;
       const made = card(item, reply.eta, shown[i]);
       if (i < cards.length) cards[i].replaceWith(made);
-      else if (i < AT_ONCE || images.length > 0) this.rest.before(made);
-      else this.rest.append(made);
+      else this.list.append(made);
     }
     this.looks = looks;
   }
@@ -601,7 +598,7 @@ export class Inspector {
   }
 
   elements() {
-    return /** @type {HTMLElement[]} */ ([...this.list.querySelectorAll(".mw-card")]);
+    return /** @type {HTMLElement[]} */ ([...this.list.children]);
   }
 
   /** The card that the keyboard reaches. */

@@ -6,7 +6,6 @@ import { html } from "./dom.js";
 
 const HEADER = 122; // bytes before the pixels of a bitmap file
 const FORMAT = [1 | (32 << 16), 3, 0, 0, 0, 0, 0, 0xff, 0xff00, 0xff0000, 0xff000000, 0x73524742]; // 32 bits a pixel, sRGB
-const CHUNK = 0x8000; // a call takes only so many arguments
 
 /**
  * Returns an element for each image, as wide and high as its pixels times the zoom that fills the room: a
@@ -39,9 +38,8 @@ export function pictures(images, bytes, room, kind = "") {
     top += height;
     return element;
   });
-  let text = "";
-  for (let i = 0; i < file.length; i += CHUNK) text += String.fromCharCode(...file.subarray(i, i + CHUNK));
-  const shown = `url(data:image/bmp;base64,${btoa(text)})`;
+  const { toBase64 = () => btoa(Array.from(file, (byte) => String.fromCharCode(byte)).join("")) } = /** @type {any} */ (file);
+  const shown = `url(data:image/bmp;base64,${toBase64.call(file)})`;
   if (kind === "") for (const element of elements) element.style.backgroundImage = shown;
   return { elements, style: `.${kind} { background-image: ${shown}; }` };
 }

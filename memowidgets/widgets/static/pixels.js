@@ -51,7 +51,7 @@ export function pictures(images, bytes, room, kind = "") {
  * @param {Uint8Array} to
  * @param {number} across  pixels from a row of it to the next
  */
-function copyPixels({ offset, height, width, channels }, bytes, to, across) {
+export function copyPixels({ offset, height, width, channels }, bytes, to, across) {
   const [green, blue] = channels < 3 ? [0, 0] : [1, 2];
   for (let row = 0, from = offset; row < height; row++) {
     for (let at = 4 * across * row, end = at + 4 * width; at < end; at += 4, from += channels) {

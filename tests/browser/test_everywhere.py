@@ -129,7 +129,7 @@ def decide_on_ten(page, unmoved="() => []"):
             page.locator(".mw-decide .mw-choice[data-decision=remove]").click()
         else:
             page.keyboard.press("k")
-        page.locator(".mw-decided").get_by_text(f"{done + 1} of").wait_for()
+        page.locator(".mw-progress").get_by_text(f"{done + 1} of").wait_for()
         chosen = page.locator(f".mw-card:nth-child({done + 2})[aria-selected=true]")
         chosen.wait_for()
         assert in_view(chosen, page.locator(".mw-sample")), done

@@ -47,9 +47,9 @@ INSTEAD = (  # for arrays
     "shadow_gaps=, and those of models that never saw a sample go into reference_gaps="
 )
 _PREDICT_NOTHING = "the model has not learned its task and the scores predict nothing"
-# How a score is computed from representations. To be raised with each change of its values: scores
-# of another version are computed again.
-METHODS = {"psmi": 2, "mahalanobis": 1}
+# What a score estimates from representations. To be raised when that changes: scores of another
+# version are computed again. Those of a less exact estimator stay, with their standard errors.
+METHODS = {"psmi": 1, "mahalanobis": 1}
 _METHOD = "method"
 _Value = TypeVar("_Value")
 

@@ -324,7 +324,10 @@ def test_scores_of_an_older_method_are_computed_again(audit, metric, monkeypatch
 
 
 def test_the_values_of_each_method_are_those_of_its_version():
-    """Whoever changes one of these numbers raises the version in `METHODS`, too."""
+    """Whoever changes what is estimated raises the version in `METHODS`, too.
+
+    A more exact estimator of the same quantity is no new version: kept scores have their errors.
+    """
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], 40)
     x = rng.normal(size=(120, 6)) + 2 * np.eye(6)[labels]
@@ -332,7 +335,7 @@ def test_the_values_of_each_method_are_those_of_its_version():
     mahalanobis = Mahalanobis().fit(x).score_samples(x)
     np.testing.assert_allclose(psmi[:4], [0.2934, 0.3621, 0.0010, 0.2490], atol=1e-4)
     np.testing.assert_allclose(mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4)
-    assert METHODS == {"psmi": 2, "mahalanobis": 1}
+    assert METHODS == {"psmi": 1, "mahalanobis": 1}
 
 
 def test_a_kept_note_has_its_key_and_its_numbers(audit):

@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.pictures import decode, open_tree, read_classes
-from memowidgets.data.rows import (
-    Rows,
-    read_csv,
-    read_jsonl,
-    read_parquet,
-    rows_of_records,
-)
+from memowidgets.data.rows import Rows, read_csv, read_jsonl, read_parquet, rows_of_records
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
 from memowidgets.visible import quoted

@@ -13,19 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers
-from memowidgets.data.dataset import (
-    Dataset,
-    checked_classes,
-    checked_ids,
-    writable,
-)
-from memowidgets.data.pictures import (
-    Resize,
-    Stretch,
-    open_tree,
-    read_classes,
-    stack_pictures,
-)
+from memowidgets.data.dataset import Dataset, checked_classes, checked_ids, writable
+from memowidgets.data.pictures import Resize, Stretch, open_tree, read_classes, stack_pictures
 from memowidgets.data.rows import labels_of, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted

@@ -22,42 +22,30 @@ __all__ = [
     "widget_page",
 ]
 
+PROCESSES = [False]  # whether the test that runs wants worker processes
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before fixtures, those of its module too."""
+    PROCESSES[0] = item.get_closest_marker("worker_processes") is not None
+
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread_trains_shadows() -> Iterator[list[bool]]:
+def _one_thread_trains_shadows() -> Iterator[None]:
     """Train shadow models in a thread: a worker process takes seconds to start, the training less.
 
     Only where a test names neither processes nor an executor. The marker `worker_processes` of a
     test or module keeps the default, local processes.
     """
-    default = [False]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShadowSet, "fill", _filling_in_a_thread(ShadowSet.fill, default))
-        yield default
+    fill = ShadowSet.fill
 
-
-def _filling_in_a_thread(fill, default):
     def fill_in_a_thread(self, n, job, processes, progress, executor=None, indices=None):
-        if default[0] or processes is not None or executor is not None:
+        if PROCESSES[0] or processes is not None or executor is not None:
             return fill(self, n, job, processes, progress, executor, indices)
         with ThreadPoolExecutor(1) as thread:
             return fill(self, n, job, processes, progress, thread, indices)
 
-    return fill_in_a_thread
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _workers_of_a_module(request, _one_thread_trains_shadows) -> Iterator[None]:
-    """Whether a whole module, its fixtures too, wants worker processes."""
-    marks = [mark.name for mark in request.node.own_markers]
-    _one_thread_trains_shadows[0] = "worker_processes" in marks
-    yield
-    _one_thread_trains_shadows[0] = False
-
-
-@pytest.fixture(autouse=True)
-def _workers_of_a_test(request, _one_thread_trains_shadows, _workers_of_a_module) -> Iterator[None]:
-    before = _one_thread_trains_shadows[0]
-    _one_thread_trains_shadows[0] = request.node.get_closest_marker("worker_processes") is not None
-    yield
-    _one_thread_trains_shadows[0] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShadowSet, "fill", fill_in_a_thread)
+        yield

@@ -35,14 +35,14 @@ def run(tmp_path):
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i4", "i8", "f2", "f4", "f8"])
 def test_tensors_come_back_memory_mapped_as_they_were(run, dtype):
     array = np.arange(12).reshape(3, 4).astype(dtype)
-    written = {"x": array, "row": array[:1], "empty": np.empty((0, 4), dtype)}
+    written = {"x": array, "row": array[:1], "empty": np.empty((0, 4), dtype), "one": array[0, 1]}
     run.write_tensors("forward/a", written, {"k": "v"})
     kept = run.read_tensors("forward/a")
     assert kept.metadata == {"k": "v"}
     assert isinstance(kept["x"], np.memmap)
     assert isinstance(kept["row"], np.memmap)
     np.testing.assert_array_equal(kept["x"], array)
-    assert kept["empty"].shape == (0, 4)
+    assert (kept["empty"].shape, kept["one"].shape) == ((0, 4), ())
     np.testing.assert_array_equal(load_file(run.path / "forward/a.safetensors")["x"], array)
 
 
@@ -164,12 +164,6 @@ def test_broken_tensors_are_refused(run):
     assert not run.has("y")
 
 
-def test_opening_nothing_makes_nothing(tmp_path):
-    with pytest.raises(StoreError, match="is not a run directory"):
-        run_at(tmp_path / "nothing")
-    assert not Path(tmp_path / "nothing").exists()
-
-
 def test_a_file_that_was_replaced_is_read_anew(run):
     run.write_tensors("x", {"x": np.zeros(3)})
     first = run.read_tensors("x")
@@ -184,11 +178,6 @@ def test_the_numbers_of_a_file_begin_at_a_multiple_of_eight(run):
             pass
         content = (run.path / "x.safetensors").read_bytes()
         assert int.from_bytes(content[:8], "little") % 8 == 0
-
-
-def test_a_scalar_keeps_its_shape(run):
-    run.write_tensors("x", {"x": np.float32(3)})
-    assert run.read_tensors("x")["x"].shape == ()
 
 
 def test_a_relative_path_means_the_same_folder_for_ever(tmp_path, monkeypatch):
@@ -216,6 +205,9 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
     assert made["logits"].tolist() == [4, 4]
     assert made["losses"].tolist() == [1, 2, 3]
     assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
+    with pytest.raises(KeyboardInterrupt), run.new_tensors("scores/b", {"losses": (3,)}):
+        raise KeyboardInterrupt
+    assert list((run.path / "scores").iterdir()) == []
 
 
 def test_what_is_forgotten_is_gone_and_the_rest_stays(run):
@@ -223,12 +215,6 @@ def test_what_is_forgotten_is_gone_and_the_rest_stays(run):
         run.write_tensors(name, {"x": np.ones(1)})
     run.forget("a", "b", "nothing")
     assert [place.name for place in run.path.iterdir()] == ["d.safetensors"]
-
-
-def test_tensors_whose_filling_fails_leave_nothing(run):
-    with pytest.raises(KeyboardInterrupt), run.new_tensors("forward/a", {"losses": (3,)}):
-        raise KeyboardInterrupt
-    assert list((run.path / "forward").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../out", "scores/../../out", "/tmp/out", "a\\..\\b", "a\0b"])
@@ -341,12 +327,7 @@ def test_a_recording_gives_back_what_was_packed(tmp_path):
     for name, array in (arrays | {"x": arrays["x"].astype("f2")}).items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == arrays[name].dtype
-    assert (sorted(found), len(found), "n" in found, "q" in found) == (
-        ["n", "no", "x"],
-        3,
-        True,
-        False,
-    )
+    assert (sorted(found), len(found), "q" in found) == (["n", "no", "x"], 3, False)
     assert found.metadata == {"k": "v"}
     np.testing.assert_array_equal(
         recording.read_tensors("scores/b")["x"], files["scores/b"].arrays["x"]

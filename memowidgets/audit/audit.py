@@ -1004,7 +1004,8 @@ class Audit:
         variance : {"shrunk", "per-sample", "global"}
             Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
             function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
-            shadow models, and is the default everywhere in an audit.
+            shadow models, and is what everything else in an audit takes. To evaluate by another,
+            pass ``truth=audit.log_lira(variance=…) >= eta`` to `evaluate`.
         return_std : bool
             Whether to return standard errors too, as `memorization.log_lira` describes them.
 
@@ -1135,7 +1136,10 @@ class Audit:
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
         key, log = shadows.key, log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
-        take = lambda: run.evidence(key).as_target(int(index))  # noqa: E731
+
+        def take() -> Evidence:
+            return run.evidence(key).as_target(int(index))
+
         return self._with(_run=run, _take=take, _log=log, _index=int(index))
 
     # How well scores predict the ground truth

@@ -47,8 +47,8 @@ INSTEAD = (  # for arrays
     "shadow_gaps=, and those of models that never saw a sample go into reference_gaps="
 )
 _PREDICT_NOTHING = "the model has not learned its task and the scores predict nothing"
-# How a score is computed from representations. To be raised with each change of its values: scores
-# of another version are computed again.
+# What a score estimates from representations. To be raised when that changes: scores of another
+# version are computed again. Those of a less exact estimator stay, with their standard errors.
 METHODS = {"psmi": 1, "mahalanobis": 1}
 _METHOD = "method"
 _Value = TypeVar("_Value")
@@ -335,12 +335,12 @@ class ScorePlace(NamedTuple):
     folder : str
         Their folder in it.
     weights : str
-        Digest of the weights that the scores must come from. Empty: not checked.
+        Digest of the weights that the scores must come from.
     """
 
     run: RunDirectory
     folder: str
-    weights: str = ""
+    weights: str
 
 
 class KeptScores:
@@ -364,12 +364,12 @@ class KeptScores:
         if self._place is None:
             return None
         run, folder, weights = self._place(record, layer)
-        name, of = f"{folder}/{layer}/{metric}", weights or None
+        name = f"{folder}/{layer}/{metric}"
         if warns:
-            warn_of(run.why_not(name, of))
-        if not run.has(name, of):
+            warn_of(run.why_not(name, weights))
+        if not run.has(name, weights):
             return None
-        found = run.read_tensors(name, of)
+        found = run.read_tensors(name, weights)
         return found if found.metadata.get(_METHOD) == str(METHODS.get(metric, 1)) else None
 
     def has(self, metric: str, layer: str, record: Record, state: Hashable) -> bool:
@@ -657,12 +657,11 @@ class Evidence:
     @cached_property
     def n_shadows(self) -> int:
         """Number of shadow models that the target is compared with at the end of training."""
-        n_in_set = len(self.shadows.indices)  # one that is the target included
+        n, final = len(self.shadows.indices), self.names.final()
         if self.whole is None:
-            return n_in_set
-        final = self.names.final()
+            return n
         knows_first = final is not None and self.has(Need("pool", final.name))
-        return n_in_set - 1 + ("pool" in self.makes or knows_first)
+        return n - 1 + ("pool" in self.makes or knows_first)  # without itself, with the first
 
     @property
     def truth_in_words(self) -> str:

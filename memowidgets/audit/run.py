@@ -65,12 +65,12 @@ from memowidgets.training.design import (
     REFERENCE,
     SHADOW,
     Design,
+    Kind,
     LabelNoise,
     ReferenceDesign,
     ShadowDesign,
     draw_noise,
 )
-from memowidgets.training.design import Kind as KindOfModel
 from memowidgets.training.engine import KeptForward, ShadowJob, check_executor
 from memowidgets.training.forward import Shapes
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
@@ -128,7 +128,7 @@ class Run:
         self._labels = data.labels.copy()  # the user may write to theirs
         self._settings = settings or Settings.read(manifest["training"])
         self.held_out = held_out if held_out is not None else data.take(design.held_out)
-        self._anywhere = _asked_for(model, device) == "auto"
+        self._anywhere = device == "auto" and (model is None or model.device is None)
         # to look for a GPU imports torch, which takes seconds
         self._device = None if self._anywhere else device_of(model, device)
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
@@ -320,7 +320,7 @@ class Run:
 
     def _evidence(self, shadows: ShadowSet) -> Evidence:
         names = self.names
-        share = Settings.read(self.manifest["training"]).label_noise
+        share = self._settings.label_noise
         notes = fork_note(self.manifest)
         if share:
             flipped = f"{percent(share)} of the pool's labels were flipped at random"
@@ -363,8 +363,7 @@ class Run:
 
     def _checkpoint(self, record: Record) -> Checkpoint:
         """Return what is there of a checkpoint."""
-        name, of, run = record.name, record.weights or None, self.run
-        with_both = f"the model and the data of {self.path}"
+        name, of, run = record.name, record.weights, self.run
 
         def arrays(place: str, why_not: Callable[[str], Absent]) -> Arrays:
             opened = partial(run.read_tensors, place, of) if run.has(place, of) else None
@@ -372,7 +371,8 @@ class Run:
 
         def no_losses(_: str) -> Absent:
             why = run.why_not(outputs_of(name), of) or "the losses were not kept"
-            return Absent(why, f"a pass over the members makes them, with {with_both}")
+            with_both = f"with the model and the data of {self.path}"
+            return Absent(why, f"a pass over the members makes them, {with_both}")
 
         return Checkpoint(
             record,
@@ -384,7 +384,7 @@ class Run:
 
     def _not_kept(self, record: Record, name: str) -> Absent:
         """Return why a forward pass is not there, or lacks an array."""
-        place, of = forward_of(record.name), record.weights or None
+        place, of = forward_of(record.name), record.weights
         if not self.run.has(place, of):
             if wrong := self.run.why_not(place, of):
                 return Absent(wrong)
@@ -444,14 +444,14 @@ class Run:
         for need in needs:
             record = self.names.record(need.checkpoint)
             if need.what == "losses":  # they are kept, unless their file is lost
-                warn_of(self.run.why_not(outputs_of(record.name), record.weights or None))
+                warn_of(self.run.why_not(outputs_of(record.name), record.weights))
             self.forward(record, progress)
             if need.what == "pool":
                 self._make_first(record, progress)
 
     def forward(self, record: Record, progress: Progress | None = None) -> Tensors:
         """Return the forward pass of a checkpoint over the members; make it if it is missing."""
-        place, of = forward_of(record.name), record.weights or None
+        place, of = forward_of(record.name), record.weights
         if not self.run.has(place, of):
             with self.alone(progress):
                 if not self.run.has(place, of):
@@ -460,7 +460,7 @@ class Run:
 
     def _make_pass(self, record: Record, progress: Progress) -> None:
         place = forward_of(record.name)
-        warn_of(self.run.why_not(place, record.weights or None))
+        warn_of(self.run.why_not(place, record.weights))
         target, start = self.target(), time.monotonic()
         with ExitStack() as stack:  # the file appears once the pass has ended well
 
@@ -619,12 +619,8 @@ def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> Labe
 
 def device_of(model: Model | None, device: str) -> str:
     """Return the device to compute on: the one asked for, or the one that the model prefers."""
-    return resolve_device(_asked_for(model, device))
-
-
-def _asked_for(model: Model | None, device: str) -> str:
     preferred = model.device if model is not None and device == "auto" else None
-    return preferred or device
+    return resolve_device(preferred or device)
 
 
 # the models that a target is compared with
@@ -635,7 +631,7 @@ def check_request(
     executor: Executor | None,
     checkpoints: Any,
     processes: int | None,
-    kind: KindOfModel = SHADOW,
+    kind: Kind = SHADOW,
 ) -> None:
     """Refuse what can't be meant.
 
@@ -644,7 +640,8 @@ def check_request(
     ValueError, TypeError
         With what would be right.
     """
-    whole_number(f"n, the number of {kind.noun}s in all,", n, 1)
+    each = " for each member" if kind is REFERENCE else ""
+    whole_number(f"n, the number of {kind.noun}s{each} in all,", n, 1)
     check_executor(executor)
     if processes is not None:
         whole_number("processes", processes, 1)
@@ -686,10 +683,9 @@ def chosen_key(run: RunDirectory) -> str:
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Return the sets with at least one shadow model, by key."""
-    folders = [name for name in run.names("shadows", "") if run.names(f"shadows/{name}")]
-    config = config_digest(run.manifest)
-    found = {key: ShadowSet(run, key, config) for key in ("halves", *folders)}
-    return {key: kept for key, kept in found.items() if len(kept)}
+    config, folders = config_digest(run.manifest), run.names("shadows", "")
+    found = (ShadowSet(run, key, config) for key in ("halves", *folders))
+    return {kept.key: kept for kept in found if len(kept)}
 
 
 def set_of_design(run: RunDirectory, design: str) -> ShadowSet:

@@ -12,17 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.data.dataset import checked_ids
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.pictures import decode, open_tree, read_classes
-from memowidgets.data.rows import (
-    Rows,
-    read_csv,
-    read_jsonl,
-    read_parquet,
-    rows_of_records,
-)
+from memowidgets.data.rows import Rows, read_csv, read_jsonl, read_parquet, rows_of_records
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
 from memowidgets.visible import quoted
@@ -280,8 +273,7 @@ def fetch_cifar10(
         images, labels, ids = _cifar_of_hub(folder, split, pattern)
     else:
         images, labels, ids = _cifar_at(checked_path(source), split)
-    names = checked_ids(ids, len(ids))
-    data = ImageDataset(names, labels, CLASSES, images=images)  # some classes may be absent
+    data = ImageDataset(np.array(ids), labels, CLASSES, images=images)  # some may be absent
     return data.with_source("fetch_cifar10", **arguments)
 
 

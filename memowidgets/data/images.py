@@ -13,19 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers
-from memowidgets.data.dataset import (
-    Dataset,
-    checked_classes,
-    checked_ids,
-    writable,
-)
-from memowidgets.data.pictures import (
-    Resize,
-    Stretch,
-    open_tree,
-    read_classes,
-    stack_pictures,
-)
+from memowidgets.data.dataset import Dataset, checked_classes, checked_ids, writable
+from memowidgets.data.pictures import Resize, Stretch, open_tree, read_classes, stack_pictures
 from memowidgets.data.rows import labels_of, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.visible import quoted
@@ -226,9 +215,9 @@ class ImageDataset(Dataset):
         UserWarning
             If a class never occurs, or pictures of 16 bits are reduced to 8.
         """
-        found = labels_of(rows_of_hf(dataset), label, class_names, ids, image=image)
-        pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
-        pixels = stack_pictures((row[image] for row in pictures), resize, "the dataset", stretch)
+        rows = rows_of_hf(dataset)
+        found = labels_of(rows, label, class_names, ids, image=image)
+        pixels = stack_pictures(rows.columns[image], resize, rows.where, stretch)
         return cls.from_arrays(pixels, *found)
 
     def _summary(self) -> Iterable[str]:

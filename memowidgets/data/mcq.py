@@ -244,9 +244,7 @@ class MCQDataset(FileDataset):
         )
         return data.with_template(template, tokenizer=tokenizer)
 
-    @classmethod
-    def _from_rows(cls, rows: Rows, **how: Any) -> Self:
-        return cls.from_records(rows, **how)
+    _from_rows = from_records
 
     @classmethod
     def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:

@@ -10,18 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_unmasked
-from memowidgets.data.dataset import (
-    Dataset,
-    IntArray,
-    WithheldSample,
-    checked_classes,
-    checked_ids,
-)
+from memowidgets.data.dataset import Dataset, IntArray, WithheldSample, checked_classes, checked_ids
 from memowidgets.data.images import ImageSample
 from memowidgets.stamps import digest_of
 from memowidgets.visible import listed
-
-__all__ = ["PairDataset", "split_pair"]
 
 _LABELS = ("labels", "label")
 _SMALLEST_SIDE = 4  # pixels of an image

@@ -342,10 +342,6 @@ def read_parquet(path: Path) -> Rows:
 
     try:
         frame = pd.read_parquet(path)
-    except ImportError as error:
-        raise ImportError(
-            f"{path.name} is a Parquet file, which needs pyarrow: pip install pyarrow"
-        ) from error
     except (OSError, ValueError) as error:
         reason = first_line(error)
         raise ValueError(

@@ -175,9 +175,7 @@ class TableDataset(FileDataset):
         data._warn_of_gaps()
         return data
 
-    @classmethod
-    def _from_rows(cls, rows: Rows, **how: Any) -> Self:
-        return cls.from_frame(rows, **how)
+    _from_rows = from_frame
 
     def _missing(self) -> dict[str, int]:
         """Return the number of missing values of each column."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
+from memowidgets.checks import check_same_order, real_numbers, to_numpy
 from memowidgets.evaluation.intervals import (
     Groups,
     Interval,
@@ -25,6 +25,7 @@ from memowidgets.evaluation.intervals import (
     of_difference,
     wider,
 )
+from memowidgets.evaluation.thresholds import checked_scores
 from memowidgets.vocabulary import Note, estimate, memorised, percent, truly
 
 Floats = NDArray[np.float64]
@@ -515,7 +516,9 @@ def roc(
         )
     if memorized is None:
         raise ValueError("the truth is missing; pass memorized=, probability=, or both")
-    values, truth = _checked(scores, memorized)
+    truth = to_numpy(memorized)
+    values, truth = _checked(scores, truth, "memorized"), _as_mask(truth)
+    _refuse_one_kind(truth.sum(), (~truth).sum())
     ladder = _Ladder.climb(values, truth)
     auc = _area(ladder)
     if groups is None:
@@ -549,7 +552,7 @@ def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[Not
 
 def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floats) -> Evaluation:
     """Return the evaluation for labels that are probabilities."""
-    values = _checked_scores(scores, probability, "probability")
+    values = _checked(scores, probability, "probability")
     if not ((probability >= 0) & (probability <= 1)).all():
         bad = int((~((probability >= 0) & (probability <= 1))).argmax())
         raise ValueError(f"probability must be from 0 to 1, but is {probability[bad]} in row {bad}")
@@ -645,8 +648,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError(
             "a comparison needs a certain truth; compare evaluations without probability="
         )
-    of = [np.zeros(0) if one.groups is None else one.groups.rows for one in (a, b)]
-    if not np.array_equal(*of):
+    ours, theirs = (None if one.groups is None else one.groups.rows for one in (a, b))
+    if not np.array_equal(cast("Any", ours), cast("Any", theirs)):
         raise ValueError(
             "the rows of the two evaluations are of different samples or models: pass the same "
             "groups= and models= to both"
@@ -725,22 +728,14 @@ def _variance_of_mean(values: Floats, times: Counts | Floats) -> float:
     return float(times @ (values - mean) ** 2 / (n - 1) / n)
 
 
-def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
-    truth = to_numpy(memorized)
-    values = _checked_scores(scores, truth, "memorized")
-    mask = _as_mask(truth)
-    _refuse_one_kind(mask.sum(), (~mask).sum())
-    return values, mask
-
-
-def _checked_scores(scores: ArrayLike, truth: NDArray[Any], name: str) -> Floats:
-    values = real_numbers(scores, "scores").astype(np.float64)
-    if values.ndim != 1 or truth.shape != values.shape:
+def _checked(scores: ArrayLike, truth: NDArray[Any], name: str) -> Floats:
+    """Return the scores, of which there must be one for each value of the truth."""
+    values = checked_scores(scores)
+    if truth.shape != values.shape:
         raise ValueError(
             f"scores and {name} must be one-dimensional and of equal length, but have shapes "
             f"{values.shape} and {truth.shape}"
         )
-    check_finite(values, "scores", "leave out samples that have no score")
     return values
 
 

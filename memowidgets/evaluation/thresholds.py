@@ -41,7 +41,7 @@ def lowest_share(scores: ArrayLike, share: float = OPENING_SHARE) -> float:
     >>> lowest_share([3.0, 1.0, 2.0, 5.0, 4.0], 0.4)
     2.0
     """
-    values = _checked(scores)
+    values = checked_scores(scores)
     if not 0 < real_number("share", share) <= 1:
         raise ValueError(f"share must be above 0 and at most 1, not {share}")
     count = max(round(share * len(values)), 1)
@@ -76,7 +76,7 @@ def flagging(scores: ArrayLike, n: int) -> float:
     >>> flagging([0.3, -0.2, 0.1, 0.1], 2), flagging([0.3, -0.2, 0.1, 0.1], 3)
     (-0.2, 0.1)
     """
-    values = _checked(scores)
+    values = checked_scores(scores)
     if n >= len(values):
         return float(values.max())
     below = values[values < np.partition(values, n)[n]]
@@ -91,7 +91,7 @@ def class_spread(
     The robust deviation is 1.4826 times the median absolute deviation. It is never 0: where most
     scores of a class are equal, others may differ by rounding alone.
     """
-    values, classes = _checked(scores), plain_labels(to_numpy(labels))
+    values, classes = checked_scores(scores), plain_labels(to_numpy(labels))
     if classes.shape != values.shape:
         raise ValueError(
             f"labels must hold one label for each of {len(values)} scores, but has shape "
@@ -141,13 +141,14 @@ def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
     >>> below_class([0.0, 1.0, 1.1, 1.2, 5.0, 5.1, 5.2, 4.0], [0, 0, 0, 0, 1, 1, 1, 1]).tolist()
     [True, False, False, False, False, False, False, True]
     """
-    values = _checked(scores)
+    values = checked_scores(scores)
     middle, deviation = class_spread(values, labels)
     flagged: NDArray[np.bool_] = (values - middle) / deviation <= ONE_BELOW
     return flagged
 
 
-def _checked(scores: ArrayLike) -> NDArray[np.float64]:
+def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
+    """Return one finite score for each sample, or raise."""
     values = real_numbers(scores, "scores").astype(np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"scores must be one number for each sample, but has shape {values.shape}")

@@ -112,8 +112,8 @@ class Density:
                 np.full_like(side.squares, np.inf),
             )
             return cls(side.mean, side.count, equal, equal, unbounded)
-        freedom, scale = prior or (0.0, 0.0)
-        squares, known = freedom * scale + side.squares, freedom + side.count - 1
+        freedom, typical = prior or (0.0, 0.0)
+        squares, known = freedom * typical + side.squares, freedom + side.count - 1
         # the posterior mean divides by count − 1 + freedom − 2
         models = side.count if prior is None else known - 2
         mean, scale = (
@@ -160,7 +160,8 @@ class Densities:
         least = floor(inside, outside)
         fewest = 2 if variance == "per-sample" else 1  # a single gap has no variance of its own
         defined = np.minimum(inside.count, outside.count) >= fewest
-        return cls(*(Density.fit(side, variance, least) for side in (inside, outside)), defined)
+        one, other = (Density.fit(side, variance, least) for side in (inside, outside))
+        return cls(one, other, defined)
 
     def ratio(self, gaps: Floats) -> Floats:
         """Return the log-LiRA of each sample's gap, NaN where it is not defined."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite, real_numbers, to_numpy
+from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
 
 Floats = NDArray[np.float64]
 Table = NDArray[np.float32] | Floats
@@ -97,21 +97,10 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
             f"{name} and the member mask must have the same shape, but have "
             f"{table.shape} and {mask.shape}"
         )
-    _check_names(gaps, members, name)
+    for axis in ("index", "columns"):  # the models and the samples, where pandas names them
+        both = {name: getattr(gaps, axis, None), "the member mask": getattr(members, axis, None)}
+        check_same_order(**{f"{one}.{axis}": names for one, names in both.items()})
     return table, mask
-
-
-def _check_names(gaps: ArrayLike, members: ArrayLike, name: str) -> None:
-    """Raise if pandas has the same models (rows) or samples (columns) in different orders."""
-    for axis in ("index", "columns"):
-        names, known = (cast("Any", getattr(given, axis, None)) for given in (gaps, members))
-        if not (hasattr(names, "isin") and hasattr(known, "isin")) or names.equals(known):
-            continue
-        if names.is_unique and names.isin(known).all():
-            raise ValueError(
-                f"the member mask has the {axis} of {name} in another order: pass "
-                ".loc[gaps.index, gaps.columns] of it, or arrays if they belong together"
-            )
 
 
 def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:

@@ -217,8 +217,9 @@ def _tables(sums: Floats, origin: Array, counts: Ints) -> tuple[Tables, Floats, 
     deviation[flat] = 1.0
     offset = np.log(prior)[:, None] - np.log(deviation)
     curvature, offset = np.where(flat, 0, -0.5 / deviation**2), offset - offset.max(axis=0)
-    columns = (one.astype(np.float32)[:, :, None] for one in (mean, curvature, offset))
-    return Tables(*columns, np.log(prior).astype(np.float32)), mean, variance
+    columns = [one.astype(np.float32)[:, :, None] for one in (mean, curvature, offset)]
+    tables = Tables(columns[0], columns[1], columns[2], np.log(prior).astype(np.float32))
+    return tables, mean, variance
 
 
 @_REPORTED

@@ -282,7 +282,7 @@ def _variables(
     room[0] -= log
     if tables.share is not None:
         room[0] *= tables.share[block]
-    if tables.total is not None:
+    if tables.total is not None and means is not None:
         mean, curvature, offset = tables.total[:, block]
         xp.subtract(P, mean, out=room[2])
         xp.multiply(room[2], room[2], out=room[2])

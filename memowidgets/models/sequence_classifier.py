@@ -262,7 +262,7 @@ class SequenceClassifier(TokenModel):
                 places = torch.arange(ids.shape[1], device=ids.device)
                 last = ((ids != self._padding) * places).argmax(dim=1)
                 return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
-            mask = batch["attention_mask"][:, :, None].float()
+            mask: Tensor = batch["attention_mask"][:, :, None].float()
             return (hidden.float() * mask).sum(dim=1) / mask.sum(dim=1)
 
         return read

@@ -21,7 +21,7 @@ from memowidgets.vocabulary import whole
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.inspected import Listed
-from memowidgets.widgets.items import Items, digits_for, short_title
+from memowidgets.widgets.items import Items, digits_for, short_title, smaller
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import dots
 
@@ -78,7 +78,6 @@ def thousandths(values: Floats) -> NDArray[np.int32]:
 
 
 MOST_SAMPLES = 1000
-MOST_PIXELS = 64  # of a picture's longer side
 
 
 def wire(content: Content) -> dict[str, Any]:
@@ -156,7 +155,7 @@ def _cards(
     if content.samples is None:
         return {"kind": "number", "items": None}
     reader = reader_for(content.samples)
-    makes = Items(reader, content.class_names, content.ids, smaller)
+    makes = Items(reader, content.class_names, content.ids)
     pixels = bytearray()
     items = [
         makes.item(rows, row, "", decision, pixels)
@@ -177,25 +176,6 @@ _COMPUTED = (
     *("position", "status", "score", "error", "uncertain", "logLira", "right", "decision"),
     "canary",
 )
-
-
-def smaller(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a picture whose longer side is at most 64 pixels, each the mean of a square.
-
-    Examples
-    --------
-    >>> smaller(np.full((100, 130, 3), 7, np.uint8)).shape
-    (34, 44, 3)
-    """
-    height, width, channels = image.shape
-    side = -(-max(height, width) // MOST_PIXELS)
-    if side == 1:
-        return image
-    edges = ((0, -height % side), (0, -width % side), (0, 0))
-    whole = np.pad(image, edges, mode="edge").astype(np.float32)
-    squares = whole.reshape(-(-height // side), side, -(-width // side), side, channels)
-    means: NDArray[np.uint8] = squares.mean(axis=(1, 3)).round().astype(np.uint8)
-    return means
 
 
 _STATIC = Path(__file__).parent / "static"

@@ -1,13 +1,6 @@
 """Run directories: where an audit is stored, each file whole and in its place."""
 
-from memowidgets.store.directory import (
-    FORMAT,
-    MANIFEST,
-    RECORDING,
-    PackedRun,
-    RunDirectory,
-    run_at,
-)
+from memowidgets.store.directory import FORMAT, MANIFEST, RECORDING, PackedRun, RunDirectory, run_at
 from memowidgets.store.errors import (
     Absent,
     ForeignError,

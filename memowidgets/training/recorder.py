@@ -37,13 +37,7 @@ from memowidgets.training.checkpoint import (
     write_stop,
 )
 from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.forward import (
-    LAYER,
-    FloatArray,
-    Shapes,
-    device_of,
-    unwrap,
-)
+from memowidgets.training.forward import LAYER, FloatArray, Shapes, device_of, unwrap
 from memowidgets.training.seeds import preserved
 
 if TYPE_CHECKING:

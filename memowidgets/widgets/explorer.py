@@ -11,13 +11,7 @@ import traitlets
 
 from memowidgets.evaluation.scored import AXES
 from memowidgets.vocabulary import at, counted_flagged
-from memowidgets.widgets.explored import (
-    NOTHING,
-    Judged,
-    axes_of,
-    checked_scores,
-    packed_floats,
-)
+from memowidgets.widgets.explored import NOTHING, Judged, axes_of, checked_scores, packed_floats
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, still

@@ -15,13 +15,7 @@ from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explorer import AtThreshold
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.inspected import (
-    checked_names,
-    class_names_of,
-    first_of,
-    one_of,
-    rows_from,
-)
+from memowidgets.widgets.inspected import checked_names, class_names_of, first_of, one_of, rows_from
 from memowidgets.widgets.items import (
     MOST_GLIMPSE,
     MOST_WHOLE,

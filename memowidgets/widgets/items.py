@@ -10,7 +10,7 @@ import numpy as np
 from memowidgets.widgets.samples import MOST_CHARACTERS, Card, SampleReader, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOST_ID, MOST_NOTE, MOST_GLIMPSE = 200, 300, 240
 MOST_TITLE = MOST_OPTION = 32
 MOST_WHOLE = 50_000
+MOST_PIXELS = 64  # of a picture's longer side, unless it is opened
 MOST_VALUES, MOST_WHOLE_VALUES = 8, 1000  # of a table's row: on a card, and opened
 _LIKELIEST = 5
 
@@ -38,8 +39,6 @@ class Items:
         Names of the classes. A class without a name has its number.
     ids : sequence of str, optional
         Ids of the samples, by default the reader's.
-    picture : callable, optional
-        What becomes of an image before it is sent.
     """
 
     def __init__(
@@ -47,10 +46,8 @@ class Items:
         reader: SampleReader,
         class_names: Sequence[str],
         ids: Sequence[str] | None,
-        picture: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] = lambda image: image,
     ) -> None:
         self._reader, self.class_names, self._ids = reader, class_names, ids
-        self._picture = picture
 
     def name(self, position: int) -> str:
         """Return the id of a sample, as decisions know it."""
@@ -145,7 +142,7 @@ class Items:
             shown["text"] = readable(card.text[:most])
             shown["hidden"] = max(0, len(card.text) - most)
         if card.image is not None:
-            image = self._picture(card.image)
+            image = card.image if most == MOST_WHOLE else smaller(card.image)
             height, width, channels = image.shape
             shape = {"height": height, "width": width, "channels": channels}
             shown["image"] = {"offset": len(pixels), **shape}
@@ -176,6 +173,25 @@ class Items:
                 for i in order
             ]
         }
+
+
+def smaller(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a picture whose longer side is at most 64 pixels, each the mean of a square.
+
+    Examples
+    --------
+    >>> smaller(np.full((100, 130, 3), 7, np.uint8)).shape
+    (34, 44, 3)
+    """
+    height, width, channels = image.shape
+    side = -(-max(height, width) // MOST_PIXELS)
+    if side == 1:
+        return image
+    edges = ((0, -height % side), (0, -width % side), (0, 0))
+    whole = np.pad(image, edges, mode="edge").astype(np.float32)
+    squares = whole.reshape(-(-height // side), side, -(-width // side), side, channels)
+    means: NDArray[np.uint8] = squares.mean(axis=(1, 3)).round().astype(np.uint8)
+    return means
 
 
 def short_title(title: str) -> str:

@@ -99,7 +99,6 @@ MADE = {
     "trainer_classification": made_texts,
     "trainer_sft_messages": made_questions,
     "lightning_module": made_arrays,
-    "plain_loop": made_arrays,
     "loop_of_dicts": made_arrays,
     "folder_of_pictures": made_pictures,
     "table_from_csv": made_table,

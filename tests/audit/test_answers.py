@@ -132,7 +132,7 @@ def test_the_gaussians_are_those_behind_log_lira(finished, view):
         assert ratio == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning")
+@pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning", "ignore:PSMI's τ = 0:UserWarning")
 def test_support_is_over_all_models_the_target_among_them(finished, view, tmp_path):
     rows = pd.read_csv(finished.export(tmp_path / "all.csv", all_members=True, eta=1.0))
     rows = rows.set_index(rows["id"].astype(str)).loc[list(map(str, finished.members))]

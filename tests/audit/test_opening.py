@@ -81,8 +81,8 @@ def test_from_model_takes_causal_language_models_alone():
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
     raw = LlamaModel(LlamaConfig(vocab_size=50, num_attention_heads=2, **size))
     for model, words in (
-        (raw, "LlamaModel has no head over its vocabulary"),
-        (nn.Linear(2, 2), "Linear is not a model of transformers"),
+        (raw, "LlamaModel"),
+        (nn.Linear(2, 2), "Linear"),
     ):
         with pytest.raises(TypeError, match=f"needs a causal language model .*, not {words}; "):
             mw.models.CausalLM.from_model(model, word_tokenizer(QUESTIONS))

@@ -632,11 +632,11 @@ def test_killed_it_keeps_what_was_finished_and_ends_the_same(
     """Before the record of a pass is written, and between the record and the course."""
     write, written = RunDirectory._write, []
 
-    def writing(self, name, content):
+    def writing(self, name, content, **how):
         if name.startswith(place) and "trainer.json" in written:
             raise Killed
         written.append(name)
-        write(self, name, content)
+        write(self, name, content, **how)
 
     module, watch = watching(data, tmp_path / "run")
     seeded()

@@ -1,27 +1,17 @@
 """A real JupyterLab in a real Chromium, for tests of widgets and notebooks.
 
-How to write a browser test::
-
-    def test_tau_moves(notebook_page):
-        notebook = notebook_page(["from memowidgets.widgets import ThresholdExplorer",
-                                  "explorer = ThresholdExplorer(range(100)); explorer"])
-        notebook.page.get_by_label("τ", exact=True).press("ArrowRight")  # Playwright's own page
-        assert notebook.python("explorer.tau_committed") > 0             # asks the kernel
-        notebook.screenshots("explorer", of=".mw-explorer")              # look at them
-
 `notebook_page` takes the source of code cells, or the path of a notebook; it opens a copy, runs all
-cells (``run=False`` leaves that to `NotebookPage.run_all`) and waits until the kernel is idle. At
-the end the test fails if a cell raised, the page threw an error or wrote one to the console, or a
-request wanted to leave the machine; `WatchedPage.allow` names what a test expects. The kernel can
-import ``tests.…``, so fake data may live beside the tests.
+cells (``run=False`` leaves that to `NotebookPage.run_all`) and waits until the kernel is idle. Its
+`page` is Playwright's, and `python` asks the kernel, which can import ``tests.…``. At the end the
+test fails if a cell raised, the page threw an error or wrote one to the console, or a request
+wanted to leave the machine; `WatchedPage.allow` names what a test expects.
 
 ``app="notebook"`` opens it in Notebook 7. `voila_page` takes the same cells and shows what they
-show in Voila; there only `VoilaPage.python` reaches the kernel. One server serves all three.
+show in Voila. One server serves all three. What needs none of them is shown by bare.py.
 
-With ``--screenshots``, `WatchedPage.screenshots` writes ``NAME-1400-light.png`` and its three
-sisters (600 pixels, dark) to ``$MEMOWIDGETS_SCREENSHOTS``, or to ``.screenshots/`` in the checkout;
-without, it does nothing. Tests are skipped with a reason where Chromium is missing; in CI that is
-a failure.
+With ``--screenshots``, `WatchedPage.screenshots` writes pictures to $MEMOWIDGETS_SCREENSHOTS, or to
+``.screenshots/`` in the checkout. Tests are skipped with a reason where Chromium is missing; in CI
+that is a failure.
 """
 
 from __future__ import annotations
@@ -159,6 +149,27 @@ class Lab:
         with urllib.request.urlopen(request, timeout=PATIENCE / 1000) as answer:
             return json.loads(answer.read() or "null")
 
+    def ask(self, kernel: str, expression: str) -> Any:
+        """Evaluate an expression in a kernel, over a connection of its own."""
+        from jupyter_client.blocking import BlockingKernelClient
+
+        file = self.home / "runtime_dir" / f"kernel-{kernel}.json"
+        client = BlockingKernelClient(connection_file=str(file))
+        client.load_connection_file()
+        client.start_channels(iopub=False, stdin=False, hb=False)
+        asked = {"answer": f"__import__('json').dumps({expression}, default=str)"}
+        how = {"silent": True, "store_history": False, "allow_stdin": False}
+        try:
+            reply = client.execute(
+                "", user_expressions=asked, reply=True, timeout=PATIENCE / 1000, **how
+            )
+        finally:
+            client.stop_channels()
+        found = reply["content"]["user_expressions"]["answer"]
+        if found["status"] != "ok":
+            raise RuntimeError(f"{expression}: {found['ename']}: {found['evalue']}")
+        return json.loads(ast.literal_eval(found["data"]["text/plain"]))
+
 
 @contextlib.contextmanager
 def running_lab() -> Iterator[Lab]:
@@ -282,51 +293,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-# Asks the kernel over a connection of its own, whatever the page around it is, and keeps it: a new
-# one takes the server and the kernel longer than an answer.
-ASK = """async ([kernel, expression, token]) => {
-    const connected = () => new Promise((resolve, reject) => {
-        const channels = `api/kernels/${kernel}/channels?token=${token}`;
-        const url = new URL(channels, window.location.origin);
-        url.protocol = 'ws:';
-        const socket = new WebSocket(url);
-        socket.onopen = () => resolve(socket);
-        socket.onerror = () => reject(new Error('no connection to the kernel'));
-    });
-    const kept = window.mwAsked;
-    if (kept?.kernel !== kernel || kept.socket.readyState !== WebSocket.OPEN) {
-        kept?.socket.close();
-        window.mwAsked = { kernel, socket: await connected() };
-    }
-    const { socket } = window.mwAsked;
-    const id = crypto.randomUUID();
-    const answer = new Promise((resolve, reject) => {
-        socket.onclose = () => reject(new Error('the connection to the kernel was closed'));
-        socket.onmessage = ({ data }) => {
-            // What is binary has buffers for the widgets.
-            if (typeof data !== 'string' || !data.includes('execute_reply')) return;
-            const { msg_type: type, parent_header: parent, content } = JSON.parse(data);
-            if (type === 'execute_reply' && parent.msg_id === id) resolve(content);
-        };
-    });
-    const asked = `__import__('json').dumps(${expression}, default=str)`;
-    socket.send(JSON.stringify({
-        header: {msg_id: id, msg_type: 'execute_request', username: 'test', session: id,
-                 date: new Date().toISOString(), version: '5.3'},
-        parent_header: {}, metadata: {}, channel: 'shell', buffers: [],
-        content: {code: '', silent: true, store_history: false, allow_stdin: false,
-                  user_expressions: {answer: asked}},
-    }));
-    try {
-        const found = (await answer).user_expressions.answer;
-        return found.status === 'ok'
-            ? {text: found.data['text/plain']} : {error: `${found.ename}: ${found.evalue}`};
-    } finally {
-        socket.onclose = socket.onmessage = null;
-    }
-}"""
-
-
 @dataclass
 class WatchedPage:
     """A page of the server that is watched from the start; `page` is Playwright's."""
@@ -348,10 +314,7 @@ class WatchedPage:
 
     def python(self, expression: str) -> Any:
         """Evaluate an expression in the page's kernel; what JSON can carry comes back."""
-        answer = self.page.evaluate(ASK, [self.kernel, expression, self.lab.token])
-        if "error" in answer:
-            raise RuntimeError(f"{expression}: {answer['error']}")
-        return json.loads(ast.literal_eval(answer["text"]))
+        return self.lab.ask(self.kernel, expression)
 
     def eventually(self, expression: str, wanted: Any = True) -> None:
         """Wait until the kernel answers what is wanted; the page's messages take their time."""
@@ -501,7 +464,6 @@ class NotebookPage(WatchedPage):
 
     def restart(self) -> None:
         """Restart the kernel, as the menu does, but without a question."""
-        self.page.evaluate("() => window.mwAsked?.socket.close()")
         self.page.evaluate(f"() => {SESSION}.kernel.restart()")
         self.wait_until_idle()
 

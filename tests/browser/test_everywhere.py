@@ -129,7 +129,7 @@ def decide_on_ten(page, unmoved="() => []"):
             page.locator(".mw-decide .mw-choice[data-decision=remove]").click()
         else:
             page.keyboard.press("k")
-        page.locator(".mw-decided").get_by_text(f"{done + 1} of").wait_for()
+        page.locator(".mw-progress").get_by_text(f"{done + 1} of").wait_for()
         chosen = page.locator(f".mw-card:nth-child({done + 2})[aria-selected=true]")
         chosen.wait_for()
         assert in_view(chosen, page.locator(".mw-sample")), done
@@ -292,7 +292,7 @@ def test_jupyterlab_with_other_settings(notebook_page):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_notebook_7(notebook_page):
-    notebook = notebook_page([DASHBOARD], app="notebook")
+    notebook = notebook_page([PRIVATE], app="notebook")
     drag_filter_decide_undo(notebook)
     reload_the_page(notebook)
 

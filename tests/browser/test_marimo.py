@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import time
 
 import pytest
 
-from tests.browser.harness import fail_on, free_port, is_local, pixels_of, serving
+from tests.browser.harness import WatchedPage, fail_on, free_port, pixels_of, serving, window
 from tests.browser.test_everywhere import counts, drag_tau, tau
 
 APP = """
@@ -34,8 +32,8 @@ def _():
 @app.cell
 def _(dashboard, json, mo, view):
     view.value  # runs again whenever the page changes a trait
-    known = {"state": dashboard.state, "counts": dashboard.counts,
-             "decided": len(dashboard.decisions), "tau_committed": dashboard.tau_committed}
+    known = {"flagged": dashboard.counts["flagged"], "tau": dashboard.tau_committed,
+             "filter": dashboard.state["filter"], "decided": len(dashboard.decisions)}
     mo.Html(f"<pre id='python'>{json.dumps(known)}</pre>")
     return
 
@@ -52,7 +50,6 @@ def _(mo):
 def marimo_page(chromium, tmp_path):
     """Open the app; fail on any error of the page and on any request that leaves the machine."""
     pytest.importorskip("marimo", reason="no marimo: pip install marimo")
-    problems = []
     settings = tmp_path / "config" / "marimo" / "marimo.toml"
     settings.parent.mkdir(parents=True)
     (tmp_path / "app.py").write_text(APP)
@@ -63,37 +60,29 @@ def marimo_page(chromium, tmp_path):
     env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     env["MARIMO_SKIP_UPDATE_CHECK"] = "1"
     with serving(command, f"{address}/health", tmp_path / "log", cwd=tmp_path, env=env):
-        context = chromium.new_context(viewport={"width": 1100, "height": 1000})
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
-        page.on(
-            "console", lambda said: problems.append(said.text) if said.type == "error" else None
-        )
-        for kind in ("request", "websocket"):
-            page.on(kind, lambda asked: None if is_local(asked.url) else problems.append(asked.url))
+        shown = WatchedPage(window(chromium, 1100, 1000), None, tmp_path, "marimo")
+        shown.watch()
 
         def opening(theme):
             settings.write_text(f'[display]\ntheme = "{theme}"\n')
-            page.goto(address)
-            page.locator(".mw-card").first.wait_for()
-            return page
+            shown.page.goto(address)
+            shown.page.locator(".mw-card").first.wait_for()
+            return shown.page
 
         yield opening
-        context.close()
-    fail_on(problems)
+        shown.page.context.close()
+    fail_on(shown.unexpected())
 
 
-def python(page):
-    """What Python knows, as the second cell shows it."""
-    return json.loads(page.locator("#python").inner_text())
+KNOWN = """(wanted) => {
+    const known = JSON.parse(document.querySelector('#python').innerText);
+    return Object.keys(wanted).every((name) => known[name] === wanted[name]);
+}"""
 
 
-def eventually(page, look, wanted):
-    deadline = time.monotonic() + 120
-    while (found := look(python(page))) != wanted:
-        assert time.monotonic() < deadline, f"{found} is not {wanted}"
-        page.wait_for_timeout(50)
+def python_knows(page, **wanted):
+    """Wait until the second cell shows that Python has heard of it."""
+    page.wait_for_function(KNOWN, arg=wanted)
 
 
 @pytest.mark.slow
@@ -108,14 +97,13 @@ def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     drag_tau(page, 0.1)
     after = counts(page)
     assert after["flagged"] > before["flagged"]
-    eventually(page, lambda known: known["counts"]["flagged"], after["flagged"])
-    eventually(page, lambda known: known["tau_committed"], tau(page))
+    python_knows(page, flagged=after["flagged"], tau=tau(page))
 
     page.locator('[data-filter="found"]').click()
     page.locator(".mw-range").get_by_text(f"of {after['found']}").wait_for()
-    eventually(page, lambda known: known["state"]["filter"], "found")
+    python_knows(page, filter="found")
     page.locator(".mw-card").first.click()
     page.keyboard.press("r")
     page.get_by_text("is to be removed.").wait_for()
     page.locator('[data-filter="all"]').click()
-    eventually(page, lambda known: known["decided"], 1)
+    python_knows(page, decided=1)

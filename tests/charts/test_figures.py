@@ -289,17 +289,6 @@ def test_arrays_have_one_checkpoint():
     assert "shadow_gaps=" in figures.missing["definitions"]
 
 
-def test_the_same_reason_is_said_once_with_its_checkpoints(audit):
-    figures = audit.as_target(0).figures()
-    assert "roc" in figures  # the baseline alone
-    assert not marks(figures["roc"], "point")[0].data.size
-    lacking = [note for note in figures.notes["roc_by_checkpoint"] if "forward pass" in note]
-    assert len(lacking) == 1
-    assert "epoch-0.5, epoch-1, epoch-1.5 and 9 more" in lacking[0]
-    assert "epoch-3.5" in figures.missing["auc_by_layer"]
-    assert "; " not in figures.missing["auc_by_layer"]
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

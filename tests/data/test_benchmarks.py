@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
-import sys
 import zipfile
 from pathlib import Path
 
@@ -149,23 +148,6 @@ def test_a_bad_arc_line_is_named(tmp_path, record, message):
     path = write_jsonl(tmp_path / "ARC-Easy-Test.jsonl", [lettered("x", "B"), record])
     with pytest.raises(ValueError, match=rf"ARC-Easy-Test\.jsonl, line 2: .*{message}"):
         fetch_mcq("arc-easy", source=path)
-
-
-def test_commonsenseqa_from_the_authors_folder(tmp_path):
-    records = [
-        lettered("a1", "E", "ABCDE", question_concept="bank"),
-        lettered("a2", "A", "ABCDE", question_concept="river"),
-    ]
-    write_jsonl(tmp_path / "train_rand_split.jsonl", records)
-    data = fetch_mcq("commonsenseqa", split="train", source=tmp_path)
-    assert data.attributes["question_concept"].tolist() == ["bank", "river"]
-    assert data.labels.tolist() == [4, 0]
-    blind = [
-        {key: value for key, value in record.items() if key != "answerKey"} for record in records
-    ]
-    write_jsonl(tmp_path / "test_rand_split_no_answers.jsonl", blind)
-    with pytest.raises(ValueError, match="no column 'answerKey'"):
-        fetch_mcq("commonsenseqa", split="test", source=tmp_path)
 
 
 # ETHICS
@@ -315,14 +297,6 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
     # a copy of the repository does as well as the hub
     copy = fetch_mcq(name, split="test", source=repository(name))
     assert [copy[i] for i in range(len(copy))] == [data[i] for i in range(len(data))]
-
-
-def test_a_missing_library_is_named(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "fastparquet", None)
-    path = write(tmp_path / "test-0.parquet", "PAR1")
-    with pytest.raises(ImportError, match="needs pyarrow: pip install pyarrow"):
-        fetch_mcq("mmlu", source=path)
 
 
 # CIFAR-10

@@ -191,7 +191,7 @@ def test_bad_input():
         (lambda: roc(scores, np.ones(50, dtype=bool)), "undefined: every sample"),
         (lambda: roc(scores, np.zeros(50, dtype=bool)), "undefined: no sample"),
         (lambda: roc(scores, truth[:9]), "equal length"),
-        (lambda: roc([], []), "undefined"),
+        (lambda: roc([], []), "one number for each"),
         (lambda: roc(scores, truth).at(np.nan), "tau is NaN"),
         (lambda: compare(roc(scores, truth), roc(scores, ~truth)), "same truth"),
     ]

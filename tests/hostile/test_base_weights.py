@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import memowidgets as mw
-from memowidgets import stamps
 from memowidgets.models import pretrained as files
-from memowidgets.models.prefix import clear_cache
 from memowidgets.models.pretrained import file_digest, folder_origin
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
@@ -128,15 +125,6 @@ def states_of(folder, data):
     return feed(np.arange(4))["states"].clone()
 
 
-def test_weights_of_equal_size_and_time_never_reuse_kept_activations(folder, data):
-    before = states_of(folder, data)
-    change(folder, same_times=True)
-    after = states_of(folder, data)
-    clear_cache()
-    assert torch.equal(after, states_of(folder, data))
-    assert not torch.equal(before, after)
-
-
 def test_kept_activations_that_are_cut_short_are_made_again(folder, data, cache):
     clean = states_of(folder, data)
     (file,) = cache.rglob("states.bf16")
@@ -156,18 +144,6 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
     change(folder, same_times=True)
     assert file_digest(file) != first
     assert len(read) == 2
-
-
-def test_a_file_is_settled_once_both_of_its_times_are_past(monkeypatch):
-    now, long_ago = 10**18, 10**18 - 10**12
-    monkeypatch.setattr(stamps.time, "time_ns", lambda: now)
-    for written, changed, settled in (
-        (long_ago, long_ago, True),
-        (now, long_ago, False),
-        (long_ago, now, False),  # written just now, and its time set back
-    ):
-        found = SimpleNamespace(st_ino=1, st_size=1, st_mtime_ns=written, st_ctime_ns=changed)
-        assert stamps.is_settled(found) is settled
 
 
 TOKENIZER = "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json"

@@ -161,15 +161,6 @@ def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget)
     assert {name: getattr(widget, name) for name in widget._right} == widget._right
 
 
-def test_an_envelope_that_makes_no_sense_is_answered(widget):
-    update = {"method": "update", "state": {"tau": 1}, "buffer_paths": [["a", "b"]]}
-    senseless = [{"method": "update", "state": wrong} for wrong in (7, [])]
-    before = state(widget)
-    for data in ({}, {"method": "explode"}, *senseless, update, 7, None):
-        assert len(refusals(widget, data)) == 1, data
-        assert state(widget) == before
-
-
 @pytest.mark.parametrize(
     ("kind", "trait", "value"),
     [

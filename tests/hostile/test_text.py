@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import warnings
 
 import numpy as np
@@ -164,13 +165,14 @@ def test_an_error_about_data_holds_nothing_of_a_sample_and_nothing_hidden(call, 
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory):
-    """A run whose ids, classes and layers are hostile, and its data."""
+    """An audit whose ids and classes are hostile, the path of one whose manifest is, and data."""
     data = small_data()
     ids, names, layers = ([f"{EVIL}{i}{'x' * LONG}" for i in range(n)] for n in (len(data), 10, 3))
     labels = data.labels % 9
     labels[0] = 9  # alone in its class: it has no score
     data = mw.data.ImageDataset.from_arrays(data.images, labels, names, ids=ids)
-    audit = small_audit(tmp_path_factory.mktemp("evil") / "run", data=data, members="all")
+    folder = tmp_path_factory.mktemp("evil")
+    audit = small_audit(folder / "run", data=data, members="all")
     audit.train()
 
     def change(manifest):
@@ -178,16 +180,16 @@ def evil(tmp_path_factory):
         manifest["model"]["class"] = EVIL + "x" * LONG
         manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
 
-    change_manifest(audit.path, change)
-    adopt(audit.path)
-    audit.run.run.hold(audit.run.run.read_manifest())
-    return audit, data
+    shutil.copytree(audit.path, folder / "changed")
+    change_manifest(folder / "changed", change)
+    adopt(folder / "changed")
+    return audit, str(folder / "changed"), data
 
 
 def test_warnings_and_summaries_are_harmless(evil):
     with pytest.warns(UserWarning, match="members have no score") as said:
         evil[0].score("psmi", checkpoint="final")
-    audit = mw.Audit.open(evil[0].path)
+    audit = mw.Audit.open(evil[1])
     widget = audit.dashboard()
     shown = widget._repr_mimebundle_()[0]
     widget.close()
@@ -196,21 +198,20 @@ def test_warnings_and_summaries_are_harmless(evil):
         assert_harmless(text)
 
 
+MODEL = mw.models.ConvNet(16)
 CALLS = {
-    "an unknown layer": lambda audit, _: mw.Audit.open(audit.path).score("loss", layer=EVIL * 9),
-    "an unknown checkpoint": lambda audit, _: audit.score("loss", checkpoint=EVIL),
-    "a layer that was not kept": lambda audit, _: mw.Audit.open(audit.path).score("psmi", layer=1),
-    "another model": lambda audit, data: mw.Audit.open(
-        audit.path, data=data, model=mw.models.ConvNet(8)
+    "an unknown layer": lambda audit, path, _: mw.Audit.open(path).score("loss", layer=EVIL * 9),
+    "an unknown checkpoint": lambda audit, *_: audit.score("loss", checkpoint=EVIL),
+    "a layer not kept": lambda audit, path, _: mw.Audit.open(path).score("psmi", layer=1),
+    "another model": lambda audit, path, data: mw.Audit.open(path, data=data, model=MODEL),
+    "other data": lambda audit, path, data: mw.Audit.open(path, data=data.take(range(1, 399))),
+    "other classes": lambda audit, path, data: mw.Audit(
+        MODEL, data, path + "2", held_out=small_data()
     ),
-    "other data": lambda audit, data: mw.Audit.open(audit.path, data=data.take(range(1, 399))),
-    "other classes": lambda audit, data: mw.Audit(
-        mw.models.ConvNet(16), data, audit.path + "2", held_out=small_data()
+    "a member of no dataset": lambda audit, path, data: mw.Audit(
+        MODEL, data, path + "3", members=[EVIL * 9]
     ),
-    "a member of no dataset": lambda audit, data: mw.Audit(
-        mw.models.ConvNet(16), data, audit.path + "3", members=[EVIL * 9]
-    ),
-    "no finite score": lambda audit, _: audit.score(
+    "no finite score": lambda audit, *_: audit.score(
         lambda x, logits, y: np.full(len(y), np.nan), checkpoint="final"
     ),
 }

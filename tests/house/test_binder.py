@@ -52,6 +52,7 @@ def environment(place):
         "PIP_NO_INDEX": "1",  # what is pinned is there: nothing is fetched
         "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
         "JUPYTER_CONFIG_PATH": str(Path(sys.prefix, "etc", "jupyter")),
+        "JUPYTER_RUNTIME_DIR": str(place.parent / "runtime_dir"),
         "JUPYTERLAB_DIR": str(Path(sys.prefix, "share", "jupyter", "lab")),
         "JUPYTER_PLATFORM_DIRS": "1",
         "JUPYTER_PREFER_ENV_PATH": "1",

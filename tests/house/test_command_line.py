@@ -135,7 +135,7 @@ def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        (["--tau", "nan"], ["tau must be a finite number, not nan"]),
+        (["--tau", "nan"], ["tau must be a", "number, not nan"]),
         (["--metric", ANSI], ["unknown score", "logit_gap"]),
         (["--include-samples"], ["--include-samples: the samples are not at", "Python"]),
     ],
@@ -238,6 +238,7 @@ def test_the_demo_writes_its_pages_and_opens_the_first(tmp_path, capsys, monkeyp
     assert (status, len(opened)) == (0, 1)
 
 
+@pytest.mark.slow
 def test_the_demo_shows_notes_of_patients_and_imports_no_torch(tmp_path):
     code = (
         "import memowidgets as mw, sys; from memowidgets.__main__ import main; "

@@ -91,7 +91,8 @@ def test_a_link_to_a_question_leads_there_or_to_the_lesson(chromium, site, quest
 
 
 # These train for seconds, or import Lightning.
-LONG = {("find_and_fix", "pycon"), ("start", "pycon"), ("your_training_loop", "python")}
+LONG = {("your_training_loop", "python")}
+LONG |= {(page, "pycon") for page in ("find_and_fix", "own_model", "start")}
 
 
 def pages(language):

@@ -92,13 +92,6 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
             area = [evaluation.auc, *evaluation.auc_interval]
             shown = re.findall(r"\d\.\d+", " ".join(said))
             assert [*map(float, shown)] == pytest.approx(area, abs=0.005)
-    page.get_by_role("button", name="Compare", exact=True).click()
-    page.locator(".mw-areas tr").nth(1).wait_for()
-    checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
-    loss = audit.evaluate("loss", checkpoint=checkpoint)
-    row = page.locator(".mw-areas tr", has_text=re.compile("^(● )?Log-probability"))
-    shown = row.locator("td").last.inner_text().split()[0]
-    assert float(shown) == pytest.approx(loss.auc, abs=0.005)
 
 
 def test_the_guess_is_played_to_its_end_by_key(visit):
@@ -106,30 +99,25 @@ def test_the_guess_is_played_to_its_end_by_key(visit):
     content = guess_of(audit)
     truth = dict(zip(audit.evidence.member_data.questions, audit.log_lira(), strict=True))
     assert page.locator(".mw-dashboard").count() == 0, "the truth waits for the guess"
-    you = 0
     for six in content["sixes"][:2]:
         notes = [content["notes"][place] for place in six]
-        cards = page.locator(".mw-guess-note")
-        assert [text.split("\n")[0] for text in cards.all_inner_texts()] == [
-            n["text"] for n in notes
-        ]
+        is_true = [bool(truth[note["text"]] >= 4) for note in notes]
+        assert [note["memorised"] for note in notes] == is_true
+        cards, go = page.locator(".mw-guess-note"), page.locator(".mw-guess-go")
+        shown = [text.split("\n")[0] for text in cards.all_inner_texts()]
+        assert shown == [note["text"] for note in notes]
         assert page.locator(".mw-guess-truth").count() == 0
         cards.first.focus()
         for _ in range(4):  # a fourth is not taken
             page.keyboard.press("Enter")
             page.keyboard.press("Tab")
-        assert [card.get_attribute("aria-pressed") for card in cards.all()] == ["true"] * 3 + [
-            "false"
-        ] * 3
-        go = page.locator(".mw-guess-go")
+        pressed = [card.get_attribute("aria-pressed") for card in cards.all()]
+        assert pressed == ["true"] * 3 + ["false"] * 3
         go.press("Enter")
         said = page.locator(".mw-guess-result > div b").all_inner_texts()
-        mine = sum(truth[note["text"]] >= 4 for note in notes[:3])
-        lowest = sorted(notes, key=lambda note: note["score"])[:3]
-        assert said == [f"{mine} of 3", f"{sum(n['memorised'] for n in lowest)} of 3"]
-        assert [note["memorised"] for note in notes] == [truth[note["text"]] >= 4 for note in notes]
+        lowest = np.argsort([note["score"] for note in notes])[:3]
+        assert said == [f"{sum(is_true[:3])} of 3", f"{sum(is_true[i] for i in lowest)} of 3"]
         assert page.locator(".mw-guess-memorised").count() == 3
-        you += mine
         go.press("Enter")
     assert go.is_disabled()  # nothing is picked yet
     assert page.locator(".mw-guess-result").inner_text() == ""

@@ -29,6 +29,7 @@ def test_importing_the_package_loads_nothing_heavy():
     assert printed(code).strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_watched_loop_waits_for_no_library_that_it_does_not_need():
     """Pandas, SciPy and widgets take a second: a tenth of a training of ten seconds."""
     heavy = ("pandas", "scipy", "IPython", "ipywidgets", "sklearn", "altair", "transformers")

@@ -97,5 +97,5 @@ def test_names_of_models_and_samples_are_compared_where_they_can_be():
         pd.DataFrame(MEMBERS, columns=gaps.columns[::-1]),
         pd.DataFrame(MEMBERS, index=np.arange(12)[::-1]),
     ):
-        with pytest.raises(ValueError, match=r"the (columns|index) of gaps in another order"):
+        with pytest.raises(ValueError, match=r"gaps\.(columns|index) in another order"):
             counterfactual(gaps, wrong)

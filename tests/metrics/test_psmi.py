@@ -291,6 +291,27 @@ def test_chunks_do_not_matter(monkeypatch):
     np.testing.assert_allclose(score(X, y), first, atol=1e-5)
 
 
+@pytest.mark.parametrize(("n_classes", "narrow"), [(3, 1.0), (12, 1.0), (3, 0.25)])
+def test_curves_give_what_the_densities_add_up_to(n_classes, narrow, monkeypatch):
+    """Also along directions where a class is too narrow for them, and for rows out of reach."""
+    X, y = reference.made(500, 8, n_classes)
+    X[y == 0] *= np.float32(narrow)
+    X[7] *= 20
+    expected = score(X, y, method="plain")
+    monkeypatch.setattr(fitted, "_CURVES_FROM", 0)
+    estimator = PSMI(256, "plain").fit(X, y)
+    curves = estimator._fitted.tables.curves
+    assert curves.coarse.any() == (narrow < 1)
+    assert not curves.coarse.all()
+    far, codes = 40 * X[:5], y[:5]
+    np.testing.assert_allclose(estimator.score_samples(X, y), expected, atol=2e-5)
+    found = estimator.score_samples(far, codes)
+    monkeypatch.setattr(fitted, "_CURVES_FROM", 10**9)
+    added = PSMI(256, "plain").fit(X, y)
+    assert added._fitted.tables.curves is None
+    np.testing.assert_allclose(found, added.score_samples(far, codes), rtol=1e-5)
+
+
 @pytest.mark.parametrize("n_classes", [4, 12])
 def test_held_out_samples(n_classes):
     X, y = reference.made(1200, 16, n_classes)

@@ -98,13 +98,6 @@ def test_first_weights_keep_the_variance_by_fan_out():
     assert not module.classifier.bias.any()
 
 
-def test_input_and_classes_follow_the_data():
-    data = pictures(6, side=17, channels=1, classes=3)
-    model = mw.models.WideResNet(10, 1)
-    module = model.build(data).eval()
-    assert module(model.feeder(data, torch.device("cpu"))(np.arange(6))).shape == (6, 3)
-
-
 @pytest.mark.parametrize(("depth", "width"), [(15, 4), (4, 1), (16, 0), (16, 1.5)])
 def test_other_sizes_are_refused(depth, width):
     with pytest.raises(ValueError, match=r"depth must be|width, a factor on the channels, must be"):

@@ -36,7 +36,12 @@ def gaps(model, data, precision):
     return logit_gap(learner.look_at(np.arange(N)).logits, data.labels)
 
 
+def texts():
+    return mw.data.TextDataset.from_texts(questions().questions, np.arange(N) % 3)
+
+
 MODELS = {
+    "SequenceClassifier": (texts, mw.models.SequenceClassifier.from_scratch),
     "CausalLM": (questions, lambda data: mw.models.CausalLM.from_scratch(data, 1, 32)),
     "ConvNet": (images, lambda _data: mw.models.ConvNet(4)),
     "WideResNet": (images, lambda _data: mw.models.WideResNet(10, 1)),

@@ -157,10 +157,6 @@ VALUE_ERRORS = [
     ),
     ("LlamaForCausalLM | on cpu, meta | device_map", lambda _: offloaded()),
     (
-        "quantised | quantization_config",
-        lambda _: questioned(raw=language_model(is_quantized=True)),
-    ),
-    (
         "from_model | quantised",
         lambda _: questioned(raw=language_model(quantization_config={"quant_method": "gptq"})),
     ),
@@ -185,10 +181,6 @@ VALUE_ERRORS = [
     ("vit | AutoModelForSequence", lambda at: SequenceClassifier.from_pretrained(bare(at, "vit"))),
     ("gpt2 | AutoModelForImage", lambda at: ImageClassifier.from_pretrained(bare(at, "gpt2"))),
     (
-        "(12, 12, 1) | images.repeat(3",
-        lambda _: pictured().check_data(of_images.images(channels=1)),
-    ),
-    (
         "(12, 12, 3) | channels | grey",
         lambda _: pictured(of_images.tiny("vit", num_channels=1)).check_data(IMAGES),
     ),
@@ -197,7 +189,6 @@ VALUE_ERRORS = [
         "(2, 4) | 3 classes | (2, 3)",
         lambda _: torched(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(432, n + 1))),
     ),
-    ("(2, 3)", lambda _: torched(lambda n: nn.Sequential(nn.Conv2d(3, n, 3)))),
     ("(3, 12, 12) | called with 3", lambda _: torched(lambda n: nn.Sequential(nn.Linear(7, n)))),
     ("'layer9' | 0, 1, 2, 3", lambda _: torched(lambda n: Wide(num_classes=n), layers=["layer9"])),
     ("'embed' | 16 rows | 2 images | layers=", lambda _: torched(TokensFirst)),

@@ -163,28 +163,6 @@ def train_one_step(model, module, data):
     optimizer.step()
 
 
-def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tmp_path):
-    raw = tiny("gpt2", len(tokenizer))
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    lora = mw.models.LoRA(r=2, layers="top:1")
-    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
-    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
-    path = tmp_path / "run"
-    audit = mw.Audit(model, data, path=path, training=training, held_out=None)
-    audit.train()
-    audit.run_shadows(4, Inline())
-    assert np.isfinite(audit.log_lira(variance="global")).all()
-    scores = audit.score("psmi", checkpoint="final")
-    assert np.isfinite(scores).all()
-    assert audit.layers == ("2", "3")  # the last kept one, and the trained one
-    again = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
-    opened = mw.Audit.open(path, data=data, model=again)
-    np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
-    opened.run_shadows(5)
-    assert opened.n_shadows == 5
-
-
 def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):
     """Shadow models that train other weights than their target would give a wrong truth."""
     raw = tiny("bert", len(tokenizer))
@@ -260,18 +238,6 @@ def test_a_folder_without_a_head_gets_one_that_fits_the_data(data, tokenizer, tm
     assert (heads[0] != heads[2]).any()
     kept = module.model.embed_tokens.weight
     torch.testing.assert_close(kept, base.model.embed_tokens.weight)
-
-
-@pytest.mark.parametrize("family", ["modernbert", "gpt2"])
-def test_bfloat16_rounds_the_states_and_not_the_head(family, data, tokenizer):
-    raw = tiny(family, len(tokenizer))
-    model = classifier(raw, tokenizer, lora=LORA)
-    module = model.placed(model.build(data), CPU, "bfloat16")
-    seen = one_pass(model, module, data, np.arange(len(data)), "bfloat16")
-    bits = seen.logits.view(np.uint32) & 0xFFFF
-    assert (bits != 0).mean() > 0.9
-    trained = [p.dtype for p in module.parameters() if p.requires_grad]
-    assert set(trained) == {torch.float32}
 
 
 def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(data, tokenizer):

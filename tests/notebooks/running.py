@@ -30,13 +30,9 @@ IN_A_THREAD = r"\g<0>, executor=__import__('concurrent.futures').futures.ThreadP
 def check_notebook(name: str, folder: Path) -> None:
     """Run a notebook from top to bottom in an empty folder, with few shadow models and samples."""
     copy = folder / f"{name}.ipynb"
-    copy.write_text(shortened((NOTEBOOKS / f"{name}.ipynb").read_text("utf-8")), "utf-8")
+    text = fewer((NOTEBOOKS / f"{name}.ipynb").read_text("utf-8"))
+    copy.write_text(re.sub(r"run_shadows\(\d+(?=\))", IN_A_THREAD, text), "utf-8")
     check_quiet(execute(copy))
-
-
-def shortened(text: str) -> str:
-    """Return a notebook's source as `fewer` does, with shadow models trained in a thread."""
-    return re.sub(r"run_shadows\(\d+(?=\))", IN_A_THREAD, fewer(text))
 
 
 def fewer(text: str) -> str:

@@ -7,7 +7,9 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import norm
+from torch import nn
 
 from memowidgets.evaluation import roc
 from memowidgets.memorization import log_lira
@@ -198,7 +200,7 @@ def test_psmi_of_the_mixture(ask, setting):
     how = (1024,) if dimension > 1 else (1, "plain")
     psmi, std = (values[:2000] for values in scored(X, np.tile(labels, 2), *how))
     error = np.abs(found["psmi"] - psmi)
-    assert np.mean(error < 0.01 + 5 * std) > 0.997  # a few are so far out that chance shows
+    assert (error < 0.015 + 5 * std).all()  # the page has fewer directions
     if "epsilon" in setting and not setting["epsilon"]:
         assert (kinds == 0).all()
         return
@@ -234,14 +236,12 @@ def trained(ask):
 
 
 def reference(ask, points, labels, weights):
-    """The same training in PyTorch; returns states and logits."""
-    torch = pytest.importorskip("torch")
-    layers = [torch.nn.Linear(*sizes, dtype=torch.float64) for sizes in ((2, 8), (8, 8), (8, 3))]
-    states = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1], torch.nn.Tanh())
-    network = torch.nn.Sequential(states, layers[2])
-    torch.nn.utils.vector_to_parameters(torch.tensor(weights), network.parameters())
-    X, y = torch.tensor(points), torch.tensor(labels)
-    adam = torch.optim.Adam(network.parameters())
+    """Train with PyTorch's Adam from the same weights; returns states and logits."""
+    X, y = torch.from_numpy(points), torch.from_numpy(labels).long()
+    hidden = nn.Sequential(nn.Linear(2, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh())
+    net = nn.Sequential(hidden, nn.Linear(WIDTH, 3)).double()
+    nn.utils.vector_to_parameters(torch.from_numpy(weights), net.parameters())
+    adam = torch.optim.Adam(net.parameters())
     for epoch in range(EPOCHS):
         order = []
         for i, u in enumerate(ask("uniforms", seed=SEED + 1, start=epoch * N, count=N)):
@@ -249,13 +249,14 @@ def reference(ask, points, labels, weights):
             j = int(u * (i + 1))
             order[i], order[j] = order[j], i
         for start in range(0, N, 5):
-            rows = order[start : start + 5]
             done = (epoch + start / N) / 150
             adam.param_groups[0]["lr"] = 0.015 * min(done / 0.25, (1 - done) / 0.75)
+            rows = order[start : start + 5]
             adam.zero_grad()
-            torch.nn.functional.cross_entropy(network(X[rows]), y[rows]).backward()
+            nn.functional.cross_entropy(net(X[rows]), y[rows]).backward()
             adam.step()
-    return states(X).detach().numpy(), network(X).detach().numpy()
+    with torch.no_grad():
+        return hidden(X).numpy(), net(X).numpy()
 
 
 def test_the_worker_trains_as_pytorch_does(ask, trained):

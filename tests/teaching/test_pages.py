@@ -69,33 +69,6 @@ def psmi_shown(page):
     return float(number(page, "PSMI of the ringed point"))
 
 
-# Waits until the ringed point has glided a little, and acts before the next frame.
-GLIDED = """([x, act]) => {
-    if (Math.abs(document.querySelector('.mw-play').dataset.x - x) < 20) return false;
-    const cloud = document.querySelector('.mw-plot-cloud');
-    if (act === 'leave') cloud.dispatchEvent(new KeyboardEvent('keydown', { key: 'PageDown' }));
-    else [...document.querySelectorAll('button')].find((b) => b.textContent === act).click();
-    return true;
-}"""
-
-
-@pytest.mark.parametrize("act", ["leave", "Start again"])
-def test_a_point_that_is_left_or_sent_home_glides_no_more(playground, act):
-    page = playground("psmi")
-    before, view = psmi_shown(page), page.locator(".mw-play")
-    start = view.get_attribute("data-x")
-    page.get_by_role("button", name="Make it atypical").click()
-    page.wait_for_function(GLIDED, arg=[start, act])
-    if act == "leave":
-        page.locator(".mw-plot-cloud").press("PageUp")
-    page.get_by_text("Computing …").wait_for(state="detached")
-    at = view.get_attribute("data-x")
-    page.wait_for_timeout(300)
-    assert view.get_attribute("data-x") == at
-    assert (at == start) == (act == "Start again")
-    assert (psmi_shown(page) == before) == (act == "Start again")
-
-
 @pytest.mark.parametrize("name", live.PLAYGROUNDS)
 def test_on_a_phone_controls_are_large_and_beside_what_they_move(playground, name):
     page = playground(name, **PHONE)

@@ -342,7 +342,7 @@ def test_a_disk_that_fails_half_way_keeps_what_was_finished(
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
-    fails = after(3, lambda: monkeypatch.setattr(os, "fsync", refuse))
+    fails = after(3, lambda: monkeypatch.setattr(Path, "write_bytes", refuse))
     with ThreadPoolExecutor(1) as thread, pytest.raises(StoreError, match=said):
         audit.run_shadows(12, thread, progress=fails)
     monkeypatch.undo()

@@ -629,7 +629,7 @@ def test_audits_that_can_not_stand_for_a_trainer_are_refused(fresh, data, tokeni
         ([noisy], ValueError, "label_noise changes only the audit's own training"),
         ([images], TypeError, r"only an audit of a CausalLM .* not one of ConvNet"),
         ([audit, 95], ValueError, "stop_at_drop must be a share"),
-        ([audit, None, [3]], ValueError, "unknown layer 3; valid: last, 1 to 2"),
+        ([audit, None, [3]], ValueError, "unknown layer 3; valid: last, or a name of 1, 2"),
     ):
         with pytest.raises(error, match=said):
             mw.training.MemorizationCallback(*given)

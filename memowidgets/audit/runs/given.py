@@ -255,7 +255,10 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         if asked is None
         else _models(np.isnan(asked), asked),
         scores=KeptScores(
-            cache, None if run is None else lambda _record, _layer: ScorePlace(run, SCORES)
+            cache,
+            None
+            if run is None
+            else lambda _record, _layer: ScorePlace(run, SCORES, run.manifest["arrays"]),
         ),
         given={"labels": data.labels, **arrays},
         training=Absent("an audit of arrays does not know how the model was trained").refuse,

@@ -21,13 +21,7 @@ from memowidgets.checks import as_code, has_form, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.files import check_outside_runs
-from memowidgets.models import (
-    CausalLM,
-    ConvNet,
-    Model,
-    SequenceClassifier,
-    WideResNet,
-)
+from memowidgets.models import CausalLM, ConvNet, Model, SequenceClassifier, WideResNet
 from memowidgets.models.base import check_model
 from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.progress import shown

@@ -21,12 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memowidgets.audit.evidence import GIVEN, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of
-from memowidgets.audit.numbers.scores import (
-    SCORES,
-    metrics_of,
-    probabilities,
-    scored_members,
-)
+from memowidgets.audit.numbers.scores import SCORES, metrics_of, probabilities, scored_members
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset

@@ -29,40 +29,17 @@ export function neighbourTau(scores, tau, step) {
  * @param {number | null} canaryTau  lowest τ that flags 75 % of the planted canaries
  */
 export function presets(truth, natural, canaryTau) {
-  /** @type {{label: string, title: string, fitted: boolean, tau: (scores: Scores) => number}[]} */
-  const always = [];
-  if (natural !== null) {
-    const label = `τ = ${tickText(natural)}`;
-    always.push({ label, title: "the score's own threshold", fitted: false, tau: () => natural });
-  }
-  always.push({
-    label: "lowest 5 %",
-    title: "highest τ that flags at most this share of the samples",
-    fitted: false,
-    tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, 0.05)),
-  });
-  if (canaryTau !== null) {
-    const title = "lowest τ that flags 75 % of the planted canaries";
-    always.push({ label: "75 % of canaries", title, fitted: false, tau: () => canaryTau });
-  }
-  if (!truth) return always;
   /** @type {(rank: (scores: Scores) => number) => (scores: Scores) => number} */
   const at = (rank) => (scores) => tauAtRank(scores, rank(scores));
-  return [
-    ...always,
-    {
-      label: "finds 75 %",
-      title: "lowest τ that finds 75 % of the memorised samples",
-      fitted: true,
-      tau: at((scores) => rankTprAtLeast(scores, 0.75)),
-    },
-    {
-      label: "at most 1 % flagged only",
-      title: "highest τ that flags at most 1 % of the others",
-      fitted: true,
-      tau: at((scores) => rankFprAtMost(scores, 0.01)),
-    },
+  /** @type {[boolean, string, string, boolean, (scores: Scores) => number][]} */
+  const all = [
+    [natural !== null, `τ = ${tickText(natural ?? 0)}`, "the score's own threshold", false, () => natural ?? 0],
+    [true, "lowest 5 %", "highest τ that flags at most this share of the samples", false, at((scores) => rankShareAtMost(scores, 0.05))],
+    [canaryTau !== null, "75 % of canaries", "lowest τ that flags 75 % of the planted canaries", false, () => canaryTau ?? 0],
+    [truth, "finds 75 %", "lowest τ that finds 75 % of the memorised samples", true, at((scores) => rankTprAtLeast(scores, 0.75))],
+    [truth, "at most 1 % flagged only", "highest τ that flags at most 1 % of the others", true, at((scores) => rankFprAtMost(scores, 0.01))],
   ];
+  return all.filter(([there]) => there).map(([, label, title, fitted, tau]) => ({ label, title, fitted, tau }));
 }
 
 export const SCORE_SCALES = [
@@ -145,7 +122,7 @@ export class Rates {
       ["precision, share of the flagged that are memorised", flagged > 0 ? found / flagged : null, clopperPearson(found, flagged)],
     ];
     this.body.replaceChildren(...rows.map(([name, value, interval]) => {
-      const cells = [rateText(value), interval?.map(rateText).join(" to ") ?? ""].map((cell) => html("td", {}, cell));
+      const cells = [rateText(value), intervalText(interval)].map((cell) => html("td", {}, cell));
       return html("tr", {}, html("th", { scope: "row" }, name), ...cells);
     }));
   }

@@ -115,10 +115,7 @@ export class DecideBar {
     this.undo.addEventListener("click", () => actions.undo());
     this.said = html("p", { class: "mw-said", role: "status" });
     this.outcome = html("div", { class: "mw-outcome" }, this.said, this.undo, this.next);
-    this.done = html("span", {});
-    const decided = html("span", { class: "mw-decided" }, this.done, html("span", { class: "mw-spoken" }, " decided"));
-    this.share = html("i", {});
-    this.progress = html("span", { class: "mw-progress" }, html("span", { class: "mw-progress-bar", "aria-hidden": "true" }, this.share), decided);
+    this.progress = html("span", { class: "mw-progress" });
     const save = html("button", { type: "button", class: "mw-link" }, "Export");
     save.addEventListener("click", () => actions.exportAll());
     this.problem = html("span", {});
@@ -148,8 +145,7 @@ export class DecideBar {
   show(status, { marked, chosen, decided, of }) {
     Object.assign(this, { marked, chosen, status });
     this.progress.hidden = status.choices.length === 0;
-    write(this.done, `${whole(decided)} of ${whole(of)}`);
-    this.share.style.width = `${of > 0 ? (100 * decided) / of : 0}%`;
+    write(this.progress, `${whole(decided)} of ${whole(of)} decided`);
     this.undo.hidden = status.undo === 0;
     this.banner.hidden = status.problem === "" || status.decided === 0;
     write(this.problem, `${status.problem}. Your decisions last until the kernel stops. `);

@@ -16,7 +16,6 @@ import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
 const ROOM = 64; // screen pixels for the longer side of an image
-const AT_ONCE = 16; // rows that are in view at most when a list is at its top
 
 /** One view of the inspector. */
 export class Inspector {
@@ -44,7 +43,6 @@ export class Inspector {
     this.turning = false; // whether the page that is to come has the sample to open
     this.carried = false; // whether the open sample is of the list before
     this.known = false; // whether all that is known of it is asked for
-    this.later = false; // whether it is to be, once the sample is painted
     this.lookedAt = { position: /** @type {number | null} */ (null), known: false };
     /** Where a decision leads once it is made. @type {(() => void) | null} */
     this.onward = null;
@@ -64,8 +62,7 @@ export class Inspector {
     this.range = html("span", { class: "mw-range", role: "status" });
     this.back = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "previous page" }, "‹");
     this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
-    this.rest = html("div", { class: "mw-rest", role: "none" });
-    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" }, this.rest);
+    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
     this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
     this.partChip = html("button", { type: "button", class: "mw-button mw-part-chip", hidden: true, title: "show all samples again" });
     this.more = html("button", { type: "button", class: "mw-button mw-find", "aria-expanded": "false", "aria-label": "search, order, select", title: "search, order, select" }, "⌕");
@@ -85,7 +82,7 @@ export class Inspector {
     });
     this.opened = new Opened({
       go: (position) => this.choose(position),
-      note: (note) => this.decideOn([/** @type {number} */ (this.open)], { note }),
+      note: (note) => this.request({ type: "decide", positions: [/** @type {number} */ (this.open)], note }),
       tau: () => (model.get("axis") === "class" ? null : this.tau),
     }, this.bar.element);
     this.build(led);
@@ -290,7 +287,7 @@ export class Inspector {
    * @param {Uint8Array<ArrayBuffer>} bytes
    */
   show(reply, bytes) {
-    this.rest.classList.toggle("mw-later", this.turning && this.at === 0);
+    const later = this.turning && this.at === 0 ? "mw-later" : ""; // at its top: most cards are out of view
     Object.assign(this, { reply, bytes, turning: false });
     if (reply.page !== this.model.get("page")) {
       this.model.set("page", reply.page);
@@ -300,22 +297,19 @@ export class Inspector {
     const had = focused(this.list);
     const showed = had?.dataset.position;
     this.fill(reply);
-    const look = `mw-cards mw-cards-${reply.kind}`;
-    if (this.list.className !== look) this.list.className = look;
+    setAttributes(this.list, { class: `mw-cards mw-cards-${reply.kind} ${later}` });
     this.empty.hidden = reply.items.length > 0;
     write(this.empty, this.search === "" ? "No sample here. Move τ, or choose another filter." : `No sample here matches “${nameText(this.search)}”.`);
     this.showChosen();
-    requestAnimationFrame(() => setTimeout(() => this.showLater()));
     if (showed === undefined) return;
     if (had?.isConnected && had.dataset.position !== showed) had.blur(); // so that another sample is read out
     this.current()?.focus({ preventScroll: true });
   }
 
-  /** Shows what can wait until what is in view is painted: the other rows, and all that is known of the open sample. */
+  /** Shows what can wait until what is in view is painted: the other cards, and all that is known of the open sample. */
   showLater() {
-    this.rest.classList.remove("mw-later");
-    if (this.later) this.details.ask();
-    this.later = false;
+    this.list.classList.remove("mw-later");
+    if (this.known && this.reply?.more) this.details.ask();
   }
 
   /**
@@ -326,20 +320,27 @@ export class Inspector {
     const cards = this.elements();
     for (const extra of cards.slice(reply.items.length)) extra.remove();
     const looks = reply.items.map((item) => JSON.stringify([reply.eta, item]));
-    const changed = [...looks.keys()].filter((i) => looks[i] !== this.looks[i] || i >= cards.length);
-    const { style, make } = pictures(reply.items.flatMap(({ image }) => image ?? []), this.bytes, ROOM, `mw-of-${this.name}`);
+    const images = reply.items.flatMap(({ image }) => image ?? []);
+    const shown = images.length > 0 ? this.share(images) : [];
+    for (const [i, item] of reply.items.entries()) {
+      if (i < cards.length && looks[i] === this.looks[i]) continue;
+      const made = card(item, reply.eta, shown[i]);
+      if (i < cards.length) cards[i].replaceWith(made);
+      else this.list.append(made);
+    }
+    this.looks = looks;
+  }
+
+  /**
+   * Returns the pictures of images, which share one rule of style.
+   * @param {import("./messages.js").Image[]} images
+   */
+  share(images) {
+    const { elements, style } = pictures(images, this.bytes, ROOM, `mw-of-${this.name}`);
     this.pictures.replaceSync(style);
     const scope = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
-    if (style !== "" && !scope.adoptedStyleSheets.includes(this.pictures)) scope.adoptedStyleSheets.push(this.pictures);
-    for (const i of changed) {
-      const item = reply.items[i];
-      const made = card(item, reply.eta, item.image && make(item.image));
-      if (i < cards.length) cards[i].replaceWith(made);
-      else if (i < AT_ONCE || item.image) this.rest.before(made);
-      else this.rest.append(made);
-    }
-    this.rest.style.setProperty("--mw-rows", String(this.rest.childElementCount));
-    this.looks = looks;
+    if (!scope.adoptedStyleSheets.includes(this.pictures)) scope.adoptedStyleSheets.push(this.pictures);
+    return elements;
   }
 
   /** @param {Reply} reply */
@@ -347,8 +348,7 @@ export class Inspector {
     const filter = this.model.get("filter");
     for (const [name, { button }] of Object.entries(this.filter)) {
       button.hidden = !(name in reply.counts) || (WITHOUT_TAB.includes(name) && name !== filter);
-      const pressed = String(name === filter);
-      if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
+      setAttributes(button, { "aria-pressed": String(name === filter) });
     }
     const made = this.model.get("decision");
     const choices = Object.entries(reply.byDecision).map(([name, n]) => /** @type {[string, string]} */ ([name, `${name} ${whole(n)}`]));
@@ -412,16 +412,8 @@ export class Inspector {
   decide(what) {
     const { marked, open } = this;
     this.onward = marked.size > 0 || what.decision === "undecided" ? null : this.beside(1);
-    if (marked.size > 0) this.decideOn([...marked], what);
-    else if (open !== null) this.decideOn([open], what);
-  }
-
-  /**
-   * @param {number[]} positions
-   * @param {{decision?: string, note?: string, to?: number}} what
-   */
-  decideOn(positions, what) {
-    this.request({ type: "decide", positions, ...what });
+    const positions = marked.size > 0 ? [...marked] : open === null ? [] : [open];
+    if (positions.length > 0) this.request({ type: "decide", positions, ...what });
   }
 
   /** @param {import("./messages.js").Said} reply */
@@ -487,10 +479,10 @@ export class Inspector {
     if (here >= 0) this.showItem(whole ?? items[here], { number: first + here, total }, this.bytes, whole !== undefined);
     this.known ||= other;
     if (whole === undefined && (other || here < 0)) this.details.ask();
-    else if (other) this.later = this.reply.more === true;
     this.showDeciding();
     if (!other) return;
     this.reveal(); // last: it makes the browser lay out
+    requestAnimationFrame(() => setTimeout(() => this.showLater()));
   }
 
   /**
@@ -606,7 +598,7 @@ export class Inspector {
   }
 
   elements() {
-    return /** @type {HTMLElement[]} */ ([...this.list.querySelectorAll(".mw-card")]);
+    return /** @type {HTMLElement[]} */ ([...this.list.children]);
   }
 
   /** The card that the keyboard reaches. */

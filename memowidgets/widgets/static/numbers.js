@@ -88,20 +88,11 @@ export function rateText(rate) {
 }
 
 /**
- * An interval of rates, both ends with as many digits: two, or up to four where fewer would make
- * an end 0 or 1.
+ * An interval of rates.
  * @param {import("./maths.js").Interval | null} interval
  */
 export function intervalText(interval) {
-  if (interval === null) return "";
-  const isHidden = (/** @type {number} */ rate, /** @type {number} */ digits) =>
-    rate > 0 && rate < 1 && Number.isInteger(Number(rate.toFixed(digits)));
-  const digits = [2, 3].find((d) => !interval.some((rate) => isHidden(rate, d))) ?? 4;
-  const ends = interval.map((rate) => {
-    if (!isHidden(rate, digits)) return rate.toFixed(digits);
-    return rate < 0.5 ? "< 0.0001" : "> 0.9999";
-  });
-  return ends.join(" to ");
+  return interval?.map(rateText).join(" to ") ?? "";
 }
 
 /**

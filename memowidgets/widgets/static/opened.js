@@ -9,7 +9,7 @@ import {
 import { bytesOf, focused, html, svg, write } from "./dom.js";
 import { liraPicture, liraRange, spoken } from "./lira.js";
 import { errorText, fixed, percent, whole } from "./numbers.js";
-import { drawn } from "./pixels.js";
+import { pictures } from "./pixels.js";
 import { MEMORIZED, NOT_MEMORIZED, NOUNS, ONION, PREDICTED } from "./words.js";
 
 /** @typedef {import("./messages.js").Item} Item */
@@ -97,11 +97,10 @@ export class Opened {
     write(this.where, place === null ? "not in this filter" : `${whole(place.number)} of ${whole(place.total)}`);
     write(this.id, nameText(item.id));
     if (full || !this.full) {
-      const { text, hidden, values, hiddenValues, options } = item;
-      const content = JSON.stringify([text, hidden, values, hiddenValues, options]);
-      if (!item.image && content !== this.content) this.sample.replaceChildren(...body(item));
+      const { text, hidden, values, hiddenValues, options, image } = item;
+      const content = JSON.stringify([text, hidden, values, hiddenValues, options, image?.height]);
+      if (content !== this.content) this.sample.replaceChildren(...image ? [picture(item, pictures([image], bytes, ROOM).elements[0])] : body(item));
       this.content = content;
-      if (item.image && this.sample.childElementCount === 0) this.sample.append(picture(item, drawn(item.image, bytes, ROOM)));
       this.sample.hidden = this.sample.childElementCount === 0;
       if (focused(this.element) !== this.note) this.note.value = item.note;
     }
@@ -400,7 +399,7 @@ function neighbours(found, bytes, go) {
   for (const near of found) {
     const button = html("button", { type: "button", class: "mw-near" });
     button.addEventListener("click", () => go(near.position));
-    if (near.image) button.append(picture(near, drawn(near.image, bytes, NEAR)));
+    if (near.image) button.append(picture(near, pictures([near.image], bytes, NEAR).elements[0]));
     else {
       const text = near.values ? valuesText(near.values) : proseText(near.text ?? "");
       button.append(html("bdi", { class: "mw-near-text", dir: "auto" }, text));

@@ -9,7 +9,9 @@ const dom = await load("dom");
 
 /** The pixels of an image of one row. */
 function rgbaOf(bytes, image) {
-  return [...pixels.pixelsOf({ height: 1, ...image }, new Uint8Array(bytes))];
+  const found = new Uint8Array(4 * image.width * (image.height ?? 1));
+  pixels.copyPixels({ height: 1, ...image }, new Uint8Array(bytes), found, image.width);
+  return [...found];
 }
 
 test("grey and colour become four channels", () => {
@@ -34,12 +36,6 @@ test("what is asked meanwhile is asked once, when the answer is there", async ()
   question.answered();
   question.answered();
   assert.deepEqual(sent, ["view-1", "view-2"]);
-});
-
-test("small images grow by whole pixels, large ones shrink to fit", () => {
-  assert.equal(pixels.zoomFor(8, 112), 14);
-  assert.equal(pixels.zoomFor(32, 112), 3);
-  assert.equal(pixels.zoomFor(224, 112), 0.5);
 });
 
 test("a throttled action runs at once, then once more for all calls in between", async () => {

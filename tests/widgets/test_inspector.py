@@ -70,15 +70,6 @@ def test_the_first_rows_of_an_order_are_those_of_all_of_it():
             assert first_of(order, found, most).tolist() == order[found[order]][:most].tolist()
 
 
-def test_images_are_sent_as_they_are(digits):
-    images, _ = digit_like(200)
-    content, buffers = page(digits, page=1)
-    for item in content["items"]:
-        start = item["image"]["offset"]
-        sent = np.frombuffer(buffers[0][start : start + 64], np.uint8).reshape(8, 8)
-        assert np.array_equal(sent, images[item["position"]])
-
-
 def test_what_the_page_asks_wrongly_is_put_right(digits):
     content, _ = page(digits, filter="nonsense", sort="nonsense", page=-5)
     assert content["page"] == 0

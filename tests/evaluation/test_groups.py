@@ -20,17 +20,6 @@ def width(interval):
     return interval[1] - interval[0]
 
 
-def test_a_resample_is_the_curve_of_the_rows_that_it_draws():
-    scores, truth = made(80)
-    scores = np.round(scores, 1)  # ties
-    names = np.random.default_rng(1).integers(25, size=80)
-    groups = Groups.read(names, 80)
-    areas = groups.areas(scores, truth)
-    for draw, area in zip(groups.draws[:40], areas[:40], strict=True):
-        rows = np.repeat(np.arange(80), draw[groups.of_row].astype(int))
-        assert area == pytest.approx(roc(scores[rows], truth[rows]).auc, abs=1e-12)
-
-
 def test_rows_alone_in_their_group_have_about_the_usual_intervals():
     scores, truth = made(600)
     alone, plain = roc(scores, truth, groups=np.arange(600)), roc(scores, truth)
@@ -128,13 +117,16 @@ def crossed(n_samples=60, n_models=8, seed=0, of_models=0.0):
     return lasting + rng.normal(size=len(truth)) - gain * truth, truth, samples, models
 
 
-def test_a_pair_weighs_the_product_of_its_sample_and_its_model():
+@pytest.mark.parametrize("by_model", [False, True])
+def test_a_resample_is_the_curve_of_the_rows_that_it_draws(by_model):
+    """A row is there as often as its sample, times its model."""
     scores, truth, samples, models = crossed(20, 4)
     scores = np.round(scores, 1)  # ties
-    groups = Groups.read(samples, len(scores), models)
+    groups = Groups.read(samples, len(scores), models if by_model else None)
     areas = groups.areas(scores, truth)
     for i in range(40):
-        times = groups.draws[i][samples] * groups.model_draws[i][models]
+        times = groups.draws[i][samples]
+        times = times * groups.model_draws[i][models] if by_model else times
         rows = np.repeat(np.arange(len(scores)), times.astype(int))
         assert areas[i] == pytest.approx(roc(scores[rows], truth[rows]).auc, abs=1e-12)
 

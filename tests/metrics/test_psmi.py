@@ -6,7 +6,6 @@ import numpy as np
 import psmi as published
 import pytest
 from scipy.stats import norm
-from sklearn.datasets import load_breast_cancer
 
 from memowidgets.metrics import PSMI, directions, fitted, projections
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
@@ -27,7 +26,7 @@ def test_plain_agrees_with_the_formula():
 
 def test_few_directions_are_not_biased():
     X, y, expected = reference.long_reference(300, 24, 4)
-    runs = [PSMI(64, random_state=s).fit(X, y).score_samples(X, y) for s in range(60)]
+    runs = [PSMI(64, random_state=s).fit(X, y).score_samples(X, y) for s in range(30)]
     error = np.mean(runs, axis=0) - expected
     noise = np.std(runs, axis=0) / np.sqrt(len(runs))
     assert np.mean(np.abs(error) < 3.5 * noise + 0.002) > 0.98
@@ -137,10 +136,10 @@ def exact_in_the_plane(X, y, steps=400):
 
 
 @pytest.mark.parametrize("second", [0, 1e-5, 1e-4])
-@pytest.mark.parametrize("n_classes", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("n_classes", [2, 3, 8])
 def test_controls_that_others_explain(n_classes, second):
     """A random direction meets the plane of two columns at an even angle."""
-    for seed in range(10):
+    for seed in range(4):
         X, y = nearly_one_dimension(n_classes, second, seed)
         found = score(X, y, seed=seed)
         np.testing.assert_allclose(found, exact_in_the_plane(X[:, :2], y, 60), atol=0.01)
@@ -153,21 +152,12 @@ def test_two_features_of_any_axes(n_classes, longer):
     y = np.arange(400) % n_classes
     X = (rng.normal(size=(400, 2)) + rng.normal(size=(n_classes, 2))[y]) * [longer, 1]
     expected = exact_in_the_plane(X, y)
-    for seed in range(10):
+    for seed in range(3):
         found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
         np.testing.assert_allclose(found, expected, atol=1e-3)
         assert np.sqrt(np.mean((found - expected) ** 2)) < (1e-5 if longer == 1 else 1e-4)
         assert np.mean(np.abs(found - expected) < 3 * error + 2e-6) > 0.7
         assert error.max() < 0.01
-
-
-@pytest.mark.parametrize("columns", [[0, 1], [0, 3], [3, 4]])
-def test_two_raw_columns(columns):
-    X, y = load_breast_cancer(return_X_y=True)
-    X = X[:, columns]
-    expected = exact_in_the_plane(X, y)
-    for seed in range(10):
-        np.testing.assert_allclose(score(X, y, seed=seed), expected, atol=0.01)
 
 
 def few_of_some_classes():
@@ -338,11 +328,6 @@ def test_tensors_give_the_same(method, n_classes, rotated_from, monkeypatch):
     )
     estimator = PSMI(256, method).fit(torch.tensor(X), y)
     np.testing.assert_allclose(estimator.score_samples(torch.tensor(X), y), expected, atol=1e-5)
-
-
-def test_bfloat16_tensors():
-    torch = pytest.importorskip("torch")
-    X, y = reference.made(400, 16, 3)
     rough = torch.tensor(X).bfloat16()
     np.testing.assert_allclose(score(rough, y), score(rough.float().numpy(), y), atol=1e-6)
 
@@ -482,26 +467,6 @@ def test_memory(n, d, m, kind):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak - 4 * m * d - 16 * n < 160e6
-
-
-def test_theorem_1_as_an_inequality():
-    rng = np.random.default_rng(0)
-    n, outlier = 6000, 0.05
-    true = rng.integers(2, size=n)
-    X = rng.normal(size=(n, 4)) + np.where(true[:, None], 1, -1) * [1.0, 0, 0, 0]
-    tossed = rng.random(n) < outlier
-    y = np.where(tossed, rng.integers(2, size=n), true)
-    scores = score(X, y)
-    assert scores[~tossed].mean() > 0.01
-    assert scores[tossed].mean() < 0
-
-
-def test_text_labels():
-    X, y = reference.made(100, 5, 3)
-    names = np.array(["ward c", "ward a", "ward b"])[y]
-    estimator = PSMI().fit(X, names)
-    assert estimator.classes_.tolist() == ["ward a", "ward b", "ward c"]
-    np.testing.assert_allclose(estimator.score_samples(X, names), score(X, y), atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -13,7 +13,6 @@ import memowidgets
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts import look
 from memowidgets.charts.look import colors_of
-from tests.widgets.test_front_end import contrast
 
 STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
@@ -46,6 +45,11 @@ def lab(rgb):
     xyz = TO_XYZ @ rgb.clip(0, 1) / TO_XYZ.sum(axis=1)
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def contrast(a: str, b: str) -> float:
+    light, dark = sorted((TO_XYZ[1] @ linear(a), TO_XYZ[1] @ linear(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("eyes", SEEN_WITH)

@@ -11,7 +11,6 @@ from transformers import AutoConfig, AutoModelForImageClassification, ViTImagePr
 import memowidgets as mw
 from memowidgets.models import image_classifier
 from tests.models.small import assert_left_as_it_is, one_pass
-from tests.training.small import Inline
 
 CPU = torch.device("cpu")
 FAMILIES = {
@@ -42,13 +41,6 @@ def images(n: int = 36, channels: int = 3) -> mw.data.ImageDataset:
 @pytest.fixture(scope="module")
 def data():
     return images()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _cache_of_its_own(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEMOWIDGETS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def tiny(family: str, **changes):
@@ -126,31 +118,6 @@ def test_images_that_do_not_fit_in_memory_are_processed_for_each_batch(data, mon
     model = classifier(tiny("vit"))
     anew = model.feeder(data, CPU)(positions)
     torch.testing.assert_close(kept, anew, rtol=0, atol=0)
-
-
-def test_a_run_has_shadow_models_and_scores_and_is_opened_again(data, tmp_path):
-    folder = saved(tiny("resnet"), tmp_path / "model")
-    model = mw.models.ImageClassifier.from_pretrained(folder)
-    training = mw.TrainingConfig(
-        epochs=2, checkpoint_every=1, batch_size=8, lr=1e-2, precision="float32"
-    )
-    path = tmp_path / "run"
-    audit = mw.Audit(model, data, path=path, training=training, held_out=None)
-    audit.train()
-    assert audit.layers == ("1", "2")
-    losses = audit.checkpoints.train_loss
-    assert losses.iloc[-1] < losses.iloc[0]
-    audit.run_shadows(4, Inline())
-    assert np.isfinite(audit.log_lira(variance="global")).all()
-    scores = audit.score("psmi", checkpoint="final")
-    load = mw.models.ImageClassifier.from_pretrained
-    opened = mw.Audit.open(path, data=data, model=load(folder))
-    np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
-    opened.run_shadows(5, Inline())
-    assert opened.n_shadows == 5
-    processor(image_mean=[0.1, 0.1, 0.1]).save_pretrained(folder)
-    with pytest.raises(ValueError, match="other model processor"):
-        mw.Audit.open(path, data=data, model=load(folder))
 
 
 def test_a_run_is_of_its_weights_running_means_and_processor(data):

@@ -57,13 +57,6 @@ def tokenizer(data):
     return tokenizer_of_words(data.texts)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _cache_of_its_own(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEMOWIDGETS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 def tiny_config(family: str, vocabulary: int, **changes):
     common = {
         "vocab_size": vocabulary,

@@ -50,8 +50,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("kind", SAVED)
-def test_a_run_is_trained_scored_and_opened_again(kind, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+def test_a_run_is_trained_scored_and_opened_again(kind, tmp_path):
     for part in SAVED[kind]():
         part.save_pretrained(tmp_path / "model")
     model, data = LOAD[kind](tmp_path / "model"), DATA[kind]()

@@ -6,6 +6,7 @@ import numpy as np
 import psmi as published
 import pytest
 from scipy.stats import norm
+from sklearn.datasets import load_breast_cancer
 
 from memowidgets.metrics import PSMI, directions, fitted, projections
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
@@ -588,3 +589,39 @@ def test_rows_for_a_first_look_are_a_share_of_each_class_and_at_least_four():
     first = np.flatnonzero(codes == 0)
     assert np.diff(np.searchsorted(first, rows[codes[rows] == 0])).max() <= 9  # evenly
     assert len(fitted.picked_rows(codes, 5000)) == len(codes)
+
+
+@pytest.mark.parametrize("columns", [[0, 1], [0, 3], [3, 4]])
+def test_two_raw_columns(columns):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, columns]
+    expected = exact_in_the_plane(X, y)
+    for seed in range(3):
+        np.testing.assert_allclose(score(X, y, seed=seed), expected, atol=0.01)
+
+
+def test_bfloat16_tensors():
+    torch = pytest.importorskip("torch")
+    X, y = reference.made(400, 16, 3)
+    rough = torch.tensor(X).bfloat16()
+    np.testing.assert_allclose(score(rough, y), score(rough.float().numpy(), y), atol=1e-6)
+
+
+def test_theorem_1_as_an_inequality():
+    rng = np.random.default_rng(0)
+    n, outlier = 6000, 0.05
+    true = rng.integers(2, size=n)
+    X = rng.normal(size=(n, 4)) + np.where(true[:, None], 1, -1) * [1.0, 0, 0, 0]
+    tossed = rng.random(n) < outlier
+    y = np.where(tossed, rng.integers(2, size=n), true)
+    scores = score(X, y)
+    assert scores[~tossed].mean() > 0.01
+    assert scores[tossed].mean() < 0
+
+
+def test_text_labels():
+    X, y = reference.made(100, 5, 3)
+    names = np.array(["ward c", "ward a", "ward b"])[y]
+    estimator = PSMI().fit(X, names)
+    assert estimator.classes_.tolist() == ["ward a", "ward b", "ward c"]
+    np.testing.assert_allclose(estimator.score_samples(X, names), score(X, y), atol=1e-5)

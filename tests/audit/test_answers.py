@@ -104,14 +104,11 @@ def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
     for i, j in zip(*np.nonzero(there), strict=True):
         place = found.layers[j].value, found.checkpoints[i].value
         assert found.scores[i, j] == finished.score("psmi", *place).iloc[7]
-
-
-def test_a_score_without_layers_has_one_column(finished, view):
-    found = detail(view, 3, "loss")
+    found = detail(view_of(finished), 3, "loss")  # which has no layers
     assert [layer.value for layer in found.layers] == [""]
     assert found.scores.shape == (len(found.checkpoints), 1)
-    at = [c.value for c in found.checkpoints].index(finished.prediction.record.name)
-    assert found.scores[at, 0] == finished.score("loss").iloc[3]
+    row = [c.value for c in found.checkpoints].index(finished.prediction.record.name)
+    assert found.scores[row, 0] == finished.score("loss").iloc[3]
 
 
 def test_the_gaussians_are_those_behind_log_lira(finished, view):
@@ -132,7 +129,7 @@ def test_the_gaussians_are_those_behind_log_lira(finished, view):
         assert ratio == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning")
+@pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning", "ignore:PSMI's τ = 0:UserWarning")
 def test_support_is_over_all_models_the_target_among_them(finished, view, tmp_path):
     rows = pd.read_csv(finished.export(tmp_path / "all.csv", all_members=True, eta=1.0))
     rows = rows.set_index(rows["id"].astype(str)).loc[list(map(str, finished.members))]
@@ -174,24 +171,17 @@ def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
     assert "Near-dup" not in " ".join(detail(unjudged, 0).notes)
 
 
-def test_what_is_missing_is_said(tmp_path):
-    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
+def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path):
+    training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
+    audit = small_audit(tmp_path / "run", training=training, model=mw.models.ConvNet(8))
     audit.train()
-    view = view_of(audit)
+    view, layer = view_of(audit), audit.layers[-1]
     found = detail(view, 0)
     assert found.shadows is None
     assert found.neighbours == []
     assert np.isnan(found.scores).all()
-    assert any("no shadow models" in note for note in found.notes)
-    assert any("nothing was scored" in note for note in found.notes)
-
-
-def test_compute_says_what_it_takes(tmp_path):
-    data = mw.data.load_digits(canaries=0.05, seed=0).take(range(400))
-    training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
-    audit = mw.Audit(mw.models.ConvNet(8), data, tmp_path / "run", training, device="cpu")
-    audit.train()
-    view, layer = view_of(audit), audit.layers[-1]
+    for fact in ("no shadow models", "nothing was scored"):
+        assert any(fact in note for note in found.notes)
     n = len(audit.members)
     first = view.missing("psmi", layer, "epoch-1")
     assert first.cost == f"Scoring {n} samples."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from memowidgets.metrics import PSMI
 from memowidgets.metrics.psmi import KNOWS_NO_LABELS
 from memowidgets.models import ConvNet
 from tests.audit.conftest import recording_at
-from tests.training.small import TRAINING, trained
+from tests.training.small import TRAINING, tiny_audit, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
 
@@ -50,18 +51,16 @@ def test_an_unknown_id_is_named_and_nothing_is_decided(audit, recording):
     assert DecisionLog().decide(["anything"], "keep") == 1
 
 
-def test_samples_that_are_no_members_can_be_decided_on(audit):
+def test_what_is_no_member_can_be_decided_on_and_a_stranger_taken_back(audit, tmp_path):
     other = next(name for name in audit.data.ids.tolist() if name not in set(audit.members))
     assert audit.decision_log.decide([other], "remove") == 1
     assert audit.decision_log.undo() == 1
-
-
-def test_a_decision_on_a_stranger_in_the_file_can_be_taken_back(tmp_path):
-    audit = trained(tmp_path / "run")
+    shutil.copytree(audit.path, tmp_path / "run")
     (tmp_path / "run" / "decisions.csv").write_text('id,decision,note\n"gone","remove",""\n')
-    assert audit.decisions["id"].tolist() == ["gone"]
-    assert audit.decision_log.decide(["gone"], "undecided") == 1
-    assert audit.decisions.empty
+    again = tiny_audit(tmp_path / "run")
+    assert again.decisions["id"].tolist() == ["gone"]
+    assert again.decision_log.decide(["gone"], "undecided") == 1
+    assert again.decisions.empty
 
 
 # Figures and sliders
@@ -83,10 +82,6 @@ def test_the_figure_has_the_rmia_of_the_comparison_or_none(audit, recording):
 def test_canaries_are_not_called_memorised(audit):
     found = audit.evaluate("psmi", truth="canaries")
     assert f"{found.n_memorized} of {found.n} samples planted (canaries)" in repr(found)
-    assert f"<th>planted (canaries)</th><td>{found.n_memorized} of {found.n}</td>" in (
-        found._repr_html_()
-    )
-    assert "samples are planted (canaries): intervals are wide" in repr(found)
     pooled = audit.evaluate_pooled("psmi", truth="canaries")
     assert f"{pooled.n_memorized} of {pooled.n} rows planted (canaries)" in repr(pooled)
     for one in (found, pooled):
@@ -103,13 +98,8 @@ def test_a_mask_of_the_user_is_not_called_memorised(audit):
     assert "memorised" not in repr(found)
     with pytest.raises(ValueError, match="no sample is positive as given"):
         audit.evaluate("psmi", truth=np.zeros(len(audit.members), dtype=bool))
-
-
-def test_log_lira_says_what_is_memorised(audit):
     eta = float(audit.log_lira().median())
     assert "samples memorised" in repr(audit.evaluate("psmi", eta=eta))
-    with pytest.raises(ValueError, match="no sample is memorised"):
-        audit.evaluate("psmi", eta=1e6)
 
 
 # Reports
@@ -119,20 +109,10 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
     rng = np.random.default_rng(0)
     arrays = mw.Audit.from_arrays(np.arange(40) % 2, logits=rng.normal(size=(40, 2)))
     for name, one, chosen in (("arrays", arrays, 0), ("run", audit, 1)):
-        page = one.report(tmp_path / f"{name}.html")
+        page = one.report(tmp_path / f"{name}.html", figures=False)
         rows = json.loads(page.with_suffix(".json").read_text("utf-8"))["checkpoints"]
         assert sum(row["prediction"] for row in rows) == chosen
         assert page.read_text("utf-8").count("<td>chosen by ρ</td>") == chosen
-
-
-def test_a_report_without_truth_does_not_deny_the_shadow_models(tmp_path):
-    few = trained(tmp_path / "run")
-    few.run_shadows(2)
-    page = few.report(tmp_path / "few.html", figures=False)
-    found = json.loads(page.with_suffix(".json").read_text("utf-8"))
-    (why,) = (why for what, why in found["missing"].items() if what.startswith("ground truth"))
-    assert "no shadow models" not in why
-    assert found["numbers"]["shadow_models"] == 2
 
 
 @pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|not learned|τ = 0 is):UserWarning")

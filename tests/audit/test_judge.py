@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -93,28 +91,6 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
     for asks in (lambda: given.use_shadows("halves"), lambda: given.evaluate_pooled("loss")):
         with pytest.raises(StoreError, match="an audit of arrays cannot"):
             asks()
-
-
-def test_an_opened_sample_follows_the_design(audit, tmp_path):
-    shutil.copytree(audit.path, tmp_path / "run")
-    own = tiny_audit(tmp_path / "run")
-    own.use_shadows("halves")
-    own.run_shadows(6)
-    view = view_of(own)
-    sets = [key for key, n in own.shadow_sets.items() if n == 6]
-    known = []
-    for key in sets:
-        own.use_shadows(key)
-        known.append(set(own.log_lira().index))
-    member = own.members.tolist().index(min(known[0] & known[1]))
-    shown, revisions = {}, set()
-    for key in sets:
-        own.use_shadows(key)
-        revisions.add(view.revision())
-        place = own.layers[-1], own.prediction.record.name
-        shown[key] = view.detail(member, "psmi", *place).shadows.log_lira
-        assert shown[key] == pytest.approx(own.log_lira()[own.members[member]])
-    assert len(set(shown.values())) == len(revisions) == len(sets) == 2
 
 
 # on recordings: the errors that METHOD.md measured, and how many are truly memorised

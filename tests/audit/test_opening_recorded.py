@@ -145,16 +145,6 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
     assert not any(b"forward.layer" in file.read_bytes()[:4000] for file in files)
 
 
-def test_generated_samples_are_generated_again_and_shown(data, folder):
-    again = recording_at(folder)
-    assert list(again.data) == list(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it has not learned much
-        shown = again.flagged("loss", share=0.1, samples=True)
-    assert len(shown) > 0
-    assert shown["question"].isin(data.questions).all()
-
-
 def test_other_samples_need_the_data(audit, data, folder, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:  # as of data that the package cannot generate
         patched.delitem(opening._DATA, "make_mcqs")

@@ -95,39 +95,6 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
-    undisturbed = audit_of(tmp_path / "straight", 2)
-    undisturbed.train()
-    undisturbed.run_shadows(8, Inline())
-    killed = tmp_path / "killed"
-
-    process = forked(train_and_fill, killed, tmp_path / "said", 2, 2, 1000)  # a worker dies
-    wait_for(lambda: len(finished(killed)) >= 2, process)
-    workers_of(process)[0].kill()
-    process.join(90)
-    assert process.exitcode == 1
-    assert (
-        "finished shadow models are kept; call run_shadows again" in (tmp_path / "said").read_text()
-    )
-    assert len(finished(killed)) >= 2
-    shutil.rmtree(killed / "shadows")
-
-    process = forked(train_and_fill, killed, tmp_path / "again", 2, 1)  # everything dies
-    workers: list[psutil.Process] = []
-    try:
-        wait_for(lambda: workers.extend(workers_of(process)) or workers, process)
-    finally:
-        process.kill()
-        process.join()
-    _, alive = psutil.wait_procs(workers, timeout=30)
-    assert not alive, "workers outlive their parent"
-
-    resumed = audit_of(killed, 2)
-    resumed.run_shadows(8, Inline())
-    same_shadows(resumed, undisturbed)
-
-
-@pytest.mark.slow
 def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(tmp_path):
     rng, killed, said = np.random.default_rng(0), tmp_path / "killed", tmp_path / "said"
     audit_of(killed, 2).train()
@@ -141,7 +108,10 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(tmp_path
         workers = workers_of(process)
         for worker in workers * (victims in ("workers", "all")):
             worker.kill()
-        time.sleep(rng.uniform(0, 0.2) * (victims == "workers"))
+        if victims == "workers":
+            process.join(90)
+            assert process.exitcode == 1
+            assert "shadow models are kept; call run_shadows again" in said.read_text()
         process.kill()
         process.join()
         assert not psutil.wait_procs(workers, timeout=30)[1], "workers outlive their parent"
@@ -188,18 +158,6 @@ def test_killed_reference_models_are_trained_again_to_the_same_gaps(tmp_path):
     assert len(undisturbed.run.references.indices()) == finished + 1
 
 
-def test_more_shadow_models_can_be_added_later(tmp_path):
-    audit = audit_of(tmp_path / "a", 1)
-    audit.train()
-    audit.run_shadows(1, Inline())
-    first = (tmp_path / "a/shadows/0000.safetensors").read_bytes()
-    audit.run_shadows(3, Inline())
-    assert audit.n_shadows == 3
-    assert (tmp_path / "a/shadows/0000.safetensors").read_bytes() == first
-    audit.run_shadows(2, Inline())
-    assert audit.n_shadows == 3
-
-
 def test_cancel_keeps_what_is_finished(tmp_path):
     audit = audit_of(tmp_path / "a", 6)
     progress = Progress(lambda step: progress.cancel() if step.done > 30 else None)
@@ -210,7 +168,13 @@ def test_cancel_keeps_what_is_finished(tmp_path):
     progress = Progress(lambda step: progress.cancel() if step.done >= 1 else None)
     with pytest.raises(Cancelled, match="shadow models"):
         audit.run_shadows(50, processes=1, progress=progress)
-    assert 1 <= audit.n_shadows < 50
+    n = audit.n_shadows
+    assert 1 <= n < 50
+    first = (tmp_path / "a/shadows/0000.safetensors").read_bytes()
+    for more in (n + 1, n):  # more can be added later
+        audit.run_shadows(more, Inline())
+        assert audit.n_shadows == n + 1
+    assert (tmp_path / "a/shadows/0000.safetensors").read_bytes() == first
 
 
 def test_two_processes_cannot_train_one_target(tmp_path):

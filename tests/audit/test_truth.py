@@ -33,9 +33,12 @@ def test_definitions_are_ranked_against_each_other(audit):
         assert -1 <= row.rho <= 1
         assert row.low <= row.rho <= row.high
     np.testing.assert_array_equal(found.values["log_lira"], audit.log_lira())
-    assert "rho" in found._repr_html_()
     assert "disjoint sets of 8 shadow models" in found.note
     assert found.note in found._repr_html_()
+    (cells,) = found.figure().to_dict()["datasets"].values()
+    assert sum(cell["samples"] for cell in cells) == len(found.values)
+    with pytest.raises(ValueError, match="lacks size; it has log_lira, attack"):
+        found.figure(x="size")
 
 
 def test_each_model_is_counted_as_the_target_that_it_can_be(finished):
@@ -53,16 +56,6 @@ def test_each_model_is_counted_as_the_target_that_it_can_be(finished):
         finished.memorized_per_model(eta=float("nan"))
 
 
-def test_the_figure_counts_every_sample(audit):
-    found = audit.compare_memorization()
-    figure = found.figure()
-    (cells,) = figure.to_dict()["datasets"].values()
-    assert sum(cell["samples"] for cell in cells) == len(found.values)
-    assert "image/svg+xml" in figure._repr_mimebundle_()
-    with pytest.raises(ValueError, match="lacks size; it has log_lira, attack"):
-        found.figure(x="size")
-
-
 def test_the_curve_compares_disjoint_halves(audit):
     eta = float(audit.log_lira().quantile(0.8))
     table = audit.shadow_curve("loss", "last", "final", eta=eta, repeats=4)
@@ -75,18 +68,22 @@ def test_the_curve_compares_disjoint_halves(audit):
         mw.charts.shadow_curves(pd.DataFrame({"n_shadows": [4]}))
 
 
-def test_a_flat_curve_of_noise_is_not_enough():
-    rng = np.random.default_rng(0)
-    n, m = 60, 32
-    audit = mw.Audit.from_arrays(
-        rng.integers(0, 2, n),
-        rng.normal(size=(n, 3)),
-        final_logits=rng.normal(size=(n, 2)),
-        shadow_gaps=rng.normal(size=(m, n)),
-        shadow_members=rng.random((m, n)) < 0.5,
+def of_gaps(gaps, members, target):
+    """An audit of samples whose gaps are known."""
+    labels = np.arange(len(target)) % 2
+    return mw.Audit.from_arrays(
+        labels,
+        np.random.default_rng(0).normal(size=(len(target), 3)),
+        final_logits=np.where(np.eye(2, dtype=bool)[labels], target[:, None], 0.0),
+        shadow_gaps=gaps,
+        shadow_members=members,
     )
-    table = audit.shadow_curve("psmi", repeats=5)
-    assert table["agreement"].abs().max() < 0.3
+
+
+def test_a_flat_curve_of_noise_is_not_enough():
+    rng, n, m = np.random.default_rng(0), 60, 32
+    audit = of_gaps(rng.normal(size=(m, n)), rng.random((m, n)) < 0.5, rng.normal(size=n))
+    assert audit.shadow_curve("psmi", repeats=5)["agreement"].abs().max() < 0.3
 
 
 def test_two_sixteens_of_the_recorded_audit_agree_as_measured(recorded):
@@ -99,36 +96,15 @@ def test_two_sixteens_of_the_recorded_audit_agree_as_measured(recorded):
     assert rho == pytest.approx(0.53, abs=0.06)  # .82 from the same shadow models
 
 
-def compared(gaps, members, target):
-    """The definitions of samples whose gaps are known."""
-    n = len(target)
-    audit = mw.Audit.from_arrays(
-        np.arange(n) % 2,
-        np.zeros((n, 1)),
-        final_logits=np.where(np.arange(n)[:, None] % 2 == [0, 1], target[:, None], 0.0),
-        shadow_gaps=gaps,
-        shadow_members=members,
-    )
-    return audit.compare_memorization()
-
-
 def test_ties_share_their_mean_rank():
-    """In the correlations of definitions, and in the groups of members with similar scores."""
     rng = np.random.default_rng(0)
     gaps, target = rng.integers(-3, 4, (6, 300)) / 2, rng.normal(size=300)
     members = np.argsort(rng.random((6, 300)), axis=0) < 3
-    found = compared(gaps, members, target)
+    found = of_gaps(gaps, members, target).compare_memorization()
     assert found.values["counterfactual"].duplicated().any()
     for row in found.spearman.itertuples():
         expected = spearmanr(found.values[row.a], found.values[row.b]).statistic
         assert row.rho == pytest.approx(expected)
-    values, errors, order = 3 * target, np.ones(300), rng.permutation(300)
-    scores = rng.integers(0, 4, 300)
-    straight = mw.memorization.probability_memorized(values, errors, 4.0, scores)
-    moved = (part[order] for part in (values, errors, scores))
-    values, errors, scores = moved
-    moved = mw.memorization.probability_memorized(values, errors, 4.0, scores)
-    np.testing.assert_allclose(moved, straight[order])
 
 
 @pytest.mark.parametrize(("m", "size", "pairs"), [(16, 8, True), (18, 8, True), (9, 4, False)])
@@ -146,7 +122,7 @@ def test_noise_is_not_shared(audit):
     rng = np.random.default_rng(0)
     gaps, target = rng.normal(size=(16, 600)), 2 + rng.normal(size=600)
     members = np.argsort(rng.random((16, 600)), axis=0) < 8
-    by = {m: compared(gaps[:m], members[:m], target) for m in (6, 16)}
+    by = {m: of_gaps(gaps[:m], members[:m], target).compare_memorization() for m in (6, 16)}
     rho = {
         m: found.spearman.set_index(["a", "b"]).loc[("log_lira", "counterfactual")].rho
         for m, found in by.items()
@@ -162,7 +138,7 @@ def with_known_agreement(m, seed, n=500):
     members = np.argsort(rng.random((m, n)), axis=0) < m // 2
     gaps = effect * members + spread * rng.normal(size=(m, n))
     target = effect + spread * rng.normal(size=n)
-    found = compared(gaps, members, target)
+    found = of_gaps(gaps, members, target).compare_memorization()
     row = found.spearman.set_index(["a", "b"]).loc[("attack_success_rate", "counterfactual")]
     return row, found.note, spearmanr(effect, effect / spread).statistic
 
@@ -233,3 +209,11 @@ def test_log_lira_as_it_was_given_has_no_probability():
     for ask in (audit.probability_memorized, lambda: audit.log_lira(variance="global")):
         with pytest.raises(ValueError, match="probabilities and other variances need"):
             ask()
+
+
+def test_members_of_equal_scores_are_in_one_group():
+    rng = np.random.default_rng(0)
+    values, errors, scores = 3 * rng.normal(size=300), np.ones(300), rng.integers(0, 4, 300)
+    order, found = rng.permutation(300), mw.memorization.probability_memorized
+    moved = found(values[order], errors[order], 4.0, scores[order])
+    np.testing.assert_allclose(moved, found(values, errors, 4.0, scores)[order])

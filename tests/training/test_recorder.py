@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
-from torch.nn.functional import cross_entropy
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, run_at
 from memowidgets.training.checkpoint import Record, StopRule
+from tests.audit.test_watching import STEPS, mlp, samples, seeded
+from tests.audit.test_watching import trained as train
 
 losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
 
@@ -33,18 +32,10 @@ def test_the_rule_never_goes_back_to_a_checkpoint_that_was_no_candidate(found, o
 
 
 def trained(path, epochs=4, **options):
-    torch.manual_seed(0)
-    labels = torch.arange(60) % 3
-    data = torch.utils.data.TensorDataset(torch.randn(60, 6) + 3 * torch.eye(6)[labels], labels)
-    module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
-    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
-    watch = mw.watch(module, data, path, 6, stop_at_drop=0.5, **options)
-    for _ in range(epochs):
-        for x, y in torch.utils.data.DataLoader(data, batch_size=10, shuffle=True):
-            cross_entropy(module(x), y).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            watch.step()
+    module, data = mlp(), samples()
+    watch = mw.watch(module, data, path, STEPS, stop_at_drop=0.5, **options)
+    seeded()
+    train(module, data, epochs, watch)
     watch.end()
     return watch.audit
 

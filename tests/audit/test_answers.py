@@ -47,19 +47,6 @@ def test_a_revision_differs_once_there_is_more(finished, view):
     (shadows / ".unfinished-note").unlink()
 
 
-def test_what_a_score_says_of_small_classes_is_shown():
-    rng, small = np.random.default_rng(0), 6
-    labels = np.repeat(np.arange(small + 1), [5] * small + [60])
-    features, logits = rng.normal(size=(len(labels), 4)), rng.normal(size=(len(labels), small + 1))
-    view = view_of(mw.Audit.from_arrays(labels, features, logits))
-    choice = view.layer_choices()[-1].value, view.checkpoint_choices()[-1].value
-    said = view.view("psmi", *choice).warnings
-    small_ones = [note for note in said if "20" in note or "5 samples" in note]
-    assert len(small_ones) == 1
-    assert all(f"{i}" in small_ones[0] for i in range(small))
-    assert not [note for note in view.view("loss", *choice).warnings if "only 5" in note]
-
-
 def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished, view):
     layer = finished.layers[-1]
     with pytest.warns(UserWarning, match="fewer than 20"):

@@ -52,7 +52,7 @@ def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(fini
 
 
 def test_accumulated_batches_train_like_one_of_their_size(tmp_path):
-    settings = {"epochs": 2, "lr": 0.1, "optimizer": "sgd"}
+    settings = {"epochs": 1, "lr": 0.1, "optimizer": "sgd"}
     whole = small_audit(tmp_path / "a", training=mw.TrainingConfig(batch_size=16, **settings))
     parts = small_audit(
         tmp_path / "b", training=mw.TrainingConfig(batch_size=4, accumulate=4, **settings)
@@ -77,42 +77,18 @@ def test_captured_layers_are_what_the_module_computes(finished):
     np.testing.assert_allclose(made["logits"], logits.numpy(), atol=1e-4)
 
 
-def test_a_callable_is_a_score_and_psmi_has_errors(finished):
-    def norm(representation, logits, labels):
-        assert len(representation) == len(logits) == len(labels)
-        return -np.linalg.norm(representation, axis=1)
-
-    assert finished.score(norm).name == "norm"
-    assert finished.score(norm, name="size", layer=1).name == "size"
-    scores, errors = finished.score("psmi", return_std=True)
-    assert (errors > 0).all()
-    assert errors.index.equals(scores.index)
-
-
-def test_the_baseline_at_the_last_checkpoint_is_perfect_by_construction(finished):
-    found = finished.evaluate("baseline", checkpoint="final", eta=finished.log_lira().median())
-    assert found.auc == 1.0
-
-
-def test_evaluation_takes_log_lira_canaries_or_a_mask(finished):
-    by_canaries = finished.evaluate("psmi", truth="canaries")
-    mask = finished.member_data.canaries
-    assert finished.evaluate("psmi", truth=mask).auc == by_canaries.auc
+def test_evaluation_takes_log_lira_canaries_or_a_mask_or_values_by_id(finished):
+    by_canaries, mask = finished.evaluate("psmi", truth="canaries"), finished.member_data.canaries
+    truth = pd.Series(mask, finished.members)
+    for given in (mask, truth, truth.sample(frac=1, random_state=0)):
+        assert finished.evaluate("psmi", truth=given).auc == by_canaries.auc
     assert by_canaries.auc > 0.8
     assert by_canaries.n_memorized == mask.sum()
-
-
-def test_flagged_samples_are_those_at_or_below_tau_most_at_risk_first(finished):
-    scores = finished.score("psmi")
-    with pytest.warns(UserWarning, match="fewer than 20 samples, so their scores are inaccurate"):
-        table = finished.flagged(tau=0.1)
-    assert set(table.index) == set(scores.index[scores <= 0.1])
-    assert table["score"].is_monotonic_increasing
-    first = table.iloc[0]
-    where = finished.members.tolist().index(table.index[0])
-    assert first["label"] == str(finished.labels[where])
-    assert first["log_lira"] == finished.log_lira()[table.index[0]]
-    assert finished.flagged("loss", tau=-1e9).empty
+    some = finished.evaluate("loss", truth=truth.iloc[:100])
+    assert some.n == 100
+    assert any("members are left out" in note for note in some.warnings)
+    with pytest.raises(ValueError, match="1 of its ids are no members'"):
+        finished.evaluate("loss", truth=pd.Series([True], index=["nobody"]))
 
 
 def test_gaps_at_a_checkpoint_that_shadows_did_not_keep_are_refused(finished):

@@ -240,6 +240,14 @@ def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
     begin(stopped, going_on.path).train(stop_at_drop=0.5)
 
 
+def test_nothing_left_to_train_is_said(tmp_path):
+    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
+    audit.train()
+    with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
+        audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
+    assert not (tmp_path / "fork" / "manifest.json").exists()
+
+
 def test_another_run_at_the_path_is_refused(stopped, going_on):
     with pytest.raises(ValueError, match="holds another run"):
         stopped.fork(stopped.path)
@@ -271,11 +279,3 @@ def test_what_can_not_be_forked_says_why(stopped, tmp_path):
     with pytest.raises(ValueError, match="label noise, which would fall on other samples"):
         noisy.fork(path)
     assert not path.exists()
-
-
-def test_nothing_left_to_train_is_said(tmp_path):
-    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
-    audit.train()
-    with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
-        audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
-    assert not (tmp_path / "fork" / "manifest.json").exists()

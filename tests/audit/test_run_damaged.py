@@ -6,7 +6,6 @@ import shutil
 import threading
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import memowidgets as mw
@@ -21,19 +20,6 @@ def copied(finished, tmp_path):
     finished.score("psmi", checkpoint="final")
     shutil.copytree(finished.path, tmp_path / "run")
     return tmp_path / "run"
-
-
-def test_truth_as_a_series_is_read_by_id(finished):
-    truth = finished.log_lira() >= finished.log_lira().median()
-    shuffled = truth.sample(frac=1, random_state=0)
-    assert (
-        finished.evaluate("loss", truth=shuffled).auc == finished.evaluate("loss", truth=truth).auc
-    )
-    some = finished.evaluate("loss", truth=truth.iloc[:100])
-    assert some.n == 100
-    assert any("members are left out" in note for note in some.warnings)
-    with pytest.raises(ValueError, match="1 of its ids are no members'"):
-        finished.evaluate("loss", truth=pd.Series([True], index=["nobody"]))
 
 
 def test_a_lost_first_checkpoint_is_named_and_a_lost_later_one_trained_again(copied, finished):

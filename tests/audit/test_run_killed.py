@@ -76,18 +76,18 @@ def same_files(a: Path, b: Path, pattern: str) -> None:
 
 
 def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
-    undisturbed = audit_of(tmp_path / "straight", 12)
+    undisturbed = audit_of(tmp_path / "straight", 8)
     undisturbed.train()
     killed = tmp_path / "killed"
     rng = np.random.default_rng(0)
-    for epoch in (1, 5, 9):
-        process = forked(train, killed, 12)
+    for epoch in (1, 3, 5):
+        process = forked(train, killed, 8)
         wait_for((killed / f"checkpoints/epoch-{epoch}/record.json").exists, process)
         time.sleep(rng.uniform(0, 0.03))
         process.kill()
         process.join()
-    resumed = audit_of(killed, 12)
-    assert len(resumed.checkpoints) >= 10  # nothing that was finished is lost
+    resumed = audit_of(killed, 8)
+    assert len(resumed.checkpoints) >= 6  # nothing that was finished is lost
     resumed.train()
     same_files(Path(undisturbed.path), killed, "checkpoints/*/weights.safetensors")
     assert resumed.checkpoints.equals(undisturbed.checkpoints)

@@ -207,6 +207,12 @@ def test_a_failing_pass_leaves_the_module_as_it_was(data, tmp_path):
     assert all(part.training for part in module.modules())
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
     assert watch.audit.checkpoints.index.tolist() == ["epoch-0"]
+    with pytest.raises(FloatingPointError):  # and a refused start leaves nothing in the way
+        mw.watch(module, data, tmp_path / "other", STEPS)
+    mw.watch(mlp(), data, tmp_path / "other", STEPS)
+    with pytest.raises(ValueError, match="weights differ"):
+        mw.watch(module, data, tmp_path / "other", STEPS)
+    assert len(mw.Audit.open(tmp_path / "other").checkpoints) == 1
 
 
 # What is recorded
@@ -391,11 +397,6 @@ class Named(nn.Module):
 
     def forward(self, values, scale):
         return self.head(torch.relu(self.body(values * scale)))
-
-
-class Other(Named):
-    def forward(self, values):
-        return super().forward(values, 1)
 
 
 @pytest.mark.parametrize("kind", ["mapping", "tuple", "row that is a mapping"])
@@ -596,7 +597,10 @@ def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     with pytest.raises(ValueError, match="holds another run: 48 samples have another content"):
         mw.watch(mlp(), samples(seed=9), steps_per_epoch=STEPS, **again)
     with pytest.raises(ValueError, match="holds another run: model class is Sequential there"):
-        mw.watch(Other(), data, steps_per_epoch=STEPS, **again)
+        mw.watch(Net(), data, steps_per_epoch=STEPS, **again)
+    digits = mw.data.load_digits().take(range(60))
+    with pytest.raises(ValueError, match="another run"):
+        mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
     assert mw.Audit.open(tmp_path / "run").checkpoints.equals(before)
     fresh = mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, overwrite=True, **again)
     assert fresh.audit.checkpoints["step"].tolist() == [0]
@@ -633,17 +637,6 @@ def test_another_forward_is_another_recording(data, tmp_path):
     for other in (scaled(2), scaled(1.01), lambda module, x: module(x) + 1):
         with pytest.raises(ValueError, match=r"epoch-0 .*forward= has changed"):
             mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=other)
-
-
-def test_a_run_of_another_kind_is_refused(data, tmp_path):
-    digits = mw.data.load_digits().take(range(60))
-    other = mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
-    other.decision_log.decide([str(other.members[0])], "keep")  # begins the run
-    with pytest.raises(ValueError, match="holds another run: its data have 60 samples"):
-        mw.watch(mlp(), data, tmp_path / "run", STEPS)
-    watch = mw.watch(mlp(), data, tmp_path / "watched", STEPS)
-    with pytest.raises(ValueError, match=r"another run"):
-        mw.Audit(mw.models.ConvNet(), digits, path=watch.audit.path)
 
 
 class Killed(BaseException):
@@ -867,17 +860,6 @@ def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path)
     watch = mw.watch(mlp(), some, tmp_path / "run", STEPS, held_out=others)
     places = [ours.indices[i] for i in some.indices]
     assert list(map(int, watch.audit.data.ids)) == places
-
-
-def test_after_a_refused_start_another_may_follow_and_no_finished_run_is_deleted(data, tmp_path):
-    module = mlp()
-    nn.init.constant_(module[0].weight, float("nan"))
-    with pytest.raises(FloatingPointError):
-        mw.watch(module, data, tmp_path / "run", STEPS)
-    mw.watch(mlp(), data, tmp_path / "run", STEPS)
-    with pytest.raises(ValueError, match="weights differ"):
-        mw.watch(module, data, tmp_path / "run", STEPS)
-    assert len(mw.Audit.open(tmp_path / "run").checkpoints) == 1
 
 
 class Checkpointed(nn.Module):

@@ -155,12 +155,9 @@ def test_its_examples_run():
     assert doctest.testmod(module).failed == 0
 
 
-def test_what_is_not_a_watch_is_refused():
+def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
     with pytest.raises(TypeError, match=r"must be what mw\.watch returns, not Module"):
         mw.training.LightningCallback(new_module())
-
-
-def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
     watch = mw.watch(new_module(), data, tmp_path / "run", steps_per_epoch=5)
     with pytest.raises(ValueError, match=r"another module than mw\.watch was given"):
         fitted(new_module(), data, tmp_path, mw.training.LightningCallback(watch), epochs=1)

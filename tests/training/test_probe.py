@@ -18,7 +18,7 @@ from torch import nn
 import memowidgets as mw
 from memowidgets.audit.runs import identity
 from memowidgets.checks import has_form
-from memowidgets.store import FORMAT, StoreError
+from memowidgets.store import FORMAT
 from memowidgets.training.probe import PROBE, first_apart, make_probe
 from tests.training import probed
 
@@ -85,14 +85,6 @@ def by_size(limit: int, rate: float = 1e-2):
     return make
 
 
-def by_dimensions(n: int):
-    def make(p):
-        rates = [0.5 if w.ndim >= n else 0.1 for w in p]
-        return torch.optim.SGD([{"params": [w], "lr": r} for w, r in zip(p, rates, strict=True)])
-
-    return make
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -104,7 +96,6 @@ def by_dimensions(n: int):
         ),
         (by_size(100), by_size(1000)),  # of 512 + 8 + 80 + 10 values
         (by_size(100), by_size(100, 1.01e-2)),
-        (by_dimensions(2), by_dimensions(3)),
     ],
 )
 def test_each_setting_of_an_optimizer_shows_and_how_it_groups_weights(data, one, other):
@@ -426,27 +417,6 @@ def test_an_unchanged_run_goes_on_after_an_upgrade(data, tmp_path, monkeypatch):
     assert len(opened.score("loss")) == len(opened.members)
     with pytest.raises(ValueError, match="optimizer"):
         begun(data, tmp_path, optimizer=lambda p: torch.optim.SGD(p, lr=0.101))
-
-
-def test_a_global_that_changes_in_the_same_process_is_noticed(data, tmp_path):
-    scale = {"head": 1.0}
-
-    def make(n_classes):
-        module = small(n_classes)
-        with torch.no_grad():
-            module[3].weight.mul_(scale["head"])
-        return module
-
-    audit = begun(data, tmp_path, make)
-    scale["head"] = 2.0
-    with pytest.raises(StoreError, match=r"3\.weight"):
-        audit.train()
-    scale["head"] = 1.0
-    audit.train()
-    scale["head"] = 2.0
-    with pytest.raises(StoreError, match=r"3\.weight"):
-        audit.run_shadows(4)
-    assert len(audit.run.shadows) == 0
 
 
 def test_what_functions_do_belongs_to_what_a_run_is(data, tmp_path):

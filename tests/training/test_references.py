@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from argparse import Namespace
-from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
 from memowidgets.training.learner import Learner
 from memowidgets.training.seeds import derived_seed
 from tests.audit.conftest import view_of
-from tests.training.small import Inline
+from tests.training.small import Dying, Inline
 
 TRAINING = mw.TrainingConfig(epochs=2, checkpoint_every=0.5, batch_size=16, precision="float32")
 EPOCH = "epoch-1"
@@ -102,12 +101,17 @@ def test_no_copy_of_a_sample_that_a_model_is_asked_about_is_in_its_training(memb
         np.testing.assert_array_equal(asked_by, 3 * np.isin(design.pool, design.members))
 
 
-def test_a_copy_of_what_a_model_trained_on_is_not_asked_about():
+def test_rounds_differ_by_seed_and_no_copy_of_what_a_model_trained_on_is_asked_about():
     design = draw_design(DIGITS, "all", None, 0)
     twins = design.groups == design.groups[0]
     assert twins.sum() == 3
     asked = ReferenceDesign("parts").asked(design, np.arange(len(DIGITS)) == 0)
     np.testing.assert_array_equal(asked, ~twins)
+    plan = ReferenceDesign.of(design)
+    first, counterpart, second = (plan.members(design, 0, index) for index in range(3))
+    assert not (first & counterpart).any()
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, plan.members(design, 1, 0))
 
 
 @pytest.mark.parametrize(("n", "name"), [(10, "others"), (53, "others"), (54, "parts")])
@@ -122,15 +126,6 @@ def test_other_samples_are_used_while_there_are_half_as_many_as_members(n, name)
     assert min(n, 27) <= len(trained) <= n
     assert np.isin(design.groups[design.members], design.groups[design.pool[n:]]).any()
     assert not np.isin(design.groups[trained], design.groups[design.members]).any()
-
-
-def test_rounds_differ_and_depend_on_the_seed():
-    design = draw_design(DIGITS, "all", None, 0)
-    plan = ReferenceDesign.of(design)
-    first, counterpart, second = (plan.members(design, 0, index) for index in range(3))
-    assert not (first & counterpart).any()
-    assert not np.array_equal(first, second)
-    assert not np.array_equal(first, plan.members(design, 1, 0))
 
 
 @pytest.mark.parametrize("rows", [[0, 0, 0, 0], [0, 1], [0, 0, 0, 1]])
@@ -263,7 +258,7 @@ def test_the_dashboard_trains_them_on_a_click_alone(audit, referenced, monkeypat
 
 def test_what_was_trained_before_is_not_offered_again(audit):
     with pytest.raises(StoreError):
-        audit.run_references(2, Failing(per_round(audit)))
+        audit.run_references(2, Dying(per_round(audit)))
     assert audit.run.references_to_train(2) == per_round(audit)
 
 
@@ -331,19 +326,6 @@ def test_another_prediction_checkpoint_needs_them_trained_again(audit):
 
 
 # Work
-
-
-class Failing(Inline):
-    """Fails after some models."""
-
-    def __init__(self, n):
-        self.left = n
-
-    def submit(self, fn, /, *args, **kwargs):
-        self.left -= 1
-        if self.left < 0:
-            raise BrokenExecutor("the queue was closed")
-        return super().submit(fn, *args, **kwargs)
 
 
 def test_the_cost_is_said_first_and_a_cancel_keeps_what_is_finished(audit):

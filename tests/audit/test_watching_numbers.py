@@ -46,7 +46,7 @@ def test_held_out_samples_give_the_test_curves(data, others, tmp_path):
         logits = module.eval()(inputs)
     last = watch.audit.checkpoints.iloc[-1]
     assert last["test_loss"] == pytest.approx(float(cross_entropy(logits, labels)), abs=1e-6)
-    assert last["test_accuracy"] == float((logits.argmax(dim=1) == labels).float().mean())
+    assert last["test_accuracy"] == (logits.argmax(dim=1) == labels).double().mean()
     assert watch.audit.checkpoints["test_loss"].notna().all()
     opened = mw.Audit.open(watch.audit.path, data=data, held_out=others)
     assert opened.checkpoints["test_loss"].tolist() == watch.audit.checkpoints["test_loss"].tolist()
@@ -100,11 +100,8 @@ def test_features_before_the_logits_are_not_taken_for_logits(data, tmp_path):
     class Both(nn.Module):
         def __init__(self, swapped):
             super().__init__()
-            self.body, self.head, self.swapped = (
-                nn.Linear(WIDTH, 16),
-                nn.Linear(16, CLASSES),
-                swapped,
-            )
+            self.swapped = swapped
+            self.body, self.head = nn.Linear(WIDTH, 16), nn.Linear(16, CLASSES)
 
         def forward(self, x):
             features = self.body(x).relu()

@@ -60,7 +60,7 @@ def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp
                 part.score("psmi", checkpoint=name)
             assert 'keep="prediction+final"' in str(refused.value)
     with pytest.raises(ValueError, match=r"prediction\+final") as refused:
-        trained(tmp_path / "run", epochs=1)
+        trained(tmp_path / "run", epochs=1, checkpoint_every=0.5)
     assert '"all"' in str(refused.value)
     with pytest.raises(ValueError, match="some"):
         trained(tmp_path / "other", keep="some")

@@ -56,6 +56,14 @@ def finished(tmp_path_factory) -> mw.Audit:
     return mw.Audit.open(copy, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
 
 
+@pytest.fixture(scope="session")
+def straight(tmp_path_factory) -> mw.Audit:
+    """The same target trained without an interruption; tests only read it."""
+    audit = small_audit(tmp_path_factory.mktemp("straight") / "run")
+    audit.train()
+    return audit
+
+
 def _make(path) -> None:
     audit = small_audit(path)
     audit.train(stop_at_drop=0.5)

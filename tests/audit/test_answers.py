@@ -47,19 +47,6 @@ def test_a_revision_differs_once_there_is_more(finished, view):
     (shadows / ".unfinished-note").unlink()
 
 
-def test_what_a_score_says_of_small_classes_is_shown():
-    rng, small = np.random.default_rng(0), 6
-    labels = np.repeat(np.arange(small + 1), [5] * small + [60])
-    features, logits = rng.normal(size=(len(labels), 4)), rng.normal(size=(len(labels), small + 1))
-    view = view_of(mw.Audit.from_arrays(labels, features, logits))
-    choice = view.layer_choices()[-1].value, view.checkpoint_choices()[-1].value
-    said = view.view("psmi", *choice).warnings
-    small_ones = [note for note in said if "20" in note or "5 samples" in note]
-    assert len(small_ones) == 1
-    assert all(f"{i}" in small_ones[0] for i in range(small))
-    assert not [note for note in view.view("loss", *choice).warnings if "only 5" in note]
-
-
 def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished, view):
     layer = finished.layers[-1]
     with pytest.warns(UserWarning, match="fewer than 20"):
@@ -104,14 +91,11 @@ def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
     for i, j in zip(*np.nonzero(there), strict=True):
         place = found.layers[j].value, found.checkpoints[i].value
         assert found.scores[i, j] == finished.score("psmi", *place).iloc[7]
-
-
-def test_a_score_without_layers_has_one_column(finished, view):
-    found = detail(view, 3, "loss")
+    found = detail(view_of(finished), 3, "loss")  # which has no layers
     assert [layer.value for layer in found.layers] == [""]
     assert found.scores.shape == (len(found.checkpoints), 1)
-    at = [c.value for c in found.checkpoints].index(finished.prediction.record.name)
-    assert found.scores[at, 0] == finished.score("loss").iloc[3]
+    row = [c.value for c in found.checkpoints].index(finished.prediction.record.name)
+    assert found.scores[row, 0] == finished.score("loss").iloc[3]
 
 
 def test_the_gaussians_are_those_behind_log_lira(finished, view):
@@ -174,24 +158,17 @@ def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
     assert "Near-dup" not in " ".join(detail(unjudged, 0).notes)
 
 
-def test_what_is_missing_is_said(tmp_path):
-    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
+def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path):
+    training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
+    audit = small_audit(tmp_path / "run", training=training, model=mw.models.ConvNet(8))
     audit.train()
-    view = view_of(audit)
+    view, layer = view_of(audit), audit.layers[-1]
     found = detail(view, 0)
     assert found.shadows is None
     assert found.neighbours == []
     assert np.isnan(found.scores).all()
-    assert any("no shadow models" in note for note in found.notes)
-    assert any("nothing was scored" in note for note in found.notes)
-
-
-def test_compute_says_what_it_takes(tmp_path):
-    data = mw.data.load_digits(canaries=0.05, seed=0).take(range(400))
-    training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
-    audit = mw.Audit(mw.models.ConvNet(8), data, tmp_path / "run", training, device="cpu")
-    audit.train()
-    view, layer = view_of(audit), audit.layers[-1]
+    for fact in ("no shadow models", "nothing was scored"):
+        assert any(fact in note for note in found.notes)
     n = len(audit.members)
     first = view.missing("psmi", layer, "epoch-1")
     assert first.cost == f"Scoring {n} samples."

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 
 import memowidgets as mw
 from memowidgets.store import StoreError
-
-
-def test_every_public_method_says_what_it_does():
-    for name in dir(mw.Audit):
-        assert name.startswith("_") or inspect.getdoc(getattr(mw.Audit, name)), name
 
 
 @pytest.mark.parametrize(
@@ -24,12 +17,12 @@ def test_every_public_method_says_what_it_does():
         (lambda a: a.score("psmi", layer=[1]), r"unknown layer \[1\]; valid: last"),
         (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or one"),
         (lambda a: a.score("loss", checkpoint=None), "unknown checkpoint None; valid: prediction"),
+        (lambda a: a.score("loss", checkpoint=True), "unknown checkpoint True; .*epoch-2"),
         (lambda a: a.run_shadows(1, checkpoints=["end"]), "unknown checkpoint 'end'"),
         (lambda a: a.run_shadows(2, checkpoints=()), "checkpoints is empty"),
         (lambda a: a.run_shadows(21, keep_forward="no such"), "unknown layer"),
         (lambda a: a.run_shadows(21, executor="dask"), "get_executor"),
         (lambda a: a.compare(3), "metrics must be several values.*not 3"),
-        (lambda a: a.log_lira(variance="tiny"), "'tiny'.*'shrunk'"),
         (lambda a: a.log_lira(variance=["shrunk"]), "unknown variance .*shrunk.*'global'"),
         (lambda a: a.evaluate("psmi", truth="guess"), "valid: log_lira, canaries, or a mask"),
         (lambda a: a.evaluate("psmi", truth=[1, 0]), "boolean mask over the"),
@@ -37,12 +30,9 @@ def test_every_public_method_says_what_it_does():
         # thresholds and other numbers
         (lambda a: a.flagged("psmi", tau="0"), "tau must be a number or 'class', not '0'"),
         (lambda a: a.flagged("psmi", tau="youden"), r"threshold\('youden'\)"),
-        (lambda a: a.flagged("psmi", tau=float("nan")), "tau must be a number, not nan"),
         (lambda a: a.flagged("psmi", tau=0.0, share=0.1), "not both"),
         (lambda a: a.evaluate("psmi").at("0"), "tau must be a number, not '0'"),
-        (lambda a: a.evaluate("psmi").threshold(0.5), "a rule is a text, not 0.5"),
         (lambda a: a.evaluate("psmi", eta="4"), "eta must be a number.*not '4'"),
-        (lambda a: a.evaluate("psmi", eta=float("nan")), "a number, not nan"),
         (lambda a: a.figures(etas=4.0), "etas must be several values.*not 4.0"),
         (lambda a: a.figures(etas=["x"]), "an eta must be a finite number, not 'x'"),
         (lambda a: a.train(stop_at_drop=95), "share between 0 and 1, such as 0.95, not 95"),
@@ -50,7 +40,6 @@ def test_every_public_method_says_what_it_does():
         (lambda a: a.run_shadows(21.5), "not 21.5"),
         (lambda a: a.run_shadows(21, processes=-1), "processes must be a whole number from 1"),
         (lambda a: a.shadow_curve("loss", repeats=0), "repeats must be a whole number from 1"),
-        (lambda a: a.data.with_canaries(2.5), "from 0, not 2.5"),
         # what does not go together
         (lambda a: a.score("loss", return_std=True), "loss has no standard error; PSMI has"),
         (lambda a: a.score(lambda _x, _z, y: y[:3]), "one value for each"),
@@ -58,7 +47,6 @@ def test_every_public_method_says_what_it_does():
          "must be finite: .* the first in row"),
         (lambda a: a.evaluate("loss", truth="canaries", uncertain=True), 'only truth="log_lira"'),
         (lambda a: a.evaluate_pooled("loss", progress="x"), "progress must be a Progress, not str"),
-        (lambda a: mw.evaluation.compare(a.evaluate("psmi"), "loss"), "not 'loss'"),
         # audits that are begun or opened
         (lambda a: mw.Audit.open(a.path, data=["secret"]), "dataset of mw.data, not list"),
         (lambda a: mw.Audit.open(a.path, model=3), "model of mw.models, not int"),
@@ -69,16 +57,10 @@ def test_every_public_method_says_what_it_does():
         (lambda a: begun(a, seed=-1), "seed must be a whole number from 0, not -1"),
         # models, settings and data
         (lambda _: mw.TrainingConfig(milestones=0.5), "milestones must be several values"),
-        (lambda _: mw.TrainingConfig(label_noise=1), "label_noise must be a"),
         (lambda _: mw.models.TorchClassifier(print, layers="fc"), "layers must be several values"),
         (lambda _: mw.models.LoRA(layers=4), r"unknown layers 4; valid: .*top:8"),
         (lambda _: mw.models.LoRA(r="8"), "r must be a whole number from 1, not '8'"),
-        (lambda _: mw.models.ConvNet("x"), "width, the number of channels, .*not 'x'"),
         (lambda _: mw.models.WideResNet("x"), "depth must be a whole number from 10"),
-        (lambda _: mw.models.CausalLM.from_pretrained("nowhere", lora=True),
-         r"lora must be a memowidgets.models.LoRA, such as LoRA\(layers='top:4'\)"),
-        (lambda _: mw.models.SequenceClassifier.from_pretrained("nowhere", lora={"r": 8}),
-         "lora must be a memowidgets.models.LoRA"),
         (lambda _: mw.data.make_mcqs(n="x"), "the number of patients, .*not 'x'"),
         (lambda _: mw.data.load_digits(canaries=None), "canaries, a share, .*not None"),
     ],

@@ -12,14 +12,11 @@ from torch import nn
 
 import memowidgets as mw
 from benchmarks.recording import export
-from memowidgets.audit import run as run_room
 from memowidgets.audit.evidence import METHODS, Need
 from memowidgets.audit.numbers.scores import is_computed, needs, score
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.evaluation.scored import Scored
 from memowidgets.metrics import PSMI, Mahalanobis
-from memowidgets.store import RunDirectory, StoreError
-from memowidgets.vocabulary import Note
+from memowidgets.store import StoreError
 from tests.audit.conftest import recording_at, small_audit, view_of
 from tests.hostile.forged import held
 from tests.training.small import Inline, tiny_audit, trained
@@ -56,13 +53,6 @@ def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
     assert last.shadows.indices == indices[:-1]
 
 
-def test_figures_read_the_checkpoints_once(finished, monkeypatch):
-    counted, read = [], run_room.read_records
-    monkeypatch.setattr(run_room, "read_records", lambda run: counted.append(run) or read(run))
-    assert {"roc", "over_training"} <= set(finished.figures(etas=[4.0]))
-    assert len(counted) <= 1
-
-
 def test_a_score_says_what_it_needs_and_the_run_makes_it_before(copied):
     record = copied.evidence.names.record(2)
     missing = copied.evidence.missing(needs(copied.evidence, "psmi", record))
@@ -73,17 +63,6 @@ def test_a_score_says_what_it_needs_and_the_run_makes_it_before(copied):
     assert copied.evidence.missing(missing) == []
     found = score(copied.evidence, "psmi", checkpoint=2)
     np.testing.assert_array_equal(found.scores, copied.score("psmi", checkpoint=2))
-
-
-def test_arrays_and_recordings_keep_new_scores(finished, tmp_path):
-    at = finished.prediction.record.name
-    export(finished.path, tmp_path / "made", ABOUT)
-    recording = recording_at(tmp_path / "made")
-    arrays = mw.Audit.from_arrays(np.arange(40) % 2, np.random.default_rng(0).normal(size=(40, 3)))
-    for audit, layer, checkpoint in ((arrays, "last", "given"), (recording, "last", at)):
-        first = audit.score("mahalanobis", layer, checkpoint)
-        first.iloc[0] = 99.0  # what a user changes stays theirs
-        assert audit.score("mahalanobis", layer, checkpoint).iloc[0] != first.iloc[0]
 
 
 # names
@@ -121,22 +100,6 @@ def test_a_number_is_the_position_of_a_layer_where_modules_have_numbers_as_names
     for layer in (0, 6, -1, "3", True, 1.0):
         with pytest.raises(ValueError, match=r"unknown layer .*valid: last, 1 to 5.*0, 1, 2, 4, 5"):
             named.score("psmi", layer=layer)
-
-
-def test_a_number_of_given_representations_is_the_key_it_was_given_with():
-    rng = np.random.default_rng(0)
-    given = {10: rng.normal(size=(40, 3)), 2: rng.normal(size=(40, 5))}
-    audit = mw.Audit.from_arrays(labels=np.arange(40) % 2, representations=given)
-    assert audit.layers == ("2", "10")
-    assert audit.representation(2).shape == (40, 5)
-    with pytest.raises(ValueError, match=r"unknown layer 1; valid: last, or a name of .*10"):
-        audit.representation(1)
-
-
-def test_a_truth_value_is_no_epoch(named):
-    assert named.score("loss", checkpoint=1).equals(named.score("loss", checkpoint="epoch-1"))
-    with pytest.raises(ValueError, match=r"unknown checkpoint True; .*epoch-2"):
-        named.score("loss", checkpoint=True)
 
 
 def test_an_unknown_shadow_model_lists_the_others(named, tmp_path):
@@ -258,15 +221,6 @@ def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
     assert audit.as_target(1).score("psmi").equals(after)
 
 
-def test_arrays_of_a_file_that_was_replaced_are_not_read_with_the_old_header(tmp_path):
-    run = RunDirectory(tmp_path)
-    run.write_tensors("shadows/0000", {"gap": np.zeros(4)})
-    opened = run.read_tensors("shadows/0000")
-    run.write_tensors("shadows/0000", {"a layer": np.ones(9), "gap": np.zeros(4)})
-    with pytest.raises(StoreError, match="was replaced while it was read; call again"):
-        opened["gap"]
-
-
 @pytest.mark.parametrize("of_target", [False, True])
 def test_log_lira_follows_a_model_that_was_replaced(audit, of_target):
     judged = audit.as_target(0) if of_target else audit
@@ -335,18 +289,7 @@ def test_the_values_of_each_method_are_those_of_its_version():
     mahalanobis = Mahalanobis().fit(x).score_samples(x)
     np.testing.assert_allclose(psmi[:4], [0.2934, 0.3621, 0.0010, 0.2490], atol=1e-4)
     np.testing.assert_allclose(mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4)
-    assert METHODS == {"psmi": 1, "mahalanobis": 1}
-
-
-def test_a_kept_note_has_its_key_and_its_numbers(audit):
-    note = Note("ridge", "3 of 8 components have no variance", flat=3)
-    found = Scored.of_all(np.zeros(len(audit.members)), (note,))
-    place = "mahalanobis", audit.layers[-1]
-    first = audit.evidence.checkpoints["epoch-1"]
-    audit.evidence.scores.keep(*place, first.record, first.state, found)
-    again = tiny_audit(audit.path).evidence
-    (kept,) = again.scores.find(*place, first.record, first.state).notes
-    assert (kept, kept.key, kept.numbers) == (note, "ridge", {"flat": 3})
+    assert METHODS == {"psmi": 2, "mahalanobis": 1}
 
 
 @pytest.mark.parametrize("what", ["labels", "images"])

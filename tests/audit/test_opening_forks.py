@@ -72,13 +72,11 @@ def test_from_scratch_it_is_the_audit_of_these_members_alone(stopped, tmp_path):
     assert fork.checkpoints["median_loss"].equals(plain.checkpoints["median_loss"])
 
 
-def test_where_nothing_was_removed_going_on_is_going_on(stopped, tmp_path):
+def test_where_nothing_was_removed_going_on_is_going_on(stopped, straight, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fork = stopped.fork(tmp_path / "fork", data=stopped.data, start="prediction")
     fork.train()
-    straight = small_audit(tmp_path / "straight")
-    straight.train()
     same_files(Path(straight.path), Path(fork.path), "checkpoints/*/weights.safetensors")
     assert fork.checkpoints.drop(columns="prediction").equals(
         straight.checkpoints.drop(columns="prediction")
@@ -86,19 +84,22 @@ def test_where_nothing_was_removed_going_on_is_going_on(stopped, tmp_path):
     assert fork.evidence.notes_at("final") == ()
 
 
-@pytest.fixture
-def going_on(stopped, tmp_path):
+def begin(stopped, path):
     with pytest.warns(UserWarning, match="already seen 10 samples that were removed"):
-        return stopped.fork(tmp_path / "fork", start="prediction")
+        return stopped.fork(path, start="prediction")
 
 
 @pytest.fixture(scope="module")
 def gone_on(stopped, tmp_path_factory):
     """Trained to its end; tests only read it."""
-    with pytest.warns(UserWarning, match="already seen 10 samples that were removed"):
-        fork = stopped.fork(tmp_path_factory.mktemp("fork") / "run", start="prediction")
+    fork = begin(stopped, tmp_path_factory.mktemp("fork") / "run")
     fork.train()
     return fork
+
+
+@pytest.fixture
+def going_on(stopped, tmp_path):
+    return begin(stopped, tmp_path / "fork")
 
 
 def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, gone_on):
@@ -113,13 +114,10 @@ def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, gone_o
     assert f"from {name}" in gone_on._repr_html_()
     again = mw.Audit.open(gone_on.path, data=gone_on.data)
     assert "already seen 10 samples" in " ".join(again.evidence.notes_at("final"))
-
-
-def test_its_first_epochs_are_judged_by_its_own_members(stopped, gone_on):
     positions = np.flatnonzero(np.isin(stopped.data.ids, gone_on.members))
-    for name in ("epoch-0", stopped.prediction.record.name):
-        seen = stopped.run.target().look(name, positions)
-        found = gone_on.checkpoints.loc[name, "median_loss"]
+    for epoch in ("epoch-0", name):  # judged by its own members
+        seen = stopped.run.target().look(epoch, positions)
+        found = gone_on.checkpoints.loc[epoch, "median_loss"]
         assert found == pytest.approx(np.median(seen.losses), rel=1e-5)
 
 
@@ -140,31 +138,27 @@ def test_a_changed_text_counts_as_seen(tmp_path):
     assert np.isfinite(again.score("loss", checkpoint="final")).all()
 
 
-def without(audit: mw.Audit, names) -> mw.data.ImageDataset:
-    return audit.data.take(np.flatnonzero(~np.isin(audit.data.ids, list(names))))
-
-
-def test_a_fork_of_a_fork_remembers_what_its_weights_have_seen(stopped, going_on, tmp_path):
+def test_a_fork_of_a_fork_remembers_what_its_weights_have_seen(going_on, tmp_path):
     going_on.train(stop_at_drop=0.5)
     assert going_on.forked["seen"] == 10
-
-    def fork(name, data, start="prediction"):
+    data, gone = going_on.data, going_on.members[:5]
+    fewer = data.take(np.flatnonzero(~np.isin(data.ids, gone)))
+    made = {}
+    for name, kept, start, seen in (
+        ("same", data, "prediction", 10),
+        ("fewer", fewer, "prediction", 15),
+        ("scratch", data, "scratch", 0),
+    ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return going_on.fork(tmp_path / name, data=data, start=start)
-
-    same = fork("same", going_on.data)
-    assert same.forked["seen"] == 10
-    fewer = fork("fewer", without(going_on, going_on.members[:5]))
-    assert fewer.forked["seen"] == 15
-    assert set(fewer.forked) == {"parent", "start", "checkpoint", "seen"}
-    assert fork("scratch", going_on.data, "scratch").forked["seen"] == 0
-    again = mw.Audit.open(fewer.path, data=fewer.data, model=mw.models.ConvNet(16))
+            made[name] = going_on.fork(tmp_path / name, data=kept, start=start)
+        assert made[name].forked["seen"] == seen
+        assert set(made[name].forked) == {"parent", "start", "checkpoint", "seen"}
+    again = mw.Audit.open(made["fewer"].path, data=fewer, model=mw.models.ConvNet(16))
     again.train(stop_at_drop=0.5)
     with pytest.warns(UserWarning, match="already seen 15 samples"):
-        assert (
-            again.fork(tmp_path / "last", data=again.data, start="prediction").forked["seen"] == 15
-        )
+        last = again.fork(tmp_path / "last", data=again.data, start="prediction")
+    assert last.forked["seen"] == 15
 
 
 def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
@@ -228,21 +222,13 @@ def test_cleaning_members_alone_is_said_once(stopped, finished, tmp_path):
 # Called again, killed, mistaken
 
 
-def test_called_again_it_goes_on(stopped, going_on):
-    going_on.train(stop_at_drop=0.5)
-    with pytest.warns(UserWarning, match="already seen"):
-        again = stopped.fork(going_on.path, start="prediction")
-    assert again.checkpoints.equals(going_on.checkpoints)
-
-
 @pytest.mark.parametrize("lost", ["manifest.json", "design.safetensors"])
 def test_a_fork_that_was_half_made_is_made_whole(stopped, going_on, gone_on, lost):
     path = Path(going_on.path)
     if lost == "manifest.json":  # as if it was killed before the manifest, which comes last
         (path / "design.safetensors").unlink()
     (path / lost).unlink()
-    with pytest.warns(UserWarning, match="already seen"):
-        whole = stopped.fork(path, start="prediction")
+    whole = begin(stopped, path)
     whole.train()
     assert weights(whole, "epoch-4") == weights(gone_on, "epoch-4")
 
@@ -251,8 +237,15 @@ def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
     shutil.rmtree(Path(going_on.path) / "start")
     with pytest.raises(StoreError, match="lost the weights of epoch-3"):
         going_on.train()
-    with pytest.warns(UserWarning, match="already seen"):
-        stopped.fork(going_on.path, start="prediction").train()
+    begin(stopped, going_on.path).train(stop_at_drop=0.5)
+
+
+def test_nothing_left_to_train_is_said(tmp_path):
+    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
+    audit.train()
+    with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
+        audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
+    assert not (tmp_path / "fork" / "manifest.json").exists()
 
 
 def test_another_run_at_the_path_is_refused(stopped, going_on):
@@ -286,11 +279,3 @@ def test_what_can_not_be_forked_says_why(stopped, tmp_path):
     with pytest.raises(ValueError, match="label noise, which would fall on other samples"):
         noisy.fork(path)
     assert not path.exists()
-
-
-def test_nothing_left_to_train_is_said(tmp_path):
-    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
-    audit.train()
-    with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
-        audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
-    assert not (tmp_path / "fork" / "manifest.json").exists()

@@ -76,55 +76,22 @@ def same_files(a: Path, b: Path, pattern: str) -> None:
 
 
 def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
-    undisturbed = audit_of(tmp_path / "straight", 12)
+    undisturbed = audit_of(tmp_path / "straight", 8)
     undisturbed.train()
     killed = tmp_path / "killed"
     rng = np.random.default_rng(0)
-    for epoch in (1, 5, 9):
-        process = forked(train, killed, 12)
+    for epoch in (1, 3, 5):
+        process = forked(train, killed, 8)
         wait_for((killed / f"checkpoints/epoch-{epoch}/record.json").exists, process)
         time.sleep(rng.uniform(0, 0.03))
         process.kill()
         process.join()
-    resumed = audit_of(killed, 12)
-    assert len(resumed.checkpoints) >= 10  # nothing that was finished is lost
+    resumed = audit_of(killed, 8)
+    assert len(resumed.checkpoints) >= 6  # nothing that was finished is lost
     resumed.train()
     same_files(Path(undisturbed.path), killed, "checkpoints/*/weights.safetensors")
     assert resumed.checkpoints.equals(undisturbed.checkpoints)
     assert len(list(killed.glob("checkpoints/*/resume.safetensors"))) == 1
-
-
-@pytest.mark.slow
-def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
-    undisturbed = audit_of(tmp_path / "straight", 2)
-    undisturbed.train()
-    undisturbed.run_shadows(8, Inline())
-    killed = tmp_path / "killed"
-
-    process = forked(train_and_fill, killed, tmp_path / "said", 2, 2, 1000)  # a worker dies
-    wait_for(lambda: len(finished(killed)) >= 2, process)
-    workers_of(process)[0].kill()
-    process.join(90)
-    assert process.exitcode == 1
-    assert (
-        "finished shadow models are kept; call run_shadows again" in (tmp_path / "said").read_text()
-    )
-    assert len(finished(killed)) >= 2
-    shutil.rmtree(killed / "shadows")
-
-    process = forked(train_and_fill, killed, tmp_path / "again", 2, 1)  # everything dies
-    workers: list[psutil.Process] = []
-    try:
-        wait_for(lambda: workers.extend(workers_of(process)) or workers, process)
-    finally:
-        process.kill()
-        process.join()
-    _, alive = psutil.wait_procs(workers, timeout=30)
-    assert not alive, "workers outlive their parent"
-
-    resumed = audit_of(killed, 2)
-    resumed.run_shadows(8, Inline())
-    same_shadows(resumed, undisturbed)
 
 
 @pytest.mark.slow
@@ -141,7 +108,10 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(tmp_path
         workers = workers_of(process)
         for worker in workers * (victims in ("workers", "all")):
             worker.kill()
-        time.sleep(rng.uniform(0, 0.2) * (victims == "workers"))
+        if victims == "workers":
+            process.join(90)
+            assert process.exitcode == 1
+            assert "shadow models are kept; call run_shadows again" in said.read_text()
         process.kill()
         process.join()
         assert not psutil.wait_procs(workers, timeout=30)[1], "workers outlive their parent"

@@ -9,7 +9,7 @@ from memowidgets.training.design import draw_noise
 NOISE = 0.2
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def data():
     return mw.data.make_mcqs(60, seed=3)
 
@@ -20,39 +20,35 @@ def audit_of(data, path, noise=NOISE):
     return mw.Audit(model, data, path=path, training=training)
 
 
-def test_a_share_of_the_pool_is_flipped_and_the_held_out_part_is_not(data, tmp_path):
-    audit = audit_of(data, tmp_path / "run")
-    flipped = audit.data.labels != data.labels
-    pool = audit.run.design.pool
-    assert flipped[pool].sum() == round(NOISE * len(pool))
-    assert not flipped[audit.run.design.held_out].any()
+@pytest.fixture(scope="module")
+def audit(data, tmp_path_factory):
+    made = audit_of(data, tmp_path_factory.mktemp("noise") / "run")
+    made.train()
+    return made
+
+
+def test_a_share_of_the_pool_is_flipped_and_trained_on_and_the_held_out_part_is_not(audit, data):
+    flipped, design = audit.data.labels != data.labels, audit.run.design
+    assert flipped[design.pool].sum() == round(NOISE * len(design.pool))
+    assert not flipped[design.held_out].any()
     assert (audit.data.labels < data.n_choices).all()
-
-
-def test_scores_use_the_labels_that_were_trained_on(data, tmp_path):
-    audit = audit_of(data, tmp_path / "run")
-    audit.train()
     losses = -audit.score("loss", checkpoint="final").to_numpy()
     logits = audit.run.forward(audit.evidence.names.record("final"))["logits"]
-    best = logits.argmax(axis=1)
-    assert audit.labels.tolist() == audit.data.labels[audit.run.design.members].tolist()
-    right = best == audit.labels
+    assert audit.labels.tolist() == audit.data.labels[design.members].tolist()
+    right = logits.argmax(axis=1) == audit.labels
     assert losses[right].mean() < losses[~right].mean()
 
 
-def test_it_comes_back_the_same_and_off_means_off(data, tmp_path):
-    first = audit_of(data, tmp_path / "run")
-    assert (mw.Audit.open(tmp_path / "run").labels == first.labels).all()
-    assert (mw.Audit.open(tmp_path / "run", data=data).labels == first.labels).all()
-    assert (audit_of(data, tmp_path / "other").data.labels == first.data.labels).all()
+def test_it_comes_back_the_same_and_off_means_off(audit, data, tmp_path):
+    assert (mw.Audit.open(audit.path).labels == audit.labels).all()
+    assert (mw.Audit.open(audit.path, data=data).labels == audit.labels).all()
+    assert (audit_of(data, tmp_path / "other").data.labels == audit.data.labels).all()
     assert (audit_of(data, tmp_path / "clean", noise=0).data.labels == data.labels).all()
     with pytest.raises(ValueError, match=r"training label_noise is 0\.2 there and 0 here"):
-        audit_of(data, tmp_path / "run", noise=0)
+        audit_of(data, audit.path, noise=0)
 
 
-def test_it_is_shown_wherever_it_is_on(data, tmp_path):
-    audit = audit_of(data, tmp_path / "run")
-    audit.train()
+def test_it_is_shown_wherever_it_is_on(audit):
     note = "label noise is on: 20 % of the pool's labels were flipped at random"
     assert note in audit.evidence.notes_at("final")
     mask = np.arange(len(audit.members)) < 4

@@ -69,11 +69,27 @@ def audit_at(path, user, precision="float32", **changes) -> mw.Audit:
     return mw.Audit(model, small_data(), path, training, device="cpu")
 
 
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """The run, trained by the cell as it is. Tests copy it."""
+    exec(CELL, vars(USER))
+    audit = audit_at(tmp_path_factory.mktemp("cell") / "run", USER)
+    audit.train()
+    return audit.path
+
+
 @pytest.fixture
-def audit(user, tmp_path):
-    made = audit_at(tmp_path / "run", user)
-    made.train()
-    return made
+def audit(source, user, tmp_path):
+    shutil.copytree(source, tmp_path / "run")
+    return audit_at(tmp_path / "run", user)
+
+
+@pytest.fixture
+def stopped(user, tmp_path):
+    """Interrupted at its first checkpoint."""
+    audit = audit_at(tmp_path / "run", user)
+    audit.train(stop_at_drop=1e-9)
+    return audit
 
 
 CHANGES = {
@@ -122,15 +138,8 @@ def test_changed_code_makes_no_pass_and_keeps_nothing(change, audit, user, monke
     assert audit.score("loss", checkpoint=0).equals(expected)
 
 
-def stopped_at(path, user) -> mw.Audit:
-    audit = audit_at(path, user)
-    audit.train(stop_at_drop=1e-9)
-    return audit
-
-
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_code_neither_goes_on_nor_begins_anew(change, user, tmp_path, monkeypatch):
-    stopped = stopped_at(tmp_path / "run", user)
+def test_changed_code_neither_goes_on_nor_begins_anew(change, stopped, user, tmp_path, monkeypatch):
     CHANGES[change](user, monkeypatch)
     works = (
         stopped.train,
@@ -146,9 +155,8 @@ def test_changed_code_neither_goes_on_nor_begins_anew(change, user, tmp_path, mo
     assert len(stopped.run.shadows) == 0
 
 
-def test_what_no_probe_sees_is_noticed_by_the_losses(user, tmp_path):
+def test_what_no_probe_sees_is_noticed_by_the_losses(stopped, user):
     """A probe asks about eight samples."""
-    stopped = stopped_at(tmp_path / "run", user)
 
     class OtherOnMany(user.Net):
         def _get_name(self):
@@ -174,7 +182,7 @@ def test_a_shadow_model_in_a_thread_is_trained_by_the_code_of_the_run(audit, use
 
 @pytest.mark.parametrize("precision", device_room.COMPUTED)
 def test_unchanged_code_goes_on(precision, user, tmp_path, monkeypatch):
-    audit = audit_at(tmp_path / "run", user, precision)
+    audit = audit_at(tmp_path / "run", user, precision, label_noise=0.2)
     audit.train()
     shutil.copytree(audit.path, tmp_path / "copy")
     other = mw.Audit.open(tmp_path / "copy", data=small_data(), model=audit.run.model)
@@ -214,13 +222,6 @@ def test_one_member_with_another_loss_is_enough(audit, user):
         DOORS["a pass"](audit)
     exec(CELL, vars(user))  # the module that raised is not kept
     DOORS["a pass"](audit)
-
-
-def test_labels_under_noise_are_those_that_were_trained_on(user, tmp_path):
-    audit = audit_at(tmp_path / "run", user, label_noise=0.2)
-    audit.train()
-    for name in ("a pass", "other rows", "the pool"):
-        DOORS[name](audit)
 
 
 def test_losses_that_were_made_elsewhere_are_no_measure(audit, user, monkeypatch):

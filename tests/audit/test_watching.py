@@ -139,7 +139,8 @@ def test_a_watched_loop_ends_where_the_same_loop_ends_unwatched(data, tmp_path):
     plain, module = mlp(), mlp()
     plain[4].eval()  # a part that the loop keeps frozen
     module[4].eval()
-    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.3)
+    more = {"checkpoint_every": 0.3, "held_out": samples(seed=1)}
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, **more)
     results = []
     for each, listening in ((plain, None), (module, watch)):
         seeded()
@@ -197,14 +198,6 @@ def test_gradients_flow_after_a_step_inside_autocast(data, tmp_path):
     assert final.metadata["precision"] == "bfloat16"
 
 
-def test_inputs_that_are_nan_before_training_are_said(data, tmp_path):
-    inputs, labels = data.tensors
-    broken = inputs.clone()
-    broken[3] = torch.nan
-    with pytest.raises(FloatingPointError, match=r"1 of 48 samples is not finite.*inputs"):
-        mw.watch(mlp(), TensorDataset(broken, labels), tmp_path / "run", steps_per_epoch=3)
-
-
 def test_a_failing_pass_leaves_the_module_as_it_was(data, tmp_path):
     module, watch = watching(data, tmp_path / "run", checkpoint_every=1 / STEPS)
     with torch.no_grad():
@@ -214,6 +207,12 @@ def test_a_failing_pass_leaves_the_module_as_it_was(data, tmp_path):
     assert all(part.training for part in module.modules())
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
     assert watch.audit.checkpoints.index.tolist() == ["epoch-0"]
+    with pytest.raises(FloatingPointError):  # and a refused start leaves nothing in the way
+        mw.watch(module, data, tmp_path / "other", STEPS)
+    mw.watch(mlp(), data, tmp_path / "other", STEPS)
+    with pytest.raises(ValueError, match="weights differ"):
+        mw.watch(module, data, tmp_path / "other", STEPS)
+    assert len(mw.Audit.open(tmp_path / "other").checkpoints) == 1
 
 
 # What is recorded
@@ -249,6 +248,9 @@ def test_scores_are_those_of_hidden_states_captured_by_hand(watched, data):
             np.testing.assert_allclose(
                 audit.score(metric, layer, "final"), expected.score(metric), rtol=1e-4, atol=1e-5
             )
+    losses = np.stack([audit.score("loss", checkpoint=n) for n in audit.checkpoints.index[1:]])
+    csl = audit.score("csl", checkpoint="final")
+    np.testing.assert_allclose(csl, losses.mean(axis=0), rtol=1e-12)
     loss = np.median(cross_entropy(torch.tensor(logits), data.tensors[1], reduction="none"))
     assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(loss, rel=1e-6)
 
@@ -397,11 +399,6 @@ class Named(nn.Module):
         return self.head(torch.relu(self.body(values * scale)))
 
 
-class Other(Named):
-    def forward(self, values):
-        return super().forward(values, 1)
-
-
 @pytest.mark.parametrize("kind", ["mapping", "tuple", "row that is a mapping"])
 def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     x, y = data.tensors
@@ -458,22 +455,42 @@ def tokens():
 
 
 def padded(rows):
-    width = max(len(row["input_ids"]) for row in rows)
-    ids = torch.zeros(len(rows), width, dtype=torch.long)
-    for i, row in enumerate(rows):
-        ids[i, : len(row["input_ids"])] = row["input_ids"]
+    ids = nn.utils.rnn.pad_sequence([row["input_ids"] for row in rows], batch_first=True)
     labels = torch.tensor([row["label"] for row in rows])
     return {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": labels}
 
 
-@pytest.mark.parametrize("reads", ["last", "first"])
+def as_a_tuple(rows):
+    made = padded(rows)
+    return (made["input_ids"], made["attention_mask"]), made["labels"]
+
+
+def without_mask(rows):
+    made = padded(rows)
+    return made["input_ids"], made["labels"]
+
+
+def masking(module, ids):
+    return module(ids, attention_mask=(ids > 0).long())
+
+
+@pytest.mark.parametrize(
+    ("reads", "collate", "forward"),
+    [
+        ("last", padded, None),
+        ("first", padded, None),
+        ("last", as_a_tuple, None),
+        ("last", without_mask, masking),
+    ],
+)
 @pytest.mark.filterwarnings("ignore:.*nested tensor:UserWarning")
-def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
+def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, collate, forward, tmp_path):
+    """A mask is found wherever a part receives it: by name, by position, or made inside."""
     rows, module = tokens(), Tagger(reads)
     watches = []
     for size in (1, 7):
-        loader = DataLoader(rows, batch_size=size, collate_fn=padded)
-        watches.append(mw.watch(module, loader, tmp_path / str(size), 3))
+        loader = DataLoader(rows, batch_size=size, collate_fn=collate)
+        watches.append(mw.watch(module, loader, tmp_path / str(size), 3, forward=forward))
     assert watches[0].audit.layers == ("score.input",)
     one, several = map(forward_of, watches)
     for name in ("logits", "layer.score.input"):
@@ -485,6 +502,20 @@ def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
             hidden = block(hidden)
     token = hidden[0, -1 if reads == "last" else 0].numpy()
     np.testing.assert_allclose(one["layer.score.input"][5], token, atol=1e-5)
+
+
+def test_a_mean_over_padding_is_said(tmp_path):
+    class Maskless(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.head = nn.Embedding(20, 8, padding_idx=0), nn.Linear(8, 3)
+
+        def forward(self, ids):
+            return self.head(self.words(ids)).mean(dim=1)
+
+    loader = DataLoader(tokens(), batch_size=7, collate_fn=without_mask)
+    with pytest.warns(UserWarning, match="attention_mask, so the mean at 'head.input' includes"):
+        mw.watch(Maskless(), loader, tmp_path, 5)
 
 
 # Again, and after an end
@@ -566,7 +597,10 @@ def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     with pytest.raises(ValueError, match="holds another run: 48 samples have another content"):
         mw.watch(mlp(), samples(seed=9), steps_per_epoch=STEPS, **again)
     with pytest.raises(ValueError, match="holds another run: model class is Sequential there"):
-        mw.watch(Other(), data, steps_per_epoch=STEPS, **again)
+        mw.watch(Net(), data, steps_per_epoch=STEPS, **again)
+    digits = mw.data.load_digits().take(range(60))
+    with pytest.raises(ValueError, match="another run"):
+        mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
     assert mw.Audit.open(tmp_path / "run").checkpoints.equals(before)
     fresh = mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, overwrite=True, **again)
     assert fresh.audit.checkpoints["step"].tolist() == [0]
@@ -582,17 +616,12 @@ def test_another_frozen_backbone_is_another_training(data, tmp_path):
     seeded()
     module = probe(1)
     trained(module, data, watch=mw.watch(module, data, tmp_path / "run", STEPS))
-    with pytest.raises(ValueError, match="weights differ from these at each of its"):
-        mw.watch(probe(2), data, tmp_path / "run", STEPS)
-    again = mw.watch(probe(1), data, tmp_path / "run", STEPS)
-    assert again.steps == 0
+    assert mw.watch(probe(1), data, tmp_path / "run", STEPS).steps == 0
     moved = probe(1)
     moved[0][1].running_mean += 1
-    with pytest.raises(ValueError, match="weights differ from these at each of its"):
-        mw.watch(moved, data, tmp_path / "run", STEPS)
-    fresh = mw.watch(probe(2), data, tmp_path / "run", STEPS, overwrite=True)
-    alone = mw.watch(probe(2), data, tmp_path / "alone", STEPS)
-    assert fresh.audit.score("loss", checkpoint=0).equals(alone.audit.score("loss", checkpoint=0))
+    for other in (probe(2), moved):
+        with pytest.raises(ValueError, match="weights differ from these at each of its"):
+            mw.watch(other, data, tmp_path / "run", STEPS)
 
 
 def test_another_forward_is_another_recording(data, tmp_path):
@@ -608,17 +637,6 @@ def test_another_forward_is_another_recording(data, tmp_path):
     for other in (scaled(2), scaled(1.01), lambda module, x: module(x) + 1):
         with pytest.raises(ValueError, match=r"epoch-0 .*forward= has changed"):
             mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=other)
-
-
-def test_a_run_of_another_kind_is_refused(data, tmp_path):
-    digits = mw.data.load_digits().take(range(60))
-    other = mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
-    other.decision_log.decide([str(other.members[0])], "keep")  # begins the run
-    with pytest.raises(ValueError, match="holds another run: its data have 60 samples"):
-        mw.watch(mlp(), data, tmp_path / "run", STEPS)
-    watch = mw.watch(mlp(), data, tmp_path / "watched", STEPS)
-    with pytest.raises(ValueError, match=r"another run"):
-        mw.Audit(mw.models.ConvNet(), digits, path=watch.audit.path)
 
 
 class Killed(BaseException):
@@ -775,10 +793,29 @@ class Cosine(nn.Module):
         return 5 * nn.functional.normalize(self.body(x)) @ self.prototypes.T
 
 
-def test_auto_layers_refuse_a_head_that_is_not_linear(data, tmp_path):
-    with pytest.raises(ValueError, match=r"0 linear layers .* 3 outputs.*'body\.0'.*layers="):
-        mw.watch(Cosine(), data, tmp_path / "run", STEPS)
-    watch = mw.watch(Cosine(), data, tmp_path / "named", STEPS, layers=["body"])
+class Auxiliary(nn.Module):
+    """Its auxiliary head runs last, and its logits come first."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(WIDTH, 8), nn.Linear(8, CLASSES)
+        self.aux = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.body(x)), self.aux(x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Cosine, r"0 linear layers .* 3 outputs.*'body\.0'.*layers="),
+        (Auxiliary, r"2 linear layers .*3 outputs.*'head', 'aux'.*layers="),
+    ],
+)
+def test_auto_layers_refuse_what_is_not_one_linear_head(kind, said, data, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        mw.watch(kind(), data, tmp_path / "run", STEPS)
+    watch = mw.watch(kind(), data, tmp_path / "named", STEPS, layers=["body"])
     assert len(watch.audit.score("loss", checkpoint=0)) == N
 
 
@@ -792,15 +829,17 @@ class Net(nn.Module):
 
 
 def test_rows_that_are_mappings_are_read_by_name_or_refused(tmp_path):
-    def mappings(inputs, label):
-        return [{inputs: x, label: y} for x, y in samples()]
+    def watch(inputs, label):
+        rows = [{inputs: x, label: y} for x, y in samples()]
+        return mw.watch(Net(), rows, tmp_path / inputs, STEPS)
 
-    watch = mw.watch(Net(), mappings("x", "label"), tmp_path / "run", STEPS)
-    assert len(watch.audit.members) == N
-    with pytest.raises(TypeError, match=r"'image'.* x,.*forward="):
-        mw.watch(Net(), mappings("image", "label"), tmp_path / "other", STEPS)
-    with pytest.raises(TypeError, match=r"'label'.*image, target"):
-        mw.watch(Net(), mappings("image", "target"), tmp_path / "other", STEPS)
+    assert len(watch("x", "label").audit.members) == N
+    for names, said in (
+        (("image", "label"), r"'image'.* x,.*forward="),
+        (("image", "target"), r"'label'.*image, target"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            watch(*names)
 
 
 def test_a_dataset_of_hugging_face_is_read_in_torch_format_or_refused(data, tmp_path):
@@ -821,17 +860,6 @@ def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path)
     watch = mw.watch(mlp(), some, tmp_path / "run", STEPS, held_out=others)
     places = [ours.indices[i] for i in some.indices]
     assert list(map(int, watch.audit.data.ids)) == places
-
-
-def test_after_a_refused_start_another_may_follow_and_no_finished_run_is_deleted(data, tmp_path):
-    module = mlp()
-    nn.init.constant_(module[0].weight, float("nan"))
-    with pytest.raises(FloatingPointError):
-        mw.watch(module, data, tmp_path / "run", STEPS)
-    mw.watch(mlp(), data, tmp_path / "run", STEPS)
-    with pytest.raises(ValueError, match="weights differ"):
-        mw.watch(module, data, tmp_path / "run", STEPS)
-    assert len(mw.Audit.open(tmp_path / "run").checkpoints) == 1
 
 
 class Checkpointed(nn.Module):
@@ -898,19 +926,3 @@ def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(data, t
         ends.append([p.tolist() for p in module.parameters()])
     assert ends[0] == ends[1]
     assert np.isfinite(watch.audit.score("psmi", checkpoint=3)).all()
-
-
-def test_a_quantised_base_is_known_and_another_is_refused(data, tmp_path):
-    torch.manual_seed(0)
-    module = Quantised()
-    mw.watch(module, data, tmp_path / "run", STEPS)
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        again = Quantised()
-        for mine, its in zip(again.parameters(), module.parameters(), strict=True):
-            mine.data.copy_(its.data)
-        if seed == 0:
-            assert mw.watch(again, data, tmp_path / "run", STEPS).steps == 0
-            continue
-        with pytest.raises(ValueError, match="weights differ"):
-            mw.watch(again, data, tmp_path / "run", STEPS)

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from tests.audit.conftest import _passes_at_their_places  # noqa: F401 - a fixture of both rooms
 from tests.training.small import tiny_audit, trained
 
 
@@ -56,9 +57,3 @@ def in_the_audits_order(monkeypatch):
 
     monkeypatch.setattr(Learner, "_samples", noted)
     return InTheAuditsOrder
-
-
-@pytest.fixture(autouse=True)
-def _passes_at_their_places(monkeypatch):
-    """However long passes take on a machine, a watched loop makes them where they are due."""
-    monkeypatch.setattr("memowidgets.audit.watching._RARELY", 0.2)

@@ -50,20 +50,20 @@ OPTIMIZERS = {
 NETWORKS = {"small": small, "convolving": convolving, "attending": Attending}
 
 
-def probes(more: float) -> dict[str, object]:
-    """Return the probes, with learning rates that are `more` times as high."""
+def probes(more: float, networks: tuple[str, ...]) -> dict[str, object]:
+    """Return the probes of networks, with learning rates that are `more` times as high."""
     data = mw.data.load_digits().take(range(20))
     rows = np.arange(20)
     found: dict[str, object] = {}
-    for name, make in NETWORKS.items():
+    for name in networks:
         for kind, optimizer in OPTIMIZERS.items():
             if name == "small" or kind == "adamw":
                 training = mw.TrainingConfig(optimizer=lambda p, of=optimizer: of(p, more))
                 settings = training.resolved({})
-                model = mw.models.TorchClassifier(make)
+                model = mw.models.TorchClassifier(NETWORKS[name])
                 found[f"{name}, {kind}"] = make_probe(model, data, rows, settings, 10)
     return found
 
 
 if __name__ == "__main__":
-    print(json.dumps([probes(float(more)) for more in sys.argv[1:]]))
+    print(json.dumps(probes(1.0, tuple(sys.argv[1:]))))

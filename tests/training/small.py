@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,19 @@ class Inline(Executor):
         return fn(*args)
 
 
+class Dying(Inline):
+    """Breaks after some orders."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def work(self, fn, *order):
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenExecutor("the queue was closed")
+        return fn(*order)
+
+
 def tiny_audit(path, **changes) -> mw.Audit:
     data = mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
     settings = {"training": TRAINING, "device": "cpu", "held_out": None} | changes
@@ -49,10 +62,12 @@ def contents(audit) -> tuple[np.ndarray, np.ndarray]:
     return np.array(shadows.members), np.array(shadows.gaps)
 
 
-def assert_same(one, other, atol: float = 0.0) -> None:
+def assert_same(one, other, atol: float = 0.0, n: int | None = None) -> None:
+    """Compare all shadow models, or the n that one has with the first of the other's."""
     (members, gaps), (other_members, other_gaps) = contents(one), contents(other)
-    np.testing.assert_array_equal(members, other_members)
-    np.testing.assert_allclose(gaps, other_gaps, atol=atol, rtol=0)
+    assert n in (None, len(members))
+    np.testing.assert_array_equal(members, other_members[:n])
+    np.testing.assert_allclose(gaps, other_gaps[:n], atol=atol, rtol=0)
 
 
 def run_in_two_processes(script: str, folder: Path) -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ from memowidgets.training.engine import JobFile, ShadowJob
 from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked
-from tests.training.small import Inline, assert_same, contents, tiny_audit, trained
+from tests.training.small import Dying, Inline, assert_same, tiny_audit, trained
 
 pytestmark = pytest.mark.worker_processes
 
@@ -48,34 +48,13 @@ def straight(source, tmp_path_factory):
     return audit
 
 
-def assert_first(audit, straight, n, atol=1e-4):
-    """Compare all shadow models of an audit, which are n, with the first of the other's."""
-    (members, gaps), (other_members, other_gaps) = contents(audit), contents(straight)
-    assert len(members) == n
-    np.testing.assert_array_equal(members, other_members[:n])
-    np.testing.assert_allclose(gaps, other_gaps[:n], atol=atol, rtol=0)
-
-
 # Any executor
-
-
-class Dying(Inline):
-    """Breaks after some orders."""
-
-    def __init__(self, after):
-        self.left = after
-
-    def work(self, fn, *order):
-        self.left -= 1
-        if self.left < 0:
-            raise BrokenExecutor("the queue was closed")
-        return fn(*order)
 
 
 def test_any_executor_gives_the_same_shadow_models(audit, straight):
     with ThreadPoolExecutor(2) as threads:
         audit.run_shadows(4, threads)
-    assert_first(audit, straight, 4)
+    assert_same(audit, straight, 1e-4, 4)
     assert engine._Kept.job is None  # the samples are free again
 
 
@@ -88,7 +67,7 @@ def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit, strai
     with pytest.raises(RuntimeError, match="after shutdown"):
         audit.run_shadows(5, closed)
     audit.run_shadows(5, Inline())
-    assert_first(audit, straight, 5)
+    assert_same(audit, straight, 1e-4, 5)
 
 
 class Uncancelled(Inline):
@@ -148,7 +127,7 @@ def test_the_adapter_on_the_page_trains(audit, straight):
     names = {}
     exec(on_the_page("from concurrent.futures import"), names)
     audit.run_shadows(4, names["Submitted"](Elsewhere(), jobs=2))
-    assert_first(audit, straight, 4)
+    assert_same(audit, straight, 1e-4, 4)
 
 
 def test_the_array_job_on_the_page_trains_each_part_once(tmp_path, monkeypatch):
@@ -221,23 +200,6 @@ def test_threads_that_keep_forward_passes_of_a_language_model_do_not_meet(tmp_pa
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-class Diverging(ConvNet):
-    """A model whose training fails."""
-
-    def outputs(self, module, inputs, labels):
-        logits, losses = super().outputs(module, inputs, labels)
-        fails = Diverging.fails and len(labels) > 8  # not yet where it is compared
-        return (logits, losses * np.nan) if fails else (logits, losses)
-
-
-def test_what_goes_wrong_in_training_is_raised_as_it_is(tmp_path):
-    Diverging.fails = False
-    audit = trained(tmp_path / "run", model=Diverging(4))
-    Diverging.fails = True
-    with pytest.raises(FloatingPointError, match="the training has diverged"):
-        audit.run_shadows(2, Inline())
-
-
 class UnsentError(Exception):
     """Cannot be read again, because its arguments are not its own."""
 
@@ -276,7 +238,7 @@ def test_what_others_have_begun_is_kept_where_one_fails(audit, straight, monkeyp
     assert audit.run.shadows.indices() == [1]
     monkeypatch.undo()
     audit.run_shadows(2, Inline())
-    assert_first(audit, straight, 2)
+    assert_same(audit, straight, 1e-4, 2)
 
 
 class Outdated(Inline):
@@ -348,7 +310,7 @@ def test_a_disk_that_fails_half_way_keeps_what_was_finished(
     monkeypatch.undo()
     assert 3 <= audit.n_shadows < 12
     audit.run_shadows(12, Inline())
-    assert_first(audit, straight, 12)
+    assert_same(audit, straight, 1e-4, 12)
 
 
 def train_part(path, indices):
@@ -362,7 +324,7 @@ def test_two_processes_with_parts_of_their_own_fill_one_directory(source, straig
     for process in both:
         process.join(300)
         assert process.exitcode == 0
-    assert_first(tiny_audit(tmp_path / "both"), straight, 12)
+    assert_same(tiny_audit(tmp_path / "both"), straight, 1e-4, 12)
 
 
 def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(audit, straight):
@@ -379,7 +341,7 @@ def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(audit,
         audit.run_shadows(6, thread, progress=after(1, call_again))
     assert len(said) == 1
     assert "another process is working on the shadow-models-halves" in said[0]
-    assert_first(audit, straight, 6)
+    assert_same(audit, straight, 1e-4, 6)
 
 
 # Local processes
@@ -557,7 +519,7 @@ def test_a_dask_worker_that_is_killed_loses_nothing(client, audit, straight):
         os.kill(pid, signal.SIGKILL)
 
     audit.run_shadows(12, client.get_executor(), progress=after(2, kill_one))
-    assert_first(audit, straight, 12, atol=1e-3)
+    assert_same(audit, straight, 1e-3, 12)
 
 
 def killed_at(real, index):
@@ -583,7 +545,7 @@ def test_a_model_that_kills_its_dask_workers_is_a_sentence_and_calling_again_goe
     note = Progress(lambda step: seen.append(step.done))
     audit.run_shadows(6, client.get_executor(), progress=note)
     assert seen[0] == finished
-    assert_first(audit, straight, 6, atol=1e-3)
+    assert_same(audit, straight, 1e-3, 6)
 
 
 def test_cancel_ends_the_waiting_for_dask_workers(client, audit):
@@ -630,4 +592,4 @@ def test_a_cluster_that_adapts_to_its_work_grows_from_nothing(audit, straight):
         audit.run_shadows(20, client.get_executor(), progress=note)
     assert most[0] == 0
     assert max(most) == 2
-    assert_first(audit, straight, 20, atol=1e-3)
+    assert_same(audit, straight, 1e-3, 20)

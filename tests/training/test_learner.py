@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from memowidgets.models import ConvNet
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe, epoch_order
 from memowidgets.training.probe import make_probe
-from tests.training.small import trained
 
 GIVEN = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1, fused=True),
@@ -45,34 +45,26 @@ def test_an_optimizer_is_torchs_and_imports_no_compiler(name, monkeypatch):
         np.testing.assert_array_equal(found[key], wanted[key])
 
 
-def test_passes_over_the_same_data_do_not_move_it_to_the_device_again(monkeypatch):
-    moved = []
-    real = ConvNet.feeder
-
-    def feeder(self, data, *where):
-        moved.append(data)
-        return real(self, data, *where)
-
-    monkeypatch.setattr(ConvNet, "feeder", feeder)
-    made = learner("sgd")
-    one = made.look_at(np.arange(40))
-    with_layers = made.look_at(np.arange(40), capture=True)
-    assert moved == [made.recipe.data]
-    other = made.recipe.data.take(range(5, 15))
-    there = made.look_at(np.arange(10), data=other)
-    assert moved == [made.recipe.data, other]
-    np.testing.assert_array_equal(one.logits, with_layers.logits)
-    np.testing.assert_allclose(there.logits, one.logits[5:15], atol=1e-5)
-
-
 def flat(n_classes):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, n_classes))
 
 
+def in_bfloat16():
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+@contextmanager
+def in_doubles():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    assert torch.get_default_dtype() == torch.float64
+    torch.set_default_dtype(before)
+
+
 @pytest.mark.parametrize(
     "around",
-    [lambda: torch.autocast("cpu", torch.bfloat16), torch.no_grad, torch.inference_mode],
-    ids=["autocast", "no_grad", "inference_mode"],
+    [in_bfloat16, in_doubles, torch.no_grad, torch.inference_mode],
 )
 def test_a_context_of_the_caller_changes_no_number(around):
     def trained():
@@ -87,18 +79,6 @@ def test_a_context_of_the_caller_changes_no_number(around):
         make_probe(model, data, np.arange(8), settings, 40)
     for key, values in wanted.items():
         np.testing.assert_array_equal(found[key], values)
-
-
-def test_the_default_dtype_of_torch_changes_no_number(tmp_path):
-    plain = trained(tmp_path / "float32").checkpoints
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        other = trained(tmp_path / "float64").checkpoints
-        assert torch.get_default_dtype() == torch.float64
-    finally:
-        torch.set_default_dtype(before)
-    assert other.equals(plain)
 
 
 # The order of an epoch in which texts of similar length are in the same batch

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import warnings
-from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 
@@ -16,7 +14,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import memowidgets as mw
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning warns of much that is fine here
+OURS = "optimizer steps|recorded anew|other weights|first step took"
+pytestmark = [  # Lightning warns of much that is fine here, memowidgets of nothing unasked
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.filterwarnings(f"error:.*({OURS})"),
+]
 
 N, BATCH = 40, 8
 
@@ -123,21 +125,9 @@ def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
     assert len(watch.audit.score("psmi")) == N
 
 
-OURS = ("optimizer steps", "recorded anew", "other weights", "first step took")
-
-
-@contextmanager
-def unwarned():
-    """Fail at a warning of memowidgets; Lightning has many of its own."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        yield
-    said = [str(each.message) for each in found]
-    assert not [text for text in said if any(part in text for part in OURS)]
-
-
-@pytest.mark.parametrize("stopped_at", [3, 7, 10])
-@pytest.mark.parametrize("weights", ["as before", "others"])
+@pytest.mark.parametrize(
+    ("stopped_at", "weights"), [(7, "as before"), (3, "others"), (10, "others")]
+)
 def test_a_trainer_that_resumes_within_an_epoch_warns_of_nothing(
     stopped_at, weights, data, tmp_path
 ):
@@ -145,18 +135,16 @@ def test_a_trainer_that_resumes_within_an_epoch_warns_of_nothing(
     first = new_module()
     watch = mw.watch(first, data, tmp_path / "run", **settings)
     callback = mw.training.LightningCallback(watch)
-    with unwarned():
-        trainer = fitted(first, data, tmp_path, callback, max_steps=stopped_at)
+    trainer = fitted(first, data, tmp_path, callback, max_steps=stopped_at)
     trainer.save_checkpoint(tmp_path / "state.ckpt")
     before = watch.audit.checkpoints["median_loss"]
     other = new_module()
     if weights == "others":
         nn.init.normal_(other.net[0].weight)
-    with unwarned():
-        more = {"steps_done": stopped_at} if weights == "others" else {}
-        again = mw.watch(other, data, tmp_path / "run", **settings, **more)
-        callback = mw.training.LightningCallback(again)
-        fitted(other, data, tmp_path, callback, resume=tmp_path / "state.ckpt", epochs=4)
+    more = {"steps_done": stopped_at} if weights == "others" else {}
+    again = mw.watch(other, data, tmp_path / "run", **settings, **more)
+    callback = mw.training.LightningCallback(again)
+    fitted(other, data, tmp_path, callback, resume=tmp_path / "state.ckpt", epochs=4)
     assert again.audit.checkpoints["step"].tolist() == list(range(again.steps + 1))
     assert again.audit.checkpoints["median_loss"][: len(before)].equals(before)
 
@@ -167,12 +155,9 @@ def test_its_examples_run():
     assert doctest.testmod(module).failed == 0
 
 
-def test_what_is_not_a_watch_is_refused():
+def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
     with pytest.raises(TypeError, match=r"must be what mw\.watch returns, not Module"):
         mw.training.LightningCallback(new_module())
-
-
-def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
     watch = mw.watch(new_module(), data, tmp_path / "run", steps_per_epoch=5)
     with pytest.raises(ValueError, match=r"another module than mw\.watch was given"):
         fitted(new_module(), data, tmp_path, mw.training.LightningCallback(watch), epochs=1)

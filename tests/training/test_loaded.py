@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.models.vision import ImageModel
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import RunDirectory
 from memowidgets.training import learner as learner_room
-from tests.training.small import Inline, tiny_audit, trained
+from tests.training.small import Inline, tiny_audit
 
 
 @pytest.fixture
@@ -47,27 +46,6 @@ def test_several_passes_at_a_checkpoint_read_its_weights_once(audit, reads):
     np.testing.assert_array_equal(gaps(tiny_audit(audit.path), "final"), first)
 
 
-def test_what_was_just_trained_is_not_read_at_all(tmp_path, reads):
-    fresh = trained(tmp_path / "run")
-    found = fresh.score("loss", checkpoint="final"), gaps(fresh, "final")
-    assert not reads
-    fresh.run.loaded.drop()
-    shutil.rmtree(tmp_path / "run/forward")
-    shutil.rmtree(tmp_path / "run/scores", ignore_errors=True)
-    again = tiny_audit(tmp_path / "run")
-    np.testing.assert_array_equal(again.score("loss", checkpoint="final"), found[0])
-    np.testing.assert_array_equal(gaps(again, "final"), found[1])
-    assert len(reads) == 1
-
-
-def test_weights_of_another_checkpoint_are_noticed(audit):
-    gaps(audit, "final")
-    place = audit.run.run.path / "checkpoints"
-    shutil.copy(place / "epoch-0/weights.safetensors", place / "epoch-1/weights.safetensors")
-    with pytest.raises(StoreError, match="other weights"):
-        gaps(audit, "final")
-
-
 def test_nothing_is_kept_while_models_are_trained(audit, monkeypatch):
     gaps(audit, "final")
     assert audit.run.loaded._learner is not None
@@ -94,12 +72,6 @@ def test_one_model_is_kept_at_a_time_and_none_that_is_large(audit, source, monke
     monkeypatch.setattr(learner_room, "_FREE_BYTES", 1000)
     gaps(audit, "final")
     assert other.run.loaded._learner is audit.run.loaded._learner is None
-
-
-def test_a_kept_model_has_no_state_of_its_optimizer(tmp_path):
-    learner = trained(tmp_path / "run").run.loaded._learner
-    assert "_optimizer" not in vars(learner)
-    assert all(parameter.grad is None for parameter in learner.module.parameters())
 
 
 def test_passes_in_two_threads_do_not_disturb_each_other(audit, monkeypatch):

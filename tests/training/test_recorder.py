@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
-from torch.nn.functional import cross_entropy
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, run_at
 from memowidgets.training.checkpoint import Record, StopRule
+from tests.audit.test_watching import STEPS, mlp, samples, seeded
+from tests.audit.test_watching import trained as train
 
 losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
 
@@ -33,54 +32,35 @@ def test_the_rule_never_goes_back_to_a_checkpoint_that_was_no_candidate(found, o
 
 
 def trained(path, epochs=4, **options):
-    torch.manual_seed(0)
-    labels = torch.arange(60) % 3
-    data = torch.utils.data.TensorDataset(torch.randn(60, 6) + 3 * torch.eye(6)[labels], labels)
-    module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
-    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
-    watch = mw.watch(module, data, path, 6, stop_at_drop=0.5, **options)
-    for _ in range(epochs):
-        for x, y in torch.utils.data.DataLoader(data, batch_size=10, shuffle=True):
-            cross_entropy(module(x), y).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            watch.step()
+    module, data = mlp(), samples()
+    watch = mw.watch(module, data, path, STEPS, stop_at_drop=0.5, **options)
+    seeded()
+    train(module, data, epochs, watch)
     watch.end()
     return watch.audit
-
-
-def layers_at(path):
-    run = run_at(path)
-    return {
-        name: [k for k in run.read_tensors(f"forward/{name}") if k.startswith("layer.")]
-        for name in run.names("forward")
-    }
 
 
 def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp_path):
     whole = trained(tmp_path / "all", checkpoint_every=0.5)
     trained(tmp_path / "run", checkpoint_every=0.5, keep="prediction+final")
-    part = mw.Audit.open(tmp_path / "run")
+    part, run = mw.Audit.open(tmp_path / "run"), run_at(tmp_path / "run")
     assert part.checkpoints.equals(whole.checkpoints)
     prediction = whole.run.names.prediction().record.name
     last = whole.checkpoints.index[-1]
     assert prediction != last
-    there = {prediction, last}
-    assert {name for name, layers in layers_at(tmp_path / "run").items() if layers} == there
     for name in whole.checkpoints.index:
+        is_there = name in (prediction, last)
+        layers = [key for key in run.read_tensors(f"forward/{name}") if key.startswith("layer.")]
+        assert bool(layers) == is_there
         assert part.score("loss", checkpoint=name).equals(whole.score("loss", checkpoint=name))
-        if name in there:
+        if is_there:
             assert part.score("psmi", checkpoint=name).equals(whole.score("psmi", checkpoint=name))
         else:
             with pytest.raises(NotThereError, match=name) as refused:
                 part.score("psmi", checkpoint=name)
             assert 'keep="prediction+final"' in str(refused.value)
-
-
-def test_a_run_goes_on_only_with_the_keep_that_it_has(tmp_path):
-    trained(tmp_path / "run", epochs=1, keep="prediction+final")
     with pytest.raises(ValueError, match=r"prediction\+final") as refused:
-        trained(tmp_path / "run", epochs=1)
+        trained(tmp_path / "run", epochs=1, checkpoint_every=0.5)
     assert '"all"' in str(refused.value)
     with pytest.raises(ValueError, match="some"):
         trained(tmp_path / "other", keep="some")

@@ -77,20 +77,6 @@ def test_what_can_be_audited():
             call()
 
 
-def test_each_design_is_a_set_of_its_own(audit, threads):
-    audit.run_shadows(4, threads)
-    halves = contents(audit)
-    audit.run_shadows(6, threads, design="balanced")
-    assert audit.n_shadows == 6
-    assert (contents(audit)[0].sum(axis=0) == 3).all()
-    assert audit.log_lira().attrs["left_out"] == 0
-    reopened = tiny_audit(audit.path)
-    assert reopened.n_shadows == 6
-    reopened.run_shadows(4)  # all there: nothing to train
-    assert reopened.n_shadows == 4
-    np.testing.assert_array_equal(contents(reopened)[1], halves[1])
-
-
 def test_canaries_are_judged_by_models_with_and_without_them(audit, threads):
     audit.run_shadows(4, threads, design="canaries")
     values = audit.log_lira()

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+from transformers import DataCollatorWithPadding, Trainer
 
 import memowidgets as mw
 from memowidgets.training.trainer_callback import (
@@ -26,11 +26,8 @@ from tests.models.test_sequence_classifier import (
     tiny_config,
     tokenizer_of_words,
 )
-from tests.training.test_trainer_callback import (
-    QUIET,
-    assert_same_weights,
-    trained_weights,
-)
+from tests.training.test_trainer_callback import assert_same_weights, trained_weights
+from tests.training.test_trainer_callback import trainer as a_trainer
 
 N = 30
 
@@ -53,23 +50,10 @@ def script_rows(data, tokenizer, key="label"):
     ]
 
 
-def trainer(model, rows, tokenizer, folder, *callbacks, kind=Trainer, **changes):
-    settings = {
-        "num_train_epochs": 3,
-        "per_device_train_batch_size": 5,
-        "learning_rate": 5e-3,
-        "logging_strategy": "no",
-        "save_strategy": "no",
-        **QUIET,
-        **changes,
-    }
-    return kind(
-        model=model,
-        args=TrainingArguments(output_dir=str(folder), **settings),
-        train_dataset=rows,
-        data_collator=DataCollatorWithPadding(tokenizer),
-        callbacks=list(callbacks),
-    )
+def trainer(model, rows, tokenizer, folder, *callbacks, **changes):
+    course = {"per_device_train_batch_size": 5, "learning_rate": 5e-3} | changes
+    collate = DataCollatorWithPadding(tokenizer)
+    return a_trainer(model, rows, folder, *callbacks, data_collator=collate, **course)
 
 
 def make_audit(model, tokenizer, data, path, every=1, training=None, **options):
@@ -270,7 +254,6 @@ def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
 
 @pytest.mark.parametrize("family", ["vit", "resnet"])
 def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_path):
-    pytest.importorskip("memowidgets.models.image_classifier", reason="not built yet")
     from tests.models import test_image_classifier as made_here
 
     data, processor = made_here.images(), made_here.processor()
@@ -289,14 +272,11 @@ def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_p
         return {"pixel_values": torch.stack([r["pixel_values"] for r in rows]), "labels": labels}
 
     rows, ends = [row(i) for i in reversed(range(len(data)))], []
-    arguments = TrainingArguments(
-        str(tmp_path / "out"), num_train_epochs=2, per_device_train_batch_size=6,
-        save_strategy="no", logging_strategy="no", **QUIET,
-    )  # fmt: skip
+    course = {"num_train_epochs": 2, "per_device_train_batch_size": 6, "learning_rate": 5e-5}
     for callbacks in ([], [mw.training.MemorizationCallback(audit, None)]):
         model = made_here.tiny(family).train()
-        Trainer(model, arguments, data_collator=collate, train_dataset=rows,
-                callbacks=callbacks).train()  # fmt: skip
+        course["data_collator"] = collate
+        a_trainer(model, rows, tmp_path / "out", *callbacks, **course).train()
         ends.append(dict(model.state_dict()))
     assert_same_weights(*ends)
     assert audit.checkpoints["step"].tolist() == [0, 6, 12]

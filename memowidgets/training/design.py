@@ -421,36 +421,7 @@ def _draw(
     return np.sort(positions[rank[groups[positions]] <= last])
 
 
-@dataclass(frozen=True)
-class LabelNoise:
-    """Samples that are trained on a wrong label.
-
-    Attributes
-    ----------
-    positions : array of shape (n_flipped,), int64
-        Ascending positions in the dataset.
-    labels : array of shape (n_flipped,), int64
-        Labels that they are trained on.
-    """
-
-    positions: NDArray[np.int64]
-    labels: NDArray[np.int64]
-
-    def applied(self, data: Dataset) -> Dataset:
-        """Return the dataset with these labels."""
-        if not len(self.positions):
-            return data
-        labels = data.labels.copy()
-        labels[self.positions] = self.labels
-        return data.with_labels(labels)
-
-
-def draw_noise(
-    data: Dataset,
-    pool: NDArray[np.int64],
-    share: float,
-    seed: int,
-) -> LabelNoise:
+def add_noise(data: Dataset, pool: NDArray[np.int64], share: float, seed: int) -> Dataset:
     """Flip a share of the pool's labels to another class of the sample, drawn evenly.
 
     Canaries keep their label, which is wrong on purpose.
@@ -470,7 +441,10 @@ def draw_noise(
     wanted = round(share * len(pool))
     if data.canaries is not None:
         pool = pool[~data.canaries[pool]]
-    positions = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
-    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[positions]
-    shift = rng.integers(1, n_classes)
-    return LabelNoise(positions, (data.labels[positions] + shift) % n_classes)
+    flipped = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
+    if not len(flipped):
+        return data
+    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[flipped]
+    labels = data.labels.copy()
+    labels[flipped] = (labels[flipped] + rng.integers(1, n_classes)) % n_classes
+    return data.with_labels(labels)

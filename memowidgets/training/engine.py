@@ -57,6 +57,10 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _ALIGNED = 64  # bytes, for vector instructions
+GAP, LOSS = "gap.", "loss."  # before the name of a checkpoint
+FORWARD_LAYER = "forward.layer."
+
+Content = tuple[dict[str, NDArray[Any]], dict[str, str]]  # of a file: arrays and metadata
 
 
 @dataclass(frozen=True)
@@ -122,66 +126,47 @@ class ShadowJob:
         return {name: step for name, step in self.known.items() if 0 < step <= last}
 
 
-@dataclass(frozen=True)
-class TrainedShadow:
-    """Result of one shadow model.
-
-    Attributes
-    ----------
-    members : array of shape (n_pool,), bool
-        Part of the pool that it trained on.
-    gaps : dict of array of shape (n_pool,), float32
-        Logit gap of each sample of the pool, by checkpoint; NaN if it was not asked about.
-    seconds : float
-        Duration of the training.
-    forward : dict of array of shape (n_members, …), float32
-        ``logits``, ``losses`` and ``layer.<name>`` of its own members, in the pool's order, if they
-        were requested.
-    precision : str
-        Precision of its training: "float32" or "bfloat16".
-    losses : dict of array of shape (n_members,), float32
-        Losses of its own members in nats, by checkpoint, up to that of the forward pass.
-    """
-
-    members: NDArray[np.bool_]
-    gaps: dict[str, NDArray[np.float32]]
-    seconds: float
-    forward: dict[str, NDArray[Any]] = field(default_factory=dict)
-    precision: str = "float32"
-    losses: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-
-
-def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
+def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
     """Train one shadow model and compute the logit gaps of the samples that it is asked about.
 
     The training ends at the last checkpoint of the job.
+
+    Returns
+    -------
+    arrays : dict of array
+        ``members``, (n_pool,), whether it trained on each sample of the pool; ``gap.<checkpoint>``,
+        (n_pool,), logit gaps, NaN of what it was not asked about; and for a target, of its own
+        members in the pool's order, ``loss.<checkpoint>``, ``forward.logits``, ``forward.losses``
+        and ``forward.layer.<layer>``.
+    metadata : dict of str
+        What it is, and how it was made.
     """
     start = time.monotonic()
-    design = job.design
+    design, kind = job.design, job.shadows.kind
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
-    seed = derived_seed(job.seed, job.shadows.kind.stream, index)
     # no other thread uses this model: a pass keeps what it captures there; copy would pickle it
     model = object.__new__(type(job.recipe.model))
     vars(model).update(vars(job.recipe.model))
+    seed = derived_seed(job.seed, kind.stream, index)
     learner = Learner(replace(job.recipe, model=model), own, seed)
     asked = job.shadows.asked(design, members)
-    gaps: dict[str, NDArray[np.float32]] = {}
-    kept: dict[str, NDArray[Any]] = {}
-    losses: dict[str, NDArray[np.float32]] = {}
+    arrays: dict[str, NDArray[Any]] = {"members": members}
+    metadata = {"design": job.shadows.key, "config": job.config, "precision": learner.precision}
     for name, step in own_steps(job, len(own)):
-        learner.advance(step, progress, f"training {job.shadows.kind.noun} {index}")
+        learner.advance(step, progress, f"training {kind.noun} {index}")
         if name in job.checkpoints:
-            gaps[name] = _gaps(learner, design.pool, asked)
+            arrays[GAP + name] = _gaps(learner, design.pool, asked)
         if job.forward is not None and name == job.forward.checkpoint:
             seen = learner.look_at(own, capture=True)
-            layers = {f"layer.{layer}": seen.layers[layer] for layer in job.forward.layers}
-            kept = {"logits": seen.logits, "losses": seen.losses, **layers}
-            losses[name] = seen.losses
+            arrays |= {"forward.logits": seen.logits, "forward.losses": seen.losses}
+            arrays |= {FORWARD_LAYER + layer: seen.layers[layer] for layer in job.forward.layers}
+            arrays[LOSS + name] = seen.losses
+            metadata["forward"] = name
         elif name in job.traced:
-            losses[name] = learner.look_at(own).losses
-    seconds = time.monotonic() - start
-    return TrainedShadow(members, gaps, seconds, kept, learner.precision, losses)
+            arrays[LOSS + name] = learner.look_at(own).losses
+    metadata |= {"seed": str(job.seed), "index": str(index), "finished": str(int(time.time()))}
+    return arrays, {**metadata, "seconds": f"{time.monotonic() - start:.1f}"}
 
 
 def _gaps(
@@ -197,8 +182,6 @@ def _gaps(
 def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
     wanted = dict(job.checkpoints) | job.traced
-    if job.forward is not None:
-        wanted[job.forward.checkpoint] = job.known[job.forward.checkpoint]
     settings, n_target = job.recipe.settings, len(job.design.members)
     if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
         own, of = settings.total_steps(n_members), settings.total_steps(n_target)
@@ -209,7 +192,7 @@ def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
 
 # who trains them
 
-Orders = dict[Future[TrainedShadow], int]
+Orders = dict[Future[Content], int]
 
 
 def fill(
@@ -262,7 +245,7 @@ def fill(
                     wait(orders, _POLL_SECONDS, FIRST_COMPLETED)
                 for future in [one for one in orders if one.done()]:
                     index = orders.pop(future)
-                    files.write(index, future.result(), job)
+                    files.write(index, *future.result())
                 done = total - len(left) - len(orders)
                 progress.report(done, total, f"training {job.shadows.kind.noun}s")
         except BaseException as error:
@@ -270,7 +253,7 @@ def fill(
                 with suppress(NotImplementedError):  # Parsl's can't be cancelled, and are trained
                     future.cancel()
             if isinstance(error, Exception):  # not for somebody who interrupts
-                _write_rest(files, job, orders, waits=executor is not None)
+                _write_rest(files, orders, waits=executor is not None)
             raise
         finally:
             forget_job()  # of an executor whose threads are in this process
@@ -373,12 +356,12 @@ def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor,
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_rest(files: ShadowSet, job: ShadowJob, orders: Orders, *, waits: bool) -> None:
+def _write_rest(files: ShadowSet, orders: Orders, *, waits: bool) -> None:
     """Write what is done, after waiting for what threads and processes of the user's have begun."""
     begun = [one for one in orders if one.done() or (waits and one.running())]
     for future in as_completed([one for one in begun if not one.cancelled()]):
         with suppress(Exception):  # the first error is what is reported
-            files.write(orders[future], future.result(), job)
+            files.write(orders[future], *future.result())
 
 
 @contextmanager
@@ -460,7 +443,7 @@ class _Kept:
 
 def train_ordered(
     index: int, name: str, source: Source, wanted: str, device: str | None
-) -> TrainedShadow:
+) -> Content:
     """Train one shadow model in this process.
 
     Parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -19,9 +18,10 @@ from memowidgets.progress import Progress
 from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.engine import (
+    FORWARD_LAYER,
+    GAP,
     KeptForward,
     ShadowJob,
-    TrainedShadow,
     default_processes,
     fill,
     own_steps,
@@ -30,8 +30,6 @@ from memowidgets.visible import listed
 from memowidgets.vocabulary import Note
 
 _CHOICE = "shadows.json"
-_GAP, _LAYER = "gap.", "forward.layer."
-LOSS = "loss."  # before the name of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ class ShadowSet:
         files = [self.file(index) for index in indices]
         return Shadows(
             np.stack([file["members"] for file in files]),
-            np.stack([file[_GAP + checkpoint] for file in files]),
+            np.stack([file[GAP + checkpoint] for file in files]),
             np.array(indices),
         )
 
@@ -267,23 +265,8 @@ class ShadowSet:
         layers = {*wanted.layers} - {*kept.layers} if wanted and kept else set()
         return set(job.checkpoints) <= _gaps_in(file) and not layers
 
-    def write(self, index: int, trained: TrainedShadow, job: ShadowJob) -> None:
+    def write(self, index: int, arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
         """Write a shadow model that a worker returned."""
-        metadata = {
-            "seed": str(job.seed),
-            "index": str(index),
-            "config": job.config,
-            "design": self.key,
-            "precision": trained.precision,
-            "seconds": f"{trained.seconds:.1f}",
-            "finished": str(int(time.time())),
-        }
-        if trained.forward and job.forward is not None:
-            metadata["forward"] = job.forward.checkpoint
-        gaps = {f"{_GAP}{name}": gap for name, gap in trained.gaps.items()}
-        kept = {f"forward.{name}": values for name, values in trained.forward.items()}
-        losses = {f"{LOSS}{name}": values for name, values in trained.losses.items()}
-        arrays = {"members": trained.members} | gaps | losses | kept
         self._run.write_tensors(self._name(index), arrays, metadata)
 
     @property
@@ -328,12 +311,12 @@ def write_choice(run: RunDirectory, choice: dict[str, Any]) -> None:
 
 def _gaps_in(file: Tensors) -> set[str]:
     """Return the names of the checkpoints at which a shadow model has gaps."""
-    return {key.removeprefix(_GAP) for key in file if key.startswith(_GAP)}
+    return {key.removeprefix(GAP) for key in file if key.startswith(GAP)}
 
 
 def _forward_of(file: Tensors) -> KeptForward | None:
     """Return the forward pass that a shadow model has."""
     if "forward" not in file.metadata:
         return None
-    layers = [key.removeprefix(_LAYER) for key in file if key.startswith(_LAYER)]
+    layers = [key.removeprefix(FORWARD_LAYER) for key in file if key.startswith(FORWARD_LAYER)]
     return KeptForward(file.metadata["forward"], tuple(layers))

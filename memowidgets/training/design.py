@@ -69,15 +69,17 @@ class Design:
         Samples that no model trains on.
     groups : array of shape (n,), int64
         Group numbers, equal for duplicates, which stay on one side of every split.
-    all_members : bool
-        Whether the target trains on the whole pool. Then there is no ground truth.
     """
 
     pool: NDArray[np.int64]
     members: NDArray[np.int64]
     held_out: NDArray[np.int64]
     groups: NDArray[np.int64]
-    all_members: bool
+
+    @property
+    def all_members(self) -> bool:
+        """Whether the target trains on the whole pool. Then there is no ground truth."""
+        return len(self.members) == len(self.pool)
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,10 @@ class ShadowDesign:
     def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
         """Return whether a shadow model trains on each sample of the pool, (n_pool,)."""
         if self.name == "halves":
-            half = _draw(design.pool, design.groups, 0.5, derived_seed(seed, _SHADOW, index))
+            half = _half(design.pool, design.groups, derived_seed(seed, _SHADOW, index))
             return np.isin(design.pool, half)
         split = design.pool if self.audited is None else self.audited
-        half = _draw(split, design.groups, 0.5, derived_seed(seed, _PAIR, index // 2))
-        if index % 2:
-            half = np.setdiff1d(split, half)
+        half = _half(split, design.groups, derived_seed(seed, _PAIR, index // 2), other=index % 2)
         if self.audited is not None:
             half = np.union1d(half, np.setdiff1d(design.members, self.audited))
         return np.isin(design.pool, half)
@@ -199,9 +199,7 @@ class ReferenceDesign:
             others = _others(design)
             share = min(1.0, len(design.members) / len(others))
             return np.isin(design.pool, _draw(others, design.groups, share, round_seed))
-        half = _draw(design.members, design.groups, 0.5, round_seed)
-        if index % 2:
-            half = np.setdiff1d(design.members, half)
+        half = _half(design.members, design.groups, round_seed, other=index % 2)
         return np.isin(design.pool, half)
 
     def asked(self, design: Design, trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -298,8 +296,7 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
             raise ValueError(
                 f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask"
             )
-        half = members == "half"
-        chosen = _draw(pool, groups, 0.5, derived_seed(seed, _TARGET)) if half else pool
+        chosen = _half(pool, groups, derived_seed(seed, _TARGET)) if members == "half" else pool
     else:
         chosen = _positions_of(data, members, "members")
         others = np.setdiff1d(everything, chosen)
@@ -314,7 +311,7 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
         )
     if len(chosen) < 2:
         raise ValueError(f"the target would train on {len(chosen)} samples; it needs two or more")
-    return Design(pool, chosen, aside, groups, all_members=len(chosen) == len(pool))
+    return Design(pool, chosen, aside, groups)
 
 
 def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Design:
@@ -345,7 +342,7 @@ def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Des
         )
     pool = np.flatnonzero(~aside)
     held_out = np.flatnonzero(aside & ~np.isin(groups, groups[pool]))
-    return Design(pool, members, held_out, groups, all_members=len(members) == len(pool))
+    return Design(pool, members, held_out, groups)
 
 
 def _others(design: Design) -> NDArray[np.int64]:
@@ -403,6 +400,14 @@ def _held_out(
         )
     share = share if total is None else min(1.0, share * total / max(1, len(candidates)))
     return _draw(candidates, groups, share, derived_seed(seed, _HELD_OUT))
+
+
+def _half(
+    positions: NDArray[np.int64], groups: NDArray[np.int64], seed: int, other: int = 0
+) -> NDArray[np.int64]:
+    """Draw one half of the positions, or return the other one."""
+    half = _draw(positions, groups, 0.5, seed)
+    return np.setdiff1d(positions, half) if other else half
 
 
 def _draw(

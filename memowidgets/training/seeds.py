@@ -85,14 +85,7 @@ class RandomStates:
             self._states = _capture()
             put_back()
         if _has_generator(device):
-            self._states[_OWN] = torch.from_numpy(self._first_state(seed))
-
-    def _first_state(self, seed: int) -> NDArray[Any]:
-        """Return the state of the device's generator after a seed."""
-        import torch
-
-        state: NDArray[Any] = torch.Generator(self._device).manual_seed(seed).get_state().numpy()
-        return state
+            self._states[_OWN] = torch.Generator(device).manual_seed(seed).get_state()
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -108,32 +101,22 @@ class RandomStates:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the states as arrays, for a safetensors file."""
-        _, key, position, has_gauss, gauss = self._states["numpy"]
-        arrays = {
-            "torch": self._states["torch"].numpy().copy(),
-            "numpy": _bytes_of([gauss, has_gauss, position]),
-            "numpy.key": np.array(key, dtype=np.int64),
-            "python": _bytes_of(self._states["python"]),
-        }
-        if _OWN in self._states:
-            arrays[_OWN] = self._states[_OWN].numpy().copy()
-        return arrays
+        kind, key, *rest = self._states["numpy"]
+        plain = json.dumps([[kind, key.tolist(), *rest], self._states["python"]]).encode()
+        of_torch = {k: v.numpy().copy() for k, v in self._states.items() if k in ("torch", _OWN)}
+        return {**of_torch, "plain": np.frombuffer(plain, dtype=np.uint8)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from saved states; a device that they lack keeps the state of the seed."""
         import torch
 
-        found = {name: np.array(array) for name, array in arrays.items()}
-        gauss, has_gauss, position = _content_of(found["numpy"])
-        version, internal, gauss_next = _content_of(found["python"])
-        states = {
-            "torch": torch.from_numpy(found["torch"]),
-            "numpy": ("MT19937", found["numpy.key"].astype(np.uint32), position, has_gauss, gauss),
-            "python": (version, tuple(internal), gauss_next),
+        (kind, key, *rest), (version, internal, following) = json.loads(arrays["plain"].tobytes())
+        self._states |= {
+            "numpy": (kind, np.array(key, np.uint32), *rest),
+            "python": (version, tuple(internal), following),
         }
-        if self._device is not None and _OWN in self._states:
-            states[_OWN] = torch.from_numpy(found[_OWN]) if _OWN in found else self._states[_OWN]
-        self._states = states
+        of_torch = {"torch", _OWN} & self._states.keys() & arrays.keys()
+        self._states |= {name: torch.from_numpy(np.array(arrays[name])) for name in of_torch}
 
 
 def rewinder(device: torch.device | None = None) -> Callable[[], None]:
@@ -199,11 +182,3 @@ def _restore(states: Mapping[str, Any], device: torch.device | None = None) -> N
     random.setstate(states["python"])
     if _has_generator(device) and _OWN in states:
         module_of(device).set_rng_state(states[_OWN], *_where(device))
-
-
-def _bytes_of(content: Any) -> NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
-
-
-def _content_of(array: NDArray[Any]) -> Any:
-    return json.loads(np.asarray(array, dtype=np.uint8).tobytes())

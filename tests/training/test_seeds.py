@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,14 +53,19 @@ class Chip:
         self.states[device.index or 0] = state.clone()
 
 
+class Seeded:
+    """What a device's generator is after a seed."""
+
+    def __init__(self, seed):
+        self.get_state = lambda: torch.full((2,), seed, dtype=torch.uint8)
+
+
 @pytest.fixture
 def chips(monkeypatch):
     """Two devices, and a generator that starts at its seed."""
     made = Chip(2)
     monkeypatch.setattr(seeds, "module_of", lambda _device: made)
-    monkeypatch.setattr(
-        seeds.RandomStates, "_first_state", lambda _self, seed: np.full(2, seed, np.uint8)
-    )
+    monkeypatch.setattr(torch, "Generator", lambda _device: SimpleNamespace(manual_seed=Seeded))
     return made
 
 

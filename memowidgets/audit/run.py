@@ -70,11 +70,18 @@ from memowidgets.training.design import (
     add_noise,
 )
 from memowidgets.training.design import Kind as KindOfModel
-from memowidgets.training.engine import KeptForward, ShadowJob, check_executor
+from memowidgets.training.engine import (
+    KeptForward,
+    ShadowJob,
+    Shadows,
+    ShadowSet,
+    check_executor,
+    read_choice,
+    write_choice,
+)
 from memowidgets.training.forward import Shapes
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.probe import check_functions
-from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.visible import listed, quoted, visible
 from memowidgets.vocabulary import Note, percent
 

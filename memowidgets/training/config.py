@@ -18,7 +18,6 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
 }
 STEPS = "steps"
-_MOST_CHECKPOINTS = 10_000
 AUGMENTATIONS = ("none", "flip", "crop", "flip+crop")
 _NAMES = {
     "optimizer": OPTIMIZERS,
@@ -84,8 +83,7 @@ class TrainingConfig:
     Raises
     ------
     ValueError
-        If a number is out of range or a name is unknown. An audit also refuses more than 10 000
-        checkpoints.
+        If a number is out of range or a name is unknown.
 
     Examples
     --------
@@ -139,14 +137,7 @@ class TrainingConfig:
             raise ValueError(
                 f"augment={self.augment!r} is for images; this model does not use images"
             )
-        found = Settings(**{**{k: v for k, v in defaults.items() if k in values}, **given})
-        if found.epochs / found.checkpoint_every > _MOST_CHECKPOINTS:
-            raise ValueError(
-                f"{found.epochs:g} epochs with checkpoint_every={found.checkpoint_every:g} are "
-                f"{found.epochs / found.checkpoint_every:.1g} checkpoints, and at most "
-                f"{_MOST_CHECKPOINTS} are kept; pass a larger checkpoint_every"
-            )
-        return found
+        return Settings(**{**{k: v for k, v in defaults.items() if k in values}, **given})
 
 
 @dataclass(frozen=True)

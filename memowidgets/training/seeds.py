@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -77,27 +76,23 @@ class RandomStates:
         import torch
 
         self._device = device
-        with _ONE_AT_A_TIME:
-            put_back = rewinder()
+        with restored():
             torch.default_generator.manual_seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002 - anyone's module may draw from it
             random.seed(seed)
             self._states = _capture()
-            put_back()
         if _has_generator(device):
             self._states[_OWN] = torch.Generator(device).manual_seed(seed).get_state()
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Use these states within this context; other trainings in this process wait."""
-        with _ONE_AT_A_TIME:
-            put_back = rewinder(self._device)
+        with restored(self._device):
             _restore(self._states, self._device)
             try:
                 yield
             finally:
                 self._states = _capture(self._device)
-                put_back()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the states as arrays, for a safetensors file."""
@@ -119,11 +114,6 @@ class RandomStates:
         self._states |= {name: torch.from_numpy(np.array(arrays[name])) for name in of_torch}
 
 
-def rewinder(device: torch.device | None = None) -> Callable[[], None]:
-    """Return a function that puts all random states back to where they are now."""
-    return partial(_restore, _capture(device), device)
-
-
 @contextmanager
 def preserved(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, whatever drew from them.
@@ -142,11 +132,11 @@ def preserved(device: torch.device | None = None) -> Iterator[None]:
 def restored(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, a device's own included, in any thread."""
     with _ONE_AT_A_TIME:
-        put_back = rewinder(device)
+        before = _capture(device)
         try:
             yield
         finally:
-            put_back()
+            _restore(before, device)
 
 
 def _has_generator(device: torch.device | None) -> TypeGuard[torch.device]:

@@ -197,8 +197,8 @@ class ReferenceDesign:
         round_seed = derived_seed(seed, _REFERENCE, index // self.per_round)
         if self.name == "others":
             others = _others(design)
-            share = min(1.0, len(design.members) / len(others))
-            return np.isin(design.pool, _draw(others, design.groups, share, round_seed))
+            wanted = min(len(design.members), len(others))
+            return np.isin(design.pool, _draw(others, design.groups, wanted, round_seed))
         half = _half(design.members, design.groups, round_seed, other=index % 2)
         return np.isin(design.pool, half)
 
@@ -289,20 +289,18 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     """
     groups = _groups(data)
     everything = np.arange(len(data))
-    if isinstance(members, str):
-        aside = _held_out(data, everything, groups, held_out, seed)
-        pool = np.setdiff1d(everything, aside)
-        if members not in ("half", "all"):
-            raise ValueError(
-                f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask"
-            )
-        chosen = _half(pool, groups, derived_seed(seed, _TARGET)) if members == "half" else pool
-    else:
-        chosen = _positions_of(data, members, "members")
-        others = np.setdiff1d(everything, chosen)
-        others = others[~np.isin(groups[others], groups[chosen])]
-        aside = _held_out(data, others, groups, held_out, seed, total=len(data))
-        pool = np.setdiff1d(everything, aside)
+    named = None if isinstance(members, str) else _positions_of(data, members, "members")
+    if named is None and members not in ("half", "all"):
+        raise ValueError(
+            f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask"
+        )
+    others = everything if named is None else everything[~np.isin(groups, groups[named])]
+    aside = _held_out(data, others, groups, held_out, seed)
+    pool = chosen = np.setdiff1d(everything, aside)
+    if named is not None:
+        chosen = named
+    elif members == "half":
+        chosen = _half(pool, groups, derived_seed(seed, _TARGET))
     trained_on = aside[np.isin(groups[aside], np.union1d(groups[pool], groups[chosen]))]
     if len(trained_on):
         raise ValueError(
@@ -386,7 +384,6 @@ def _held_out(
     groups: NDArray[np.int64],
     held_out: HeldOut,
     seed: int,
-    total: int | None = None,
 ) -> NDArray[np.int64]:
     if held_out is None or isinstance(held_out, Dataset):
         return np.empty(0, dtype=np.int64)
@@ -398,28 +395,27 @@ def _held_out(
             "held_out must be a share from 0 to below 1, ids, a mask, a dataset or None, not "
             f"{held_out}"
         )
-    share = share if total is None else min(1.0, share * total / max(1, len(candidates)))
-    return _draw(candidates, groups, share, derived_seed(seed, _HELD_OUT))
+    wanted = min(round(share * len(data)), len(candidates))
+    return _draw(candidates, groups, wanted, derived_seed(seed, _HELD_OUT))
 
 
 def _half(
     positions: NDArray[np.int64], groups: NDArray[np.int64], seed: int, other: int = 0
 ) -> NDArray[np.int64]:
     """Draw one half of the positions, or return the other one."""
-    half = _draw(positions, groups, 0.5, seed)
+    half = _draw(positions, groups, round(0.5 * len(positions)), seed)
     return np.setdiff1d(positions, half) if other else half
 
 
 def _draw(
-    positions: NDArray[np.int64], groups: NDArray[np.int64], share: float, seed: int
+    positions: NDArray[np.int64], groups: NDArray[np.int64], wanted: int, seed: int
 ) -> NDArray[np.int64]:
-    """Draw whole groups at random until the share is reached, and return them ascending."""
+    """Draw whole groups at random until there are as many, and return them ascending."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(np.unique(groups[positions]))
     rank = np.empty(int(groups.max()) + 1, dtype=np.int64)
     rank[order] = np.arange(len(order))
     by_rank = positions[np.argsort(rank[groups[positions]], kind="stable")]
-    wanted = round(share * len(positions))
     if wanted == 0:
         return np.empty(0, dtype=np.int64)
     last = rank[groups[by_rank[wanted - 1]]]

@@ -344,7 +344,7 @@ def test_a_disk_that_fails_half_way_keeps_what_was_finished(
 
     def write(self, index, *content, real=ShadowSet.write):
         if index == 3:
-            monkeypatch.setattr(os, "fsync", refuse)
+            monkeypatch.setattr(Path, "replace", refuse)
         real(self, index, *content)
 
     monkeypatch.setattr(ShadowSet, "write", write)

@@ -340,11 +340,6 @@ def of_its_own_generator(n_classes):
     return module
 
 
-class Divides(Plain):
-    def forward(self, x):
-        return super().forward(x) / (x.flatten(1).std(1, keepdim=True) * 0)
-
-
 class OfGPUs(torch.optim.SGD):
     def step(self, closure=None):
         raise RuntimeError("no kernel for the CPU")
@@ -354,7 +349,6 @@ class OfGPUs(torch.optim.SGD):
     ("function", "said"),
     [
         ({"make": of_its_own_generator}, r"1\.weight"),
-        ({"make": Divides}, "finite"),
         ({"optimizer": OfGPUs}, "weights: .*no kernel.*version="),
     ],
 )
@@ -416,17 +410,19 @@ def test_complex_weights_and_single_ones_are_probed(data):
     assert probe_here["numbers"]["module first values 'none'"] == [0, 0]
 
 
-def test_weights_whose_logits_are_not_finite_are_replaced_by_initial_ones(data):
+def test_a_module_whose_filled_weights_give_no_finite_logits_is_known_by_its_weights(data):
     class Logarithm(nn.Module):
-        def __init__(self, n_classes):
+        def __init__(self, n_classes, scale=2.0):
             super().__init__()
-            self.scale = nn.Parameter(torch.full((8,), 2.0))
+            self.scale = nn.Parameter(torch.full((8,), scale))
             self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
 
         def forward(self, x):
             return self.head(self.body(x.flatten(1)) * self.scale.log())
 
-    assert np.isfinite(probe_of(data, Logarithm)["numbers"]["module logits"]).all()
+    there = probe_of(data, Logarithm)
+    assert "module logits" not in there["numbers"]
+    assert "first values 'scale'" in first_apart(there, probe_of(data, lambda n: Logarithm(n, 3.0)))
 
 
 def test_what_a_probe_asks_changes_with_the_format_alone(data):

@@ -332,8 +332,8 @@ def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor,
         for i in range(processes):
             gpus.put(job.recipe.device if chosen else f"{kind}:{i % n}")
     threads, kill = max(1, cores() // processes), True
-    folder = tempfile.mkdtemp(prefix="memowidgets-samples-")
-    try:
+    prefix = "memowidgets-samples-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         source = JobFile.write(job, folder)
         workers: Any = Local(
             processes,
@@ -352,8 +352,6 @@ def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor,
             kill = False
         finally:
             workers.shutdown(wait=True, kill_workers=kill)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_rest(files: ShadowSet, orders: Orders, *, waits: bool) -> None:

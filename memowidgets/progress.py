@@ -28,15 +28,12 @@ class Step:
         Short name of the work.
     seconds_left : float or None
         Estimate from the pieces done so far. None before the first.
-    detail : str
-        Additional information, such as when the next piece will be done.
     """
 
     done: int
     total: int
     what: str
     seconds_left: float | None
-    detail: str = ""
 
 
 class Progress:
@@ -72,7 +69,7 @@ class Progress:
         """Ask the work to stop at its next report."""
         self._stop.set()
 
-    def report(self, done: int, total: int, what: str, detail: str = "") -> None:
+    def report(self, done: int, total: int, what: str) -> None:
         """Report progress; raises `Cancelled` if the work was cancelled."""
         if self._stop.is_set():
             raise Cancelled(f"cancelled while {what}")
@@ -80,7 +77,7 @@ class Progress:
         if what != self._task:
             self._task, self._started, self._done_at_start = what, now, done
         if self._listener is not None:
-            self._listener(Step(done, total, what, self._seconds_left(done, total, now), detail))
+            self._listener(Step(done, total, what, self._seconds_left(done, total, now)))
 
     def _seconds_left(self, done: int, total: int, now: float) -> float | None:
         finished = done - self._done_at_start
@@ -132,8 +129,7 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
             drawn = step.what, now
             if step.total != bar.total:
                 bar.reset(step.total)
-            words = f"{step.what} ({step.detail})" if step.detail else step.what
-            words = visible(words)  # a layer's name is from a file
+            words = visible(step.what)  # a layer's name is from a file
             if step.done != bar.n or bar.desc != f"{words}: ":
                 bar.set_description(words, refresh=step.done == bar.n)
                 bar.update(step.done - bar.n)

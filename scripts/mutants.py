@@ -70,7 +70,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "memowidgets/audit/runs/identity.py": IDENTITY_TESTS,
     "memowidgets/training/probe.py": ("tests/training/test_probe.py",),
     "memowidgets/training/engine.py": ENGINE_TESTS,
-    "memowidgets/training/shadows.py": ENGINE_TESTS,
 }
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,

@@ -659,8 +659,7 @@ class Audit:
             Number of local processes, as in `run_shadows`. Default: one where all
             of them take less time than a second process takes to start.
         progress : Progress, optional
-            Receives the progress and can cancel. Its first report says how many are trained, and
-            how many steps each takes. Default: a progress bar.
+            Receives the progress and can cancel. Default: a progress bar.
 
         Raises
         ------

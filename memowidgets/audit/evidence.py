@@ -24,7 +24,7 @@ from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
 from memowidgets.training.checkpoint import Prediction, Record, StopRule
-from memowidgets.training.shadows import Shadows
+from memowidgets.training.engine import Shadows
 from memowidgets.visible import listed, quoted, visible
 from memowidgets.vocabulary import Note, percent
 

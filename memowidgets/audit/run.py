@@ -66,16 +66,22 @@ from memowidgets.training.design import (
     SHADOW,
     Design,
     Kind,
-    LabelNoise,
     ReferenceDesign,
     ShadowDesign,
-    draw_noise,
+    add_noise,
 )
-from memowidgets.training.engine import KeptForward, ShadowJob, check_executor
+from memowidgets.training.engine import (
+    KeptForward,
+    ShadowJob,
+    Shadows,
+    ShadowSet,
+    check_executor,
+    read_choice,
+    write_choice,
+)
 from memowidgets.training.forward import Shapes
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.probe import check_functions
-from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.visible import listed, quoted, visible
 from memowidgets.vocabulary import Note, percent
 
@@ -168,11 +174,10 @@ class Run:
     def clean_data(self) -> Dataset:
         """All samples, with their labels from before label noise."""
         # over the noise in the labels it is drawn as before, and shifts each by as much again
-        noise, labels = noise_of(self.data, self.design, self.manifest), self.data.labels.copy()
-        at, n_classes = noise.positions, len(self.data.class_names)
-        n_options = getattr(self.data, "n_choices", np.full(len(self.data), n_classes))[at]
-        labels[at] = (2 * labels[at] - noise.labels) % n_options
-        return self.data.with_labels(labels) if len(at) else self.data
+        twice = add_noise_of(self.data, self.design, self.manifest)
+        n_options = getattr(self.data, "n_choices", len(self.data.class_names))
+        labels = (2 * self.data.labels - twice.labels) % n_options
+        return self.data if twice is self.data else self.data.with_labels(labels)
 
     @property
     def names(self) -> Names:
@@ -611,10 +616,10 @@ def fork_note(manifest: Mapping[str, Any]) -> tuple[Note, ...]:
     return (Note("fork", said, seen=fork["seen"]),)
 
 
-def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> LabelNoise:
-    """Return the label noise of a run, drawn as its manifest says."""
+def add_noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> Dataset:
+    """Return data with the label noise of a run, drawn as its manifest says."""
     share = Settings.read(manifest["training"]).label_noise
-    return draw_noise(data, design.pool, share, manifest["seed"])
+    return add_noise(data, design.pool, share, manifest["seed"])
 
 
 def device_of(model: Model | None, device: str) -> str:

@@ -435,20 +435,3 @@ def write_stop(run: RunDirectory, rule: StopRule) -> None:
     """Keep the rule by which a run is interrupted, until another is given."""
     if not run.has_file(RHO) or rule != read_stop(run, has_records=False):
         run.write_note(RHO, asdict(rule))
-
-
-def precision_at(run: RunDirectory, record: Record, trained_in: str) -> str:
-    """Return the precision of the pass over the members at a checkpoint.
-
-    Raises
-    ------
-    StoreError
-        If the run's own training made the checkpoint in another precision than `trained_in`, that
-        of the run. Each checkpoint of an external training has its own.
-    """
-    if record.precision != trained_in and read_course(run) is None:
-        raise StoreError(
-            f"{run.path / 'checkpoints' / record.name} was trained in {record.precision}, and the "
-            f"run computes in {trained_in}; delete the folder checkpoints and train again"
-        )
-    return record.precision

@@ -69,15 +69,17 @@ class Design:
         Samples that no model trains on.
     groups : array of shape (n,), int64
         Group numbers, equal for duplicates, which stay on one side of every split.
-    all_members : bool
-        Whether the target trains on the whole pool. Then there is no ground truth.
     """
 
     pool: NDArray[np.int64]
     members: NDArray[np.int64]
     held_out: NDArray[np.int64]
     groups: NDArray[np.int64]
-    all_members: bool
+
+    @property
+    def all_members(self) -> bool:
+        """Whether the target trains on the whole pool. Then there is no ground truth."""
+        return len(self.members) == len(self.pool)
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,10 @@ class ShadowDesign:
     def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
         """Return whether a shadow model trains on each sample of the pool, (n_pool,)."""
         if self.name == "halves":
-            half = _draw(design.pool, design.groups, 0.5, derived_seed(seed, _SHADOW, index))
+            half = _half(design.pool, design.groups, derived_seed(seed, _SHADOW, index))
             return np.isin(design.pool, half)
         split = design.pool if self.audited is None else self.audited
-        half = _draw(split, design.groups, 0.5, derived_seed(seed, _PAIR, index // 2))
-        if index % 2:
-            half = np.setdiff1d(split, half)
+        half = _half(split, design.groups, derived_seed(seed, _PAIR, index // 2), other=index % 2)
         if self.audited is not None:
             half = np.union1d(half, np.setdiff1d(design.members, self.audited))
         return np.isin(design.pool, half)
@@ -197,11 +197,9 @@ class ReferenceDesign:
         round_seed = derived_seed(seed, _REFERENCE, index // self.per_round)
         if self.name == "others":
             others = _others(design)
-            share = min(1.0, len(design.members) / len(others))
-            return np.isin(design.pool, _draw(others, design.groups, share, round_seed))
-        half = _draw(design.members, design.groups, 0.5, round_seed)
-        if index % 2:
-            half = np.setdiff1d(design.members, half)
+            wanted = min(len(design.members), len(others))
+            return np.isin(design.pool, _draw(others, design.groups, wanted, round_seed))
+        half = _half(design.members, design.groups, round_seed, other=index % 2)
         return np.isin(design.pool, half)
 
     def asked(self, design: Design, trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -291,21 +289,18 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     """
     groups = _groups(data)
     everything = np.arange(len(data))
-    if isinstance(members, str):
-        aside = _held_out(data, everything, groups, held_out, seed)
-        pool = np.setdiff1d(everything, aside)
-        if members not in ("half", "all"):
-            raise ValueError(
-                f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask"
-            )
-        half = members == "half"
-        chosen = _draw(pool, groups, 0.5, derived_seed(seed, _TARGET)) if half else pool
-    else:
-        chosen = _positions_of(data, members, "members")
-        others = np.setdiff1d(everything, chosen)
-        others = others[~np.isin(groups[others], groups[chosen])]
-        aside = _held_out(data, others, groups, held_out, seed, total=len(data))
-        pool = np.setdiff1d(everything, aside)
+    named = None if isinstance(members, str) else _positions_of(data, members, "members")
+    if named is None and members not in ("half", "all"):
+        raise ValueError(
+            f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask"
+        )
+    others = everything if named is None else everything[~np.isin(groups, groups[named])]
+    aside = _held_out(data, others, groups, held_out, seed)
+    pool = chosen = np.setdiff1d(everything, aside)
+    if named is not None:
+        chosen = named
+    elif members == "half":
+        chosen = _half(pool, groups, derived_seed(seed, _TARGET))
     trained_on = aside[np.isin(groups[aside], np.union1d(groups[pool], groups[chosen]))]
     if len(trained_on):
         raise ValueError(
@@ -314,7 +309,7 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
         )
     if len(chosen) < 2:
         raise ValueError(f"the target would train on {len(chosen)} samples; it needs two or more")
-    return Design(pool, chosen, aside, groups, all_members=len(chosen) == len(pool))
+    return Design(pool, chosen, aside, groups)
 
 
 def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Design:
@@ -345,7 +340,7 @@ def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Des
         )
     pool = np.flatnonzero(~aside)
     held_out = np.flatnonzero(aside & ~np.isin(groups, groups[pool]))
-    return Design(pool, members, held_out, groups, all_members=len(members) == len(pool))
+    return Design(pool, members, held_out, groups)
 
 
 def _others(design: Design) -> NDArray[np.int64]:
@@ -389,7 +384,6 @@ def _held_out(
     groups: NDArray[np.int64],
     held_out: HeldOut,
     seed: int,
-    total: int | None = None,
 ) -> NDArray[np.int64]:
     if held_out is None or isinstance(held_out, Dataset):
         return np.empty(0, dtype=np.int64)
@@ -401,56 +395,34 @@ def _held_out(
             "held_out must be a share from 0 to below 1, ids, a mask, a dataset or None, not "
             f"{held_out}"
         )
-    share = share if total is None else min(1.0, share * total / max(1, len(candidates)))
-    return _draw(candidates, groups, share, derived_seed(seed, _HELD_OUT))
+    wanted = min(round(share * len(data)), len(candidates))
+    return _draw(candidates, groups, wanted, derived_seed(seed, _HELD_OUT))
+
+
+def _half(
+    positions: NDArray[np.int64], groups: NDArray[np.int64], seed: int, other: int = 0
+) -> NDArray[np.int64]:
+    """Draw one half of the positions, or return the other one."""
+    half = _draw(positions, groups, round(0.5 * len(positions)), seed)
+    return np.setdiff1d(positions, half) if other else half
 
 
 def _draw(
-    positions: NDArray[np.int64], groups: NDArray[np.int64], share: float, seed: int
+    positions: NDArray[np.int64], groups: NDArray[np.int64], wanted: int, seed: int
 ) -> NDArray[np.int64]:
-    """Draw whole groups at random until the share is reached, and return them ascending."""
+    """Draw whole groups at random until there are as many, and return them ascending."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(np.unique(groups[positions]))
     rank = np.empty(int(groups.max()) + 1, dtype=np.int64)
     rank[order] = np.arange(len(order))
     by_rank = positions[np.argsort(rank[groups[positions]], kind="stable")]
-    wanted = round(share * len(positions))
     if wanted == 0:
         return np.empty(0, dtype=np.int64)
     last = rank[groups[by_rank[wanted - 1]]]
     return np.sort(positions[rank[groups[positions]] <= last])
 
 
-@dataclass(frozen=True)
-class LabelNoise:
-    """Samples that are trained on a wrong label.
-
-    Attributes
-    ----------
-    positions : array of shape (n_flipped,), int64
-        Ascending positions in the dataset.
-    labels : array of shape (n_flipped,), int64
-        Labels that they are trained on.
-    """
-
-    positions: NDArray[np.int64]
-    labels: NDArray[np.int64]
-
-    def applied(self, data: Dataset) -> Dataset:
-        """Return the dataset with these labels."""
-        if not len(self.positions):
-            return data
-        labels = data.labels.copy()
-        labels[self.positions] = self.labels
-        return data.with_labels(labels)
-
-
-def draw_noise(
-    data: Dataset,
-    pool: NDArray[np.int64],
-    share: float,
-    seed: int,
-) -> LabelNoise:
+def add_noise(data: Dataset, pool: NDArray[np.int64], share: float, seed: int) -> Dataset:
     """Flip a share of the pool's labels to another class of the sample, drawn evenly.
 
     Canaries keep their label, which is wrong on purpose.
@@ -470,7 +442,10 @@ def draw_noise(
     wanted = round(share * len(pool))
     if data.canaries is not None:
         pool = pool[~data.canaries[pool]]
-    positions = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
-    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[positions]
-    shift = rng.integers(1, n_classes)
-    return LabelNoise(positions, (data.labels[positions] + shift) % n_classes)
+    flipped = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
+    if not len(flipped):
+        return data
+    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[flipped]
+    labels = data.labels.copy()
+    labels[flipped] = (labels[flipped] + rng.integers(1, n_classes)) % n_classes
+    return data.with_labels(labels)

@@ -1,4 +1,4 @@
-"""Training of shadow models by local processes or any executor.
+"""Shadow models of a run directory, one file each, trained by local processes or any executor.
 
 `train_shadow` trains one. `fill` orders all missing ones at once, and writes each to its file as
 soon as it is there. What workers run is below: they only train, so they need no disk in common with
@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -30,10 +31,10 @@ from concurrent.futures import (
     as_completed,
     wait,
 )
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import cloudpickle
 import numpy as np
@@ -43,20 +44,23 @@ from memowidgets import __version__
 from memowidgets.cores import cores
 from memowidgets.metrics import logit_gap
 from memowidgets.models.base import Bases
-from memowidgets.models.device import count_devices, resolve_device
+from memowidgets.models.device import count_devices, free_memory, resolve_device, torch_device
 from memowidgets.progress import Progress
-from memowidgets.store import StoreError
-from memowidgets.training.design import Design, ReferenceDesign, ShadowDesign
+from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
+from memowidgets.training.design import SHADOW, Design, Kind, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import check_functions
 from memowidgets.training.seeds import derived_seed
-from memowidgets.visible import first_line
-
-if TYPE_CHECKING:
-    from memowidgets.training.shadows import ShadowSet
+from memowidgets.visible import first_line, listed
+from memowidgets.vocabulary import Note
 
 _POLL_SECONDS = 0.2
 _ALIGNED = 64  # bytes, for vector instructions
+_GAP, _LOSS = "gap.", "loss."  # before the name of a checkpoint
+_LAYER = "forward.layer."
+_CHOICE = "shadows.json"
+
+Content = tuple[dict[str, NDArray[Any]], dict[str, str]]  # of a file: arrays and metadata
 
 
 @dataclass(frozen=True)
@@ -122,66 +126,47 @@ class ShadowJob:
         return {name: step for name, step in self.known.items() if 0 < step <= last}
 
 
-@dataclass(frozen=True)
-class TrainedShadow:
-    """Result of one shadow model.
-
-    Attributes
-    ----------
-    members : array of shape (n_pool,), bool
-        Part of the pool that it trained on.
-    gaps : dict of array of shape (n_pool,), float32
-        Logit gap of each sample of the pool, by checkpoint; NaN if it was not asked about.
-    seconds : float
-        Duration of the training.
-    forward : dict of array of shape (n_members, …), float32
-        ``logits``, ``losses`` and ``layer.<name>`` of its own members, in the pool's order, if they
-        were requested.
-    precision : str
-        Precision of its training: "float32" or "bfloat16".
-    losses : dict of array of shape (n_members,), float32
-        Losses of its own members in nats, by checkpoint, up to that of the forward pass.
-    """
-
-    members: NDArray[np.bool_]
-    gaps: dict[str, NDArray[np.float32]]
-    seconds: float
-    forward: dict[str, NDArray[Any]] = field(default_factory=dict)
-    precision: str = "float32"
-    losses: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-
-
-def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
+def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
     """Train one shadow model and compute the logit gaps of the samples that it is asked about.
 
     The training ends at the last checkpoint of the job.
+
+    Returns
+    -------
+    arrays : dict of array
+        ``members``, (n_pool,), whether it trained on each sample of the pool; ``gap.<checkpoint>``,
+        (n_pool,), logit gaps, NaN of what it was not asked about; and for a target, of its own
+        members in the pool's order, ``loss.<checkpoint>``, ``forward.logits``, ``forward.losses``
+        and ``forward.layer.<layer>``.
+    metadata : dict of str
+        What it is, and how it was made.
     """
     start = time.monotonic()
-    design = job.design
+    design, kind = job.design, job.shadows.kind
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
-    seed = derived_seed(job.seed, job.shadows.kind.stream, index)
     # no other thread uses this model: a pass keeps what it captures there; copy would pickle it
     model = object.__new__(type(job.recipe.model))
     vars(model).update(vars(job.recipe.model))
+    seed = derived_seed(job.seed, kind.stream, index)
     learner = Learner(replace(job.recipe, model=model), own, seed)
     asked = job.shadows.asked(design, members)
-    gaps: dict[str, NDArray[np.float32]] = {}
-    kept: dict[str, NDArray[Any]] = {}
-    losses: dict[str, NDArray[np.float32]] = {}
+    arrays: dict[str, NDArray[Any]] = {"members": members}
+    metadata = {"design": job.shadows.key, "config": job.config, "precision": learner.precision}
     for name, step in own_steps(job, len(own)):
-        learner.advance(step, progress, f"training {job.shadows.kind.noun} {index}")
+        learner.advance(step, progress, f"training {kind.noun} {index}")
         if name in job.checkpoints:
-            gaps[name] = _gaps(learner, design.pool, asked)
+            arrays[_GAP + name] = _gaps(learner, design.pool, asked)
         if job.forward is not None and name == job.forward.checkpoint:
             seen = learner.look_at(own, capture=True)
-            layers = {f"layer.{layer}": seen.layers[layer] for layer in job.forward.layers}
-            kept = {"logits": seen.logits, "losses": seen.losses, **layers}
-            losses[name] = seen.losses
+            arrays |= {"forward.logits": seen.logits, "forward.losses": seen.losses}
+            arrays |= {_LAYER + layer: seen.layers[layer] for layer in job.forward.layers}
+            arrays[_LOSS + name] = seen.losses
+            metadata["forward"] = name
         elif name in job.traced:
-            losses[name] = learner.look_at(own).losses
-    seconds = time.monotonic() - start
-    return TrainedShadow(members, gaps, seconds, kept, learner.precision, losses)
+            arrays[_LOSS + name] = learner.look_at(own).losses
+    metadata |= {"seed": str(job.seed), "index": str(index), "finished": str(int(time.time()))}
+    return arrays, {**metadata, "seconds": f"{time.monotonic() - start:.1f}"}
 
 
 def _gaps(
@@ -197,8 +182,6 @@ def _gaps(
 def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
     wanted = dict(job.checkpoints) | job.traced
-    if job.forward is not None:
-        wanted[job.forward.checkpoint] = job.known[job.forward.checkpoint]
     settings, n_target = job.recipe.settings, len(job.design.members)
     if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
         own, of = settings.total_steps(n_members), settings.total_steps(n_target)
@@ -209,7 +192,7 @@ def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
 
 # who trains them
 
-Orders = dict[Future[TrainedShadow], int]
+Orders = dict[Future[Content], int]
 
 
 def fill(
@@ -262,7 +245,7 @@ def fill(
                     wait(orders, _POLL_SECONDS, FIRST_COMPLETED)
                 for future in [one for one in orders if one.done()]:
                     index = orders.pop(future)
-                    files.write(index, future.result(), job)
+                    files.write(index, *future.result())
                 done = total - len(left) - len(orders)
                 progress.report(done, total, f"training {job.shadows.kind.noun}s")
         except BaseException as error:
@@ -270,7 +253,7 @@ def fill(
                 with suppress(NotImplementedError):  # Parsl's can't be cancelled, and are trained
                     future.cancel()
             if isinstance(error, Exception):  # not for somebody who interrupts
-                _write_rest(files, job, orders, waits=executor is not None)
+                _write_rest(files, orders, waits=executor is not None)
             raise
         finally:
             forget_job()  # of an executor whose threads are in this process
@@ -349,8 +332,8 @@ def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor,
         for i in range(processes):
             gpus.put(job.recipe.device if chosen else f"{kind}:{i % n}")
     threads, kill = max(1, cores() // processes), True
-    folder = tempfile.mkdtemp(prefix="memowidgets-samples-")
-    try:
+    prefix = "memowidgets-samples-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         source = JobFile.write(job, folder)
         workers: Any = Local(
             processes,
@@ -369,16 +352,14 @@ def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor,
             kill = False
         finally:
             workers.shutdown(wait=True, kill_workers=kill)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_rest(files: ShadowSet, job: ShadowJob, orders: Orders, *, waits: bool) -> None:
+def _write_rest(files: ShadowSet, orders: Orders, *, waits: bool) -> None:
     """Write what is done, after waiting for what threads and processes of the user's have begun."""
     begun = [one for one in orders if one.done() or (waits and one.running())]
     for future in as_completed([one for one in begun if not one.cancelled()]):
         with suppress(Exception):  # the first error is what is reported
-            files.write(orders[future], future.result(), job)
+            files.write(orders[future], *future.result())
 
 
 @contextmanager
@@ -460,7 +441,7 @@ class _Kept:
 
 def train_ordered(
     index: int, name: str, source: Source, wanted: str, device: str | None
-) -> TrainedShadow:
+) -> Content:
     """Train one shadow model in this process.
 
     Parameters
@@ -569,3 +550,289 @@ def _sendable(error: Exception) -> Exception:
     except Exception:  # noqa: BLE001 - of any kind
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
+
+
+# the models of a run directory
+
+
+@dataclass(frozen=True)
+class Shadows:
+    """Shadow models of a run.
+
+    Attributes
+    ----------
+    members : array of shape (n_shadows, n_pool), bool
+        Whether each shadow model trained on each sample.
+    gaps : array of shape (n_shadows, n_pool), float32
+        Logit gaps at one checkpoint.
+    indices : array of shape (n_shadows,), int64
+        Indices of the shadow models.
+    """
+
+    members: NDArray[np.bool_]
+    gaps: NDArray[np.float32]
+    indices: NDArray[np.int64]
+
+    def without(self, index: int) -> Shadows:
+        """Return all shadow models but one."""
+        kept = self.indices != index
+        return Shadows(self.members[kept], self.gaps[kept], self.indices[kept])
+
+
+class ShadowSet:
+    """Shadow models of one design in a run directory, one file each.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Run directory.
+    key : str
+        Key of the design. That of random halves is "halves".
+    config : str
+        Digest of model, data and training. A file with another digest is refused. An empty digest
+        is not checked.
+    precision : str
+        Precision of the target. A file with another one is refused. An empty precision is not
+        checked.
+    none : Absent or None
+        Why there are no shadow models. By default it says how to train some.
+    kind : Kind
+        What they are called, and where their files are.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        key: str = "halves",
+        config: str = "",
+        precision: str = "",
+        *,
+        none: Absent | None = None,
+        kind: Kind = SHADOW,
+    ) -> None:
+        self._run, self.key, self._config, self._precision = run, key, config, precision
+        self._none, self._kind = none, kind
+        self._folder = kind.folder if key == "halves" else f"{kind.folder}/{key}"
+
+    def __len__(self) -> int:
+        return len(self.indices())
+
+    def indices(self) -> list[int]:
+        """Indices of complete shadow models; the next `fill` trains a broken one again."""
+        return [index for index in self._numbers() if not self._is_broken(index)]
+
+    def state(self) -> tuple[tuple[int, ...], ...]:
+        """Return a value that changes when a shadow model is added, removed or trained again."""
+        return tuple((index, *self.state_of(index)) for index in self._numbers())
+
+    def state_of(self, index: int) -> tuple[int, ...]:
+        """Return a value that changes when one shadow model is trained again; empty if missing."""
+        return self._run.state(self._name(index))
+
+    def lost(self) -> list[Note]:
+        """Return a note, if trained shadow models are lost or cannot be used."""
+        trained = read_choice(self._run).get("trained", {}).get(self.key, 0)
+        numbers = self._numbers()
+        faults = [self._run.why_not(self._name(i)) for i in numbers]
+        faults += [f"{self.path_of(i)} is missing" for i in range(trained) if i not in numbers]
+        wrong = [fault for fault in faults if fault is not None]
+        if not wrong:
+            return []
+        said = f"{len(wrong)} of {len(faults)} {self._kind.noun}s are lost or damaged, such as this"
+        end = f"Call audit.{self._kind.call} to train them again."
+        return [Note("lost models", f"{said} one: {wrong[0]}. {end}", n=len(wrong))]
+
+    def note_trained(self, n: int) -> None:
+        """Store that the shadow models 0 to n − 1 are trained, if so: a lost one is noticed."""
+        if not set(range(n)) <= {*self.indices()}:
+            return  # other processes train the other parts
+        kept = read_choice(self._run)
+        trained = kept.get("trained", {})
+        if trained.get(self.key, 0) < n:
+            write_choice(self._run, {**kept, "trained": {**trained, self.key: n}})
+
+    def check(self, index: Any) -> None:
+        """Raise an error if there is no model of that index, broken or not."""
+        there = self.indices()
+        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        if is_number and (index in there or self.path_of(int(index)).exists()):
+            return
+        if not there:
+            raise self.none.error()
+        valid = listed(str(one) for one in there)
+        raise ValueError(f"unknown {self._kind.noun} {index!r}; valid: {valid}")
+
+    def file(self, index: int) -> Tensors:
+        """Return the file of one shadow model.
+
+        Raises
+        ------
+        StoreError
+            If it is missing, broken, or of another configuration or precision.
+        """
+        path, file = self.path_of(index), self._run.read_tensors(self._name(index))
+        of_config = "model, data or configuration"
+        for what, value, said in (
+            ("config", self._config, f"was trained with another {of_config}: {{}}"),
+            ("precision", self._precision, "was trained in {}, and the target in {}"),
+            ("design", self.key, "has the design {}, not {}"),
+            ("index", str(index), "has the index {}, not {}"),
+        ):
+            found = file.metadata.get(what)
+            if value and found != value:
+                again = f"move it away, or delete it and call {self._kind.call} again"
+                raise ForeignError(f"{path} {said.format(found, value)}", again)
+        return file
+
+    def path_of(self, index: int) -> Path:
+        """Return the path of the file of one shadow model."""
+        return self._run.path / f"{self._name(index)}.safetensors"
+
+    def checkpoints(self) -> tuple[str, ...]:
+        """Return the checkpoints at which every shadow model has gaps."""
+        kept = [_gaps_in(self.file(index)) for index in self.indices()]
+        return tuple(sorted(set.intersection(*kept))) if kept else ()
+
+    def read(self, checkpoint: str) -> Shadows:
+        """Return all shadow models' gaps at a checkpoint.
+
+        Raises
+        ------
+        StoreError
+            If there are none, none at that checkpoint, or one is of another configuration or
+            precision.
+        """
+        indices = self.indices()
+        if not indices:
+            raise self.none.error()
+        held = self.checkpoints()
+        if checkpoint not in held:
+            what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
+            again = f"call {self._kind.call} again for that checkpoint"
+            raise NotThereError(what, again, checkpoint)
+        for sentence in self.lost():
+            warnings.warn(sentence, UserWarning, stacklevel=3)
+        files = [self.file(index) for index in indices]
+        return Shadows(
+            np.stack([file["members"] for file in files]),
+            np.stack([file[_GAP + checkpoint] for file in files]),
+            np.array(indices),
+        )
+
+    def fill(
+        self,
+        n: int,
+        job: ShadowJob,
+        processes: int | None,
+        progress: Progress,
+        executor: Executor | None = None,
+        indices: Sequence[int] | None = None,
+    ) -> None:
+        """Train those of the shadow models 0 to n − 1 that are missing, or the missing `indices`.
+
+        One process fills the set at a time, unless each names its part of the `indices`.
+
+        Raises
+        ------
+        Cancelled
+            After ``progress.cancel()``. Finished shadow models are kept.
+        StoreError
+            If another process fills the set, they cannot be written, or the workers ended or are
+            unsuitable.
+        """
+        part = range(n) if indices is None else indices
+        alone = self._run.lock(f"{self._kind.noun}s-{self.key}".replace(" ", "-"))
+        with alone if indices is None else nullcontext():
+            missing, job = self.missing(part, job)
+            if not missing:
+                return
+            done, total = len(part) - len(missing), len(part)
+            progress.report(done, total, f"training {self._kind.noun}s")
+            if executor is None:
+                free_memory(torch_device(job.recipe.device))
+            at_once = min(processes or default_processes(job.recipe.device), len(missing))
+            fill(self, job, missing, total, progress, executor, at_once)
+
+    def missing(self, part: Sequence[int], job: ShadowJob) -> tuple[list[int], ShadowJob]:
+        """Return those of the shadow models that `fill` would train, and its job.
+
+        The job then asks for everything that all existing shadow models have.
+        """
+        held = self.checkpoints()
+        kept = {name: step for name, step in job.known.items() if name in held}
+        passes = {_forward_of(self.file(index)) for index in self.indices()}
+        before, forward = passes.pop() if len(passes) == 1 else None, job.forward
+        if forward is None:
+            forward = before
+        elif before is not None and before.checkpoint == forward.checkpoint:
+            layers = dict.fromkeys((*before.layers, *forward.layers))
+            forward = replace(forward, layers=tuple(layers))
+        job = replace(job, checkpoints=dict(job.checkpoints) | kept, forward=forward)
+        return [index for index in part if not self.holds(index, job)], job
+
+    def holds(self, index: int, job: ShadowJob) -> bool:
+        """Return whether a shadow model is complete, with everything that the job requires."""
+        if not self._run.has(self._name(index)):
+            return False
+        file = self.file(index)
+        wanted, kept = job.forward, _forward_of(file)
+        if wanted is not None and (kept is None or kept.checkpoint != wanted.checkpoint):
+            return False
+        layers = {*wanted.layers} - {*kept.layers} if wanted and kept else set()
+        return set(job.checkpoints) <= _gaps_in(file) and not layers
+
+    def write(self, index: int, arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
+        """Write a shadow model that a worker returned."""
+        self._run.write_tensors(self._name(index), arrays, metadata)
+
+    @property
+    def none(self) -> Absent:
+        """Why there are no models, and what to do."""
+        if self._none is not None:
+            return self._none
+        if lost := self.lost():
+            return Absent(lost[0])
+        call = f"call audit.{self._kind.call}({self._kind.usual})"
+        return Absent(f"{self._run.path} has no {self._kind.noun}s yet", call)
+
+    def _numbers(self) -> list[int]:
+        return [int(name) for name in self._run.names(self._folder) if name.isdigit()]
+
+    def _is_broken(self, index: int) -> bool:
+        """Return whether a file is unusable; a file of another run is an error when it is read."""
+        try:
+            self._run.read_tensors(self._name(index))
+        except ForeignError:
+            return False
+        except StoreError:
+            return True
+        return False
+
+    def _name(self, index: int | str) -> str:
+        return f"{self._folder}/{int(index):04d}"
+
+
+def read_choice(run: RunDirectory) -> dict[str, Any]:
+    """Return the set of shadow models behind the truth, and the number trained of each."""
+    kept = run.read_note(_CHOICE) if run.has_file(_CHOICE) else {}
+    if not (isinstance(kept.get("trained", {}), dict) and isinstance(kept.get("key", ""), str)):
+        raise StoreError(f"{run.path / _CHOICE} is broken; delete it")
+    return kept
+
+
+def write_choice(run: RunDirectory, choice: dict[str, Any]) -> None:
+    """Store what `read_choice` returns."""
+    run.write_note(_CHOICE, choice)
+
+
+def _gaps_in(file: Tensors) -> set[str]:
+    """Return the names of the checkpoints at which a shadow model has gaps."""
+    return {key.removeprefix(_GAP) for key in file if key.startswith(_GAP)}
+
+
+def _forward_of(file: Tensors) -> KeptForward | None:
+    """Return the forward pass that a shadow model has."""
+    if "forward" not in file.metadata:
+        return None
+    layers = [key.removeprefix(_LAYER) for key in file if key.startswith(_LAYER)]
+    return KeptForward(file.metadata["forward"], tuple(layers))

@@ -43,7 +43,6 @@ from memowidgets.training.checkpoint import (
     left_out,
     name_of,
     outputs_of,
-    precision_at,
     read_record,
     read_records,
     record_file,
@@ -138,7 +137,7 @@ class Learner:
 
     def advance(self, stop: int, progress: Progress, what: str) -> None:
         """Train up to a step; `Progress` may cancel between two steps."""
-        total = self.total_steps
+        total = self.recipe.settings.total_steps(len(self.members))
         self.module.train()
         threads = cpu_threads(self.recipe.model.cpu_threads)
         with self._on_device(), self._random.active(), threads:
@@ -147,34 +146,14 @@ class Learner:
                 self._take_step()
 
     def look_at(
-        self,
-        positions: NDArray[np.int64],
-        *,
-        data: Dataset | None = None,
-        capture: bool = False,
-        progress: Progress | None = None,
-        allocate: Allocate | None = None,
+        self, positions: NDArray[np.int64], data: Dataset | None = None, **options: Any
     ) -> Forward:
-        """Run a forward pass over samples, without changing what is learned."""
-        own = data is None or data is self.recipe.data
+        """Run a pass over samples, which changes nothing; options are those of `forward`."""
+        data = self.recipe.data if data is None else data
+        feed = self._feed if data is self.recipe.data else None
+        where = data, positions, self._device, self.precision
         with self._on_device():
-            return forward(
-                self.recipe.model,
-                self.module,
-                self.recipe.data if data is None else data,
-                positions,
-                self._device,
-                self.precision,
-                capture=capture,
-                progress=progress,
-                allocate=allocate,
-                feed=self._feed if own else None,
-            )
-
-    @property
-    def total_steps(self) -> int:
-        """Number of steps of the whole training."""
-        return self.recipe.settings.total_steps(len(self.members))
+            return forward(self.recipe.model, self.module, *where, feed=feed, **options)
 
     def forget_optimizer(self) -> int:
         """Free the memory that only training needs; return the bytes of the module."""
@@ -208,7 +187,7 @@ class Learner:
         }
 
     def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
-        """Continue from a saved learner, or, after `state_of_weights`, with a fresh optimizer."""
+        """Continue from a saved learner, or from weights alone with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
         for name in arrays:
             if name.startswith(_OPTIMIZER):
@@ -274,11 +253,6 @@ class Learner:
             order = epoch_order(self.members, lengths, self.recipe.settings.batch_size, rng)
             self._order = (epoch, order)
         return self._order[1][index * size : (index + 1) * size]
-
-
-def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the input of `Learner.resume` for weights alone."""
-    return {WEIGHTS + name: np.array(array) for name, array in weights.items()}
 
 
 def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optimizer:
@@ -541,8 +515,6 @@ class TargetTraining:
             return
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
-            if _is_done(records, steps, stop):
-                return
             self._loaded.drop()
             learner = self._resumed(records, steps)
             passes = _LearnerPasses(learner, self._design.members, self._held_out)
@@ -551,10 +523,7 @@ class TargetTraining:
             for step, epoch in steps.items():
                 if records and step <= learner.step:
                     continue
-                start = time.monotonic()
-                trained = self._bring(learner, step, epoch, progress)
-                wait_for(torch_device(self._recipe.device))
-                seconds = time.monotonic() - start if trained else 0.0
+                seconds = self._bring(learner, step, epoch, progress)
                 record = recorder.write(learner.module, step, Progress(), seconds=seconds)
                 self._keep_state(learner, record)
                 records.append(record)
@@ -662,20 +631,22 @@ class TargetTraining:
         if run.has(resume):
             state = run.read_tensors(resume)
             return {key: np.array(state[key]) for key in state}, dict(state.metadata)
-        return state_of_weights(self._kept_weights(run, name)), {}
+        weights = self._kept_weights(run, name)
+        return {WEIGHTS + key: np.array(weights[key]) for key in weights}, {}
 
-    def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> bool:
-        """Bring a learner to a checkpoint; return whether that took training.
+    def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> float:
+        """Bring a learner to a checkpoint; return the seconds of training that it took.
 
         A fork has the state from `start_from` instead.
         """
-        start = start_of(name_of(epoch))
+        start, began = start_of(name_of(epoch)), time.monotonic()
         if self._run.has(start):
             state = self._run.read_tensors(start)
             learner.resume(state, state.metadata)
-            return False
+            return 0.0
         learner.advance(step, progress, "training the target")
-        return step > 0
+        wait_for(torch_device(self._recipe.device))
+        return time.monotonic() - began if step else 0.0
 
     def _weights(self, name: str) -> str:
         return f"checkpoints/{name}/{self._recipe.model.weights_name}"
@@ -692,13 +663,12 @@ class TargetTraining:
         settings, record = self._recipe.settings, read_record(self._run, name)
         if (known := self._loaded.find(self._identity(record))) is not None:
             return known
-        made_in = precision_at(self._run, record, settings.precision)
-        if made_in not in COMPUTED:
+        if record.precision not in COMPUTED:
             raise StoreError(
-                f"the pass at {name} was made in {made_in}, and an audit computes in "
+                f"the pass at {name} was made in {record.precision}, and an audit computes in "
                 f"{' or '.join(COMPUTED)}, so it cannot be repeated"
             )
-        recipe = replace(self._recipe, settings=replace(settings, precision=made_in))
+        recipe = replace(self._recipe, settings=replace(settings, precision=record.precision))
         self._loaded.drop()
         learner = Learner(recipe, self._design.members, self._seed)
         identity = self._identity(record)  # from before the file is read

@@ -12,7 +12,7 @@ import itertools
 import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,11 +39,10 @@ SAMPLES = 8
 PROBE = {"torch": str, "machine": str, "device": str, "numbers": {str: [float]}}
 """Form of a probe in a manifest."""
 
-_WEIGHTS, _BITS = "module weights", "training bits"
-_FIRST = "module first values"
+_WEIGHTS, _FIRST = "module weights", "module first values"
 _SEED = 20251123
 _BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
-_ROUNDED = 3e-2  # of gradients in float32, where rounding switches a ReLU, and on other devices
+_ROUNDED = 3e-2  # what a module answers on another device
 _NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _MOST = 20_000_000  # trained values of which the optimizer is asked about each
 _CUT = 8
@@ -120,7 +119,6 @@ def first_apart(stored: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     there, now = stored["numbers"], here["numbers"]
     is_near = stored["device"] == here["device"]
     is_same = is_near and all(stored[key] == here[key] for key in ("torch", "machine"))
-    of_training = _BOUND if there.get(_BITS) == [64.0] else _ROUNDED
     roles = {_role(name) for name in there} & {_role(name) for name in now}
     for name in {**there, **now}:
         is_local = name.startswith((_FIRST, "training"))
@@ -129,9 +127,7 @@ def first_apart(stored: Mapping[str, Any], here: Mapping[str, Any]) -> str:
         one, other = (np.array(numbers.get(name, [])) for numbers in (there, now))
         if one.shape != other.shape:
             return f"in the {name} are {one.size} numbers there and {other.size} here"
-        bound = of_training if name.startswith("training") else _BOUND
-        if name.startswith("module") and not is_near:
-            bound = _ROUNDED
+        bound = _ROUNDED if name.startswith("module") and not is_near else _BOUND
         size = np.abs([*one, *other]).max(initial=0.0)
         differ = np.abs(one - other).max(initial=0.0)
         is_exact = name.startswith(_WEIGHTS)
@@ -187,7 +183,7 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
 
     In training mode it runs in float64: in float32 a value near 0 would be on the other side of a
     ReLU with other instructions, which changes gradients by up to a hundredth. A module that cannot
-    run in float64 runs in float32. One that cannot be trained on so few samples has 0 bits.
+    run in float64, or be trained on so few samples, is not asked what it does in training.
     """
     import torch
 
@@ -210,24 +206,13 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
             stack.callback(lambda: module.float().load_state_dict(first))
             _fill(module)
         answers = _answers(*_asked(model, module, inputs, labels))
-        if model.draws_weights and not np.isfinite(answers).all():  # as a logarithm of weights
-            module.load_state_dict(first)
-            answers = _answers(*_asked(model, module, inputs, labels))
-        if not np.isfinite(answers).all():
-            raise ValueError(
-                "the module gives logits or losses that are not finite for the first "
-                f"{len(data)} samples; look for a division or a logarithm of 0"
-            )
-        found |= {"module logits": answers.ravel().tolist(), _BITS: [0.0]}
-        for bits, dtype in ((64.0, torch.float64), (32.0, torch.float32)):
-            module = module.double() if bits == 64 else module.float()
-            try:
-                trained = _trained(model, module, _cast(inputs, dtype), labels)
-            except (RuntimeError, ValueError, TypeError):
-                continue
+        if not np.isfinite(answers).all():  # as of weights whose logarithm it takes
+            return device.type, found
+        found["module logits"] = answers.ravel().tolist()
+        with suppress(RuntimeError, ValueError, TypeError):
+            trained = _trained(model, module.double(), _cast(inputs), labels)
             if np.isfinite(trained["training logits"]).all():
-                found |= {_BITS: [bits], **trained}
-            break
+                found |= trained
     return device.type, found
 
 
@@ -277,10 +262,10 @@ def _trained(
     return found
 
 
-def _cast(inputs: Any, dtype: Any) -> Any:
+def _cast(inputs: Any) -> Any:
     if isinstance(inputs, dict):
-        return {name: _cast(value, dtype) for name, value in inputs.items()}
-    return inputs.to(dtype) if inputs.is_floating_point() else inputs
+        return {name: _cast(value) for name, value in inputs.items()}
+    return inputs.double() if inputs.is_floating_point() else inputs
 
 
 def _size_and_place(tensor: Tensor, number: int) -> list[float]:

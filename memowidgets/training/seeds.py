@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -42,8 +41,6 @@ def derived_seed(seed: int, *path: int) -> int:
     >>> derived_seed(0, 4, 0) == derived_seed(0, 4)
     False
     """
-    if any(not 0 <= part < 2**32 for part in path):
-        raise ValueError(f"each part of a path must be from 0 to 2**32 - 1, not {path}")
     if path and len(path) == _LENGTHS.get(path[0]):
         return _first_word(np.random.SeedSequence([seed, *path]))
     return _first_word(np.random.SeedSequence(seed, spawn_key=(len(path), *path)))
@@ -77,68 +74,42 @@ class RandomStates:
         import torch
 
         self._device = device
-        with _ONE_AT_A_TIME:
-            put_back = rewinder()
+        with restored():
             torch.default_generator.manual_seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002 - anyone's module may draw from it
             random.seed(seed)
             self._states = _capture()
-            put_back()
         if _has_generator(device):
-            self._states[_OWN] = torch.from_numpy(self._first_state(seed))
-
-    def _first_state(self, seed: int) -> NDArray[Any]:
-        """Return the state of the device's generator after a seed."""
-        import torch
-
-        state: NDArray[Any] = torch.Generator(self._device).manual_seed(seed).get_state().numpy()
-        return state
+            self._states[_OWN] = torch.Generator(device).manual_seed(seed).get_state()
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Use these states within this context; other trainings in this process wait."""
-        with _ONE_AT_A_TIME:
-            put_back = rewinder(self._device)
+        with restored(self._device):
             _restore(self._states, self._device)
             try:
                 yield
             finally:
                 self._states = _capture(self._device)
-                put_back()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the states as arrays, for a safetensors file."""
-        _, key, position, has_gauss, gauss = self._states["numpy"]
-        arrays = {
-            "torch": self._states["torch"].numpy().copy(),
-            "numpy": _bytes_of([gauss, has_gauss, position]),
-            "numpy.key": np.array(key, dtype=np.int64),
-            "python": _bytes_of(self._states["python"]),
-        }
-        if _OWN in self._states:
-            arrays[_OWN] = self._states[_OWN].numpy().copy()
-        return arrays
+        kind, key, *rest = self._states["numpy"]
+        plain = json.dumps([[kind, key.tolist(), *rest], self._states["python"]]).encode()
+        of_torch = {k: v.numpy().copy() for k, v in self._states.items() if k in ("torch", _OWN)}
+        return {**of_torch, "plain": np.frombuffer(plain, dtype=np.uint8)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from saved states; a device that they lack keeps the state of the seed."""
         import torch
 
-        found = {name: np.array(array) for name, array in arrays.items()}
-        gauss, has_gauss, position = _content_of(found["numpy"])
-        version, internal, gauss_next = _content_of(found["python"])
-        states = {
-            "torch": torch.from_numpy(found["torch"]),
-            "numpy": ("MT19937", found["numpy.key"].astype(np.uint32), position, has_gauss, gauss),
-            "python": (version, tuple(internal), gauss_next),
+        (kind, key, *rest), (version, internal, following) = json.loads(arrays["plain"].tobytes())
+        self._states |= {
+            "numpy": (kind, np.array(key, np.uint32), *rest),
+            "python": (version, tuple(internal), following),
         }
-        if self._device is not None and _OWN in self._states:
-            states[_OWN] = torch.from_numpy(found[_OWN]) if _OWN in found else self._states[_OWN]
-        self._states = states
-
-
-def rewinder(device: torch.device | None = None) -> Callable[[], None]:
-    """Return a function that puts all random states back to where they are now."""
-    return partial(_restore, _capture(device), device)
+        of_torch = {"torch", _OWN} & self._states.keys() & arrays.keys()
+        self._states |= {name: torch.from_numpy(np.array(arrays[name])) for name in of_torch}
 
 
 @contextmanager
@@ -159,11 +130,11 @@ def preserved(device: torch.device | None = None) -> Iterator[None]:
 def restored(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, a device's own included, in any thread."""
     with _ONE_AT_A_TIME:
-        put_back = rewinder(device)
+        before = _capture(device)
         try:
             yield
         finally:
-            put_back()
+            _restore(before, device)
 
 
 def _has_generator(device: torch.device | None) -> TypeGuard[torch.device]:
@@ -199,11 +170,3 @@ def _restore(states: Mapping[str, Any], device: torch.device | None = None) -> N
     random.setstate(states["python"])
     if _has_generator(device) and _OWN in states:
         module_of(device).set_rng_state(states[_OWN], *_where(device))
-
-
-def _bytes_of(content: Any) -> NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
-
-
-def _content_of(array: NDArray[Any]) -> Any:
-    return json.loads(np.asarray(array, dtype=np.uint8).tobytes())

@@ -161,7 +161,7 @@ class Losing(Progress):
         super().__init__()
         self._hardware, self._left = hardware, n
 
-    def report(self, done, total, what, detail=""):
+    def report(self, done, total, what):
         self._left -= 1
         self._hardware.lost |= self._left == 0
 

@@ -13,7 +13,7 @@ from memowidgets.evaluation import below_class
 from memowidgets.store import NotThereError, StoreError, run_at
 from memowidgets.training.checkpoint import outputs_of
 from memowidgets.training.learner import Learner
-from tests.audit.conftest import small_audit, small_data
+from tests.audit.conftest import small_audit, small_data, view_of
 from tests.training.small import Inline
 
 MEANS = ("csl", "psmi_mean", "psmi+csl")
@@ -194,3 +194,20 @@ def test_flagged_by_share_and_by_class(arrays):
     assert set(of_class.index) == set(scores.index[below_class(scores, arrays.labels)])
     assert len(arrays.flagged("loss", tau=-1.0)) == (scores <= -1.0).sum()
     assert set(arrays.flagged("logit_gap").index) == set(gaps.index[gaps <= 0])
+
+
+def test_the_dashboard_shows_the_probabilities_of_a_checkpoint_that_was_made_again(
+    finished, tmp_path
+):
+    """CSL needs no forward pass, so nothing but the kept logits tells the two apart."""
+    audit = copied(finished, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "forward")
+    view, place = view_of(audit), ("csl", audit.layers[-1], "epoch-2")
+    before, record = view.view(*place).probabilities, audit.evidence.names.record("epoch-2")
+    kept = audit.run.run.read_tensors(outputs_of("epoch-2"), record.weights)
+    moved = {"logits": kept["logits"] + np.eye(10, dtype=np.float32)[0], "losses": kept["losses"]}
+    moved = {name: np.array(values) for name, values in moved.items()}
+    audit.run.run.write_tensors(outputs_of("epoch-2"), moved, of=record.weights)
+    after = view.view(*place).probabilities
+    np.testing.assert_array_equal(after, audit.probabilities("epoch-2"))
+    assert (after[:, 0] > before[:, 0]).all()

@@ -85,7 +85,7 @@ def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
     weights = sum(p.nbytes for p in model.build(data).parameters())
     assert file.places[0][1] < len(cloudpickle.dumps(job)) - 0.9 * weights
     received = file.read()
-    one, other = (train_shadow(j, 0, Progress()).gaps["epoch-1"] for j in (job, received))
+    one, other = (train_shadow(j, 0, Progress())[0]["gap.epoch-1"] for j in (job, received))
     np.testing.assert_array_equal(one, other)
     built = received.recipe.model.build(data)
     assert built.lm_head.weight is built.model.embed_tokens.weight

@@ -124,9 +124,6 @@ def test_batches_that_are_accumulated_make_one_step():
         ({"weight_decay": -1}, "weight_decay"),
         ({"optimizer": "lion"}, "valid: adamw, sgd"),
         ({"precision": "float8"}, "valid: auto, float32, bfloat16"),
-        ({"epochs": 1e12}, r"1e\+12 checkpoints, and at most 10000"),
-        ({"checkpoint_every": 1e-9}, r"1e\+10 checkpoints, and at most 10000"),
-        ({"epochs": 1e6}, r"1e\+06 checkpoints, and at most 10000"),
     ],
 )
 def test_bad_settings_are_refused(changes, message):

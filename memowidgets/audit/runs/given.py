@@ -67,7 +67,7 @@ from memowidgets.metrics.logits import order_warning
 from memowidgets.stamps import digest, digest_of_arrays
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.checkpoint import Record
-from memowidgets.training.shadows import Shadows
+from memowidgets.training.engine import Shadows
 from memowidgets.visible import listed, quoted
 
 Numbers = NDArray[Any]

@@ -243,7 +243,6 @@ def settle(
         "members": design.members,
         "held_out": design.held_out,
         "groups": design.groups,
-        "all_members": np.array([design.all_members]),
         **({} if canaries is None else {"canaries": canaries}),
     }
     if not run.has_file(MANIFEST):  # it comes first: another process may do the same now
@@ -277,9 +276,7 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
             f"{path} is not the design of this run: its contents differ from the manifest's. "
             "Restore it, or make the audit again at another path"
         )
-    names = ("pool", "members", "held_out", "groups", "all_members")
-    pool, members, held_out, groups, every = (kept[name] for name in names)
-    return Design(pool, members, held_out, groups, all_members=bool(every[0]))
+    return Design(*(kept[name] for name in ("pool", "members", "held_out", "groups")))
 
 
 # the shape of a manifest, whose file may be untrusted

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets import data as data_room
-from memowidgets.audit.run import WATCHED, Run, device_of, fork_note, noise_of
+from memowidgets.audit.run import WATCHED, Run, add_noise_of, device_of, fork_note
 from memowidgets.audit.runs import identity
 from memowidgets.checks import as_code, has_form, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
@@ -91,7 +91,7 @@ def begun_run(
         **identity.describe_model(model, data, design, settings),
         **identity.describe_data(data, design, aside),
     }
-    trained_on = noise_of(data, design, manifest).applied(data)
+    trained_on = add_noise_of(data, design, manifest)
     manifest = identity.settle(run, manifest, trained_on, design)
     return Run(run, manifest, model, trained_on, aside, design, device, settings)
 
@@ -122,7 +122,7 @@ def opened_run(
     if held_out is not None and data is not None:
         held_out = held_out.with_encoding(data.encoding)
     if data is not None:
-        data = noise_of(data, design, manifest).applied(data)
+        data = add_noise_of(data, design, manifest)
     known = data or _withheld(run, manifest)
     return Run(run, manifest, model, known, held_out, design, device)
 

@@ -250,14 +250,3 @@ def test_weights_that_no_optimizer_changes_are_said(data, tmp_path):
     seeded()
     with pytest.warns(UserWarning, match=f"at step {2 * STEPS} the weights are those of st"):
         trained(copy, data, epochs=2, watch=watch)
-
-
-def test_weights_that_are_loaded_too_late_are_said(data, tmp_path):
-    module = mlp()
-    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1)
-    seeded()
-    trained(module, data, epochs=1, watch=watch)
-    other = mlp(5)
-    again = mw.watch(other, data, tmp_path / "run", STEPS, checkpoint_every=1, steps_done=STEPS)
-    with pytest.warns(UserWarning, match=f"other weights at step {STEPS}.*before mw.watch"):
-        trained(other, data, epochs=1, watch=again)

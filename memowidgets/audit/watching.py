@@ -224,7 +224,8 @@ def watch(
         }
         run = _begun_run(about, list(looker.layer_names), samples, unseen, path, every, seed)
         recorder = Recorder(run.run, looker, plan, keep, stop)
-        step = recorder.start(module, steps_done, plan.steps_per_epoch, overwrite=overwrite)
+        recorder.follow(module, plan.steps_per_epoch)
+        step = recorder.start(module, steps_done, overwrite=overwrite)
         record = recorder.known(step)
         if record is not None and run.run.has(forward_of(record.name), record.weights):
             kept = run.run.read_tensors(forward_of(record.name), record.weights)

@@ -14,9 +14,8 @@ _MISSING = "LightningCallback needs Lightning; install it with pip install light
 
 def _base() -> type:
     """Return the class of callbacks of the Lightning that is imported or installed, or object."""
-    names = ["lightning.pytorch", "pytorch_lightning"]
-    names.sort(key=lambda name: name.partition(".")[0] not in sys.modules)
-    for name in names:
+    names = "lightning.pytorch", "pytorch_lightning"
+    for name in sorted(names, key=lambda name: name.partition(".")[0] not in sys.modules):
         with suppress(ModuleNotFoundError):
             found: type = import_module(name).Callback
             return found

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-_Figures = tuple[float | None, float | None]  # mean loss and accuracy
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Recorder:
         the accuracy of held-out ones, and `weights` what identifies a checkpoint. They leave
         module, gradients and random states as they are.
     plan : CheckpointPlan
-        Steps at which checkpoints are due. `start` and `follow` replace its length.
+        Steps at which checkpoints are due. `follow` replaces its length.
     keep : {"all", "prediction+final"}
         Where weights and representations are kept, see `Course`.
     stop : StopRule, optional
@@ -118,8 +117,24 @@ class Recorder:
         self._rule = stop or read_stop(run, has_records=False)
         self._records: list[Record] = []  # of this training, as far as it is known
 
-    def follow(self, steps_per_epoch: int, total_steps: int | None = None) -> None:
-        """Plan the checkpoints only, in a process that does not record."""
+    def follow(
+        self, module: nn.Module, steps_per_epoch: int, total_steps: int | None = None
+    ) -> None:
+        """Plan the checkpoints of a module, in each process, whether it records or not.
+
+        Parameters
+        ----------
+        module : Module
+            The module in training.
+        steps_per_epoch, total_steps : int
+            Optimizer steps in an epoch, and in the whole training, if that is known.
+
+        Raises
+        ------
+        ValueError
+            If its weights are spread over processes.
+        """
+        _check_whole(module)
         self._plan = CheckpointPlan(steps_per_epoch, self._plan.every, total_steps)
 
     def is_due(self, step: int) -> bool:
@@ -130,18 +145,11 @@ class Recorder:
         """Return the checkpoint of a step of this very training, if there is one."""
         return next((record for record in self._records if record.step == step), None)
 
-    def start(
-        self,
-        module: nn.Module,
-        step: int | None,
-        steps_per_epoch: int,
-        total_steps: int | None = None,
-        *,
-        overwrite: bool = False,
-    ) -> int:
+    def start(self, module: nn.Module, step: int | None, *, overwrite: bool = False) -> int:
         """Begin a recording, or go on with one at the step where the training is.
 
-        Nothing is recorded yet. A start that is refused leaves no folder that was not there before.
+        Call `follow` before. Nothing is recorded yet. A start that is refused leaves no folder that
+        was not there before.
 
         Parameters
         ----------
@@ -150,8 +158,6 @@ class Recorder:
         step : int or None
             Its steps so far. None if the weights decide: those of a recorded checkpoint, or step 0
             if there is none.
-        steps_per_epoch, total_steps : int
-            Optimizer steps in an epoch, and in the whole training, if that is known.
         overwrite : bool
             Whether to replace another recording.
 
@@ -167,9 +173,7 @@ class Recorder:
         ValueError
             If it has those of another training, or lacks step 0 of this one.
         """
-        check_whole(module)
-        self.follow(steps_per_epoch, total_steps)
-        place = self.run.path
+        place, steps_per_epoch = self.run.path, self._plan.steps_per_epoch
         advice = "choose another path, delete the folder, or pass mw.watch overwrite=True"
         with self.run.lock("checkpoints"):
             records, course = read_records(self.run), read_course(self.run)
@@ -254,16 +258,19 @@ class Recorder:
                 return stack.enter_context(run.new_tensors(place, shapes, made_in, digest))
 
             seen = passes.look(module, progress, allocate)
-            test: _Figures = passes.test(module, progress) or (None, None)
+            test_loss, test_accuracy = passes.test(module, progress) or (None, None)
         if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
             warn_user(disorder)
+        train_loss, train_accuracy = seen.figures(passes.labels)
         record = Record(
             name,
             epoch,
             step,
             float(np.median(seen.losses)),
-            *seen.figures(passes.labels),
-            *test,
+            train_loss,
+            train_accuracy,
+            test_loss,
+            test_accuracy,
             seen.precision,
             digest,
             round(seconds, 3),
@@ -371,7 +378,7 @@ def trained_weights(module: nn.Module) -> dict[str, Tensor]:
     return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
 
 
-def check_whole(module: nn.Module) -> None:
+def _check_whole(module: nn.Module) -> None:
     """Raise for weights that are spread over processes, where no process can run a pass."""
     parts = [type(part).__name__ for part in module.modules()]
     spread = any(hasattr(p, "ds_id") or hasattr(p, "full_tensor") for p in module.parameters())

@@ -45,7 +45,6 @@ from memowidgets.training.forward import (
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.recorder import (
     Weights,
-    check_whole,
     in_the_first_process,
     trained_weights,
 )
@@ -178,14 +177,13 @@ class MemorizationCallback(TrainerCallback):
             batches = math.ceil(len(passes.members) / (args.train_batch_size * args.world_size))
         course = max(1, math.ceil(batches / args.gradient_accumulation_steps)), state.max_steps
         model = unwrap(kwargs["model"])
-        check_whole(model)
+        self._recorder.follow(model, *course)
         if not state.is_world_process_zero:
-            self._recorder.follow(*course)
             return
         with preserved(device_of(model)):
             repeated = check_rows(loader, passes)
             passes.check(model)
-            self._recorder.start(model, state.global_step, *course)
+            self._recorder.start(model, state.global_step)
             if self._recorder.is_due(state.global_step):
                 self._recorder.record(model, state.global_step, self._progress)
             if repeated:
@@ -223,10 +221,10 @@ class MemorizationCallback(TrainerCallback):
 
         self.interrupted = record
         _warn(chosen)
-        drop = percent(chosen.drop)
         tqdm.write(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
-            f"dropped by {drop}; trainer.train(resume_from_checkpoint=True) continues"
+            f"dropped by {percent(chosen.drop)}; trainer.train(resume_from_checkpoint=True) "
+            "continues"
         )
         return True
 

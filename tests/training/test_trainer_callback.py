@@ -294,6 +294,9 @@ def test_records_are_those_of_the_model_where_it_stands(recorded, data, tokenize
     np.testing.assert_allclose(-audit.score("loss", checkpoint="final"), losses, atol=1e-5)
 
 
+EVERY_FIVE = {"eval_strategy": "steps", "save_strategy": "steps", "eval_steps": 5, "save_steps": 5}
+
+
 class StopAt(TrainerCallback):
     def __init__(self, step):
         self.step = step
@@ -308,6 +311,7 @@ class StopAt(TrainerCallback):
         (0.5, [], {"max_steps": 13}, [0, 4, 9, 13]),  # nine steps an epoch
         (1, [], {"per_device_train_batch_size": 8, "dataloader_drop_last": True}, [0, 4, 8, 12]),
         (1, [StopAt(12)], {}, [0, 9, 12]),
+        (1, [StopAt(12)], {"load_best_model_at_end": True, **EVERY_FIVE}, [0, 9]),
     ],
 )
 def test_the_end_is_the_trainers_whatever_the_audit_planned(record, every, others, course, steps):

@@ -144,7 +144,8 @@ def _called_back(folder: Path) -> Row:
     model = mw.models.SequenceClassifier.from_model(module, tokenizer)
     audit = mw.Audit(model, data, folder / "called", members="all", held_out=None)
     recorder = audit.recorder()
-    recorder.start(module, 0, 1, 1000)
+    recorder.follow(module, 1, 1000)
+    recorder.start(module, 0)
     feed, steps = model.feeder(data, torch.device("cpu")), itertools.count()
     names = ("input_ids", "attention_mask")
 

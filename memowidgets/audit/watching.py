@@ -24,8 +24,8 @@ from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.forward import unwrap
 from memowidgets.training.passes import (
+    INPUT,
     Batches,
-    Layer,
     Looker,
     Pairs,
     call_module,
@@ -124,7 +124,7 @@ def watch(
         Unique names of the samples, for pairs. Default: their positions.
     steps_done : int, optional
         Number of steps that the training has taken already, if it goes on from weights that are
-        those of no recorded checkpoint.
+        those of no recorded checkpoint. The next pass is at the next checkpoint.
     overwrite : bool
         Whether to replace the recording of another training on the same data.
     seed : int
@@ -200,11 +200,8 @@ def watch(
         ask = forward or call_module
         run_two = partial(first_logits, inner, batches, ask)
         samples = _with_classes(samples, run_two().shape[1], named=class_names is not None)
-        if isinstance(layers, str) and layers == "auto":
-            chosen: tuple[Layer, ...] = (last_layer(inner, run_two),)
-            head: str | None = chosen[0].part
-        else:
-            chosen, head = named_layers(inner, layers), None
+        head = last_layer(inner, run_two) if layers == "auto" else None
+        chosen = named_layers(inner, layers if head is None else head + INPUT)
         looker = Looker(batches, samples.labels, ask, chosen, head)
         unseen = None
         if held_out is not None:
@@ -216,7 +213,7 @@ def watch(
                 )
             unseen = unseen.with_encoding(samples.encoding)
             others = Batches(unseen, rows, batch_size or batches.size)
-            looker = replace(looker, held_out=Looker(others, unseen.labels, ask, (), None))
+            looker = replace(looker, held_out=Looker(others, unseen.labels, ask, {}, None))
         about = {
             "class": type(inner).__name__,
             "settings": json.dumps({"layers": list(looker.layer_names)}),
@@ -227,10 +224,14 @@ def watch(
         }
         run = _begun_run(about, list(looker.layer_names), samples, unseen, path, every, seed)
         recorder = Recorder(run.run, looker, plan, keep, stop)
-        step = recorder.start(module, steps_done, plan.steps_per_epoch, overwrite=overwrite)
-        _check_forward(recorder, inner, step)
-        if not (step and recorder.waits):  # else the weights may still be loaded
-            recorder.go_on(module, step)
+        recorder.follow(module, plan.steps_per_epoch)
+        step = recorder.start(module, steps_done, overwrite=overwrite)
+        record = recorder.known(step)
+        if record is not None and run.run.has(forward_of(record.name), record.weights):
+            kept = run.run.read_tensors(forward_of(record.name), record.weights)
+            looker.check_same(inner, kept["logits"], record.precision)
+        if recorder.is_due(step) and not steps_done:  # else weights may still be loaded
+            recorder.record(module, step)
         return run, recorder, step
 
     return Watch(module, path, plan, begin, widens=checkpoint_every is None)
@@ -307,30 +308,6 @@ def _begun_run(
     return Run(run, manifest, None, data, held_out, design, "cpu")
 
 
-def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
-    """Raise if the module with a checkpoint's weights gives other logits than in its pass.
-
-    Raises
-    ------
-    ValueError
-        If it does: the module's code, or `forward`, is another.
-    """
-    record = recorder.known(step)
-    if record is None:
-        return
-    place = forward_of(record.name)
-    if not recorder.run.has(place, record.weights):
-        return
-    kept = recorder.run.read_tensors(place, record.weights)["logits"]
-    apart = recorder.passes.difference(module, kept, record.precision)
-    if apart:
-        raise ValueError(
-            f"the module has the weights of {record.name} in {recorder.run.path}, but gives other "
-            f"logits than were recorded, by {apart:.1g} of their size: its code or forward= "
-            "has changed. Choose another path, or pass overwrite=True to replace the recording"
-        )
-
-
 class Watch:
     """A watched training loop; created by `watch`.
 
@@ -356,12 +333,8 @@ class Watch:
         self._run: Run | None = None  # in the first process, as the recorder
         self._recorder: Recorder | None = None
 
-        self._hook: Any = None  # where weights may still be loaded, as Lightning does to resume
-
         def begun() -> tuple[int, bool]:
             self._run, self._recorder, step = begin()
-            if self._recorder.waits:
-                self._hook = module.register_forward_pre_hook(self._go_on)
             return step, _has_reached(self._recorder, step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
@@ -411,13 +384,6 @@ class Watch:
             )
         return True
 
-    def _go_on(self, module: nn.Module, _inputs: Any) -> None:
-        """Record the step where it begins with the weights of the loop."""
-        if module.training and self._recorder is not None:
-            self._hook.remove()
-            if self._recorder.waits:
-                self._recorder.go_on(self._module, self.steps)
-
     def end(self) -> None:
         """Record the last step, if no checkpoint was due there.
 
@@ -433,11 +399,6 @@ class Watch:
         """
         self.steps = steps_done
         self.reached = in_the_first_process(partial(self._recorded, goes_on=True), self.reached)
-
-    def trains_with(self, module: nn.Module) -> bool:
-        """Return whether a module shares weights with the watched one, or that one has none."""
-        watched = {id(parameter) for parameter in self._module.parameters()}
-        return not watched or any(id(parameter) in watched for parameter in module.parameters())
 
     def _timed(self) -> tuple[bool, bool]:
         """Record the present step; return whether ρ is reached, and whether to record rarely."""
@@ -460,7 +421,7 @@ class Watch:
         if ends or self._plan.epoch_at(self.steps) is not None:
             recorder.record(self._module, self.steps)
         if ends:
-            recorder.finish(self.steps)
+            recorder.finish()
         return _has_reached(recorder, self.steps)
 
 

@@ -14,9 +14,8 @@ _MISSING = "LightningCallback needs Lightning; install it with pip install light
 
 def _base() -> type:
     """Return the class of callbacks of the Lightning that is imported or installed, or object."""
-    names = ["lightning.pytorch", "pytorch_lightning"]
-    names.sort(key=lambda name: name.partition(".")[0] not in sys.modules)
-    for name in names:
+    names = "lightning.pytorch", "pytorch_lightning"
+    for name in sorted(names, key=lambda name: name.partition(".")[0] not in sys.modules):
         with suppress(ModuleNotFoundError):
             found: type = import_module(name).Callback
             return found
@@ -50,8 +49,6 @@ class LightningCallback(Callback):
         If Lightning is not installed.
     TypeError
         If `watch` is not a watched loop.
-    ValueError
-        If the Trainer trains another module than the watched one.
 
     Warns
     -----
@@ -85,13 +82,8 @@ class LightningCallback(Callback):
         self._seen = 0
         self._began = 0
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
         """Go on at the Trainer's step if it resumes."""
-        if not self._watch.trains_with(pl_module):
-            raise ValueError(
-                "the Trainer trains another module than mw.watch was given; give mw.watch the "
-                "module of trainer.fit, or a part of it"
-            )
         self._seen = self._began = trainer.global_step  # an epoch that it resumes has no start
         if self._seen:
             self._watch.continue_at(self._seen)
@@ -103,8 +95,7 @@ class LightningCallback(Callback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
         """Warn if the first whole epoch has another number of steps than mw.watch was given."""
         steps, told = trainer.global_step - self._began, self._watch.steps_per_epoch
-        limit = trainer.max_steps if trainer.max_steps is not None else -1
-        is_cut = trainer.should_stop or 0 <= limit <= trainer.global_step
+        is_cut = trainer.should_stop or trainer.global_step == trainer.max_steps
         if self._began == 0 and steps != told and not is_cut:
             warn_user(
                 f"an epoch of the Trainer has {steps} optimizer steps, but mw.watch was given "

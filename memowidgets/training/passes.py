@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -43,7 +42,7 @@ _CHECKED = 8  # rows that each pass reads twice
 _MASK = "attention_mask"
 _HEAD = ""  # no part has this name
 _LARGEST = 8192
-_SIDES = (4, 2, 1)
+_SIDE = 4
 _TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
 _FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
@@ -80,19 +79,12 @@ def pairs_of(data: Any) -> Pairs:
     ValueError
         If the loader shuffles, or otherwise does not give each row once and in order.
     """
-    from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
+    from torch.utils.data import DataLoader, SequentialSampler
 
     if isinstance(data, Mapping):
         raise TypeError(
             f"data is a mapping of {listed(map(quoted, data), 5)}; pass one dataset, such as one "
             "of its splits"
-        )
-    if isinstance(data, IterableDataset) or isinstance(
-        getattr(data, "dataset", None), IterableDataset
-    ):
-        raise TypeError(
-            "data is a stream (IterableDataset), which has no order to read it in again; pass a "
-            "dataset with a length"
         )
     if not isinstance(data, DataLoader):
         return Pairs(data)
@@ -151,61 +143,44 @@ class Batches:
         return next(self._read(np.arange(min(n, len(self._data))), n, 0))[1]
 
     def _read(self, order: Positions, size: int, workers: int) -> Iterator[tuple[Positions, Any]]:
+        from torch.utils.data import DataLoader, Subset
+
         places = [order[i : i + size] for i in range(0, len(order), size)]
         if self._pairs is None:
             feed = _feeder(self._data, self._texts)
             return ((place, feed(place)) for place in places)
-        return zip(places, self._collated(order, size, workers), strict=True)
-
-    def _collated(self, order: Positions, size: int, workers: int) -> Iterator[Any]:
-        from torch.utils.data import DataLoader, Subset
-
-        pairs = self._pairs
-        assert pairs is not None  # noqa: S101 - for the type checker
-        loader = DataLoader(
-            Subset(pairs.rows, order.tolist()),
-            batch_size=size,
-            collate_fn=pairs.collate,
-            num_workers=workers,
-        )
-        for batch in loader:
-            yield split_pair(batch, "a batch of the data")[0]
+        rows = Subset(self._pairs.rows, order.tolist())
+        loader = DataLoader(rows, size, collate_fn=self._pairs.collate, num_workers=workers)
+        inputs = (split_pair(batch, "a batch of the data")[0] for batch in loader)
+        return zip(places, inputs, strict=True)
 
 
 def move_to(inputs: Any, device: torch.device) -> Any:
     """Return inputs with every tensor on a device."""
-    return _change_tensors(inputs, lambda tensor: tensor.to(device))
-
-
-def _change_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return inputs with every tensor changed."""
     import torch
 
     if isinstance(inputs, torch.Tensor):
-        return change(inputs)
+        return inputs.to(device)
     if isinstance(inputs, Mapping):
-        return {name: _change_tensors(value, change) for name, value in inputs.items()}
+        return {name: move_to(value, device) for name, value in inputs.items()}
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
-        return type(inputs)(*(_change_tensors(value, change) for value in inputs))
+        return type(inputs)(*(move_to(value, device) for value in inputs))
     if isinstance(inputs, tuple | list):
-        return type(inputs)(_change_tensors(value, change) for value in inputs)
+        return type(inputs)(move_to(value, device) for value in inputs)
     return inputs
 
 
 def call_module(module: nn.Module, inputs: Any) -> Any:
-    """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one.
-
-    A module with weights in half precision gets floating-point inputs in that precision.
-    """
-    inputs = _in_precision_of(module, inputs)
+    """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one."""
+    given: Any = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    given, named = ((), inputs) if isinstance(inputs, Mapping) else (given, {})
     takes = inspect.signature(module.forward)
-    call = partial(module, inputs)  # some take a whole mapping
-    if isinstance(inputs, Mapping) and _binds(takes, **inputs):
-        call = partial(module, **inputs)
-    elif isinstance(inputs, tuple | list) and _binds(takes, *inputs):
-        call = partial(module, *inputs)
     try:
-        return call()
+        takes.bind(*given, **named)
+    except TypeError:  # some take a whole mapping
+        given, named = (inputs,), {}
+    try:
+        return module(*given, **named)
     except (TypeError, AttributeError) as error:
         if not isinstance(inputs, Mapping):
             raise
@@ -215,24 +190,6 @@ def call_module(module: nn.Module, inputs: Any) -> Any:
             "tensors (a datasets.Dataset does .with_format('torch')), or pass forward=, a function "
             "of (module, inputs) that returns logits"
         ) from error
-
-
-def _in_precision_of(module: nn.Module, inputs: Any) -> Any:
-    import torch
-
-    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
-    if weight is None or weight.dtype not in (torch.bfloat16, torch.float16):
-        return inputs
-    dtype = weight.dtype
-    return _change_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
-
-
-def _binds(takes: inspect.Signature, *given: Any, **named: Any) -> bool:
-    try:
-        takes.bind(*given, **named)
-    except TypeError:
-        return False
-    return True
 
 
 def _texts_of(data: Dataset) -> Sequence[str] | None:
@@ -252,35 +209,15 @@ def _feeder(data: Dataset, texts: Sequence[str] | None) -> Callable[[Positions],
         from memowidgets.models import ConvNet
 
         return ConvNet().feeder(data, torch.device("cpu"))
-    if isinstance(data, TableDataset):
-        features = torch.from_numpy(data.encoded())
-        return lambda place: features[torch.from_numpy(np.asarray(place))]
-    return lambda place: [data[int(i)] for i in place]
+    assert isinstance(data, TableDataset)  # noqa: S101 - for the type checker
+    features = torch.from_numpy(data.encoded())
+    return lambda place: features[torch.from_numpy(np.asarray(place))]
 
 
 # layers
 
 
-@dataclass(frozen=True)
-class Layer:
-    """What is captured of a part of a module.
-
-    Attributes
-    ----------
-    name : str
-        Name of the layer: the part's, with ``.input`` for what goes into it.
-    part : str
-        Name of the part, as in ``module.named_modules()``.
-    is_input : bool
-        Whether it is what goes into the part, not what comes out of it.
-    averages : bool
-        Whether the positions of a sequence are always averaged.
-    """
-
-    name: str
-    part: str
-    is_input: bool = False
-    averages: bool = False
+Layers = Mapping[str, tuple[str, bool]]  # by name a part's, and whether it is what goes into it
 
 
 class Capture:
@@ -292,10 +229,11 @@ class Capture:
     ----------
     module : Module
         The module that runs.
-    layers : sequence of Layer
-        Layers to capture.
+    layers : dict of str to (str, bool)
+        Layers to capture, as `captured` takes them.
     head : str or None
-        Name of the part that `last_layer` takes for the last linear layer.
+        Name of the part that `last_layer` takes for the last linear layer, whose input is averaged
+        over the positions of a sequence, unless it is known which of them it reads.
 
     Attributes
     ----------
@@ -303,23 +241,17 @@ class Capture:
         Numbers of positions of each layer that was averaged over all of them, padding included.
     """
 
-    def __init__(self, module: nn.Module, layers: Sequence[Layer], head: str | None) -> None:
-        self._module, self._layers, self._head = module, tuple(layers), head
+    def __init__(self, module: nn.Module, layers: Layers, head: str | None) -> None:
+        self._module, self._layers, self._head = module, layers, head
         self._raw: dict[str, Tensor] = {}
         self._mask: Tensor | None = None
         self._stack = ExitStack()
         self.lengths: dict[str, set[int]] = {}
 
     def __enter__(self) -> Self:
-        by_name = {layer.name: layer for layer in self._layers}
-        places = {layer.name: (layer.part, layer.is_input) for layer in self._layers}
-        if self._head is not None:
-            places[_HEAD] = (self._head, False)
-
-        def reduced(name: str, part: nn.Module, values: Tensor) -> Tensor:
-            return values if name == _HEAD else _pool(by_name[name], part, values)
-
-        self._raw = self._stack.enter_context(captured(self._module, places, reduced))
+        head = {} if self._head is None else {_HEAD: (self._head, False)}
+        places = {**self._layers, **head}
+        self._raw = self._stack.enter_context(captured(self._module, places, _pool))
         takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
         for part in takers if self._layers else ():
             hook = part.register_forward_pre_hook(self._keep_mask, with_kwargs=True)
@@ -331,10 +263,11 @@ class Capture:
 
     def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
         """Keep the first mask that a part receives in a pass, (batch, tokens)."""
-        if self._mask is None:
-            self._mask = _mask_of(dict(zip(_names_taken(part), inputs, strict=False)) | named)
+        found = (dict(zip(_names_taken(part), inputs, strict=False)) | named).get(_MASK)
+        if self._mask is None and getattr(found, "ndim", 0) == 2:
+            self._mask = found
 
-    def rows(self, logits: Tensor, inputs: Any) -> dict[str, Tensor]:
+    def rows(self, logits: Tensor) -> dict[str, Tensor]:
         """Return the values of each sample at each layer, (batch, values).
 
         Raises
@@ -344,37 +277,36 @@ class Capture:
         """
         from torch import nn
 
-        silent = [layer.name for layer in self._layers if layer.name not in self._raw]
+        silent = [name for name in self._layers if name not in self._raw]
         if silent:
             raise ValueError(
                 f"the forward pass does not run {listed(map(quoted, silent))}, or they return no "
                 "tensor; with layers=, choose others of module.named_modules()"
             )
         read_at = _read_at(self._raw.get(_HEAD), logits)
-        mask = _mask_of(inputs) if self._mask is None else self._mask
         found = {}
-        for layer in self._layers:
-            values = self._raw[layer.name]
+        for name, (part_name, _) in self._layers.items():
+            values = self._raw[name]
             if values.ndim == 0 or len(values) != len(logits):
                 raise ValueError(
-                    f"layer {quoted(layer.name)} has the shape {tuple(values.shape)} for "
+                    f"layer {quoted(name)} has the shape {tuple(values.shape)} for "
                     f"{len(logits)} samples, so its first axis is not the batch "
                     "(batch_first=True?); choose other layers with layers="
                 )
-            row = _row(layer, values, read_at, mask)
+            row = _row(values, read_at, self._mask, averages=self._head is not None)
             if row is None:
-                parts = self._module.get_submodule(layer.part).modules()
+                parts = self._module.get_submodule(part_name).modules()
                 axis = 2 if any(isinstance(part, nn.Conv1d) for part in parts) else 1
-                self.lengths.setdefault(layer.name, set()).add(values.shape[axis])
+                self.lengths.setdefault(name, set()).add(values.shape[axis])
                 row = values.mean(dim=axis)
-            found[layer.name] = row.float()
+            found[name] = row.float()
         self._raw.clear()
         self._mask = None
         return found
 
 
-def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, ...]:
-    """Return the layers that a user names.
+def named_layers(module: nn.Module, names: Sequence[str] | str) -> Layers:
+    """Return the layers that a user names, first to last.
 
     Raises
     ------
@@ -386,23 +318,20 @@ def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, 
     known.pop("")
     if not asked:
         raise ValueError('layers is empty; name parts of the module, or use "auto"')
-    found = []
-    for name in dict.fromkeys(asked):
-        part = str(name).removesuffix(INPUT)
-        if name in known:
-            found.append(Layer(str(name), str(name)))
-        elif part in known:
-            found.append(Layer(str(name), part, is_input=True))
-        else:
+    found = {}
+    for name in map(str, asked):
+        part = name if name in known else name.removesuffix(INPUT)
+        if part not in known:
             raise ValueError(
                 f"the module has no layer {quoted(name)}; it has {listed(known)}, and "
                 f"'{next(iter(known), 'name')}{INPUT}' is what goes into one"
             )
-    return tuple(found)
+        found[name] = part, part != name
+    return found
 
 
-def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> Layer:
-    """Return the last layer: what goes into the linear layer that ends in the logits.
+def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> str:
+    """Return the name of the linear layer that ends in the logits.
 
     Parameters
     ----------
@@ -440,7 +369,7 @@ def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> Layer:
             "cannot tell where the representations are; name parts of module.named_modules() with "
             "layers=, first to last"
         )
-    return Layer(heads[0] + INPUT, heads[0], is_input=True, averages=True)
+    return heads[0]
 
 
 def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
@@ -456,11 +385,6 @@ def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
     return same.int().argmax(dim=1) if bool(same.any(dim=1).all()) else None
 
 
-def _mask_of(inputs: Any) -> Tensor | None:
-    found = inputs.get(_MASK) if isinstance(inputs, Mapping) else None
-    return found if getattr(found, "ndim", 0) == 2 else None
-
-
 def _names_taken(part: nn.Module) -> tuple[str, ...]:
     """Return the names of what the forward of a part takes."""
     try:
@@ -470,7 +394,7 @@ def _names_taken(part: nn.Module) -> tuple[str, ...]:
 
 
 def _row(
-    layer: Layer, values: Tensor, read_at: Tensor | None, mask: Tensor | None
+    values: Tensor, read_at: Tensor | None, mask: Tensor | None, *, averages: bool
 ) -> Tensor | None:
     """Return an activation as (batch, values). None if all positions are to be averaged."""
     import torch
@@ -482,23 +406,20 @@ def _row(
         if mask is not None and mask.shape == (n, length):
             weight = mask.to(values.dtype)[..., None]
             return (values * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
-        if layer.averages or values[0].numel() > _LARGEST:
+        if averages or values[0].numel() > _LARGEST:
             return None
     return values.reshape(len(values), -1)
 
 
-def _pool(layer: Layer, part: nn.Module, values: Tensor) -> Tensor:
+def _pool(name: str, part: nn.Module, values: Tensor) -> Tensor:
     """Return an activation of images with at most 4×4 places, if it is large."""
     from torch.nn.functional import adaptive_avg_pool2d
 
-    if values.ndim != 4 or values[0].numel() <= _LARGEST:
+    if name == _HEAD or values.ndim != 4 or values[0].numel() <= _LARGEST:
         return values
     if _is_channels_last(part, values):
         values = values.permute(0, 3, 1, 2)
-    side = _SIDES[0]
-    if layer.averages:
-        side = next((s for s in _SIDES if values.shape[1] * s * s <= _LARGEST), _SIDES[-1])
-    return adaptive_avg_pool2d(values, side) if max(values.shape[2:]) > side else values
+    return adaptive_avg_pool2d(values, _SIDE) if max(values.shape[2:]) > _SIDE else values
 
 
 def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
@@ -525,8 +446,8 @@ class Looker:
         Label of each sample.
     forward : callable
         Function of module and inputs that gives logits.
-    layers : tuple of Layer
-        Layers to capture, first to last.
+    layers : dict of str to (str, bool)
+        Layers to capture, first to last, as `captured` takes them.
     head : str or None
         Name of the last linear layer, if the layers were chosen automatically.
     held_out : Looker or None
@@ -536,14 +457,14 @@ class Looker:
     batches: Batches
     labels: NDArray[np.int64]
     forward: Callable[[Any, Any], Any]
-    layers: tuple[Layer, ...]
+    layers: Layers
     head: str | None
     held_out: Looker | None = None
 
     @property
     def layer_names(self) -> tuple[str, ...]:
         """Names of the layers, first to last."""
-        return tuple(layer.name for layer in self.layers)
+        return tuple(self.layers)
 
     def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
         """Run the module over all samples. Module and random states stay unchanged.
@@ -573,9 +494,8 @@ class Looker:
             self.batches.check_steady()
 
             def answer(place: Any, inputs: Any) -> dict[str, Tensor]:
-                inputs = move_to(inputs, device)
-                logits = ask(self.forward, module, inputs, len(place))
-                layers = {LAYER + k: v for k, v in capture.rows(logits, inputs).items()}
+                logits = ask(self.forward, module, move_to(inputs, device), len(place))
+                layers = {LAYER + k: v for k, v in capture.rows(logits).items()}
                 labels = torch.from_numpy(self.labels[place]).to(logits.device)
                 losses = cross_entropy(logits.float(), labels, reduction="none")
                 return {"logits": logits, "losses": losses, **layers}
@@ -624,10 +544,13 @@ class Looker:
         of_others = f"-{digest_of_arrays(arrays_of(others))}" if others else ""
         return Weights(digest_of_arrays(arrays_of(trained)) + of_others)
 
-    def difference(self, module: nn.Module, logits: NDArray[np.float32], precision: str) -> float:
-        """Return by how much the logits of the first samples differ from those of a pass.
+    def check_same(self, module: nn.Module, logits: NDArray[np.float32], precision: str) -> None:
+        """Raise if the first samples' logits are not those of a pass with the same weights.
 
-        It is a share of the largest logit; 0 for a difference that rounding explains.
+        Raises
+        ------
+        ValueError
+            If they differ by more than rounding explains.
         """
         n = min(self.batches.size, len(self.labels))  # layers may scale by what is in a batch
         with untouched(module):
@@ -635,7 +558,12 @@ class Looker:
             here = ask(self.forward, module, inputs, n).float().cpu().numpy().astype(np.float64)
         there = np.asarray(logits[:n], np.float64)
         apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
-        return apart if apart > (_FLOAT32 if precision == "float32" else _SHORT) else 0.0
+        if apart > (_FLOAT32 if precision == "float32" else _SHORT):
+            raise ValueError(
+                "the module has the weights of a recorded checkpoint, but gives other logits than "
+                f"were recorded, by {apart:.1g} of their size: its code or forward= has changed. "
+                "Choose another path, or pass overwrite=True to replace the recording"
+            )
 
 
 def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, Any], Any]) -> Tensor:
@@ -663,11 +591,9 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         If what the forward returns is not a column of logits for each class.
     """
-    import torch
-
     output = forward(module, inputs)
     found = output.get("logits") if isinstance(output, dict) else None
     found = getattr(output, "logits", output) if found is None else found
@@ -682,23 +608,15 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
                 f"another with {narrow} columns, so the first may be features and not logits; "
                 f"{advice}"
             )
-    if not isinstance(found, torch.Tensor):
-        raise TypeError(
-            f"the module returns {type(output).__name__}, not logits of shape (batch, classes); "
-            f"{advice}"
-        )
-    if found.ndim != 2 or len(found) != n:
+    shape = tuple(getattr(found, "shape", ()))
+    if len(shape) != 2 or shape[0] != n or shape[1] < 2:
         raise ValueError(
-            f"the module returns logits of shape {tuple(found.shape)} for {n} samples, not "
-            f"(batch, classes); {advice}"
+            f"the module returns {type(found).__name__} of shape {shape} for {n} samples, not "
+            f"logits of shape (batch, classes), one for each class; {advice}. For a single logit z "
+            "of two classes these are torch.cat([0 * z, z], dim=1)"
         )
-    if found.shape[1] < 2:
-        raise ValueError(
-            "the module returns one value for each sample, as regressions and single-logit "
-            "classifiers do, not a logit for each class; for a single logit z of two classes pass "
-            "forward=, a function that returns torch.cat([0 * z, z], dim=1)"
-        )
-    return found
+    logits: Tensor = found
+    return logits
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:

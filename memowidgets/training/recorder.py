@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -88,7 +88,7 @@ class Recorder:
         the accuracy of held-out ones, and `weights` what identifies a checkpoint. They leave
         module, gradients and random states as they are.
     plan : CheckpointPlan
-        Steps at which checkpoints are due. `start` and `follow` replace its length.
+        Steps at which checkpoints are due. `follow` replaces its length.
     keep : {"all", "prediction+final"}
         Where weights and representations are kept, see `Course`.
     stop : StopRule, optional
@@ -110,37 +110,40 @@ class Recorder:
         self._stop = stop
         self._rule = stop or read_stop(run, has_records=False)
         self._records: list[Record] = []  # of this training, as far as it is known
-        self.waits = False  # for the weights that were recorded at the step where it begins
 
-    def follow(self, steps_per_epoch: int, total_steps: int | None = None) -> None:
-        """Plan the checkpoints only, in a process that does not record."""
+    def follow(
+        self, module: nn.Module, steps_per_epoch: int, total_steps: int | None = None
+    ) -> None:
+        """Plan the checkpoints of a module, in each process, whether it records or not.
+
+        Parameters
+        ----------
+        module : Module
+            The module in training.
+        steps_per_epoch, total_steps : int
+            Optimizer steps in an epoch, and in the whole training, if that is known.
+
+        Raises
+        ------
+        ValueError
+            If its weights are spread over processes.
+        """
+        _check_whole(module)
         self._plan = CheckpointPlan(steps_per_epoch, self._plan.every, total_steps)
 
     def is_due(self, step: int) -> bool:
         """Return whether a step can be a checkpoint: 0, every so many epochs, a known end."""
         return self._plan.epoch_at(step) is not None
 
-    def recorded(self, step: int) -> Record | None:
-        """Return the checkpoint of a step in the run directory, if there is one."""
-        return next((r for r in read_records(self.run) if r.step == step), None)
-
     def known(self, step: int) -> Record | None:
         """Return the checkpoint of a step of this very training, if there is one."""
         return next((record for record in self._records if record.step == step), None)
 
-    def start(
-        self,
-        module: nn.Module,
-        step: int | None,
-        steps_per_epoch: int,
-        total_steps: int | None = None,
-        *,
-        overwrite: bool = False,
-    ) -> int:
+    def start(self, module: nn.Module, step: int | None, *, overwrite: bool = False) -> int:
         """Begin a recording, or go on with one at the step where the training is.
 
-        Nothing is recorded yet: `go_on` or `continue_at` must be called before the next step. A
-        start that is refused leaves no folder that was not there before.
+        Call `follow` before. Nothing is recorded yet. A start that is refused leaves no folder that
+        was not there before.
 
         Parameters
         ----------
@@ -149,8 +152,6 @@ class Recorder:
         step : int or None
             Its steps so far. None if the weights decide: those of a recorded checkpoint, or step 0
             if there is none.
-        steps_per_epoch, total_steps : int
-            Optimizer steps in an epoch, and in the whole training, if that is known.
         overwrite : bool
             Whether to replace another recording.
 
@@ -166,29 +167,6 @@ class Recorder:
         ValueError
             If it has those of another training, or lacks step 0 of this one.
         """
-        check_whole(module)
-        self.follow(steps_per_epoch, total_steps)
-        step = self._step_of(unwrap(module), step, overwrite=overwrite)
-        if self._stop is not None:
-            write_stop(self.run, self._stop)
-        return step
-
-    def go_on(self, module: nn.Module, step: int, progress: Progress | None = None) -> None:
-        """Record the step where it begins if that is due, with the weights of the module.
-
-        Warns if the step was recorded with other weights than these.
-        """
-        if self.waits:
-            self.waits = False
-            warn_user(
-                f"{self.run.path} has other weights at step {step}, so this checkpoint and later "
-                "ones are recorded anew; load the trained weights before mw.watch"
-            )
-        if self.is_due(step):
-            self.record(module, step, progress)
-
-    def _step_of(self, module: nn.Module, step: int | None, *, overwrite: bool) -> int:
-        """Return the step where the training is, which must be the one that is recorded here."""
         place, steps_per_epoch = self.run.path, self._plan.steps_per_epoch
         advice = "choose another path, delete the folder, or pass mw.watch overwrite=True"
         with self.run.lock("checkpoints"):
@@ -202,22 +180,19 @@ class Recorder:
                 forget_checkpoints(self.run, records)
                 self.run.place(COURSE).unlink(missing_ok=True)
                 records, course = [], None
-            if course and len(records) > 1 and course.steps_per_epoch != steps_per_epoch:
+            own = steps_per_epoch, self.keep
+            if course and len(records) > 1 and (course.steps_per_epoch, course.keep) != own:
                 raise ValueError(
-                    f"{place} has another training, which had {course.steps_per_epoch} steps an "
-                    f"epoch, this one has {steps_per_epoch}; {advice}"
-                )
-            if course and records and course.keep != self.keep:
-                raise ValueError(
-                    f'{place} has a training that is recorded with keep="{course.keep}", and this '
-                    f'one has keep="{self.keep}"; pass the same, or {advice}'
+                    f"{place} has a training of {course.steps_per_epoch} steps an epoch that is "
+                    f'recorded with keep="{course.keep}", and this one has {steps_per_epoch} and '
+                    f'keep="{self.keep}"; pass the same, or {advice}'
                 )
             if step and not records:
                 raise ValueError(
                     f"the training continues from step {step}, but {place} lacks step 0, to which "
                     "every drop refers; record a training from its start"
                 )
-            digest = self.passes.weights(module).digest
+            digest = self.passes.weights(unwrap(module)).digest
             if step is None and records:
                 step = next((r.step for r in records if r.weights == digest), None)
                 if step is None:
@@ -227,8 +202,7 @@ class Recorder:
                         "number of steps"
                     )
             step = step or 0
-            self.waits = any(r.step == step and r.weights != digest for r in records)
-            if self.waits and step == 0 and len(records) > 1:
+            if step == 0 and len(records) > 1 and records[0].weights != digest:
                 raise ValueError(
                     f"{place} has another training, which had other weights at step 0; {advice}"
                 )
@@ -238,12 +212,14 @@ class Recorder:
             if begun != course:
                 write_course(self.run, begun)
         self._records = _up_to(records, step, digest)
+        if self._stop is not None:
+            write_stop(self.run, self._stop)
         return step
 
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
         digest = self.passes.weights(unwrap(module)).digest
-        self._records, self.waits = _up_to(read_records(self.run), step, digest), False
+        self._records = _up_to(read_records(self.run), step, digest)
 
     def write(
         self,
@@ -276,11 +252,10 @@ class Recorder:
                 return stack.enter_context(run.new_tensors(place, shapes, made_in, digest))
 
             seen = passes.look(module, progress, allocate)
-            test = passes.test(module, progress)
+            test_loss, test_accuracy = passes.test(module, progress) or (None, None)
         if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
             warn_user(disorder)
         train_loss, train_accuracy = seen.figures(passes.labels)
-        test_loss, test_accuracy = test or (None, None)
         record = Record(
             name,
             epoch,
@@ -321,9 +296,9 @@ class Recorder:
                     "this one was recorded, so this one is not recorded any more; record it at "
                     "another path"
                 )
-            known = next((record for record in records if record.step == step), None)
-            is_same = known is not None and known.weights == weights.digest
-            if known and is_same and self.run.has(forward_of(known.name), known.weights):
+            is_here = step, weights.digest
+            known = next((r for r in records if (r.step, r.weights) == is_here), None)
+            if known and self.run.has(forward_of(known.name), known.weights):
                 self._records = [record for record in records if record.step <= step]
                 return known
             own = min(step - 1, -1 if last is None else last.step)
@@ -340,28 +315,21 @@ class Recorder:
             with shown(progress) as report:
                 made = self.write(module, step, report, weights)
                 self._records = [*before, made]
-                end = self._plan.total or max(1, step)
-                digests = {record.name: record.weights for record in self._records}
-                course = Course(self._plan.steps_per_epoch, end, digests, self.keep)
-                write_course(self.run, course)
+                self._write_course(self._plan.total or max(1, step))
                 self._thin(ended=step == self._plan.total)
         return made
 
-    def finish(self, step: int) -> None:
-        """End at a recorded step, and delete what was kept as long as the training could go on.
-
-        Raises
-        ------
-        StoreError
-            If the folder has lost the course of this training.
-        """
-        if self._plan.total not in (None, step):  # it was stopped for good
-            course = read_course(self.run)
-            if course is None:
-                raise StoreError(f"{self.run.path} has lost its {COURSE} while it was recorded")
-            write_course(self.run, replace(course, total_steps=step))
+    def finish(self) -> None:
+        """End at the last record, and delete what was kept as long as the training could go on."""
         with self.run.lock("checkpoints"):
+            if self._plan.total is not None:  # it may have been stopped for good
+                self._write_course(self._records[-1].step)
             self._thin(ended=True)
+
+    def _write_course(self, total_steps: int) -> None:
+        digests = {record.name: record.weights for record in self._records}
+        course = Course(self._plan.steps_per_epoch, total_steps, digests, self.keep)
+        write_course(self.run, course)
 
     def _thin(self, *, ended: bool) -> None:
         """Delete weights and representations that `keep` leaves out."""
@@ -404,7 +372,7 @@ def trained_weights(module: nn.Module) -> dict[str, Tensor]:
     return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
 
 
-def check_whole(module: nn.Module) -> None:
+def _check_whole(module: nn.Module) -> None:
     """Raise for weights that are spread over processes, where no process can run a pass."""
     parts = [type(part).__name__ for part in module.modules()]
     spread = any(hasattr(p, "ds_id") or hasattr(p, "full_tensor") for p in module.parameters())

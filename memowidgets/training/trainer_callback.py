@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from memowidgets.checks import warn_user
-from memowidgets.data import Dataset, MCQDataset
+from memowidgets.data import Dataset
 from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import used_precision, working_on
@@ -26,7 +26,13 @@ from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest_of_arrays
-from memowidgets.training.checkpoint import REPEATS, Prediction, Record, arrays_of
+from memowidgets.training.checkpoint import (
+    REPEATS,
+    Prediction,
+    Record,
+    arrays_of,
+    read_records,
+)
 from memowidgets.training.forward import (
     LAYER,
     Allocate,
@@ -39,12 +45,11 @@ from memowidgets.training.forward import (
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.recorder import (
     Weights,
-    check_whole,
     in_the_first_process,
     trained_weights,
 )
 from memowidgets.training.seeds import preserved
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import quoted
 from memowidgets.vocabulary import percent
 
 if TYPE_CHECKING:
@@ -52,14 +57,16 @@ if TYPE_CHECKING:
 
 _MASKED = -100
 _BEFORE, _BEHIND = 4, 8  # tokens that an error shows around the first that differs
-_LABELS = ("labels", "label", "label_ids")
 _SIDE = 8  # rows and columns of an image's summary
 _CLOSE = 0.05  # of normalised pixels, about a hundredth of their range
-_DIGITS = 4  # of normalised pixels, where one image is summarised twice
 _OF_PROMPTS = (
     "The members must be the Trainer's rows, in its wording: pass the script's own prompt as "
     'template, or template="chat" with tokenizer= for chats; create the audit from its training '
-    "rows alone"
+    "rows alone, and train one sample a row (packing=False)"
+)
+_OF_REPLIES = (
+    ". The prompts are the same and the letters are not: if your rows answer with the option's "
+    'text, create the data with reply="text"; an audit needs one token an option'
 )
 _OF_TEXTS = (
     "The members must be the Trainer's rows: use the script's tokenizer, and if it cuts long "
@@ -70,6 +77,7 @@ _OF_IMAGES = (
 )
 _READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
 Array = NDArray[Any]
+Places = dict[tuple[bytes, Any], list[int]]  # rows by content and class
 
 
 class MemorizationCallback(TrainerCallback):
@@ -169,15 +177,15 @@ class MemorizationCallback(TrainerCallback):
             batches = math.ceil(len(passes.members) / (args.train_batch_size * args.world_size))
         course = max(1, math.ceil(batches / args.gradient_accumulation_steps)), state.max_steps
         model = unwrap(kwargs["model"])
-        check_whole(model)
+        self._recorder.follow(model, *course)
         if not state.is_world_process_zero:
-            self._recorder.follow(*course)
             return
         with preserved(device_of(model)):
             repeated = check_rows(loader, passes)
             passes.check(model)
-            self._recorder.start(model, state.global_step, *course)
-            self._recorder.go_on(model, state.global_step, self._progress)
+            self._recorder.start(model, state.global_step)
+            if self._recorder.is_due(state.global_step):
+                self._recorder.record(model, state.global_step, self._progress)
             if repeated:
                 self._recorder.run.write_note(REPEATS, {"rows": repeated})
 
@@ -195,34 +203,28 @@ class MemorizationCallback(TrainerCallback):
         step = state.global_step
         if not state.is_world_process_zero or self.interrupted is not None:
             return
-        if step == state.max_steps or self._recorder.recorded(step) is not None:
-            self._recorder.finish(step)
-        elif args.load_best_model_at_end:  # the model already has its weights
-            warn_user(
-                f"the training ended at step {step}, where no checkpoint was due, and the "
-                "Trainer has loaded its best model since, so this run has no final checkpoint"
-            )
-            self._recorder.finish(state.max_steps)
-        else:
+        if not args.load_best_model_at_end:  # else the model has other weights already
             self._recorder.record(kwargs["model"], step, self._progress)
-            self._recorder.finish(step)
+        self._recorder.finish()
         _warn(self._recorder.prediction(step))
 
     def _reaches(self, model: nn.Module, step: int) -> bool:
         """Record a checkpoint, and return whether to interrupt here."""
-        seen_before = self._resumed and self._recorder.recorded(step) is not None
+        before = read_records(self._recorder.run) if self._resumed else []
         record = self._recorder.record(model, step, self._progress)
         chosen = self._recorder.prediction(step)
-        if seen_before or chosen is None or not chosen.reached or chosen.record.step != step:
+        if chosen is None or not chosen.reached or chosen.record.step != step:
+            return False
+        if any(known.step == step for known in before):  # it was interrupted here already
             return False
         from tqdm.auto import tqdm
 
         self.interrupted = record
         _warn(chosen)
-        drop = percent(chosen.drop)
         tqdm.write(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
-            f"dropped by {drop}; trainer.train(resume_from_checkpoint=True) continues"
+            f"dropped by {percent(chosen.drop)}; trainer.train(resume_from_checkpoint=True) "
+            "continues"
         )
         return True
 
@@ -295,7 +297,12 @@ class TrainerPasses(ModelPasses):
         model = self.recipe.model
         if not isinstance(model, CausalLM):
             config: Any = plain(module).config
-            check_head(config, self.recipe.data.class_names)
+            width, n = int(config.num_labels), len(self.recipe.data.class_names)
+            if width != n:
+                raise ValueError(
+                    f"the model in training has {width} logits, but the data of this audit have "
+                    f"{n} classes"
+                )
         if isinstance(model, CausalLM | SequenceClassifier):
             model.check_padding(module)
         found = model.layer_names(module)
@@ -348,42 +355,6 @@ class TrainerPasses(ModelPasses):
             )
 
 
-def check_head(config: Any, class_names: Sequence[str]) -> None:
-    """Check that a model in training has one logit for each class, in the order of the data.
-
-    Raises
-    ------
-    ValueError
-        If the head is for several labels at once or for regression, or its classes are others.
-    """
-    problem, width = getattr(config, "problem_type", None), int(config.num_labels)
-    if problem not in (None, "single_label_classification") or width < 2:
-        what = "regression" if problem == "regression" or width < 2 else "several labels at once"
-        raise ValueError(
-            f"the head of the model in training is for {what}; an audit needs one class for each "
-            "sample"
-        )
-    if width != len(class_names):
-        raise ValueError(
-            f"the model in training has {width} logits, but the data of this audit have "
-            f"{len(class_names)} classes"
-        )
-    names = [str(config.id2label.get(i, "")) for i in range(width)]
-    theirs, ours = (
-        [" ".join(name.split()).casefold() for name in known] for known in (names, class_names)
-    )
-    if sorted(theirs) == sorted(ours) and theirs != ours:
-        raise ValueError(
-            f"the model's label2id numbers the classes {listed(names, 5)}, and the data of this "
-            f"audit {listed(class_names, 5)}; create the data with class_names="
-            "list(model.config.id2label.values())"
-        )
-
-
-class Unreadable(Exception):  # noqa: N818 - no error: some rows can't be read before training
-    """The rows cannot be compared, for the reason in the message."""
-
-
 @dataclass(frozen=True)
 class Row:
     """One row of the training data as the model receives it, or a sample as the audit encodes it.
@@ -393,22 +364,22 @@ class Row:
     content : array of shape (n_tokens,), int64, or (values,), float32
         Tokens without padding, or a summary of the image. For a sample and a language model, the
         tokens of the prompt, followed by the label's.
-    label : int or None
+    label : int or other, optional
         Its class, for a classifier. None if the row does not say.
-    counted : array of shape (n_tokens,), bool, or None
+    counted : array of shape (n_tokens,), bool, optional
         Whether the loss includes each token, for a language model. None if the row does not say.
     name : str
         Id of the sample.
     """
 
     content: Array
-    label: int | None = None
+    label: Any = None
     counted: NDArray[np.bool_] | None = None
     name: str = ""
 
 
 def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
-    """Check that a Trainer trains on an audit's members as the audit encodes them.
+    """Check that a Trainer trains on an audit's members as the audit encodes them, in any order.
 
     Returns
     -------
@@ -418,7 +389,8 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
     Raises
     ------
     ValueError
-        If a member is in no row or has another label there, or a held-out sample is in one.
+        If a member is in no row, or its label is not in the loss, or a held-out sample is in a row.
+        Where tokens differ, the message has both encodings.
 
     Warns
     -----
@@ -428,26 +400,53 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
     recipe, aside = passes.recipe, passes.held_out
     prompts = isinstance(recipe.model, CausalLM)
     try:
-        rows = read_rows(loader, prompts=prompts)
-        members = _samples(recipe, recipe.data, passes.members)
-        others = _samples(recipe, aside, np.arange(len(aside))) if aside else []
-    except Unreadable as reason:
-        warn_user(f"{reason}, so it was not checked whether it encodes this audit's members alike")
+        rows = _read_rows(loader, prompts=prompts)
+    except _READING as error:
+        warn_user(
+            f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error}), so "
+            "it was not checked whether it encodes this audit's members alike"
+        )
         return {}
-    at = _places(rows, others, prompts=prompts)
-    found = [sample.name for sample, its in zip(others, at, strict=True) if its]
+    first = loader.collate_fn([loader.dataset[0]])
+    if not prompts and np.any(np.asarray(first.get("token_type_ids", 0))):
+        raise ValueError(
+            "the Trainer's rows have token_type_ids other than 0, as pairs of texts do; this audit "
+            "passes texts without them, so its numbers would be of other inputs"
+        )
+    members = _samples(recipe, recipe.data, passes.members)
+    others = _samples(recipe, aside, np.arange(len(aside))) if aside else []
+    if members[0].content.dtype.kind == "f":
+        rows = _take_near_images(rows, [*members, *others])
+    places = _places(rows, [*members, *others], prompts=prompts)
+    found = [other.name for other in others if places[_key(other)]]
     if found:
         raise ValueError(
             f"{len(found)} held-out samples of this audit are rows of the Trainer, the first is "
             f"{quoted(found[0])}: nothing would be held out. Create the audit with "
             "held_out=None, or with the Trainer's evaluation data"
         )
-    try:
-        places = [tuple(its) for its in check_members(rows, members, prompts=prompts)]
-    except ValueError as error:
-        raise ValueError(f"{error}{_advise_reply(recipe.data, rows, members)}") from None
-    equal = Counter(places)  # equal members share their rows
-    counts = {m.name: len(at) // equal[at] for m, at in zip(members, places, strict=True)}
+    missing = [member for member in members if not places[_key(member)]]
+    if missing:
+        reply = str(getattr(recipe.data, "reply", ""))
+        raise ValueError(
+            f"{len(missing)} of {len(members)} members are in no row of the Trainer as this audit "
+            f"encodes them; for {quoted(missing[0].name)} "
+            + _difference(rows, missing[0], reply, prompts=prompts)
+        )
+    for member in members:
+        masks = [rows[i].counted for i in places[_key(member)]]
+        if all(mask is not None and not mask[len(member.content) - 1] for mask in masks):
+            raise ValueError(
+                f"the Trainer's loss leaves out the label of {quoted(member.name)} (its labels are "
+                f"{_MASKED} there), so it does not train what this audit looks at"
+            )
+    return _count_rows(members, places)
+
+
+def _count_rows(members: Sequence[Row], places: Places) -> dict[str, int]:
+    """Return the number of rows of each member that stands in several, and say so."""
+    equal = Counter(map(_key, members))  # equal members share their rows
+    counts = {m.name: len(places[_key(m)]) // equal[_key(m)] for m in members}
     repeated = {name: count for name, count in counts.items() if count > 1}
     if repeated:
         warn_user(
@@ -458,17 +457,22 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
     return repeated
 
 
-def _advise_reply(data: Dataset, rows: Sequence[Row], members: Sequence[Row]) -> str:
-    """Return what to pass if rows have the prompts of letters and another answer, else nothing."""
-    if not isinstance(data, MCQDataset) or data.reply == "text" or not members:
-        return ""
-    prompt = members[0].content[:-1]
-    if not any(np.array_equal(row.content[: len(prompt)], prompt) for row in rows):
-        return ""
-    return (
-        ". The prompts are the same and the letters are not: if your rows answer with the option's "
-        'text, create the data with reply="text"; an audit needs one token an option'
-    )
+def _read_rows(loader: Any, *, prompts: bool) -> list[Row]:
+    """Read every row of a loader, each put through its collator alone."""
+
+    def read(i: int) -> Row:
+        batch = loader.collate_fn([loader.dataset[i]])
+        content, real = _content(batch)
+        labels = np.asarray(batch["labels"]).ravel() if "labels" in batch else None
+        if prompts or labels is None:
+            return Row(content, counted=None if labels is None else labels[real] != _MASKED)
+        # what is not one class equals no class
+        return Row(content, labels.item() if labels.size == 1 else tuple(labels.tolist()))
+
+    again = [read(0).content for _ in range(4)]
+    if any(not np.array_equal(again[0], other) for other in again):
+        raise ValueError("they differ each time that they are read")
+    return [read(i) for i in range(len(loader.dataset))]
 
 
 def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> list[Row]:
@@ -479,69 +483,14 @@ def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> lis
     found = []
     for position in positions:
         inputs, label = feed(np.array([position])), int(data.labels[position])
+        name = str(data.ids[position])
         if isinstance(recipe.model, CausalLM):
-            content = np.array([*inputs["input_ids"][0].tolist(), int(inputs["options"][0, label])])
+            ids = [*inputs["input_ids"][0].tolist(), int(inputs["options"][0, label])]
+            found.append(Row(np.array(ids), name=name))
         else:
-            content = _content(inputs if isinstance(inputs, dict) else {"pixel_values": inputs})[0]
-        found.append(Row(content, label, name=str(data.ids[position])))
+            batch = inputs if isinstance(inputs, dict) else {"pixel_values": inputs}
+            found.append(Row(_content(batch)[0], label, name=name))
     return found
-
-
-def read_rows(loader: Any, *, prompts: bool) -> list[Row]:
-    """Read every row of a loader, each put through its collator alone.
-
-    Parameters
-    ----------
-    loader : DataLoader
-        The Trainer's.
-    prompts : bool
-        Whether a language model is trained, and not a classifier.
-
-    Raises
-    ------
-    Unreadable
-        If the data are streamed, are augmented at random, or have neither tokens nor pixels.
-    ValueError
-        If the label of a classifier is not one class, or a row has token types.
-    """
-    dataset: Any = getattr(loader, "dataset", None)
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise Unreadable("the Trainer streams its data")
-
-    def read(i: int) -> tuple[Array, Array | None, bool]:
-        batch = loader.collate_fn([dataset[i]])
-        names = _LABELS[:1] if prompts else _LABELS
-        label = next((np.asarray(batch[name]) for name in names if name in batch), None)
-        content, real = _content(batch)
-        if prompts and label is not None:
-            label = label.reshape(-1)[real]
-        return content, label, bool(np.any(np.asarray(batch.get("token_type_ids", 0))))
-
-    try:
-        again = [read(0)[0] for _ in range(0 if prompts else 4)]
-        found = [read(i) for i in range(len(dataset))]
-    except _READING as error:
-        raise Unreadable(
-            f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error})"
-        ) from error
-    if any(not np.array_equal(again[0], other) for other in again):
-        raise Unreadable("the Trainer's rows differ each time that they are read")
-    if prompts:
-        return [Row(c, counted=None if w is None else w != _MASKED) for c, w, _ in found]
-    for i, (_, label, has_types) in enumerate(found):
-        if has_types:
-            raise ValueError(
-                f"row {i} of the Trainer has token_type_ids other than 0, as pairs of texts do; "
-                "this audit passes texts without them, so its numbers would be of other inputs"
-            )
-        if label is not None and (label.size != 1 or label.dtype.kind not in "iub"):
-            raise ValueError(
-                f"the label of row {i} of the Trainer is {quoted(label)}, and an audit needs the "
-                "number of one class"
-            )
-    return [
-        Row(content, None if label is None else int(label.item())) for content, label, _ in found
-    ]
 
 
 def _content(batch: Mapping[str, Any]) -> tuple[Array, Array]:
@@ -549,124 +498,67 @@ def _content(batch: Mapping[str, Any]) -> tuple[Array, Array]:
     import torch
 
     if "input_ids" in batch:
-        ids = np.asarray(batch["input_ids"]).reshape(-1).astype(np.int64)
-        mask = batch.get("attention_mask")
-        real = np.ones(len(ids), bool) if mask is None else np.asarray(mask).reshape(-1) != 0
+        ids = np.asarray(batch["input_ids"]).ravel().astype(np.int64)
+        real = np.asarray(batch.get("attention_mask", np.ones_like(ids))).ravel() != 0
         return ids[real], real
-    if "pixel_values" not in batch:
-        raise Unreadable(f"the Trainer's rows have {listed(batch)}, neither tokens nor pixels")
-    image = torch.as_tensor(batch["pixel_values"], dtype=torch.float32)[0]
-    sides = min(_SIDE, image.shape[1]), min(_SIDE, image.shape[2])
-    means = torch.nn.functional.adaptive_avg_pool2d(image, sides)
-    return means.numpy().ravel().round(_DIGITS) + np.float32(0), np.ones(0, bool)  # no −0
+    image = torch.as_tensor(batch["pixel_values"], dtype=torch.float32)
+    means = torch.nn.functional.adaptive_avg_pool3d(image, (3, _SIDE, _SIDE))
+    return means.numpy().ravel(), np.ones(0, bool)
 
 
-def check_members(rows: Sequence[Row], members: Sequence[Row], *, prompts: bool) -> list[list[int]]:
-    """Check that each member is a row, or at the start of one if it is a prompt, in any order.
+def _take_near_images(rows: Sequence[Row], samples: Sequence[Row]) -> list[Row]:
+    """Return rows in which each image is the nearest sample's, if that is as close as rounding."""
+    from sklearn.metrics import pairwise_distances_argmin_min
 
-    Returns
-    -------
-    list of list of int
-        The rows of each member that have its label.
-
-    Raises
-    ------
-    ValueError
-        If a member is in no row, only with another label, or its label is not in the loss. Where
-        tokens differ, the message has both encodings.
-
-    Warns
-    -----
-    UserWarning
-        About what could not be checked, and about rows that are not members.
-    """
-    found = _places(rows, members, prompts=prompts, close=_CLOSE)
-    missing = [member for member, its in zip(members, found, strict=True) if not its]
-    room, needed = (sum(len(each.content) for each in some) for some in (rows, members))
-    is_packed = prompts and len(missing) < len(members) > len(rows) and room >= needed
-    if missing and not is_packed:
-        raise ValueError(
-            f"{len(missing)} of {len(members)} members are in no row of the Trainer as this audit "
-            f"encodes them; for {quoted(missing[0].name)} "
-            + _difference(rows, missing[0], prompts=prompts)
-        )
-    trained = []
-    for member, its in zip(members, found, strict=True):
-        masks = [rows[i].counted for i in its]
-        if its and all(mask is not None and not mask[len(member.content) - 1] for mask in masks):
-            raise ValueError(
-                f"the Trainer's loss leaves out the label of {quoted(member.name)} (its labels are "
-                f"{_MASKED} there), so it does not train what this audit looks at"
-            )
-        trained.append([i for i in its if rows[i].label in (member.label, None)])
-        if its and not trained[-1]:
-            raise ValueError(
-                f"{quoted(member.name)} is class {rows[its[0]].label} in the Trainer's rows and "
-                f"{member.label} in this audit. Number the classes alike, with "
-                "class_names=list(model.config.id2label.values())"
-            )
-    more = len(rows) - len({place for places in found for place in places})
-    if not prompts and any(row.label is None for row in rows):
-        warn_user(
-            "the Trainer's rows have no labels, so it was not checked whether they are the same"
-        )
-    elif missing:
-        warn_user(
-            f"{len(missing)} of {len(members)} members were not found at the start of a row, which "
-            "seem to have several samples each, so it was not checked whether these are encoded "
-            "alike"
-        )
-    elif more:
-        warn_user(
-            f"{more} of the Trainer's {len(rows)} rows are not members of this audit; they are "
-            "trained on and not scored"
-        )
-    return trained
+    nearest, apart = pairwise_distances_argmin_min(
+        *(np.stack([each.content for each in some]) for some in (rows, samples))
+    )
+    close = apart <= _CLOSE * math.sqrt(samples[0].content.size)
+    return [
+        replace(row, content=samples[at].content) if near else row
+        for row, at, near in zip(rows, nearest, close, strict=True)
+    ]
 
 
-def _places(
-    rows: Sequence[Row], samples: Sequence[Row], *, prompts: bool, close: float = 0.0
-) -> list[list[int]]:
-    """Return the rows of each sample: those with its content, or that begin with its prompt.
+def _key(row: Row, n: int | None = None) -> tuple[bytes, Any]:
+    return row.content[:n].tobytes(), row.label
 
-    An image that no row has is taken for the nearest one, if that is as close.
-    """
-    places: dict[bytes, list[int]] = {sample.content.tobytes(): [] for sample in samples}
-    lengths = {len(sample.content) for sample in samples}
+
+def _places(rows: Sequence[Row], samples: Sequence[Row], *, prompts: bool) -> Places:
+    """Return the rows of each sample by its key: equal ones, or that begin with its prompt."""
+    places: Places = {_key(sample): [] for sample in samples}
+    lengths = {len(sample.content) for sample in samples} if prompts else {None}
     for i, row in enumerate(rows):
-        for n in lengths if prompts else [len(row.content)]:
-            start = row.content[:n].tobytes()
-            if n <= len(row.content) and start in places:
-                places[start].append(i)
-    found = [places[sample.content.tobytes()] for sample in samples]
-    lost = [i for i, its in enumerate(found) if not its]
-    widths = {len(each.content) for each in (*rows, *samples)}
-    if close and lost and rows and samples[0].content.dtype.kind == "f" and len(widths) == 1:
-        from sklearn.neighbors import NearestNeighbors
-
-        nearest = NearestNeighbors(n_neighbors=1).fit(np.stack([row.content for row in rows]))
-        apart, at = nearest.kneighbors(np.stack([samples[i].content for i in lost]))
-        for i, distance, row in zip(lost, apart[:, 0], at[:, 0], strict=True):
-            found[i] = [int(row)] if distance <= close * math.sqrt(*widths) else []
-    return found
+        for key in {_key(row, n) for n in lengths} & places.keys():
+            places[key].append(i)
+    return places
 
 
-def _difference(rows: Sequence[Row], member: Row, *, prompts: bool) -> str:
+def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) -> str:
     """Return in what the nearest row differs from a member, and what to do.
 
     The user alone can show the tokens as text: notebooks keep errors.
     """
-    if not rows or member.content.dtype.kind == "f":
-        return f"no row is near. {_OF_IMAGES}"
     row = max(rows, key=lambda other: _common(other.content, member.content))
     start = _common(row.content, member.content)
+    if np.array_equal(row.content, member.content):
+        return (
+            f"the Trainer's labels are {row.label} and this audit's {member.label}. Each row needs "
+            "the number of one class as labels; number the classes alike, with "
+            "class_names=list(model.config.id2label.values())"
+        )
+    if member.content.dtype.kind == "f":
+        return f"no row is near. {_OF_IMAGES}"
     shown = slice(max(0, start - _BEFORE), start + _BEHIND)
     theirs, ours = (ids[shown].tolist() for ids in (row.content, member.content))
+    advice = _OF_PROMPTS if prompts else _OF_TEXTS
+    if reply == "letter" and start == len(member.content) - 1:
+        advice += _OF_REPLIES
     return (
         f"the nearest row differs from token {start} on:\n"
         f"  Trainer  {len(row.content)} tokens: {theirs}\n"
         f"  audit    {len(member.content)} tokens: {ours}\n"
-        f"tokenizer.decode shows them as text. {_OF_PROMPTS if prompts else _OF_TEXTS}"
+        f"tokenizer.decode shows them as text. {advice}"
     )
 
 

@@ -158,15 +158,6 @@ def test_its_examples_run():
 def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
     with pytest.raises(TypeError, match=r"must be what mw\.watch returns, not Module"):
         mw.training.LightningCallback(new_module())
-    watch = mw.watch(new_module(), data, tmp_path / "run", steps_per_epoch=5)
-    with pytest.raises(ValueError, match=r"another module than mw\.watch was given"):
-        fitted(new_module(), data, tmp_path, mw.training.LightningCallback(watch), epochs=1)
-    module = new_module()
-    part = mw.watch(module.net, data, tmp_path / "part", steps_per_epoch=5, checkpoint_every=1)
-    fitted(module, data, tmp_path, mw.training.LightningCallback(part), epochs=1)
-    assert part.audit.checkpoints["step"].tolist() == [0, 5]
-
-
 def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
     """Lightning counts the steps of each optimizer."""
     module = classes()[1]()

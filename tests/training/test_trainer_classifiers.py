@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,19 +12,11 @@ import torch
 from transformers import DataCollatorWithPadding, Trainer
 
 import memowidgets as mw
-from memowidgets.training.trainer_callback import (
-    Row,
-    Unreadable,
-    check_head,
-    check_members,
-    read_rows,
-)
+from memowidgets.training.trainer_callback import check_rows
 from tests.models.test_sequence_classifier import (
-    CLASSES,
     classifier,
     texts,
     tiny,
-    tiny_config,
     tokenizer_of_words,
 )
 from tests.training.test_trainer_callback import assert_same_weights, trained_weights
@@ -144,11 +137,11 @@ def first_tokens(row, n):
         (lambda rows: [first_tokens(row, 3) for row in rows], "its max_length with truncate=True"),
         (
             lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
-            "'{ids[7]}' is class . in the Trainer's rows",
+            "'{ids[7]}' the Trainer's labels are . and this audit's .*class_names=",
         ),
         (
-            lambda rows: [*typed(rows[:3], 0), *typed(rows[3:4], 1), *typed(rows[4:], 0)],
-            "row 3 of the Trainer has token_type_ids other than 0",
+            lambda rows: typed(rows, 1),
+            "rows have token_type_ids other than 0",
         ),
     ],
     ids=["a row less", "cut", "another label", "pairs"],
@@ -169,46 +162,34 @@ def test_rows_are_found_in_any_order_whatever_their_label_is_called(
     assert audit.checkpoints["step"].tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("label", "message"),
-    [
-        (np.array([0.0, 1.0, 1.0]), "label of row 2 .*number of one class"),
-        (0.5, r"label of row 2 of the Trainer is '\[0.5\]'"),
-        (float("nan"), r"label of row 2 of the Trainer is '\[nan\]'"),
-    ],
-)
-def test_labels_that_are_not_one_class_are_named(label, message, data, tokenizer):
+class Loader:
+    """Rows that a function reads."""
+
+    def __init__(self, rows, read):
+        self.dataset, self.collate_fn = rows, lambda batch: read(batch[0])
+
+
+def passes_of(audit):
+    return mw.training.MemorizationCallback(audit)._recorder.passes
+
+
+@pytest.mark.parametrize("label", [np.array([0.0, 1.0, 1.0]), 0.5, float("nan"), None])
+def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer):
     rows = script_rows(data, tokenizer)
-    rows[2]["label"] = label
+    rows[2] |= {"label": label}
 
-    class Loader:
-        dataset = rows
-        collate_fn = staticmethod(lambda batch: {k: np.array([v]) for k, v in batch[0].items()})
+    def read(row):
+        named = {} if row["label"] is None else {"labels": np.array([row["label"]])}
+        return {"input_ids": np.array([row["input_ids"]])} | named
 
-    with pytest.raises(ValueError, match=message):
-        read_rows(Loader(), prompts=False)
+    with pytest.raises(ValueError, match=f"'{data.ids[2]}' .*number of one class"):
+        check_rows(Loader(rows, read), passes_of(fresh[0]))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"problem_type": "multi_label_classification"}, "for several labels at once"),
-        ({"problem_type": "regression"}, "for regression"),
-        ({"num_labels": 1}, "for regression"),
-        ({"num_labels": 5}, "has 5 logits, but the data of this audit have 3 classes"),
-        (
-            {"id2label": {0: "weather", 1: "colour", 2: "place"}},
-            r"weather, colour, place, .* class_names=list\(model.config.id2label.values\(\)\)",
-        ),
-        ({"id2label": {0: "Weather", 1: " COLOUR", 2: "Place"}}, "numbers the classes Weather"),
-    ],
-)
-def test_heads_that_do_not_fit_the_data_are_refused(changes, message, data):
-    config = tiny_config("bert", 20, **changes)
-    with pytest.raises(ValueError, match=message):
-        check_head(config, data.class_names)
-    check_head(tiny_config("bert", 20), data.class_names)
-    check_head(tiny_config("bert", 20, id2label=dict(enumerate(CLASSES))), data.class_names)
+def test_a_head_with_other_classes_is_refused(fresh, data, tokenizer, tmp_path):
+    model = tiny("bert", len(tokenizer), num_labels=5)
+    with pytest.raises(ValueError, match="has 5 logits, but the data of this audit have 3 classes"):
+        begin(fresh[0], model, script_rows(data, tokenizer), tokenizer, tmp_path)
 
 
 def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenizer, tmp_path):
@@ -224,32 +205,33 @@ def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenize
             begin(audit, model, rows, tokenizer, tmp_path)
 
 
-def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
+def test_images_are_compared_with_the_nearest_and_augmented_ones_are_not():
     rng = np.random.default_rng(0)
     images = rng.normal(size=(20, 3, 16, 16)).astype(np.float32)
+    ours = images + np.float32(1e-3)
+    twice = [*range(20), 7]
 
-    def loader(read):
-        class Loader:
-            dataset = range(20)
-            collate_fn = staticmethod(lambda rows: read(rows[0]))
-
-        return Loader()
+    def check(read, rows=twice):
+        data = SimpleNamespace(labels=np.arange(20) % 2, ids=[f"image-{i}" for i in range(20)])
+        model = SimpleNamespace(feeder=lambda *_: lambda place: torch.tensor(ours[place]))
+        recipe = SimpleNamespace(model=model, data=data)
+        members = rng.permutation(20)
+        passes = SimpleNamespace(recipe=recipe, members=members, held_out=None)
+        return check_rows(Loader(rows, read), passes)
 
     def steady(i):
         return {"pixel_values": images[i][None], "labels": np.array([i % 2])}
 
-    rows = read_rows(loader(steady), prompts=False)
-    near = images + 1e-3
-    encoded = read_rows(loader(lambda i: {"pixel_values": near[i][None]}), prompts=False)
-    members = [Row(encoded[i].content, i % 2, name=str(i)) for i in rng.permutation(20)]
-    found = check_members(rows, members, prompts=False)
-    assert [str(i) for (i,) in found] == [member.name for member in members]
+    with pytest.warns(UserWarning, match="1 of 20 members stand in several"):
+        assert check(steady) == {"image-7": 2}
     with pytest.raises(ValueError, match=r"1 of 20 members are in no row .*without random augment"):
-        check_members(rows[1:], members, prompts=False)
-    with pytest.raises(Unreadable, match="differ each time that they are read"):
-        read_rows(loader(lambda i: {"pixel_values": images[i][None] + rng.normal()}), prompts=False)
-    with pytest.raises(Unreadable, match="neither tokens nor pixels"):
-        read_rows(loader(lambda i: {"input_values": images[i][None]}), prompts=False)
+        check(steady, range(1, 20))
+    for read, said in (
+        (lambda i: {"pixel_values": images[i][None] + rng.normal()}, "differ each time"),
+        (lambda i: {"input_values": images[i][None]}, "KeyError: 'pixel_values'"),
+    ):
+        with pytest.warns(UserWarning, match=f"{said}.*it was not checked"):
+            assert check(read) == {}
 
 
 @pytest.mark.parametrize("family", ["vit", "resnet"])

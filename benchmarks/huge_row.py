@@ -16,7 +16,7 @@ from scipy.special import betaincinv, logsumexp
 
 from benchmarks.measure import Namespace, Row, rms
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.directions import independent_directions
+from memowidgets.metrics.projections import independent_directions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -31,7 +31,7 @@ from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.learner import Learner, Recipe
-from memowidgets.visible import first_line
+from memowidgets.vocabulary import first_line
 
 LOST = (RuntimeError, MemoryError, OSError, FloatingPointError, StoreError)
 HOUR, GB = 3600, 1e9

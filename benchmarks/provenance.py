@@ -12,8 +12,8 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.measure import Namespace, Row, interleaved, left_out
+from memowidgets.files import digest_of_arrays
 from memowidgets.models.pretrained import _known, file_digest
-from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory
 
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from memowidgets.audit.run import read_names
 from memowidgets.audit.runs.identity import read_design, read_manifest
 from memowidgets.audit.runs.opening import data_again
-from memowidgets.files import make_private, write_whole
+from memowidgets.files import KEY, digest, fingerprints, make_private, stamp_of, write_whole
 from memowidgets.metrics import logit_gap
-from memowidgets.stamps import KEY, digest, fingerprints, stamp_of
 from memowidgets.store import RECORDING, RunDirectory, StoreError, Tensors, run_at
 
 if TYPE_CHECKING:

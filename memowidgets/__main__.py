@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memowidgets import __version__
 from memowidgets.extras import LIBRARIES
-from memowidgets.visible import visible
+from memowidgets.vocabulary import visible
 
 FAILED = 2
 

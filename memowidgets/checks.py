@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.visible import quoted, visible
+from memowidgets.vocabulary import quoted, visible
 
 _AT_ONCE = 2**22  # values
 _FEW = 20  # labels that may all differ

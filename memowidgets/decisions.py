@@ -19,7 +19,7 @@ import numpy as np
 from memowidgets.checks import as_code, several, warn_user
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.store import LockedError, RunDirectory, StoreError
-from memowidgets.visible import HALF_CHARACTERS, listed, quoted
+from memowidgets.vocabulary import HALF_CHARACTERS, listed, quoted
 
 if TYPE_CHECKING:
     import pandas as pd

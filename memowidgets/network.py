@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from json import JSONDecodeError
 from pathlib import Path
 
-from memowidgets.visible import first_line
+from memowidgets.vocabulary import first_line
 
 _REVISION = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*")
 _PART = re.compile(r"(.*-)\d{5}-of-(\d{5})(\.\w+)")

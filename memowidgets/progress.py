@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from memowidgets.visible import visible
+from memowidgets.vocabulary import visible
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: somebody asked for it

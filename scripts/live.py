@@ -16,9 +16,8 @@ import numpy as np
 
 from memowidgets.data.benchmarks import MMLU_FIELDS
 from memowidgets.report.page import pack, thousandths
-from memowidgets.visible import visible
-from memowidgets.vocabulary import at, between, percent, whole
-from memowidgets.widgets import frontend
+from memowidgets.vocabulary import at, between, percent, visible, whole
+from memowidgets.widgets import widget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -138,7 +137,7 @@ class Moving:
                 f"<div class='live-still' id='live-still' hidden>{STANDS}{still}</div>",
                 "<div id='live'></div></div>",
                 f"<script type='text/plain' id='live-data'>{pack(self.content)}</script>",
-                f"<script>{frontend.page_script(FOLDER / f'{self.name}.js')}</script>",
+                f"<script>{widget.page_script(FOLDER / f'{self.name}.js')}</script>",
             ]
         )
 
@@ -176,7 +175,7 @@ def style(name: str) -> str:
         return f"{STYLE}\n{(FOLDER / 'live.css').read_text('utf-8')}"
     from memowidgets.teaching.guess import SHEET
 
-    return frontend.style(*frontend.STYLES, SHEET, FOLDER / "live.css")
+    return widget.style(*widget.STYLES, SHEET, FOLDER / "live.css")
 
 
 # -------------------------------------------------------------------- recorded audits

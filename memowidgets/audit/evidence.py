@@ -25,8 +25,7 @@ from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
 from memowidgets.training.checkpoint import Prediction, Record, StopRule
 from memowidgets.training.engine import Shadows
-from memowidgets.visible import listed, quoted, visible
-from memowidgets.vocabulary import Note, percent
+from memowidgets.vocabulary import Note, listed, percent, quoted, visible
 
 if TYPE_CHECKING:
     import pandas as pd

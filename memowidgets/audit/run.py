@@ -37,11 +37,11 @@ from memowidgets.audit.evidence import (
 )
 from memowidgets.checks import several, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.files import array_digest, digest
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.models.device import check_available, resolve_device, torch_device
 from memowidgets.progress import Progress
-from memowidgets.stamps import array_digest, digest
 from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
     COURSE,
@@ -82,8 +82,7 @@ from memowidgets.training.engine import (
 from memowidgets.training.forward import Shapes
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.probe import check_functions
-from memowidgets.visible import listed, quoted, visible
-from memowidgets.vocabulary import Note, percent
+from memowidgets.vocabulary import Note, listed, percent, quoted, visible
 
 WATCHED = "watch"
 _AGAIN = "make a pass over the samples again"

@@ -16,7 +16,7 @@ from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
-from memowidgets.stamps import digest_of
+from memowidgets.files import digest_of
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import StopRule, forward_of
@@ -36,8 +36,7 @@ from memowidgets.training.passes import (
     tensors_of,
 )
 from memowidgets.training.recorder import Recorder, in_the_first_process
-from memowidgets.visible import listed
-from memowidgets.vocabulary import percent
+from memowidgets.vocabulary import listed, percent
 
 if TYPE_CHECKING:
     from torch import nn

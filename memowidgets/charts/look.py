@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memowidgets.extras import pip_install
-from memowidgets.visible import listed
-from memowidgets.vocabulary import SPOKEN, spoken
+from memowidgets.vocabulary import SPOKEN, listed, spoken
 
 BACKGROUND, TEXT, MUTED, LINE = "#ffffff", "#1f2328", "#5b6670", "#d4dade"
 MEMORIZED, OTHER, ACCENT = "#c2334b", "#7d95aa", "#1c5d8c"  # those of the widgets

@@ -22,8 +22,7 @@ from memowidgets.charts.look import (
     rule_at,
     thin_curves,
 )
-from memowidgets.visible import listed
-from memowidgets.vocabulary import at, estimate, percent, spoken
+from memowidgets.vocabulary import at, estimate, listed, percent, spoken
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation

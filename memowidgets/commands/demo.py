@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memowidgets.commands.runs import CommandError, check_free, refusing
 from memowidgets.files import write_whole
-from memowidgets.visible import visible
+from memowidgets.vocabulary import visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
@@ -100,7 +100,7 @@ def _guess_page(audit: Audit, report: str) -> str:
     """Return the guess as a page that needs no other file and leads to the report beside it."""
     from memowidgets.report.page import document
     from memowidgets.teaching.guess import SCRIPT, SHEET
-    from memowidgets.widgets import frontend
+    from memowidgets.widgets import widget
 
     held = json.dumps({**guess_of(audit), "onward": report}).replace("<", "\\u003c")
     body = (
@@ -109,8 +109,8 @@ def _guess_page(audit: Audit, report: str) -> str:
         f"<a href='{report}'>the report</a> stands without.</noscript>\n"
         f"<script type='application/json' id='mw-guess-data'>{held}</script>"
     )
-    style = f"{frontend.style('shared', SHEET)}\n{_PAGE_STYLE}"
-    return document(_TITLE, style, frontend.page_script(SCRIPT), body)
+    style = f"{widget.style('shared', SHEET)}\n{_PAGE_STYLE}"
+    return document(_TITLE, style, widget.page_script(SCRIPT), body)
 
 
 _PAGE_STYLE = """body { margin: 0; font-family: system-ui, sans-serif; }

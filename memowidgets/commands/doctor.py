@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from memowidgets.commands.runs import CommandError
 from memowidgets.extras import PURPOSES, pip_install
 from memowidgets.progress import Progress
-from memowidgets.visible import first_line
+from memowidgets.vocabulary import first_line
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memowidgets.store import MANIFEST, StoreError, run_at
-from memowidgets.visible import visible
-from memowidgets.vocabulary import percent
+from memowidgets.vocabulary import percent, visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit

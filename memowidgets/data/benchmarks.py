@@ -18,7 +18,7 @@ from memowidgets.data.pictures import decode, open_tree, read_classes
 from memowidgets.data.rows import Rows, read_csv, read_jsonl, read_parquet, rows_of_records
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
-from memowidgets.visible import quoted
+from memowidgets.vocabulary import quoted
 
 
 def _known(file: str) -> dict[str, Any]:

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import numbered_labels, several, to_numpy, warn_user, whole_number
-from memowidgets.files import check_outside_runs, checked_path
-from memowidgets.stamps import digest_of
-from memowidgets.visible import HALF_CHARACTERS, listed, quoted
+from memowidgets.files import check_outside_runs, checked_path, digest_of
+from memowidgets.vocabulary import HALF_CHARACTERS, listed, quoted
 
 if TYPE_CHECKING:
     import os

@@ -17,7 +17,7 @@ from memowidgets.data.dataset import Dataset, checked_classes, checked_ids, writ
 from memowidgets.data.pictures import Resize, Stretch, open_tree, read_classes, stack_pictures
 from memowidgets.data.rows import labels_of, rows_of_hf
 from memowidgets.files import make_private
-from memowidgets.visible import quoted
+from memowidgets.vocabulary import quoted
 
 _MOST_DIGITS = 5
 _A_FILE = 60  # characters of an id in the name of a file

@@ -26,9 +26,9 @@ from memowidgets.data.rows import (
     listed_columns,
     rows_of_records,
 )
-from memowidgets.stamps import digest_of
+from memowidgets.files import digest_of
 from memowidgets.store import NotThereError
-from memowidgets.visible import listed, quoted
+from memowidgets.vocabulary import listed, quoted
 
 TextArray = NDArray[np.object_]
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.checks import check_unmasked
 from memowidgets.data.dataset import Dataset, IntArray, WithheldSample, checked_classes, checked_ids
 from memowidgets.data.images import ImageSample
-from memowidgets.stamps import digest_of
-from memowidgets.visible import listed
+from memowidgets.files import digest_of
+from memowidgets.vocabulary import listed
 
 _LABELS = ("labels", "label")
 _SMALLEST_SIDE = 4  # pixels of an image

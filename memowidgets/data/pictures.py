@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user, whole_number
 from memowidgets.files import checked_path
-from memowidgets.visible import listed, quoted, visible
+from memowidgets.vocabulary import listed, quoted, visible
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -23,7 +23,7 @@ from memowidgets.checks import check_same_order, is_missing
 from memowidgets.data.dataset import ID, Dataset, IntArray, checked_classes, checked_ids, writable
 from memowidgets.files import checked_path, fill, replaced
 from memowidgets.store import NotThereError
-from memowidgets.visible import HALF_CHARACTERS, first_line, listed, quoted, visible
+from memowidgets.vocabulary import HALF_CHARACTERS, first_line, listed, quoted, visible
 
 if TYPE_CHECKING:
     import os

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.checks import is_missing, several, warn_user
 from memowidgets.data.dataset import ID, check_whole_characters, checked_ids
 from memowidgets.data.rows import FileDataset, Rows, as_text, labels_of, rows_of_frame
-from memowidgets.visible import listed, quoted
-from memowidgets.vocabulary import verb
+from memowidgets.vocabulary import listed, quoted, verb
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,6 +5,7 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
+from memowidgets.memorization.densities import probability_memorized
 from memowidgets.memorization.lira import (
     Support,
     attack_success_rate,
@@ -13,7 +14,6 @@ from memowidgets.memorization.lira import (
     rmia,
     support,
 )
-from memowidgets.memorization.posterior import probability_memorized
 
 __all__ = [
     "Support",

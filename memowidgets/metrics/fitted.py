@@ -24,16 +24,20 @@ from memowidgets.metrics.arrays import (
     stays,
 )
 from memowidgets.metrics.controls import Gaussians, Spread, common_basis
-from memowidgets.metrics.directions import (
+from memowidgets.metrics.projections import (
     FOLDS,
     ROTATED_FROM,
+    Curves,
     Float32s,
     Independent,
+    Moments,
     Rotated,
+    Segments,
+    Tables,
     independent_directions,
     plane_directions,
+    segments,
 )
-from memowidgets.metrics.projections import Curves, Moments, Segments, Tables, segments
 
 # with fewer, a product of wide rows waits for its directions; powers of 2 share cache lines
 _PIECE_ROWS = 1000

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.checks import check_same_order, real_number, to_numpy, whole_number
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import Array, Floats, Ints, checked_features, checked_labels, like
-from memowidgets.metrics.directions import independent_directions
 from memowidgets.metrics.fitted import Look, fit, mean_along, picked_rows
+from memowidgets.metrics.projections import independent_directions
 from memowidgets.vocabulary import Note
 
 Method = Literal["control-variates", "plain"]

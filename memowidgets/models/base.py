@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
+from memowidgets.files import digest_of
 from memowidgets.models.device import check_available, resolve_precision
-from memowidgets.stamps import digest_of
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
 from memowidgets.extras import installed
-from memowidgets.visible import first_line
+from memowidgets.vocabulary import first_line
 
 if TYPE_CHECKING:
     import torch

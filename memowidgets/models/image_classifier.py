@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
+from memowidgets.files import digest
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, head_of, positions_read
 from memowidgets.models.pretrained import Given, Pretrained
 from memowidgets.models.transformer import CLASSIFIER, TransformerModel
 from memowidgets.models.vision import ImageModel, images_of
-from memowidgets.stamps import digest
-from memowidgets.visible import first_line
+from memowidgets.vocabulary import first_line
 
 if TYPE_CHECKING:
     import os

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.checks import real_number, several, whole_number
-from memowidgets.visible import listed
+from memowidgets.vocabulary import listed
 
 if TYPE_CHECKING:
     from torch import nn

@@ -21,7 +21,7 @@ from memowidgets.models.device import answers, is_out_of_memory, room_for, sent
 from memowidgets.models.lora import blocks_of
 from memowidgets.models.pretrained import cache_folder
 from memowidgets.models.tokens import Tokens
-from memowidgets.visible import first_line
+from memowidgets.vocabulary import first_line
 
 Ask = Callable[[nn.Module, dict[str, Tensor]], Any]
 _BATCH = 16

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from memowidgets.files import state_of
+from memowidgets.files import digest, state_of
 from memowidgets.models.heads import CLASSES, check_config, draw_again, head_names, note_drawn
 from memowidgets.network import check_revision, failure, hub_errors
-from memowidgets.stamps import digest
-from memowidgets.visible import first_line
+from memowidgets.vocabulary import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.models.device import sent
-from memowidgets.visible import listed, quoted
+from memowidgets.vocabulary import listed, quoted
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,7 @@ from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.base import check_kind, is_module, modes_kept
 from memowidgets.models.device import sent
 from memowidgets.models.vision import ImageModel, images_of, pooling
-from memowidgets.visible import first_line, listed, quoted
+from memowidgets.vocabulary import first_line, listed, quoted
 
 if TYPE_CHECKING:
     import torch

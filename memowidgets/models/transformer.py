@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
+from memowidgets.files import digest_of
 from memowidgets.models.base import Bases, Model, has_users_class, modes_kept
 from memowidgets.models.device import resolve_precision
 from memowidgets.models.heads import CLASSES
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.pretrained import Base, Given, Pretrained, random_weights, tokenizer_digest
 from memowidgets.models.tokens import Tokens, padding_token
-from memowidgets.stamps import digest_of
 
 if TYPE_CHECKING:
     import torch

@@ -16,9 +16,8 @@ import numpy as np
 
 from memowidgets.decisions import CHOICES, UNDECIDED
 from memowidgets.report import words
-from memowidgets.visible import visible
-from memowidgets.vocabulary import whole
-from memowidgets.widgets import frontend
+from memowidgets.vocabulary import visible, whole
+from memowidgets.widgets import widget
 from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.items import Items, digits_for, short_title, smaller
@@ -197,8 +196,8 @@ def as_page(content: Content) -> str:
         *_appendix(content),
     ]
     data = f"<script type='text/plain' id='mr-data'>{pack(wire(content))}</script>"
-    style = frontend.style(*frontend.STYLES, _STATIC / "report.css")
-    script = frontend.page_script(_STATIC / "report.js")
+    style = widget.style(*widget.STYLES, _STATIC / "report.css")
+    script = widget.page_script(_STATIC / "report.js")
     return document(title, style, script, f"<main>\n{chr(10).join(body)}\n</main>\n{data}")
 
 

@@ -1,16 +1,16 @@
 """Run directories: where an audit is stored, each file whole and in its place."""
 
 from memowidgets.store.directory import FORMAT, MANIFEST, RECORDING, PackedRun, RunDirectory, run_at
-from memowidgets.store.errors import (
+from memowidgets.store.tensors import (
     Absent,
     ForeignError,
     LockedError,
     MissingError,
     NotThereError,
     StoreError,
+    Tensors,
     without_advice,
 )
-from memowidgets.store.tensors import Tensors
 
 __all__ = [
     "FORMAT",

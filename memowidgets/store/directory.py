@@ -25,24 +25,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import (
+    KEY,
     UNFINISHED,
     checked_path,
+    digest,
+    fingerprints,
     make_private,
     read_whole,
     replaced,
+    stamp_of,
     state_of,
     sync,
 )
-from memowidgets.stamps import KEY, digest, fingerprints, stamp_of
-from memowidgets.store.errors import (
+from memowidgets.store.tensors import (
     BrokenError,
     ForeignError,
     LockedError,
     StoreError,
+    Tensors,
     explain_failures,
+    map_file,
+    whole_file,
 )
-from memowidgets.store.tensors import Tensors, map_file, whole_file
-from memowidgets.visible import quoted, visible
+from memowidgets.vocabulary import quoted, visible
 
 FORMAT = 3
 MANIFEST = "manifest.json"

@@ -14,9 +14,16 @@ import traitlets
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import as_code, check_finite, real_number, whole_number
-from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.standin import bundle, table
-from memowidgets.widgets.widget import Guarded, close_earlier_runs, note_display, refusing, validate
+from memowidgets.widgets.widget import (
+    Guarded,
+    close_earlier_runs,
+    note_display,
+    refusing,
+    script,
+    style,
+    validate,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import has_form, real_number, whole_number
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.visible import quoted
-from memowidgets.vocabulary import Note, percent
+from memowidgets.vocabulary import Note, percent, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor

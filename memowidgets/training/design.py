@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import real_number, to_numpy
 from memowidgets.data import Dataset
-from memowidgets.stamps import digest_of
+from memowidgets.files import digest_of
 from memowidgets.training.seeds import derived_seed
-from memowidgets.visible import quoted
+from memowidgets.vocabulary import quoted
 
 Members = str | Sequence[str] | NDArray[np.bool_]
 HeldOut = float | Dataset | Sequence[str] | NDArray[np.bool_] | None

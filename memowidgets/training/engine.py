@@ -51,8 +51,7 @@ from memowidgets.training.design import SHADOW, Design, Kind, ReferenceDesign, S
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import check_functions
 from memowidgets.training.seeds import derived_seed
-from memowidgets.visible import first_line, listed
-from memowidgets.vocabulary import Note
+from memowidgets.vocabulary import Note, first_line, listed
 
 _POLL_SECONDS = 0.2
 _ALIGNED = 64  # bytes, for vector instructions

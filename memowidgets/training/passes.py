@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
 from memowidgets.data.pairs import PairDataset, split_pair
+from memowidgets.files import digest_of_arrays
 from memowidgets.models.base import captured
 from memowidgets.models.device import precision_of, room_for, used_precision
 from memowidgets.progress import Progress
-from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import arrays_of
 from memowidgets.training.forward import (
     LAYER,
@@ -30,7 +30,7 @@ from memowidgets.training.forward import (
     untouched,
 )
 from memowidgets.training.recorder import Weights, trained_weights
-from memowidgets.visible import listed, quoted
+from memowidgets.vocabulary import listed, quoted
 
 if TYPE_CHECKING:
     import torch

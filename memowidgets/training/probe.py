@@ -25,7 +25,7 @@ from memowidgets.models.device import apart
 from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.seeds import RandomStates
-from memowidgets.visible import first_line, quoted
+from memowidgets.vocabulary import first_line, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

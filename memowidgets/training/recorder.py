@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
+from memowidgets.files import digest_of_arrays
 from memowidgets.metrics.logits import order_warning
 from memowidgets.progress import Progress, shown
-from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,

@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
+from memowidgets.files import digest_of_arrays
 from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import used_precision, working_on
@@ -25,7 +26,6 @@ from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
-from memowidgets.stamps import digest_of_arrays
 from memowidgets.training.checkpoint import (
     REPEATS,
     Prediction,
@@ -49,8 +49,7 @@ from memowidgets.training.recorder import (
     trained_weights,
 )
 from memowidgets.training.seeds import preserved
-from memowidgets.visible import quoted
-from memowidgets.vocabulary import percent
+from memowidgets.vocabulary import percent, quoted
 
 if TYPE_CHECKING:
     from torch import nn

@@ -3,7 +3,7 @@
 from memowidgets.widgets.dashboard import Dashboard
 from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
-from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
+from memowidgets.widgets.messages import Choice, Missing, SampleDetail, ShadowGaps
 
 __all__ = [
     "Choice",

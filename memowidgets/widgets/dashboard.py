@@ -19,11 +19,9 @@ from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
 from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
-from memowidgets.visible import visible
-from memowidgets.widgets.compared import Compared
-from memowidgets.widgets.explored import Judged
+from memowidgets.vocabulary import visible
+from memowidgets.widgets.explored import Compared, Judged
 from memowidgets.widgets.explorer import Thresholds
-from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pick, State, mismatch
@@ -33,6 +31,8 @@ from memowidgets.widgets.widget import (
     give_back,
     in_background,
     note_display,
+    script,
+    style,
     validate,
     watch,
 )
@@ -42,8 +42,15 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
-    from memowidgets.widgets.messages import Address, Knock, Plain, Share
-    from memowidgets.widgets.protocol import Choice, Missing, SampleDetail
+    from memowidgets.widgets.messages import (
+        Address,
+        Choice,
+        Knock,
+        Missing,
+        Plain,
+        SampleDetail,
+        Share,
+    )
 
 
 class Place(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.decisions import CHOICES, DecisionLog, to_csv
-from memowidgets.visible import quoted
+from memowidgets.vocabulary import quoted
 from memowidgets.widgets.samples import readable
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import traitlets
 from memowidgets.evaluation.scored import AXES
 from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.explored import NOTHING, Judged, axes_of, checked_scores, packed_floats
-from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, still
 from memowidgets.widgets.widget import (
@@ -20,6 +19,8 @@ from memowidgets.widgets.widget import (
     checked_tau,
     close_earlier_runs,
     note_display,
+    script,
+    style,
     validate,
 )
 

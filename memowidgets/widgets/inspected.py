@@ -10,7 +10,7 @@ import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order
 from memowidgets.evaluation.scored import Scored
-from memowidgets.visible import quoted
+from memowidgets.vocabulary import quoted
 from memowidgets.widgets.explored import checked_scores
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog
 from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.deciding import Deciding
 from memowidgets.widgets.explorer import AtThreshold
-from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspected import checked_names, class_names_of, first_of, one_of, rows_from
 from memowidgets.widgets.items import (
     MOST_GLIMPSE,
@@ -32,6 +31,8 @@ from memowidgets.widgets.widget import (
     close_earlier_runs,
     in_background,
     note_display,
+    script,
+    style,
     validate,
 )
 
@@ -41,10 +42,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from memowidgets.widgets.compared import Compared
+    from memowidgets.widgets.explored import Compared
     from memowidgets.widgets.inspected import Listed
-    from memowidgets.widgets.messages import AskDetail, AskPage, Decide, Plain, Shown
-    from memowidgets.widgets.protocol import SampleDetail
+    from memowidgets.widgets.messages import AskDetail, AskPage, Decide, Plain, SampleDetail, Shown
 
 
 ANY = "any"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from memowidgets.decisions import Decision
     from memowidgets.widgets.inspected import Listed
-    from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps
+    from memowidgets.widgets.messages import Choice, SampleDetail, ShadowGaps
     from memowidgets.widgets.samples import Value
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memowidgets.visible import visible
-from memowidgets.vocabulary import threshold, truly, whole
+from memowidgets.vocabulary import threshold, truly, visible, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import memowidgets as mw
-from memowidgets.stamps import digest_of_arrays
+from memowidgets.files import digest_of_arrays
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, small_data
 from tests.audit.test_run_killed import same_files

@@ -15,8 +15,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import memowidgets as mw
+from memowidgets.files import digest_of_arrays
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit
 from tests.training.small import Inline

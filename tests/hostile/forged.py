@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from memowidgets.stamps import KEY, fingerprints
+from memowidgets.files import KEY, fingerprints
 from memowidgets.store import RunDirectory
 
 

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from memowidgets.commands.runs import CommandError, checked_run
-from memowidgets.stamps import KEY
+from memowidgets.files import KEY
 from memowidgets.store import MissingError, RunDirectory, StoreError
 from tests.hostile import victim
 from tests.hostile.forged import KINDS, SPARSE, put

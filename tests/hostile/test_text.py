@@ -12,7 +12,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.data.pictures import readable
 from memowidgets.store import StoreError
-from memowidgets.visible import listed, quoted, visible
+from memowidgets.vocabulary import listed, quoted, visible
 from tests.audit.conftest import small_audit, small_data
 from tests.hostile.forged import adopt, change_manifest
 

@@ -18,7 +18,7 @@ import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.audit.runs import opening
 from memowidgets.commands.demo import RECORDING as DEMO
-from memowidgets.stamps import fingerprints
+from memowidgets.files import fingerprints
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
 from memowidgets.training.checkpoint import StopRule
 from tests.programs import printed

@@ -8,7 +8,7 @@ from scipy.stats import t
 
 from benchmarks.intervals import NOISE, pool
 from memowidgets.evaluation import roc
-from memowidgets.memorization import posterior, probability_memorized
+from memowidgets.memorization import densities, probability_memorized
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -127,16 +127,16 @@ def test_fewer_than_100_samples_are_one_group(n, is_one):
 
 def test_groups_by_score_are_of_equal_size_and_equal_scores_are_together():
     score = np.random.default_rng(0).permutation(600.0 * np.arange(600))
-    groups = posterior._groups(score, (600,))
+    groups = densities._groups(score, (600,))
     assert np.bincount(groups).tolist() == [60] * 10
     assert (np.diff(groups[np.argsort(score)]) >= 0).all()
-    assert np.unique(posterior._groups(np.arange(600) // 300, (600,))).tolist() == [2, 7]
+    assert np.unique(densities._groups(np.arange(600) // 300, (600,))).tolist() == [2, 7]
 
 
 def test_values_are_true_ones_with_the_noise_of_the_notes():
     """Student's t of three degrees of freedom, and .8 of the errors nearby."""
     values = np.random.default_rng(0).normal(scale=3, size=200)
-    observed = posterior._Observed.of(values, np.full(200, 2.0))
+    observed = densities._Observed.of(values, np.full(200, 2.0))
     assert np.abs(observed.centres[observed.of_value] - np.arcsinh(values)).max() < 0.02
     assert observed.true[[0, -1]] == pytest.approx([values.min(), values.max()])
     seen = np.sinh(observed.centres)[:, None]

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.directions import independent_directions
+from memowidgets.metrics.projections import independent_directions
 
 
 def directions(m, d, seed=0):

@@ -11,8 +11,7 @@ from memowidgets.metrics.controls import (
     exact_means,
     leading,
 )
-from memowidgets.metrics.directions import FOLDS
-from memowidgets.metrics.projections import _RIDGE, Moments
+from memowidgets.metrics.projections import _RIDGE, FOLDS, Moments
 
 CASES = [
     (np.array([5.0, 2.0, 0.3]), 0.1, 4),

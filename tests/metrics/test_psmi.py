@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 
-from memowidgets.metrics import PSMI, directions, fitted, projections
+from memowidgets.metrics import PSMI, fitted, projections
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
 from tests.metrics import reference
 
@@ -231,7 +231,7 @@ def test_rotated_directions_are_orthogonal_and_uniform(d):
     """Along one axis, many more directions agree with as many that are drawn one by one."""
     m, rng = 2 * d, np.random.default_rng(0)
     axes = np.eye(d, dtype=np.float32)
-    drawn = [directions.Rotated.drawn(d, m, seed, axes) for seed in range(40)]
+    drawn = [projections.Rotated.drawn(d, m, seed, axes) for seed in range(40)]
     theta = drawn[0].along(axes)
     size = 256 if d < 300 else 300
     np.testing.assert_allclose(theta[:size] @ theta[:size].T, np.eye(size), atol=1e-5)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets.report.page import _STATIC, pack, smaller, thousandths
-from memowidgets.widgets.frontend import page_script
+from memowidgets.widgets.widget import page_script
 from tests.javascript import asking
 
 # Answers each line of JSON with what the page makes of it; bytes are in hexadecimal.

@@ -15,7 +15,7 @@ from memowidgets.evaluation import roc
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import PSMI
 from memowidgets.teaching.playgrounds import STATIC, STYLE, front_end, make_cloud
-from memowidgets.widgets import frontend
+from memowidgets.widgets import widget
 
 NAMES = ("watch", "psmi", "lira", "theorem")
 VARIANCES = ("per-sample", "global", "shrunk")
@@ -34,7 +34,7 @@ def test_the_joined_module_is_one_and_asks_nobody(node, name, tmp_path):
 
 def test_no_style_of_a_playground_changes_a_dashboard_in_the_same_notebook():
     of = {name: set() for name in ("playground", "shared", "others")}
-    for file in (STATIC / "playground.css", *frontend.STATIC.glob("*.css")):
+    for file in (STATIC / "playground.css", *widget.STATIC.glob("*.css")):
         names = of.get(file.stem, of["others"])
         for selector in re.findall(r"[^{},]+(?=[,{])", file.read_text("utf-8")):
             names.update(re.findall(r"\.(mw-[\w-]+)[^.\s]*$", selector.strip()))

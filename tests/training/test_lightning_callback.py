@@ -158,6 +158,8 @@ def test_its_examples_run():
 def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
     with pytest.raises(TypeError, match=r"must be what mw\.watch returns, not Module"):
         mw.training.LightningCallback(new_module())
+
+
 def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
     """Lightning counts the steps of each optimizer."""
     module = classes()[1]()

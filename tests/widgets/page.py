@@ -9,8 +9,8 @@ from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 import pytest
 
-from memowidgets.widgets.frontend import STATIC
 from memowidgets.widgets.messages import fields, mismatch
+from memowidgets.widgets.widget import STATIC
 
 __all__ = ["LISTED", "SENT", "SPELLED", "read", "say", "say_all", "told"]
 

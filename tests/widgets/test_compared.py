@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memowidgets.evaluation import compare, roc
 from memowidgets.evaluation.scored import Scored
 from memowidgets.evaluation.thresholds import flagging
-from memowidgets.widgets.compared import Compared
+from memowidgets.widgets.explored import Compared
 from tests.widgets.test_front_end import text
 
 PARTS = ([True, True], [True, False], [False, True], [False, False])

@@ -21,7 +21,7 @@ from memowidgets.widgets.explored import (
     packed_errors,
     packed_floats,
 )
-from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.widget import script, style
 from tests.charts.test_look import contrast
 
 

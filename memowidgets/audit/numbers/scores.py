@@ -37,17 +37,16 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.checks import check_finite, real_number, real_numbers, warn_user
 from memowidgets.evaluation import below_class
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
+from memowidgets.files import digest
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.logits import FEWEST_CHECKPOINTS
 from memowidgets.metrics.psmi import IMPRECISE, SMALL_CLASSES, small_classes
 from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
-from memowidgets.stamps import digest
 from memowidgets.store import StoreError
 from memowidgets.training.checkpoint import Record
-from memowidgets.visible import listed
-from memowidgets.vocabulary import Note, counted_flagged, whole
+from memowidgets.vocabulary import Note, counted_flagged, listed, whole
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

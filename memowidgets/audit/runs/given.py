@@ -61,14 +61,14 @@ from memowidgets.data.dataset import (
     warn_of_absent,
 )
 from memowidgets.data.tables import columns_to_show
+from memowidgets.files import digest, digest_of_arrays
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
-from memowidgets.stamps import digest, digest_of_arrays
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.checkpoint import Record
 from memowidgets.training.engine import Shadows
-from memowidgets.visible import listed, quoted
+from memowidgets.vocabulary import listed, quoted
 
 Numbers = NDArray[Any]
 Labels = NDArray[np.int64]

@@ -12,16 +12,16 @@ import numpy as np
 from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
 from memowidgets.extras import installed
+from memowidgets.files import digest, digest_of_arrays
 from memowidgets.models import Model
 from memowidgets.models.device import COMPUTED
-from memowidgets.stamps import digest, digest_of_arrays
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import StopRule, write_stop
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
 from memowidgets.training.probe import PROBE, first_apart, make_probe
-from memowidgets.visible import listed, quoted, visible
+from memowidgets.vocabulary import listed, quoted, visible
 
 ARRAYS = "arrays"
 _FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a description

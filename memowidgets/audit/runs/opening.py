@@ -31,7 +31,7 @@ from memowidgets.training.design import Design, HeldOut, Members, draw_design, f
 from memowidgets.training.learner import TargetTraining, start_of
 from memowidgets.training.passes import Pairs, pairs_of
 from memowidgets.training.seeds import restored
-from memowidgets.visible import listed
+from memowidgets.vocabulary import listed
 
 if TYPE_CHECKING:
     from memowidgets.audit.evidence import Evidence

@@ -35,9 +35,8 @@ from memowidgets.models.device import device_status
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
-from memowidgets.visible import visible
-from memowidgets.vocabulary import Note, size_in_words, spoken, whole
-from memowidgets.widgets.protocol import Choice, Missing, SampleDetail, ShadowGaps
+from memowidgets.vocabulary import Note, size_in_words, spoken, visible, whole
+from memowidgets.widgets.messages import Choice, Missing, SampleDetail, ShadowGaps
 
 if TYPE_CHECKING:
     from memowidgets.audit.run import Run

@@ -33,8 +33,7 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.checks import real_number, several
 from memowidgets.store import NotThereError, StoreError
 from memowidgets.training.checkpoint import Record
-from memowidgets.visible import listed
-from memowidgets.vocabulary import memorised
+from memowidgets.vocabulary import listed, memorised
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation

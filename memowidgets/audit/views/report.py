@@ -33,8 +33,7 @@ from memowidgets.files import opened
 from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.report import Content, Digest, Figure
 from memowidgets.store import MANIFEST, NotThereError, StoreError, without_advice
-from memowidgets.visible import listed, visible
-from memowidgets.vocabulary import Note, percent, spoken
+from memowidgets.vocabulary import Note, listed, percent, spoken, visible
 from memowidgets.widgets.standin import still
 from memowidgets.widgets.standin import table as html_table
 

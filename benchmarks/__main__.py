@@ -12,7 +12,6 @@ from benchmarks import (
     dashboard,
     device,
     explorer,
-    golden,
     huge_row,
     inspector,
     intervals,
@@ -68,7 +67,6 @@ TOPICS = {
     "watch": watch.rows,
     "trace": trace.rows,
     "provenance": provenance.rows,
-    "golden": golden.rows,
 }
 
 
@@ -98,7 +96,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", help="of device and gpu (default: auto)")
     parser.add_argument("--tiny", action="store_true", help="all parts of gpu, on a CPU, too")
     parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
-    parser.add_argument("--parts", nargs="+", choices=golden.PARTS, help="of the golden results")
     return parser.parse_args()
 
 

@@ -45,8 +45,11 @@ ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
 FEW_ETAS = (2.0, 4.0, 8.0)
 NOUNS = {
-    **{"image": "images", "text": "texts", "record": "texts"},
-    **{"question": "questions", "row": "rows"},
+    "image": "images",
+    "text": "texts",
+    "record": "texts",
+    "question": "questions",
+    "row": "rows",
 }
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")

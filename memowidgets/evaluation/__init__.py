@@ -8,11 +8,12 @@ from memowidgets.evaluation.curve import (
     Comparison,
     Evaluation,
     OperatingPoint,
+    below_class,
     compare,
+    lowest_share,
     roc,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
-from memowidgets.evaluation.thresholds import below_class, lowest_share
 
 __all__ = [
     "FEW_POSITIVES",

@@ -10,8 +10,14 @@ from typing import Any, Final, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.evaluation.curve import Evaluation, roc
-from memowidgets.evaluation.thresholds import ONE_BELOW, class_spread, lowest_share, opening_tau
+from memowidgets.evaluation.curve import (
+    ONE_BELOW,
+    Evaluation,
+    class_spread,
+    lowest_share,
+    opening_tau,
+    roc,
+)
 from memowidgets.vocabulary import Note
 
 BY_CLASS: Final = "class"

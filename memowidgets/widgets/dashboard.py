@@ -15,8 +15,8 @@ import anywidget
 import traitlets
 
 from memowidgets.checks import as_code
+from memowidgets.evaluation.curve import flagging
 from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
-from memowidgets.evaluation.thresholds import flagging
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
 from memowidgets.vocabulary import visible

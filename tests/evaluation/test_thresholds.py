@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import memowidgets as mw
 from memowidgets.evaluation import below_class, lowest_share
-from memowidgets.evaluation.thresholds import flagging, opening_tau
+from memowidgets.evaluation.curve import flagging, opening_tau
 
 
 def test_the_lowest_share():

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import compare, roc
+from memowidgets.evaluation.curve import flagging
 from memowidgets.evaluation.scored import Scored
-from memowidgets.evaluation.thresholds import flagging
 from memowidgets.widgets.explored import Compared
 from tests.widgets.test_front_end import text
 

@@ -195,7 +195,7 @@ _SHARED = (*_FEW, "groups", "few models")
 _Z95 = 1.959963984540054
 _RESAMPLES = 1000
 _FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
-_ROUNDING = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
+_SLACK = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
 
@@ -494,10 +494,10 @@ class Evaluation:
         if name == "youden":
             chosen = int(np.argmax(curve["tpr"] - curve["fpr"]))
         elif name == "tpr":
-            chosen = int(np.argmax(curve["tpr"] >= bound - _ROUNDING))
+            chosen = int(np.argmax(curve["tpr"] >= bound - _SLACK))
         else:
             share = curve["fpr"] if name == "fpr" else self._flagged_shares()
-            chosen = int(np.flatnonzero(share <= bound + _ROUNDING)[-1])
+            chosen = int(np.flatnonzero(share <= bound + _SLACK)[-1])
         return float(curve["tau"].iloc[chosen])
 
     def tpr_at_fpr(self, fpr: float) -> float:

@@ -5,8 +5,7 @@ the traits that hold more than a number, are listed there alone: tests check all
 list, as the TypeScript compiler checks the page's code.
 """
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`, under which NotRequired would not be seen.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memowidgets.report.content import Content
 
 
-SCHEMA_VERSION = 5  # goes up when a field changes its meaning, comes or goes
+SCHEMA_VERSION = 6  # goes up when a field changes its meaning, comes or goes
 _AT_TAU = (
     *("found", "flagged_only", "missed", "left_alone", "tpr", "tpr_interval"),
     *("fpr", "fpr_interval", "precision", "precision_interval"),

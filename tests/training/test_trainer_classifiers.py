@@ -188,7 +188,7 @@ def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer
 
 def test_a_head_with_other_classes_is_refused(fresh, data, tokenizer, tmp_path):
     model = tiny("bert", len(tokenizer), num_labels=5)
-    with pytest.raises(ValueError, match="has 5 logits, but the data of this audit have 3 classes"):
+    with pytest.raises(ValueError, match="has 5 logits for 3 classes"):
         begin(fresh[0], model, script_rows(data, tokenizer), tokenizer, tmp_path)
 
 

@@ -592,7 +592,7 @@ def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     again = {"path": tmp_path / "run", "checkpoint_every": 0.5}
     with pytest.raises(ValueError, match=r"differ from these at each of its 3 .*overwrite=True"):
         mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, **again)
-    with pytest.raises(ValueError, match=r"6 steps an epoch .*this one has 5"):
+    with pytest.raises(ValueError, match=r"6 steps an epoch, .* and 5"):
         mw.watch(mlp(), data, steps_per_epoch=5, **again)
     with pytest.raises(ValueError, match="holds another run: 48 samples have another content"):
         mw.watch(mlp(), samples(seed=9), steps_per_epoch=STEPS, **again)

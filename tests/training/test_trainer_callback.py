@@ -313,7 +313,7 @@ def test_a_pass_that_was_deleted_is_made_again_in_its_own_precision(
     name = "checkpoints/epoch-2/record.json"
     audit.run.run.write_note(name, audit.run.run.read_note(name) | {"precision": "float16"})
     file.unlink()
-    with pytest.raises(StoreError, match="pass at epoch-2 was in float16; it needs"):
+    with pytest.raises(StoreError, match="pass at epoch-2 is in float16; it needs"):
         audit.score("loss", checkpoint=2)
 
 

@@ -137,7 +137,7 @@ def first_tokens(row, n):
         (lambda rows: [first_tokens(row, 3) for row in rows], "its max_length with truncate=True"),
         (
             lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
-            "'{ids[7]}' the Trainer's labels are . and this audit's .*class_names=",
+            "'{ids[7]}' the Trainer's labels are . and not .*class_names=",
         ),
         (
             lambda rows: typed(rows, 1),
